@@ -1,0 +1,289 @@
+"""How far from the best model a run is expected to end: the error bound of Theorem 1.
+
+Read it as a planning curve, for comparing timeouts, noise levels and lengths with each other: its published
+proof treats the token and the next node as independent, which they are not, so it certifies nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skipring._binomial import binomial_pmf
+from skipring.errors import (
+    InvalidInput,
+    require_integer,
+    require_non_negative,
+    require_positive,
+    require_probability_below_one,
+)
+
+__all__ = [
+    "ErrorTerms",
+    "best_learning_rate",
+    "error_bound",
+    "error_curve",
+    "error_terms",
+    "errors_after_updates",
+    "mixing_factor",
+]
+
+Floats = NDArray[np.float64]
+
+# Numbers of updates rarer than exp(-60) are left out of an expectation. The terms of Theorem 1 differ between
+# 1 and H updates by a factor of at most about H, so that is below rounding for any run that can be computed.
+_LOG_CUT = 60.0
+
+
+@dataclass(frozen=True)
+class ErrorTerms:
+    """The three parts of the error bound that depend on the path of the token, but not on the problem solved.
+
+    `optimisation` multiplies (diameter^2 + rate^2 (k^2 + d sigma^2)) / rate, and `bias` and `no_update`
+    multiply diameter * k. The first falls like log(H) / sqrt(H) with the number of updates H; the second is
+    what the fixed ring pays for visiting nodes in order, and 0 elsewhere; the third is the probability that
+    nobody was ever ready in time.
+    """
+
+    optimisation: float
+    bias: float
+    no_update: float
+
+    def bound(
+        self,
+        *,
+        noise_multiplier: float,
+        dimension: int,
+        diameter: float,
+        gradient_bound: float,
+        learning_rate: float,
+    ) -> float:
+        """Return the bound on the expected error for one problem, noise and learning rate."""
+        spread = _spread(noise_multiplier, dimension, diameter, gradient_bound, learning_rate)
+        return self.optimisation * spread + diameter * gradient_bound * (self.bias + self.no_update)
+
+
+def mixing_factor(schedule: str, nodes: int, skip: float) -> float:
+    """Return how much of its preference for certain nodes the schedule keeps from one update to the next.
+
+    This is |lambda_1| of Theorem 1, the second largest eigenvalue modulus of the chain of updating nodes. The
+    fixed ring forgets its starting point only through skips; the two random schedules forget it at once.
+
+    >>> mixing_factor("random-ring", 10, 0.5)
+    0.0
+    >>> 1.0 - mixing_factor("ring", 500, 1e-4)  # doctest: +ELLIPSIS
+    7.89...e-09
+    """
+    return math.exp(_log_mixing_factor(schedule, nodes, skip))
+
+
+def errors_after_updates(
+    updates: int,
+    *,
+    schedule: str,
+    nodes: int,
+    skip: float,
+    noise_multiplier: float,
+    dimension: int,
+    diameter: float,
+    gradient_bound: float,
+    learning_rate: float,
+) -> Floats:
+    """Return the error bounds e_0, ..., e_updates for runs with exactly that many updates (not steps).
+
+    `skip` enters only through the mixing of the fixed ring. The cost is that of about log2(updates) passes
+    over the array.
+
+    >>> errors = errors_after_updates(
+    ...     2, schedule="random-walk", nodes=10, skip=0.0, noise_multiplier=0.0, dimension=8, diameter=2.0,
+    ...     gradient_bound=1.0, learning_rate=2.0)
+    >>> errors.round(4).tolist()
+    [2.0, 7.6174, 7.1559]
+    """
+    require_integer("updates", updates, 0)
+    log_factor = _log_mixing_factor(schedule, nodes, skip)
+    spread = _spread(noise_multiplier, dimension, diameter, gradient_bound, learning_rate)
+    errors = np.full(int(updates) + 1, diameter * gradient_bound)
+    if updates > 0:
+        errors[1:] = _optimisation(1, int(updates)) * spread
+        errors[1:] += diameter * gradient_bound * math.sqrt(nodes) * _bias(log_factor, 1, int(updates))
+    return errors
+
+
+def error_terms(*, schedule: str, nodes: int, steps: int, skip: float) -> ErrorTerms:
+    """Return the parts of the error bound that do not depend on noise, learning rate or problem.
+
+    Planning computes them once per (steps, skip) and then varies the rest for free.
+    """
+    log_factor = _log_mixing_factor(schedule, nodes, skip)
+    require_integer("steps", steps, 1)
+    first, pmf = binomial_pmf(int(steps), 1.0 - skip, log_cut=_LOG_CUT)
+    if first == 0:
+        first, pmf = 1, pmf[1:]
+    last = first + len(pmf) - 1
+    return ErrorTerms(
+        optimisation=float(pmf @ _optimisation(first, last)),
+        bias=float(pmf @ _bias(log_factor, first, last)) * math.sqrt(nodes),
+        no_update=float(skip) ** int(steps),
+    )
+
+
+def error_bound(
+    *,
+    schedule: str,
+    nodes: int,
+    steps: int,
+    skip: float,
+    noise_multiplier: float,
+    dimension: int,
+    diameter: float,
+    gradient_bound: float,
+    learning_rate: float,
+) -> float:
+    """Return the bound on the expected error of the final model after `steps` hops (Theorem 1).
+
+    The expectation over the random number of updates, Binomial(steps, 1 - skip), is exact. The noise has the
+    standard deviation noise_multiplier * gradient_bound in each of `dimension` coordinates.
+
+    >>> paper = dict(nodes=10, noise_multiplier=10.5976, dimension=8, diameter=10.0, gradient_bound=1.0,
+    ...              learning_rate=0.6)
+    >>> round(error_bound(schedule="random-ring", steps=1000, skip=0.5, **paper), 2)
+    259.36
+    >>> round(error_bound(schedule="ring", steps=1000, skip=0.5, **paper), 2)
+    259.55
+    """
+    terms = error_terms(schedule=schedule, nodes=nodes, steps=steps, skip=skip)
+    return terms.bound(
+        noise_multiplier=noise_multiplier,
+        dimension=dimension,
+        diameter=diameter,
+        gradient_bound=gradient_bound,
+        learning_rate=learning_rate,
+    )
+
+
+def error_curve(
+    steps: Sequence[int] | NDArray[np.integer],
+    *,
+    schedule: str,
+    nodes: int,
+    skip: float,
+    noise_multiplier: float,
+    dimension: int,
+    diameter: float,
+    gradient_bound: float,
+    learning_rate: float,
+) -> Floats:
+    """Return `error_bound` for many step counts at about the cost of the largest one."""
+    counts = list(steps)
+    for count in counts:
+        require_integer("steps", count, 1)
+    errors = errors_after_updates(
+        int(max(counts, default=0)),
+        schedule=schedule,
+        nodes=nodes,
+        skip=skip,
+        noise_multiplier=noise_multiplier,
+        dimension=dimension,
+        diameter=diameter,
+        gradient_bound=gradient_bound,
+        learning_rate=learning_rate,
+    )
+    curve = np.empty(len(counts))
+    for index, count in enumerate(counts):
+        first, pmf = binomial_pmf(int(count), 1.0 - skip, log_cut=_LOG_CUT)
+        curve[index] = pmf @ errors[first : first + len(pmf)]
+    return curve
+
+
+def best_learning_rate(
+    *, diameter: float, gradient_bound: float, noise_multiplier: float, dimension: int
+) -> float:
+    """Return the learning rate with the smallest error bound, whatever the schedule, steps and skips.
+
+    The rate enters Theorem 1 only as (diameter^2 + rate^2 s) / rate with s = k^2 + d sigma^2, smallest at
+    diameter / sqrt(s).
+
+    >>> best_learning_rate(diameter=10.0, gradient_bound=1.0, noise_multiplier=1.0, dimension=8)
+    3.3333333333333335
+    """
+    require_positive("diameter", diameter)
+    return diameter / _step_norm(gradient_bound, noise_multiplier, dimension)
+
+
+def _log_mixing_factor(schedule: str, nodes: int, skip: float) -> float:
+    """Return log |lambda_1|; as a logarithm because |lambda_1| itself rounds to 1 for large slow rings."""
+    if schedule not in ("ring", "random-ring", "random-walk"):
+        raise InvalidInput("schedule", schedule, "one of ring, random-ring, random-walk")
+    require_integer("nodes", nodes, 2)
+    require_probability_below_one("skip", skip)
+    if schedule != "ring":
+        return -math.inf
+    if skip == 0.0:
+        raise InvalidInput.because(
+            "skip",
+            skip,
+            "Theorem 1 covers the fixed ring only with a positive skip probability; "
+            "give a small one, or use the schedule random-ring",
+        )
+    # 1 + p^2 - 2 p cos(2 pi / n) = (1 - p)^2 + 4 p sin^2(pi / n): this form has no cancellation.
+    return -0.5 * math.log1p(4.0 * skip * (math.sin(math.pi / nodes) / (1.0 - skip)) ** 2)
+
+
+def _step_norm(gradient_bound: float, noise_multiplier: float, dimension: int) -> float:
+    """Return sqrt(k^2 + d sigma^2), the root mean square length of a noisy gradient of length k."""
+    require_positive("gradient_bound", gradient_bound)
+    require_non_negative("noise_multiplier", noise_multiplier)
+    require_integer("dimension", dimension, 1)
+    return gradient_bound * math.hypot(1.0, math.sqrt(dimension) * noise_multiplier)
+
+
+def _spread(
+    noise_multiplier: float, dimension: int, diameter: float, gradient_bound: float, learning_rate: float
+) -> float:
+    """Return what multiplies the optimisation term: (D^2 + rate^2 (k^2 + d sigma^2)) / rate."""
+    norm = _step_norm(gradient_bound, noise_multiplier, dimension)
+    require_positive("diameter", diameter)
+    require_positive("learning_rate", learning_rate)
+    return diameter * (diameter / learning_rate) + learning_rate * norm * norm
+
+
+def _optimisation(first: int, last: int) -> Floats:
+    """Return (2 + ln(h + 1)) / sqrt(h + 1) for h = first..last."""
+    m = np.arange(first + 1.0, last + 2.0)
+    return np.asarray((2.0 + np.log(m)) / np.sqrt(m))
+
+
+def _bias(log_factor: float, first: int, last: int) -> Floats:
+    """Return the bracket of Theorem 1 for h = first..last (first >= 1) in time linear up to a logarithm.
+
+    With m = h + 1, l = |lambda_1| and G_m = l + ... + l^m the bracket is G_m / m + D_m, where the double sum
+    D_m obeys D_{m+1} = l D_m + G_{m+1} / (m (m + 1)), D_1 = 0. All its terms are positive, so
+
+        D_m = sum_s l^s y_{m-s},   y_m = G_m / (m (m - 1)),
+
+    which the factorisation sum_s z^s = prod_k (1 + z^(2^k)) turns into log2 passes over the array. Stepping
+    through the recurrence instead would need a compiled loop, and rounds once per step.
+    """
+    if log_factor == -math.inf:
+        return np.zeros(last - first + 1)
+    # Terms with l^s < exp(-45) / m are below rounding next to G_m / m: no need to begin before them.
+    memory = math.inf
+    if log_factor < 0.0:
+        memory = (45.0 + math.log(last + 1.0)) / -log_factor
+    start = 2 if memory >= first - 1 else first + 1 - math.ceil(memory)
+    m = np.arange(float(start), last + 2.0)
+    if log_factor < 0.0:
+        geometric = (math.exp(log_factor) / math.expm1(log_factor)) * np.expm1(m * log_factor)
+    else:  # So slow that even the logarithm has vanished.
+        geometric = m.copy()
+    double_sum = geometric / (m * (m - 1.0))
+    lag = 1
+    while lag < len(m) and lag * log_factor > -745.0:
+        double_sum[lag:] += math.exp(lag * log_factor) * double_sum[:-lag]
+        lag *= 2
+    return np.asarray((geometric / m + double_sum)[first + 1 - start :])

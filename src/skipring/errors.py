@@ -1,0 +1,63 @@
+"""What skipring says when a value cannot be used."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+__all__ = ["InvalidInput"]
+
+
+class InvalidInput(ValueError):
+    """A value that cannot be used: which one, what was given, and what is allowed.
+
+    The command line shows the same sentence with the option in place of the parameter's name.
+
+    >>> raise InvalidInput("skip", 1.0, "a probability of at least 0 and below 1")
+    Traceback (most recent call last):
+        ...
+    skipring.errors.InvalidInput: skip = 1.0: must be a probability of at least 0 and below 1
+    """
+
+    def __init__(self, parameter: str, given: object, allowed: str, *, must_be: bool = True) -> None:
+        self.parameter = parameter
+        self.given = given
+        self.reason = f"must be {allowed}" if must_be else allowed
+        super().__init__(f"{parameter} = {given}: {self.reason}")
+
+    @classmethod
+    def because(cls, parameter: str, given: object, reason: str) -> InvalidInput:
+        """Refuse a value that is well formed, but that the mathematics does not cover."""
+        return cls(parameter, given, reason, must_be=False)
+
+
+def require_probability_below_one(parameter: str, value: float) -> None:
+    """Refuse anything but a skip probability: at 1 nobody would ever take part."""
+    if not 0.0 <= value < 1.0:
+        raise InvalidInput(parameter, value, "a probability of at least 0 and below 1")
+
+
+def require_open_unit(parameter: str, value: float) -> None:
+    """Refuse anything outside (0, 1)."""
+    if not 0.0 < value < 1.0:
+        raise InvalidInput(parameter, value, "above 0 and below 1")
+
+
+def require_positive(parameter: str, value: float) -> None:
+    """Refuse anything that is not a finite number above 0."""
+    if not (value > 0.0 and math.isfinite(value)):
+        raise InvalidInput(parameter, value, "a finite number above 0")
+
+
+def require_non_negative(parameter: str, value: float) -> None:
+    """Refuse anything that is not a finite number of at least 0."""
+    if not (value >= 0.0 and math.isfinite(value)):
+        raise InvalidInput(parameter, value, "a finite number of at least 0")
+
+
+def require_integer(parameter: str, value: Any, at_least: int) -> None:
+    """Refuse anything that is not a whole number of at least `at_least`."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < at_least:
+        raise InvalidInput(parameter, value, f"a whole number of at least {at_least}")

@@ -1,0 +1,221 @@
+"""The law of the leakage on the two rings, before a run (docs/privacy.md, "Rings")."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._binomial import binomial_floor, binomial_pmf
+from ._step_sizes import share
+from .leakage import Block, IndependentLeakage
+from .record import PlannedRun
+
+__all__ = ["random_ring_leakage", "ring_leakage"]
+
+Floats = NDArray[np.float64]
+
+
+def _counter_floors(run: PlannedRun, failure: float, head_start: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (first round, number of rounds, floor of the update number) for rounds 2 to the last but one, and the last.
+
+    The number of an update of the target in round r is at least 1 + the updates of earlier rounds. The observer's own
+    are not counted: whether it takes part is its own choice. All floors together fail with probability `failure`.
+    `head_start` counts the nodes that come before the target in every round.
+    """
+    counted = run.nodes - (1 if run.target_ready >= 1.0 - run.skip else 2)
+    starts, r = [], 2
+    while r < run.rounds:
+        starts.append(r)
+        r = max(r + 1, math.floor(1.12 * r))
+    bounds = [*starts, run.rounds, run.rounds + 1]
+    share_of_failure = failure / max(1, len(bounds) - 1)
+    for first, following in zip(bounds, bounds[1:], strict=False):
+        trials = counted * (first - 1) + head_start
+        floor = trials if run.skip == 0.0 else binomial_floor(trials, 1.0 - run.skip, share_of_failure)
+        yield first, following - first, 1 + floor
+
+
+def ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
+    """Return the leakage of a pair at a distance of at least 2 on the fixed ring.
+
+    One update of the target per round at most; the noise of those who take part between target and observer covers it.
+    Without a position, the worst is taken twice over: the target is last (the final model shows its last update bare)
+    and nobody precedes it in the round.
+    """
+    assert run.distance is not None
+    q = 1.0 - run.skip
+    wraps = run.position is None or run.position + run.distance > run.nodes
+    head_start = 0 if run.position is None else run.position - 1 - int(wraps)
+
+    def block(update: int, between: int, repeats: int) -> Block:
+        first, pmf = binomial_pmf(between, q)
+        noises = 1.0 + first + np.arange(len(pmf))
+        return Block.single(share(np.float64(update), noises, run.step_size), run.target_ready * pmf, repeats)
+
+    after_target = 0 if run.position is None else run.nodes - run.position
+    between = run.distance - 1
+    blocks = []
+    floors = list(_counter_floors(run, failure, head_start))
+    if run.rounds > 1:
+        start = head_start if run.skip == 0.0 else 0
+        blocks.append(block(1 + start, between, 1))
+    for first, repeats, update in floors:
+        last = first == run.rounds
+        blocks.append(block(update, after_target if last and wraps else between, repeats))
+    return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 else failure)
+
+
+class _Groups:
+    """How many of the other nodes take part before, between and after the slots of target and observer in a round.
+
+    The three numbers are uniform over the compositions of their sum T ~ Bin(n-2, q). Their laws follow from
+    g(t) = P(T = t) / C(t+2, 2) = 2 P(Bin(n,q) = t+2) / (n (n-1) q^2), the probability of one composition of t.
+    """
+
+    def __init__(self, nodes: int, ready: float) -> None:
+        first, pmf = binomial_pmf(nodes, ready)
+        composition = np.zeros(nodes - 1)  # g(0), ..., g(n-2)
+        kept = np.arange(len(pmf)) + first - 2
+        inside = kept >= 0
+        composition[kept[inside]] = pmf[inside] * 2.0 / (nodes * (nodes - 1.0) * ready * ready)
+        self.composition = composition
+        #: f(t) = sum_{s >= t} g(s): P(one group is i, another is j) = f(i + j).
+        self.two = _tail_sums(composition)
+        #: w(k) = sum_{j >= k} f(j): the law of one group.
+        self.one = _tail_sums(self.two)
+        #: w2(j) = (j + 1) f(j): the law of the sum of two groups of one round.
+        self.sum_of_two = (1.0 + np.arange(nodes - 1)) * self.two
+
+
+def _tail_sums(terms: Floats) -> Floats:
+    return np.cumsum(terms[::-1])[::-1]
+
+
+def _convolve(a: Floats, b: Floats) -> Floats:
+    if min(len(a), len(b)) <= 512:
+        return np.convolve(a, b)
+    size = 1 << (len(a) + len(b) - 2).bit_length()
+    product = np.fft.irfft(np.fft.rfft(a, size) * np.fft.rfft(b, size), size)[: len(a) + len(b) - 1]
+    return np.maximum(product, 0.0)
+
+
+def _group_starts(length: int, exact: int, ratio: float) -> NDArray[np.int64]:
+    """Return the first members of groups of 0..length-1: single up to `exact`, then geometric."""
+    starts = list(range(min(length, exact)))
+    position = float(exact)
+    while position < length:
+        starts.append(int(position))
+        position = max(position + 1.0, math.floor(position * ratio))
+    return np.array(starts, dtype=np.int64)
+
+
+def random_ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
+    """Return the leakage of any pair on the randomised ring, for both views.
+
+    In a round the target comes before the observer ("uv") or after it ("vu"), with probability 1/2 each. Each update of
+    the target is charged to the noise up to the next event among its own next slot and the observer's next look; if the
+    observer does not look in this round, that is not before the first of the two slots of the next round. Those
+    numbers are negatively dependent across rounds, so independent copies are larger in the convex order.
+    """
+    q, sees = 1.0 - run.skip, run.observer_sees
+    groups = _Groups(run.nodes, q)
+    w, w2 = groups.one, groups.sum_of_two
+    half = 0.5 * run.target_ready
+
+    seen = half * sees * w
+    unseen, after = half * (1.0 - sees) * w2, half * w
+    last_law = _padded_sum(seen, unseen, after)
+    inner_law = _padded_sum(seen, _convolve(unseen, w) if sees < 1.0 else unseen, _convolve(after, w))
+
+    def compressed(law: Floats) -> tuple[Floats, Floats]:
+        # Fewer noises only make the leakage larger, so a group may be represented by its first member.
+        starts = _group_starts(len(law), 8192, 1.0004)
+        return 1.0 + starts, np.add.reduceat(law, starts)
+
+    inner, last = compressed(inner_law), compressed(last_law)
+    blocks = [_first_round(run, groups)]
+    if run.rounds > 1:
+        for first, repeats, update in _counter_floors(run, failure, 0):
+            noises, probabilities = last if first == run.rounds else inner
+            values = share(np.float64(update), noises, run.step_size)
+            blocks.append(Block.single(values, probabilities, repeats))
+    return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 or run.rounds == 1 else failure)
+
+
+def _padded_sum(*laws: Floats) -> Floats:
+    total = np.zeros(max(map(len, laws)))
+    for law in laws:
+        total[: len(law)] += law
+    return total
+
+
+def _first_round(run: PlannedRun, groups: _Groups) -> Block:
+    """Return the first round's leakage from the joint law of the update number and the noises after it.
+
+    Early updates have large step sizes, and little noise of others can follow them; but how early an update is, is
+    known here. Both numbers are grouped; a group is represented by its first member, which only adds.
+    """
+    starts = _group_starts(run.nodes - 1, 24, 1.1)
+    ends = np.append(starts[1:], run.nodes - 1)
+    later_one = np.add.reduceat(groups.one, starts)  # those before both slots in the second round
+    sees, half = run.observer_sees, 0.5 * run.target_ready
+    # (probability, joint law of (number before the update, number after it in the round), seen within the round)
+    cases = [
+        (half * sees, _rectangles(groups.two, starts, ends), True),  # uv: before u, between
+        (half * (1.0 - sees), _weighted_after(groups.composition, starts, ends), False),  # uv, unseen: + after v
+        (half, _weighted_after(groups.composition, starts, ends).T, False),  # vu: before and between, after u
+    ]
+    values, probabilities = [np.zeros(1)], [np.zeros(1)]
+    for weight, joint, closed in cases:
+        if weight == 0.0:
+            continue
+        updates = 1.0 + starts[:, None]
+        if closed or run.rounds == 1:
+            values.append(share(updates, 1.0 + starts[None, :], run.step_size).ravel())
+            probabilities.append(weight * joint.ravel())
+        else:
+            noises = 1.0 + starts[None, :, None] + starts[None, None, :]
+            values.append(share(updates[:, :, None], noises, run.step_size).ravel())
+            probabilities.append(weight * (joint[:, :, None] * later_one).ravel())
+    return Block.single(np.concatenate(values), np.concatenate(probabilities))
+
+
+def _rectangles(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
+    """Return the sums of law(i + j) over all rectangles of groups."""
+    # sum_{i >= a, j >= b} law(i + j) depends on a + b only.
+    size = len(law)
+    corner = np.zeros(2 * size + 2)
+    corner[:size] = _tail_sums(_tail_sums(law))
+    s, e = starts, ends
+    sums = (
+        corner[s[:, None] + s] - corner[s[:, None] + e] - corner[e[:, None] + s] + corner[e[:, None] + e]
+    )
+    exact = np.zeros(2 * size + 2)
+    exact[:size] = law
+    single = (e - s == 1)[:, None] & (e - s == 1)
+    return np.where(single, exact[s[:, None] + s], np.maximum(sums, 0.0) + 1e-15)
+
+
+def _weighted_after(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
+    """Return the sums of (j + 1) law(i + j) over all rectangles of groups: i one group of nodes, j two together."""
+    # For single i's and j's this is exact; (j + 1) law(i + j) summed over j >= b is
+    # sum_{j >= b} law(i + j) (j - b + 1) + b sum_{j >= b} law(i + j), so again functions of a + b and b only.
+    size = len(law)
+    once, twice, thrice = (np.zeros(2 * size + 2) for _ in range(3))
+    once[:size] = _tail_sums(law)
+    twice[:size] = _tail_sums(once[:size])
+    thrice[:size] = _tail_sums(twice[:size])
+
+    def corner(a: NDArray[np.int64], b: NDArray[np.int64]) -> Floats:
+        total = a[:, None] + b
+        return thrice[total] + b * twice[total]
+
+    s, e = starts, ends
+    sums = corner(s, s) - corner(s, e) - corner(e, s) + corner(e, e)
+    exact = np.zeros(2 * size + 2)
+    exact[:size] = law
+    single = (e - s == 1)[:, None] & (e - s == 1)
+    return np.where(single, (s + 1.0) * exact[s[:, None] + s], np.maximum(sums, 0.0) + 1e-15)

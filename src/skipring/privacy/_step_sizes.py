@@ -1,0 +1,41 @@
+"""How much of one update an observer sees, after others have added their noise to it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import psi
+
+from .record import StepSizeLaw
+
+__all__ = ["share"]
+
+Floats = NDArray[np.float64]
+
+
+def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
+    """Return rho: the leakage of update number c once H updates (its own included) have added noise, at most 1.
+
+    rho(c, H) = eta_c^2 / (eta_c^2 + ... + eta_{c+H-1}^2), decreasing in both. With step sizes rate/sqrt(c) this is
+    1 / (c (psi(c+H) - psi(c))), with constant ones 1/H.
+
+    >>> share(np.array([1.0, 2.0]), np.array([1.0, 2.0]), "sqrt").round(6).tolist()
+    [1.0, 0.6]
+    """
+    update, noises = np.broadcast_arrays(update, noises)
+    if law == "constant":
+        return 1.0 / noises
+    end = update + noises
+    # For large c the two psi agree to many digits: take the difference of their asymptotic series instead.
+    with np.errstate(over="ignore"):
+        series = (
+            np.log1p(noises / update)
+            + 0.5 * (1.0 / update - 1.0 / end)
+            + (1.0 / update**2 - 1.0 / end**2) / 12.0
+            - (1.0 / update**4 - 1.0 / end**4) / 120.0
+            + (1.0 / update**6 - 1.0 / end**6) / 252.0
+        )
+    gap = np.where(update > 60.0, series, psi(end) - psi(update))
+    # A hair upwards: the psi are good to some 1e-13.
+    result: Floats = np.minimum(1.0, (1.0 + 1e-11) / (update * gap))
+    return result

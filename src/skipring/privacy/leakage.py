@@ -1,0 +1,383 @@
+"""The law of the leakage X along a random path, and what it means as (epsilon, delta).
+
+A path of the token costs a pair (target, observer) some leakage X: the number of un-amplified releases that would
+tell the observer as much. Given the path, the observer's view is mu-GDP with mu^2 = X (2k/sigma)^2; over random paths
+
+    delta(epsilon) <= E[F(X)],   F(x) = delta of mu-GDP at mu = sqrt(x) 2k/sigma,
+
+because the path is independent of the data and may be given to the observer. Any X that is larger, stochastically or
+in the convex order, gives an upper bound, provided that F is replaced by a convex majorant in the second case. The
+classes here hold such laws. All of their numbers are upper bounds, floating-point error included.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._binomial import binomial_pmf
+from .gaussian import gdp_delta, rdp_delta, rdp_epsilon
+
+__all__ = ["BinomialLeakage", "Block", "ChernoffLeakage", "IndependentLeakage", "Leakage", "Terms"]
+
+Floats = NDArray[np.float64]
+
+#: Every step below is accurate to some 1e-11; the bound is raised by this much.
+_ROUNDING = 1.0 + 1e-9
+
+
+class Leakage(ABC):
+    """The law of the leakage X, or of something that is larger in the sense of the module's text."""
+
+    #: Probability of the paths that the law leaves out; it is part of delta.
+    failure: float = 0.0
+
+    @abstractmethod
+    def delta(self, epsilon: float, release: float) -> float:
+        """Return an upper bound of E[F(X)] + failure, where one release has mu^2 = `release`."""
+
+    @abstractmethod
+    def log_mgf(self, theta: Floats) -> Floats:
+        """Return an upper bound of ln E[exp(theta X)] for each theta >= 0."""
+
+    def rough_epsilon(self, delta: float, release: float) -> float:
+        """Return the epsilon that the Rényi divergences give: a little too large, but quick to find."""
+        alpha = 1.0 + np.geomspace(1e-3, 1e6, 181)
+        return rdp_epsilon(alpha, self.rdp(alpha, release), delta)
+
+    def rdp(self, alpha: Floats, release: float) -> Floats:
+        """Return Rényi divergences at orders alpha > 1 (they hold but for `failure`)."""
+        return self.log_mgf(0.5 * alpha * (alpha - 1.0) * release) / (alpha - 1.0)
+
+
+@dataclass(frozen=True)
+class BinomialLeakage(Leakage):
+    """X is the number of the target's own updates: valid always, without any amplification.
+
+    This is the assumption-free bound: it needs nothing but bounded gradients, and holds for every observer and for
+    every coalition of observers.
+    """
+
+    trials: int
+    probability: float
+
+    @cached_property
+    def _law(self) -> tuple[Floats, Floats]:
+        first, pmf = binomial_pmf(self.trials, self.probability)
+        return first + np.arange(len(pmf), dtype=np.float64), pmf
+
+    def delta(self, epsilon: float, release: float) -> float:
+        """Return E[F(X)], a finite sum."""
+        counts, pmf = self._law
+        return min(1.0, float(pmf @ gdp_delta(np.sqrt(counts * release), epsilon)) * _ROUNDING)
+
+    def log_mgf(self, theta: Floats) -> Floats:
+        """Return trials ln(1 - q + q e^theta)."""
+        q = self.probability
+        small = theta < 1.0  # either form is exact where it is used
+        with np.errstate(over="ignore"):
+            low = np.log1p(q * np.expm1(np.minimum(theta, 1.0)))
+        high = theta + np.log(q + (1.0 - q) * np.exp(-theta)) if q > 0.0 else np.zeros_like(theta)
+        return self.trials * np.where(small, low, high)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A random number of independent terms, each with finitely many values in [0, 1] and the remaining mass at 0.
+
+    ``counts[i]`` is the probability that there are ``fewest + i`` terms and that they have this law.
+    """
+
+    values: Floats
+    probabilities: Floats
+    fewest: int
+    counts: Floats
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rounds, independent of each other, whose leakages have the same law: a mixture of sums of terms."""
+
+    mixture: tuple[Terms, ...]
+    repeats: int = 1
+
+    @classmethod
+    def single(cls, values: Floats, probabilities: Floats, repeats: int = 1) -> Block:
+        """Return rounds of one term each."""
+        return cls((Terms(values, probabilities, 1, np.ones(1)),), repeats)
+
+
+def _value_grid() -> Floats:
+    """Return the values on which the law of one round is kept: 0, then geometric from 1e-6 to 1."""
+    return np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 1400)])
+
+
+def _spread(values: Floats, probabilities: Floats, grid: Floats) -> Floats:
+    """Move each atom to its two neighbours on the grid, keeping its mean.
+
+    This is a mean-preserving spread: the expectation of a convex function can only grow (there is no drift, as rounding
+    up would have).
+    """
+    right = np.clip(np.searchsorted(grid, values, side="left"), 1, len(grid) - 1)
+    gap = grid[right] - grid[right - 1]
+    share = np.clip((values - grid[right - 1]) / gap, 0.0, 1.0)
+    size = len(grid)
+    return np.bincount(right, probabilities * share, size) + np.bincount(
+        right - 1, probabilities * (1.0 - share), size
+    )
+
+
+@dataclass(frozen=True)
+class _TiltedSum:
+    """The law of the sum on a lattice, exponentially tilted so that the mass that decides delta has full precision."""
+
+    theta: float
+    log_mgf: float  # ln E exp(theta S) of the sum on the lattice
+    points: Floats  # a window of the lattice
+    mass: Floats  # the tilted law there
+    error: float  # bound of the floating-point error of each mass
+    largest: float  # the largest possible sum
+    log_below: float  # ln of (Chernoff's bound of) the tilted probability of lying below the window
+    log_above: float
+
+
+class IndependentLeakage(Leakage):
+    """X is at most, in the convex order, a sum of independent leakages of the rounds."""
+
+    def __init__(self, blocks: list[Block], *, failure: float = 0.0, lattice: int = 1 << 16) -> None:
+        self.failure = failure
+        self._lattice = lattice
+        self._grid = _value_grid()
+        self._blocks = blocks
+        terms = [part for block in blocks for part in block.mixture]
+        self._rows = np.array([_spread(part.values, part.probabilities, self._grid) for part in terms])
+        self._rows[:, 0] = np.maximum(0.0, 1.0 - self._rows[:, 1:].sum(axis=1))
+        self._sums: dict[int, _TiltedSum] = {}
+
+    def _per_block(self) -> Iterator[tuple[Block, slice]]:
+        """Yield each block with the rows of its mixture."""
+        first = 0
+        for block in self._blocks:
+            yield block, slice(first, first + len(block.mixture))
+            first += len(block.mixture)
+
+    @cached_property
+    def mean(self) -> float:
+        """Expected leakage."""
+        means = self._rows @ self._grid
+        return sum(
+            block.repeats
+            * sum(
+                mean * float(part.counts @ (part.fewest + np.arange(len(part.counts))))
+                for mean, part in zip(means[rows], block.mixture, strict=True)
+            )
+            for block, rows in self._per_block()
+        )
+
+    @cached_property
+    def _largest(self) -> int:
+        """The largest possible number of terms."""
+        return sum(
+            block.repeats * max(part.fewest + len(part.counts) - 1 for part in block.mixture)
+            for block in self._blocks
+        )
+
+    def log_mgf(self, theta: Floats) -> Floats:
+        """Return the sum of the rounds' log moment generating functions (also for theta < 0)."""
+        theta = np.atleast_1d(theta)
+        # E e^{theta Y} = 1 + E (e^{theta Y} - 1), scaled by e^{-big} where that would overflow.
+        big = np.maximum(theta - 600.0, 0.0)[:, None]
+        excess = (np.exp(theta[:, None] * self._grid - big) - np.exp(-big)) @ self._rows.T
+        logs = np.where(big > 0.0, big + np.log(np.maximum(np.exp(-big) + excess, 1e-300)), np.log1p(excess))
+        total = np.zeros_like(theta)
+        for block, rows in self._per_block():
+            total += block.repeats * _log_mixture(block.mixture, logs[:, rows])
+        return total + np.abs(total) * 1e-12
+
+    def _best_theta(self, epsilon: float, release: float) -> float:
+        """Return the tilt of the best Rényi order for this epsilon: where the mass that decides delta lies."""
+        alpha = 1.0 + np.geomspace(1e-2, 1e5, 141)
+        theta = 0.5 * alpha * (alpha - 1.0) * release
+        exponent = self.log_mgf(theta) - (alpha - 1.0) * epsilon
+        return float(theta[int(np.argmin(exponent))])
+
+    def _tilted(self, theta: float) -> _TiltedSum:
+        """Return the tilted law of the sum; tilts are rounded to a few per octave, so that neighbours share one."""
+        key = round(6.0 * math.log2(max(theta, 2.0**-40)))
+        if key not in self._sums:
+            self._sums[key] = self._convolve(2.0 ** (key / 6.0))
+        return self._sums[key]
+
+    def _window(self, theta: float) -> tuple[float, float, float, float]:
+        """Return bottom and top of where the tilted sum lies but for e^-40, and the tilts that show it."""
+        t = np.geomspace(1e-7, 1e2, 160)
+        at, up, down = np.split(self.log_mgf(np.concatenate([[theta], theta + t, theta - t])), [1, 1 + len(t)])
+        tops, bottoms = (up - at + 40.0) / t, (at - down - 40.0) / t
+        i, j = int(np.argmin(tops)), int(np.argmax(bottoms))
+        top = min(float(tops[i]), float(self._largest))
+        # From 0 on there is nothing below; the bottom is raised only where the lattice would be too coarse.
+        bottom = max(0.0, float(bottoms[j])) if top > 0.01 * self._lattice else 0.0
+        return bottom, top, theta + float(t[i]), theta - float(t[j])
+
+    def _convolve(self, theta: float) -> _TiltedSum:
+        """Add up the rounds: a product of Fourier transforms of the tilted laws on a lattice."""
+        bottom, top, upper_theta, lower_theta = self._window(theta)
+        size = self._lattice
+        step = max(top - bottom, 1.5) / (size - 2)
+        start = math.floor(bottom / step)
+        lattice = step * np.arange(math.ceil(1.0 / step) + 1)
+        tilts = np.array([theta, upper_theta, lower_theta])
+        log_mgfs = np.zeros(3)
+        product = np.ones(size // 2 + 1, dtype=np.complex128)
+        whole = _growth(tilts, lattice)
+        for block, rows in self._per_block():
+            transforms, logs = [], np.zeros((3, len(block.mixture)))
+            for i, row in enumerate(self._rows[rows]):
+                kept = np.nonzero(row)[0]
+                law = _spread(self._grid[kept], row[kept], lattice)
+                law = law[: int(np.nonzero(law)[0][-1]) + 1]
+                growth = whole if len(law) == len(lattice) else _growth(tilts, lattice[: len(law)])
+                totals = growth @ law
+                logs[:, i] = np.log(totals) + np.maximum(tilts, 0.0) * lattice[len(law) - 1]
+                # numpy pads with zeros; the lattice of one term (1/step points) is always shorter than `size`.
+                transforms.append(np.fft.rfft(law * growth[0] / totals[0], size))
+            block_logs = _log_mixture(block.mixture, logs)
+            log_mgfs += block.repeats * block_logs
+            mixed = np.zeros(size // 2 + 1, dtype=np.complex128)
+            for part, transform, log_mgf in zip(block.mixture, transforms, logs[0], strict=True):
+                counts = part.fewest + np.arange(len(part.counts))
+                mixed += _polynomial(
+                    part.counts * np.exp(counts * log_mgf - block_logs[0]), transform, part.fewest
+                )
+            product *= _power(mixed, block.repeats)
+        mass = np.maximum(np.fft.irfft(product, size), 0.0)
+        return _TiltedSum(
+            theta=theta,
+            log_mgf=float(log_mgfs[0]),
+            points=step * (start + np.arange(size)),
+            # Sums are known modulo `size`; what lies outside of the window wraps around and only adds.
+            mass=np.roll(mass, -(start % size)),
+            error=2.0**-52 * (4.0 * self._largest + 64.0) * float(mass.max()),
+            largest=float(self._largest * lattice[-1]),
+            log_below=(
+                float(log_mgfs[2] - log_mgfs[0]) + (theta - lower_theta) * step * start if start else -math.inf
+            ),
+            log_above=float(log_mgfs[1] - log_mgfs[0]) - (upper_theta - theta) * step * (start + size - 1),
+        )
+
+    def delta(self, epsilon: float, release: float) -> float:
+        """Return E[Fhat(X)] + failure, where Fhat is a convex majorant of F."""
+        law = self._tilted(self._best_theta(epsilon, release))
+        majorant = convex_majorant(epsilon, release, self.mean)
+        weights = np.exp(np.minimum(law.log_mgf - law.theta * law.points, 700.0)) * majorant(law.points)
+        total = float(weights @ law.mass) + law.error * float(weights.sum())
+        # Outside of the window, too, E Fhat(S) = M(theta) E_theta[e^{-theta S} Fhat(S)]; there the last bracket is
+        # bounded by its largest value, cell by cell.
+        for start, end, log_probability in (
+            (0.0, law.points[0], law.log_below),
+            (law.points[-1], law.largest, law.log_above),
+        ):
+            if end > start and log_probability > -math.inf:
+                cells = np.linspace(start, end, 2001)
+                heights = law.log_mgf + min(0.0, log_probability) - law.theta * cells[:-1]
+                total += float(np.max(np.exp(np.minimum(heights, 700.0)) * majorant(cells[1:])))
+        return min(1.0, total * _ROUNDING + self.failure)
+
+
+def _growth(tilts: Floats, lattice: Floats) -> Floats:
+    """Return exp(tilt x), scaled by its largest value on the lattice so that it cannot overflow."""
+    return np.exp(tilts[:, None] * lattice - np.maximum(tilts, 0.0)[:, None] * lattice[-1])
+
+
+def _log_mixture(mixture: tuple[Terms, ...], logs: Floats) -> Floats:
+    """Return ln of the mixture's moment generating function from those of single terms (a column each)."""
+    if len(mixture) == 1 and len(mixture[0].counts) == 1:
+        only: Floats = mixture[0].fewest * logs[:, 0]
+        return only
+    exponents = []
+    for column, part in zip(logs.T, mixture, strict=True):
+        counts = part.fewest + np.arange(len(part.counts))
+        exponents.append(np.log(part.counts) + column[:, None] * counts)
+    stacked = np.concatenate(exponents, axis=1)
+    largest = stacked.max(axis=1)
+    result: Floats = largest + np.log(np.exp(stacked - largest[:, None]).sum(axis=1))
+    return result
+
+
+def _polynomial(
+    coefficients: Floats, base: NDArray[np.complex128], lowest: int
+) -> NDArray[np.complex128] | float:
+    """Return sum_i coefficients[i] base**(lowest + i)."""
+    total: NDArray[np.complex128] = np.full_like(base, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total = total * base + coefficient
+    return total * _power(base, lowest) if lowest else total
+
+
+def _power(base: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
+    """Return base**exponent by squaring: numpy's complex power is twenty times slower."""
+    result: NDArray[np.complex128] | None = None
+    while True:
+        if exponent & 1:
+            result = base.copy() if result is None else result * base
+        exponent >>= 1
+        if not exponent:
+            assert result is not None
+            return result
+        base = base * base
+
+
+def convex_majorant(epsilon: float, release: float, near: float) -> Callable[[Floats], Floats]:
+    """Return a convex, nondecreasing function that is nowhere below F.
+
+    In y = mu^2 the function F is convex up to y* = 2 eps^2 / (1 + sqrt(1 + eps^2)) and concave after. The tangent at any
+    t >= y*, t > 0, lies above F on the concave part, and on the convex part it crosses F at most once; so the larger of
+    F and the tangent is convex and above F. (This also holds at epsilon = 0, where y* = 0 and F has no tangent.) `near`
+    is where the mass of X lies; the tangent is taken there if that is in the concave part.
+    """
+    inflection = 2.0 * epsilon * epsilon / (1.0 + math.sqrt(1.0 + epsilon * epsilon))
+    y = max(inflection, near * release, 1e-12)
+    mu = math.sqrt(y)
+    height = gdp_delta(mu, epsilon)
+    # d delta / d mu = phi(eps/mu - mu/2), and d mu / dx = release / (2 mu).
+    slope = math.exp(-0.5 * (epsilon / mu - 0.5 * mu) ** 2) / math.sqrt(2.0 * math.pi) * release / (2.0 * mu)
+
+    def majorant(x: Floats) -> Floats:
+        tangent = height + slope * (x - y / release)
+        return np.maximum(gdp_delta(np.sqrt(x * release), epsilon), tangent)
+
+    return majorant
+
+
+class ChernoffLeakage(Leakage):
+    """X is known through bounds of its moment generating function only, at some exponents theta."""
+
+    def __init__(self, theta: Floats, log_mgf: Floats, *, failure: float = 0.0) -> None:
+        self._theta = theta
+        self._log_mgf = log_mgf
+        self.failure = failure
+
+    def log_mgf(self, theta: Floats) -> Floats:
+        """Return a bound of ln E[exp(theta X)]: the function is convex, so a chord lies above it."""
+        known_theta = np.concatenate([[0.0], self._theta])
+        known = np.concatenate([[0.0], self._log_mgf])
+        result: Floats = np.interp(theta, known_theta, known, right=np.inf)
+        return result
+
+    def delta(self, epsilon: float, release: float) -> float:
+        """Return the better of the Rényi bound and of F integrated against Chernoff's bound of the tail."""
+        alpha = 0.5 * (1.0 + np.sqrt(1.0 + 8.0 * self._theta / release))
+        renyi = rdp_delta(alpha, self._log_mgf / (alpha - 1.0), epsilon)
+        # E F(X) <= sum_j (F(x_{j+1}) - F(x_j)) P(X > x_j), and F <= 1 beyond the last point.
+        top = float(np.min((self._log_mgf + 750.0) / self._theta))
+        points = np.concatenate([[0.0], np.geomspace(1e-6 * top, top, 6000)])
+        log_tail = np.minimum(0.0, np.min(self._log_mgf[:, None] - np.outer(self._theta, points), axis=0))
+        heights = np.append(gdp_delta(np.sqrt(points * release), epsilon), 1.0)
+        integral = float(np.diff(heights) @ np.exp(log_tail))
+        return min(1.0, min(renyi, integral) * _ROUNDING + self.failure)

@@ -1,0 +1,162 @@
+"""What will happen in a run, as far as privacy is concerned: the record that accountants take."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal, Self, get_args
+
+from ..errors import (
+    InvalidInput,
+    require_integer,
+    require_positive,
+    require_probability_below_one,
+)
+
+__all__ = ["PlannedRun", "ScheduleName", "StepSizeLaw", "View"]
+
+ScheduleName = Literal["ring", "random-ring", "random-walk"]
+View = Literal["offered", "participants"]
+StepSizeLaw = Literal["sqrt", "constant"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """A run that has not happened yet: everything that its privacy depends on.
+
+    Parameters
+    ----------
+    schedule : who gets the token next: ``ring``, ``random-ring`` or ``random-walk``.
+    nodes, steps : how many nodes, and how many hops of the token (skipped ones, and hops of the walk to its present
+        holder, included).
+    skip : probability that a node is skipped at a hop. Where nodes differ, the largest.
+    noise_multiplier : noise std over the gradient bound, sigma / k. Replacing a node's data moves its gradient by at
+        most 2 k.
+    target_skip : skip probability of the node whose data is protected, if it is quicker than the others (0: always
+        ready).
+    view : ``offered`` protects against an observer that is always ready, and so sees the token whenever it is its
+        turn; ``participants`` against one that is itself skipped with probability at least `observer_skip`.
+    observer_skip : see `view`; by default the same as `skip`.
+    distance, position : on the fixed ring, how many hops after the target the observer's turn comes, and the target's
+        place in the ring (1 to `nodes`). By default the worst pair and the worst place.
+    observers : how many nodes put together what they saw.
+    convex : whether every update is a contraction (convex and smooth loss, learning rate at most 2 / smoothness).
+        Without it there is no amplification along the walk.
+    step_size : ``sqrt`` (learning rate / sqrt(update number)) or ``constant``.
+    learning_rate, smoothness : if both are given, learning rate <= 2 / smoothness is checked.
+
+    >>> PlannedRun(schedule="random-ring", nodes=10, steps=1000, skip=0.5, noise_multiplier=10.0).rounds
+    100
+    """
+
+    schedule: ScheduleName
+    nodes: int
+    steps: int
+    skip: float
+    noise_multiplier: float
+    target_skip: float | None = None
+    view: View = "offered"
+    observer_skip: float | None = None
+    distance: int | None = None
+    position: int | None = None
+    observers: int = 1
+    convex: bool = True
+    step_size: StepSizeLaw = "sqrt"
+    learning_rate: float | None = None
+    smoothness: float | None = None
+
+    def __post_init__(self) -> None:
+        for parameter, names in (
+            ("schedule", get_args(ScheduleName)),
+            ("view", get_args(View)),
+            ("step_size", get_args(StepSizeLaw)),
+        ):
+            if getattr(self, parameter) not in names:
+                raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
+        require_integer("nodes", self.nodes, 2)
+        require_integer("steps", self.steps, 1)
+        require_probability_below_one("skip", self.skip)
+        require_positive("noise_multiplier", self.noise_multiplier)
+        require_integer("observers", self.observers, 1)
+        if self.observers > self.nodes - 1:
+            raise InvalidInput("observers", self.observers, f"at most nodes - 1 = {self.nodes - 1}")
+        if self.target_skip is not None:
+            require_probability_below_one("target_skip", self.target_skip)
+        self._check_observer()
+        self._check_place()
+        self._check_step_size()
+        if self.schedule != "random-walk" and self.steps % self.nodes:
+            below = self.steps // self.nodes * self.nodes
+            nearest = f"{below} or {below + self.nodes}" if below else f"{self.nodes}"
+            raise InvalidInput(
+                "steps",
+                self.steps,
+                f"a multiple of nodes = {self.nodes}, such as {nearest} (a ring is accounted for in whole rounds)",
+            )
+
+    def _check_observer(self) -> None:
+        if self.observer_skip is None:
+            return
+        require_probability_below_one("observer_skip", self.observer_skip)
+        if self.view == "offered":
+            raise InvalidInput.because(
+                "observer_skip",
+                self.observer_skip,
+                "view offered protects against an observer that is never skipped; choose view participants",
+            )
+
+    def _check_place(self) -> None:
+        for parameter, value, most in (
+            ("distance", self.distance, self.nodes - 1),
+            ("position", self.position, self.nodes),
+        ):
+            if value is None:
+                continue
+            if self.schedule != "ring":
+                raise InvalidInput.because(
+                    parameter, value, f"only the fixed ring has places; on {self.schedule} all pairs are alike"
+                )
+            require_integer(parameter, value, 1)
+            if value > most:
+                raise InvalidInput(parameter, value, f"at most {most} on a ring of {self.nodes} nodes")
+        if self.position is not None and self.distance is None:
+            raise InvalidInput.because("position", self.position, "needs the distance of the observer, too")
+
+    def _check_step_size(self) -> None:
+        for parameter, value in (("learning_rate", self.learning_rate), ("smoothness", self.smoothness)):
+            if value is not None:
+                require_positive(parameter, value)
+        if self.convex and self.learning_rate is not None and self.smoothness is not None:
+            most = 2.0 / self.smoothness
+            if self.learning_rate > most * (1.0 + 1e-12):
+                raise InvalidInput(
+                    "learning_rate",
+                    self.learning_rate,
+                    f"at most 2 / smoothness = {most:g} for the amplified accounting (or say that it is not convex)",
+                )
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds of a ring."""
+        return self.steps // self.nodes
+
+    @property
+    def target_ready(self) -> float:
+        """Probability that the protected node takes part when it is its turn."""
+        return 1.0 - (self.skip if self.target_skip is None else self.target_skip)
+
+    @property
+    def observer_sees(self) -> float:
+        """Probability that the observer is sent the token when it is its turn."""
+        if self.view == "offered":
+            return 1.0
+        return 1.0 - (self.skip if self.observer_skip is None else self.observer_skip)
+
+    @property
+    def releases(self) -> float:
+        """The leakage of one un-amplified release: (sensitivity / sigma)^2 with sensitivity 2 k."""
+        return (2.0 / self.noise_multiplier) ** 2
+
+    def replace(self, **changes: object) -> Self:
+        """Return the same run with some values changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
