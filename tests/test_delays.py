@@ -72,9 +72,7 @@ def test_one_number_in_one_number_out(law: Delay) -> None:
 @every_law
 @settings(deadline=None, max_examples=60)
 @given(probability=st.floats(1e-9, 1.0))
-def test_the_quantile_is_the_first_moment_that_reaches_the_probability(
-    law: Delay, probability: float
-) -> None:
+def test_the_quantile_is_the_first_moment_that_reaches_the_probability(law: Delay, probability: float) -> None:
     t = law.quantile(probability)
     if t == math.inf:
         assert law.cdf(1e250) <= probability * (1 + 1e-9)
@@ -85,11 +83,7 @@ def test_the_quantile_is_the_first_moment_that_reaches_the_probability(
 
 @every_law
 @settings(deadline=None, max_examples=60)
-@given(
-    probability=st.just(0.0)
-    | st.floats(1e-300, 1.0)
-    | st.floats(-12.0, 0.0).map(lambda exponent: 10.0**exponent)
-)
+@given(probability=st.just(0.0) | st.floats(1e-300, 1.0) | st.floats(-12.0, 0.0).map(lambda exponent: 10.0**exponent))
 def test_the_upper_quantile_is_the_first_moment_late_enough(law: Delay, probability: float) -> None:
     t = law.upper_quantile(probability)
     if t == math.inf:
@@ -108,8 +102,7 @@ def test_the_truncated_mean_is_the_area_under_the_survival_function(law: Delay) 
     for t in (1e-6, 0.3, 1.0, 4.7, 12.0):
         inside = np.unique(np.append(breaks[breaks < t], t))
         pieces = [
-            integrate.quad(law.survival, a, b, epsabs=1e-10 * t, epsrel=1e-9)[0]
-            for a, b in itertools.pairwise(inside)
+            integrate.quad(law.survival, a, b, epsabs=1e-10 * t, epsrel=1e-9)[0] for a, b in itertools.pairwise(inside)
         ]
         assert law.truncated_mean(t) == pytest.approx(math.fsum(pieces), rel=1e-8)
 
@@ -184,9 +177,7 @@ def test_truncated_means_of_lomax_laws_are_exact_also_around_shape_one(shape: fl
 def test_tiny_tail_probabilities_are_inverted_to_full_precision(p: float) -> None:
     with mpmath.workdps(40):
         exact = mpmath.findroot(
-            lambda u: (
-                mpmath.log(mpmath.gammainc(0.25, mpmath.exp(u), mpmath.inf, regularized=True)) - mpmath.log(p)
-            ),
+            lambda u: mpmath.log(mpmath.gammainc(0.25, mpmath.exp(u), mpmath.inf, regularized=True)) - mpmath.log(p),
             mpmath.log(Gamma(0.25, 1.0).upper_quantile(p)),
         )
         assert Gamma(0.25, 1.0).upper_quantile(p) == pytest.approx(float(mpmath.exp(exact)), rel=1e-11)
@@ -208,9 +199,7 @@ def test_kaplan_meier_by_hand() -> None:
     # Seven nodes; 7, 6, 4 and 2 are still being watched at the four finished durations 3, 5, 6, 10.
     steps = [6 / 7, 6 / 7 * 5 / 6, 6 / 7 * 5 / 6 * 3 / 4, 6 / 7 * 5 / 6 * 3 / 4 * 1 / 2]
     np.testing.assert_allclose(CENSORED.survival(np.array([3.0, 5.0, 6.0, 10.0])), steps, rtol=1e-15)
-    np.testing.assert_allclose(
-        CENSORED.survival(np.array([2.9, 4.9, 5.9, 9.9])), [1.0, *steps[:3]], rtol=1e-15
-    )
+    np.testing.assert_allclose(CENSORED.survival(np.array([2.9, 4.9, 5.9, 9.9])), [1.0, *steps[:3]], rtol=1e-15)
     assert CENSORED.mass_at_infinity == pytest.approx(15 / 56, rel=1e-15)
     assert CENSORED.truncated_mean(8.0) == pytest.approx(3 + 2 * 6 / 7 + 5 / 7 + 2 * 15 / 28, rel=1e-15)
     assert CENSORED.mean == math.inf
@@ -221,9 +210,7 @@ def test_without_censoring_it_is_the_empirical_distribution() -> None:
     law = Empirical(durations.tolist())
     t = np.linspace(0.0, 8.0, 801)
     np.testing.assert_allclose(law.survival(t), (durations[:, None] > t).mean(axis=0), atol=1e-15)
-    np.testing.assert_allclose(
-        law.truncated_mean(t), np.minimum(durations[:, None], t).mean(axis=0), rtol=1e-12
-    )
+    np.testing.assert_allclose(law.truncated_mean(t), np.minimum(durations[:, None], t).mean(axis=0), rtol=1e-12)
     assert law.mean == pytest.approx(durations.mean(), rel=1e-12)
 
 

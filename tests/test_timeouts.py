@@ -67,12 +67,8 @@ def test_latency_is_what_a_simulated_run_takes() -> None:
     # 200,000 simulated hops; five standard errors, so that a correct formula fails with probability 6e-7.
     law, timeout, hop_latency, steps = PAPER["gamma"], 0.3, 0.01, 200_000
     waits = np.minimum(law.sample(np.random.default_rng(5), steps), timeout) + hop_latency
-    assert abs(waits.mean() - expected_latency(law, timeout, hop_latency, 1)) < 5 * waits.std() / math.sqrt(
-        steps
-    )
-    assert expected_latency(law, timeout, hop_latency, 500) == 500 * expected_latency(
-        law, timeout, hop_latency, 1
-    )
+    assert abs(waits.mean() - expected_latency(law, timeout, hop_latency, 1)) < 5 * waits.std() / math.sqrt(steps)
+    assert expected_latency(law, timeout, hop_latency, 500) == 500 * expected_latency(law, timeout, hop_latency, 1)
 
 
 def test_waiting_for_dead_nodes_takes_forever() -> None:
@@ -206,9 +202,7 @@ def test_hop_latencies_far_from_the_delays() -> None:
     assert choose_timeout(Lomax(0.5, 1.0), 1e40).time_between_updates == pytest.approx(1e40, rel=1e-11)
 
 
-@pytest.mark.parametrize(
-    "law", [Gamma(0.25, 1.0), Gamma(0.001, 1.0), Lomax(3.0, 2.0), ScipyDelay(stats.poisson(3.0))]
-)
+@pytest.mark.parametrize("law", [Gamma(0.25, 1.0), Gamma(0.001, 1.0), Lomax(3.0, 2.0), ScipyDelay(stats.poisson(3.0))])
 def test_free_hops_make_the_best_timeout_vanish_which_is_refused(law: Delay) -> None:
     with pytest.raises(InvalidInput, match=r"hop_latency = 0.0: with .* the shorter the timeout the better"):
         best_timeout(law, 0.0)
@@ -251,10 +245,20 @@ def test_skipping_nobody_means_waiting_for_the_slowest() -> None:
 def test_dead_nodes_are_always_skipped() -> None:
     law = Mixture([0.9, 0.1], [Exponential(1.0), Never()])
     assert timeout_for_skip(law, 0.55) == pytest.approx(math.log(2.0))
-    with pytest.raises(
-        InvalidInput, match=r"skip = 0.05: .* never ready with probability 0.1; no timeout skips fewer"
-    ):
+    with pytest.raises(InvalidInput, match=r"skip = 0.05: .* never ready with probability 0.1; no timeout skips fewer"):
         timeout_for_skip(law, 0.05)
+
+
+def test_skipping_only_the_dead_nodes_is_refused_where_it_means_waiting_forever() -> None:
+    law = Mixture([0.9, 0.1], [Exponential(1.0), Never()])
+    for unbounded in (law, Shifted(1.0, law)):
+        with pytest.raises(
+            InvalidInput, match=r"skip = 0.1: .* never ready with probability 0.1; only an endless wait"
+        ):
+            timeout_for_skip(unbounded, unbounded.mass_at_infinity)
+    assert timeout_for_skip(law, 0.1 + 1e-9) == pytest.approx(math.log(0.9e9), rel=1e-6)
+    assert timeout_for_skip(Empirical([1.0, 2.0, math.inf, math.inf]), 0.5) == 2.0
+    assert timeout_for_skip(Mixture([0.75, 0.25], [Empirical([1.0, 3.0]), Never()]), 0.25) == 3.0
 
 
 def test_a_skip_probability_that_only_a_timeout_of_zero_would_reach_is_refused() -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["binomial_floor", "binomial_pmf", "binomial_tails"]
+__all__ = ["binomial_floor", "binomial_floors", "binomial_pmf", "binomial_tails"]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 
 def binomial_pmf(trials: int, probability: float, *, log_cut: float = 745.0) -> tuple[int, Floats]:
@@ -59,18 +60,25 @@ def binomial_floor(trials: int, probability: float, failure: float) -> int:
     >>> binomial_floor(10, 1.0, 1e-9), binomial_floor(10, 0.5, 1e-9), binomial_floor(100, 0.5, 1e-3)
     (10, 0, 35)
     """
+    return int(binomial_floors(trials, probability, np.array([failure]))[0])
+
+
+def binomial_floors(trials: int, probability: float, failures: Floats) -> NDArray[np.int64]:
+    """Return `binomial_floor` for several failure probabilities at once."""
+    if probability >= 1.0 or trials == 0:
+        return np.full(len(failures), trials, dtype=np.int64)
+    if probability <= 0.0:
+        return np.zeros(len(failures), dtype=np.int64)
     if trials > 1_000_000:
-        return _chernoff_floor(trials, probability, failure)
-    first, pmf = binomial_pmf(trials, probability, log_cut=60.0 - math.log(failure))
+        return np.array([_chernoff_floor(trials, probability, float(f)) for f in failures], dtype=np.int64)
+    first, pmf = binomial_pmf(trials, probability, log_cut=60.0 - math.log(float(failures.min())))
     below = np.cumsum(pmf)  # below[i] = P(K <= first + i) = P(K < first + i + 1)
     # A hair of slack keeps rounding, and what was cut off on the left, on the safe side.
-    return first + int(np.searchsorted(below, failure * (1.0 - 1e-9), side="right"))
+    return first + np.searchsorted(below, failures * (1.0 - 1e-9), side="right")
 
 
 def _chernoff_floor(trials: int, probability: float, failure: float) -> int:
     """Return a floor from P(K <= trials x) <= exp(-trials KL(x, probability)): as good for many trials, and O(1)."""
-    if probability >= 1.0:
-        return trials
     target = -math.log(failure) / trials
 
     def divergence(x: float) -> float:

@@ -200,9 +200,7 @@ def error_curve(
     return curve
 
 
-def best_learning_rate(
-    *, diameter: float, gradient_bound: float, noise_multiplier: float, dimension: int
-) -> float:
+def best_learning_rate(*, diameter: float, gradient_bound: float, noise_multiplier: float, dimension: int) -> float:
     """Return the learning rate with the smallest error bound, whatever the schedule, steps and skips.
 
     The rate enters Theorem 1 only as (diameter^2 + rate^2 s) / rate with s = k^2 + d sigma^2, smallest at

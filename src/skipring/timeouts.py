@@ -79,7 +79,8 @@ def timeout_for_skip(delay: Delay, skip: float) -> float:
     """Return the shortest timeout that skips a node with at most this probability.
 
     Where many delays are exactly equal (measured durations, discrete laws), the timeout's actual skip
-    probability may be smaller: ask `skip_probability`. For 0 it is the longest possible delay, or infinity.
+    probability may be smaller: ask `skip_probability`. For 0 it is the longest possible delay, or infinity;
+    infinity is refused where a node may be dead, since a run would wait for it forever.
 
     >>> from skipring.delays import Empirical, Lomax
     >>> round(timeout_for_skip(Lomax(3.0, 2.0), 0.7), 5)
@@ -93,11 +94,15 @@ def timeout_for_skip(delay: Delay, skip: float) -> float:
         reason = f"with {delay}, a node is never ready with probability {never:.6g}; no timeout skips fewer"
         raise InvalidInput.because("skip", skip, reason)
     timeout = delay.upper_quantile(float(skip))
+    if timeout == math.inf and never > 0.0:
+        reason = (
+            f"with {delay}, a node is never ready with probability {never:.6g}; only an endless wait "
+            "skips no others, and a dead node would never end it"
+        )
+        raise InvalidInput.because("skip", skip, reason)
     if timeout == 0.0:
         at_once = delay.cdf(0.0)
-        reason = (
-            f"with {delay}, a node is ready at once with probability {at_once:.6g}; every timeout skips fewer"
-        )
+        reason = f"with {delay}, a node is ready at once with probability {at_once:.6g}; every timeout skips fewer"
         raise InvalidInput.because("skip", skip, reason)
     return timeout
 
@@ -183,9 +188,7 @@ def _search(delay: Delay, hop_latency: float) -> Floats:
 def _refined(delay: Delay, hop_latency: float, points: Floats, paces: Floats) -> tuple[float, float]:
     """Return the best timeout near any of the local minima among the points, and its time between updates."""
     padded = np.concatenate([[math.inf], paces, [math.inf]])
-    minima = np.flatnonzero(
-        (paces <= padded[:-2]) & (paces <= padded[2:]) & (paces <= paces.min() * (1 + 2 * GAIN))
-    )
+    minima = np.flatnonzero((paces <= padded[:-2]) & (paces <= padded[2:]) & (paces <= paces.min() * (1 + 2 * GAIN)))
     # On a plateau every rounding error is a local minimum: a hundred of them are enough.
     minima = minima[np.argsort(paces[minima], kind="stable")[:100]]
     # Both sides apart: an atom at the point makes the objective jump there.

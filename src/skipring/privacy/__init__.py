@@ -1,0 +1,35 @@
+"""What an observer learns about a target: before a run, after it, and the noise that keeps it within a budget.
+
+A record says what happens (`PlannedRun` before a run, `Transcript` after it); an accountant says what that costs
+(`forecast`, `TranscriptAccountant`, and `PaperBound` for the paper's own theorems). Accountants refuse what they cannot
+account for. `noise_for_budget` and `steps_for_budget` go the other way.
+"""
+
+from __future__ import annotations
+
+from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
+from .forecast import Composition, Forecast, forecast
+from .gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_delta, rdp_epsilon
+from .paper import PaperBound
+from .record import PlannedRun
+from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
+
+__all__ = [
+    "Composition",
+    "Forecast",
+    "PaperBound",
+    "PlannedRun",
+    "RunningTranscript",
+    "Transcript",
+    "TranscriptAccountant",
+    "WorstPair",
+    "forecast",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "noise_for_budget",
+    "paper_noise_for_budget",
+    "rdp_delta",
+    "rdp_epsilon",
+    "steps_for_budget",
+]

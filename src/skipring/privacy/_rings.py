@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._binomial import binomial_floor, binomial_pmf
-from ._step_sizes import share
+from ._step_sizes import group_starts, share
 from .leakage import Block, IndependentLeakage
 from .record import PlannedRun
 
 __all__ = ["random_ring_leakage", "ring_leakage"]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 
 def _counter_floors(run: PlannedRun, failure: float, head_start: int) -> Iterator[tuple[int, int, int]]:
@@ -32,7 +34,7 @@ def _counter_floors(run: PlannedRun, failure: float, head_start: int) -> Iterato
         r = max(r + 1, math.floor(1.12 * r))
     bounds = [*starts, run.rounds, run.rounds + 1]
     share_of_failure = failure / max(1, len(bounds) - 1)
-    for first, following in zip(bounds, bounds[1:], strict=False):
+    for first, following in pairwise(bounds):
         trials = counted * (first - 1) + head_start
         floor = trials if run.skip == 0.0 else binomial_floor(trials, 1.0 - run.skip, share_of_failure)
         yield first, following - first, 1 + floor
@@ -53,7 +55,7 @@ def ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
     def block(update: int, between: int, repeats: int) -> Block:
         first, pmf = binomial_pmf(between, q)
         noises = 1.0 + first + np.arange(len(pmf))
-        return Block.single(share(np.float64(update), noises, run.step_size), run.target_ready * pmf, repeats)
+        return Block.single(share(np.array(float(update)), noises, run.step_size), run.target_ready * pmf, repeats)
 
     after_target = 0 if run.position is None else run.nodes - run.position
     between = run.distance - 1
@@ -102,16 +104,6 @@ def _convolve(a: Floats, b: Floats) -> Floats:
     return np.maximum(product, 0.0)
 
 
-def _group_starts(length: int, exact: int, ratio: float) -> NDArray[np.int64]:
-    """Return the first members of groups of 0..length-1: single up to `exact`, then geometric."""
-    starts = list(range(min(length, exact)))
-    position = float(exact)
-    while position < length:
-        starts.append(int(position))
-        position = max(position + 1.0, math.floor(position * ratio))
-    return np.array(starts, dtype=np.int64)
-
-
 def random_ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
     """Return the leakage of any pair on the randomised ring, for both views.
 
@@ -132,7 +124,7 @@ def random_ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
 
     def compressed(law: Floats) -> tuple[Floats, Floats]:
         # Fewer noises only make the leakage larger, so a group may be represented by its first member.
-        starts = _group_starts(len(law), 8192, 1.0004)
+        starts = group_starts(len(law), 8192, 1.0004)
         return 1.0 + starts, np.add.reduceat(law, starts)
 
     inner, last = compressed(inner_law), compressed(last_law)
@@ -140,7 +132,7 @@ def random_ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
     if run.rounds > 1:
         for first, repeats, update in _counter_floors(run, failure, 0):
             noises, probabilities = last if first == run.rounds else inner
-            values = share(np.float64(update), noises, run.step_size)
+            values = share(np.array(float(update)), noises, run.step_size)
             blocks.append(Block.single(values, probabilities, repeats))
     return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 or run.rounds == 1 else failure)
 
@@ -158,17 +150,22 @@ def _first_round(run: PlannedRun, groups: _Groups) -> Block:
     Early updates have large step sizes, and little noise of others can follow them; but how early an update is, is
     known here. Both numbers are grouped; a group is represented by its first member, which only adds.
     """
-    starts = _group_starts(run.nodes - 1, 24, 1.1)
+    starts = group_starts(run.nodes - 1, 24, 1.1)
     ends = np.append(starts[1:], run.nodes - 1)
     later_one = np.add.reduceat(groups.one, starts)  # those before both slots in the second round
     sees, half = run.observer_sees, 0.5 * run.target_ready
     # (probability, joint law of (number before the update, number after it in the round), seen within the round)
     cases = [
         (half * sees, _rectangles(groups.two, starts, ends), True),  # uv: before u, between
-        (half * (1.0 - sees), _weighted_after(groups.composition, starts, ends), False),  # uv, unseen: + after v
+        (
+            half * (1.0 - sees),
+            _weighted_after(groups.composition, starts, ends),
+            False,
+        ),  # uv, unseen: + after v
         (half, _weighted_after(groups.composition, starts, ends).T, False),  # vu: before and between, after u
     ]
-    values, probabilities = [np.zeros(1)], [np.zeros(1)]
+    values: list[Floats] = []
+    probabilities: list[Floats] = []
     for weight, joint, closed in cases:
         if weight == 0.0:
             continue
@@ -190,9 +187,7 @@ def _rectangles(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64])
     corner = np.zeros(2 * size + 2)
     corner[:size] = _tail_sums(_tail_sums(law))
     s, e = starts, ends
-    sums = (
-        corner[s[:, None] + s] - corner[s[:, None] + e] - corner[e[:, None] + s] + corner[e[:, None] + e]
-    )
+    sums = corner[s[:, None] + s] - corner[s[:, None] + e] - corner[e[:, None] + s] + corner[e[:, None] + e]
     exact = np.zeros(2 * size + 2)
     exact[:size] = law
     single = (e - s == 1)[:, None] & (e - s == 1)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import psi
 
 from .record import StepSizeLaw
 
-__all__ = ["share"]
+__all__ = ["group_starts", "share"]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 
 def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
@@ -39,3 +42,16 @@ def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
     # A hair upwards: the psi are good to some 1e-13.
     result: Floats = np.minimum(1.0, (1.0 + 1e-11) / (update * gap))
     return result
+
+
+def group_starts(length: int, exact: int, ratio: float) -> NDArray[np.int64]:
+    """Return the first members of groups of 0..length-1: single up to `exact`, then geometric.
+
+    The share is decreasing, so a group of counts may be represented by its first member: that only adds.
+    """
+    starts = list(range(min(length, exact)))
+    position = float(exact)
+    while position < length:
+        starts.append(int(position))
+        position = max(position + 1.0, math.floor(position * ratio))
+    return np.array(starts, dtype=np.int64)

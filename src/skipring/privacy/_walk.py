@@ -2,33 +2,43 @@
 
 A step is one hop: a node is drawn uniformly (the present holder may be drawn again), and it takes part or is skipped.
 For one pair the hops are independent, each of one of four kinds: U, the target takes part (probability a); V, the
-observer is sent the token (b); N, another node takes part (g); or nothing that matters. An update of the target is
-charged to the noise up to the next U or V: with H noise terms (its own included) and update number at least c it costs
-at most 1/H + 1/(2c) for step sizes rate/sqrt(c), and 1/H for constant ones. What follows bounds the moment generating
-function of the sum of these costs over all hops.
+observer is sent the token (b); N, another node takes part (g); or nothing that matters.
+
+The hops are cut into segments. An update of the target is charged to the noise up to the next event (U or V) or to the
+end of its segment, whichever comes first. Given the number of events in a segment, the numbers of N's in the gaps
+between them are uniform over compositions of their sum, hence negatively associated, and so are the charges, which
+decrease in them. A sum of negatively associated terms is at most, in the convex order, the sum of independent terms
+with the same marginal laws. Segments are independent of each other.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import spence
+from scipy.special import gammaln
 
-from .._binomial import binomial_floor
-from .leakage import ChernoffLeakage
+from .._binomial import binomial_floor, binomial_floors, binomial_pmf
+from ._step_sizes import group_starts, share
+from .leakage import Block, IndependentLeakage, Terms
 from .record import PlannedRun
 
 __all__ = ["random_walk_leakage"]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
-_EXPONENTS = np.geomspace(2e-3, 300.0, 64)
-_EXACT_HOPS = 3000
-_EXACT_STATES = 256
-_TERMS = np.arange(1.0, 513.0)
+#: Events per long segment. The end of a segment closes a gap like an event does, so more are better; the work grows.
+_EVENTS = 40
+#: At most so many floors of the update number are used.
+_MOST_FLOORS = 200
+#: Where the law of the number of N's in a segment is cut: a stochastically smaller law with few values.
+_QUANTILES = np.array(
+    [1e-14, 1e-10, 1e-7, 1e-5, 1e-3, 0.01, 0.03, 0.07, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.93]
+)
 
 
 @dataclass(frozen=True)
@@ -38,45 +48,74 @@ class _HopKinds:
     other: float  # g
 
     @property
-    def any(self) -> float:
-        return self.target + self.observer + self.other
+    def event(self) -> float:
+        return self.target + self.observer
 
 
-def random_walk_leakage(run: PlannedRun, failure: float) -> ChernoffLeakage:
+@dataclass(frozen=True)
+class _Segments:
+    """Some segments of the same length, and a floor of the number of an update in them."""
+
+    hops: int
+    update: int
+    repeats: int
+
+
+def random_walk_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
     """Return the leakage of any pair on the random walk, for both views."""
     n = run.nodes
     kinds = _HopKinds(run.target_ready / n, run.observer_sees / n, (n - 2) * (1.0 - run.skip) / n)
-    levels = _counter_levels(run, kinds, failure)
-    log_mgf = _log_mgf(_EXPONENTS, kinds, levels, run.steps)
-    return ChernoffLeakage(
-        _EXPONENTS, log_mgf * (1.0 + 1e-9), failure=failure if run.step_size == "sqrt" else 0.0
-    )
+    segments = list(_segments(run, kinds, 0.5 * failure / _MOST_FLOORS))
+    assert len(segments) <= _MOST_FLOORS
+    cut = 0.5 * failure / sum(segment.repeats for segment in segments)
+    gaps: dict[int, list[_Gaps]] = {}
+    blocks = []
+    for segment in segments:
+        if segment.hops not in gaps:
+            gaps[segment.hops] = list(_gap_laws(segment.hops, kinds, cut))
+        mixture = tuple(
+            Terms(
+                share(np.array(float(segment.update)), 1.0 + law.others, run.step_size),
+                law.probabilities * (kinds.target / kinds.event),
+                law.fewest,
+                law.counts,
+            )
+            for law in gaps[segment.hops]
+        )
+        blocks.append(Block(mixture, segment.repeats))
+    return IndependentLeakage(blocks, failure=failure, lattice=1 << 15)
 
 
-def _counter_levels(run: PlannedRun, kinds: _HopKinds, failure: float) -> list[tuple[int, float]]:
-    """Return (number of hops, penalty 1/(2c)) in order, c being a floor of the number of the update at those hops.
+def _segments(run: PlannedRun, kinds: _HopKinds, failure: float) -> Iterator[_Segments]:
+    """Cut the hops: short segments while the update number is small and grows fast, then long ones of equal length.
 
-    Updates of target and others are counted, the observer's are not. All floors together fail with probability
-    `failure`.
+    Updates of target and others are counted, the observer's are not: whether it takes part is its own choice.
     """
-    if run.step_size == "constant":
-        return [(run.steps, 0.0)]
     ready = kinds.target + kinds.other
-    floors = [1]
-    while floors[-1] < run.steps:
-        floors.append(max(floors[-1] + 1, math.floor(1.12 * floors[-1])))
-    share = failure / len(floors)
-    levels: list[tuple[int, float]] = []
-    begun, hop = 1, 1  # the floor in force, and the first hop at which it is
-    for floor in floors[1:]:
-        following = _first_hop(floor - 1, ready, share, hop, run.steps)
-        if following is None:
-            break
-        if following > hop:
-            levels.append((following - hop, 0.5 / begun))
-        begun, hop = floor, following
-    levels.append((run.steps + 1 - hop, 0.5 / begun))
-    return levels
+    long = math.ceil(_EVENTS / kinds.event)
+    hop, update = 1, 1  # the first hop of the segment, and the floor that is in force from there
+    if run.step_size == "sqrt":
+        while True:
+            following = update * (2 if update < 16 else 4)
+            end = _first_hop(following - 1, ready, failure, hop, run.steps)
+            if end is None or end - hop >= long:
+                break
+            if end > hop:
+                yield _Segments(end - hop, update, 1)
+            hop, update = end, following
+    rest = run.steps + 1 - hop
+    number = max(1, round(rest / long))
+    length = rest // number
+    index = 0
+    while index < number - 1:
+        following = min(number - 1, max(index + 1, math.floor(1.25 * index)))
+        start = hop + index * length
+        floor = max(update, 1 + binomial_floor(start - 1, ready, failure))
+        yield _Segments(length, floor, following - index)
+        index = following
+    start = hop + index * length
+    floor = max(update, 1 + binomial_floor(start - 1, ready, failure))
+    yield _Segments(rest - index * length, floor, 1)
 
 
 def _first_hop(updates: int, ready: float, failure: float, low: int, steps: int) -> int | None:
@@ -85,11 +124,11 @@ def _first_hop(updates: int, ready: float, failure: float, low: int, steps: int)
     def reached(hop: int) -> bool:
         return binomial_floor(hop - 1, ready, failure) >= updates
 
-    if not reached(steps):
-        return None
-    high = max(low, min(steps, 2 * low + 64))
+    high = low
     while not reached(high):
-        low, high = high, min(steps, 2 * high)
+        if high == steps:
+            return None
+        low, high = high, min(steps, 2 * high + 8)
     while low < high:
         middle = (low + high) // 2
         if reached(middle):
@@ -99,117 +138,78 @@ def _first_hop(updates: int, ready: float, failure: float, low: int, steps: int)
     return low
 
 
-def _log_mgf(theta: Floats, kinds: _HopKinds, levels: list[tuple[int, float]], steps: int) -> Floats:
-    """Bound ln E exp(theta X): the first hops exactly, then block by block with a supersolution."""
-    exact = min(_EXACT_HOPS, steps, sum(hops for hops, penalty in levels if penalty > 0.5 / 24.0) + 1)
-    result = np.zeros_like(theta)
-    growth = np.exp(theta[:, None] / np.arange(1.0, _EXACT_STATES + 1.0))  # w_h = exp(theta/h)
-    idle, pending = np.ones_like(theta), np.zeros((len(theta), _EXACT_STATES))
-    stay = 1.0 - kinds.any
-    done = 0
-    remaining: list[tuple[int, float]] = []
-    for hops, penalty in levels:
-        now = max(0, min(hops, exact - done))
-        jump = kinds.target * np.exp(theta * penalty)
-        for _ in range(now):
-            closed = np.einsum("th,th->t", growth, pending)
-            entered = jump * (idle + closed)
-            idle = (1.0 - kinds.target) * idle + kinds.observer * closed
-            moved = kinds.other * pending
-            pending *= stay
-            pending[:, 1:] += moved[:, :-1]
-            # The last state stands for all larger ones: fewer noise terms only add.
-            pending[:, -1] += moved[:, -1]
-            pending[:, 0] += entered
-            scale = idle + pending.sum(axis=1)
-            idle, pending = idle / scale, pending / scale[:, None]
-            result += np.log(scale)
-        done += now
-        if hops > now:
-            remaining.append((hops - now, penalty))
-    # Close what is pending: from "pending with h terms" the future is worth at most w_h times that from "idle".
-    result += np.log(idle + np.einsum("th,th->t", growth, pending))
-    if not remaining:
-        return result
-    previous: Floats | None = None
-    rate: Floats | None = None
-    weight = np.zeros_like(theta)
-    for hops, penalty in remaining:
-        rate, weight, entry = _supersolution(theta, kinds, penalty, rate)
-        result += hops * np.log1p(rate)
-        if previous is not None:
-            result += np.log(np.maximum(1.0, previous / entry))
-        previous = entry
-    return result + np.log1p(weight)
+@dataclass(frozen=True)
+class _Gaps:
+    """How many N's follow an event, in segments with `fewest`, `fewest` + 1, ... events (probabilities: `counts`)."""
+
+    others: Floats
+    probabilities: Floats
+    fewest: int
+    counts: Floats
 
 
-def _supersolution(
-    theta: Floats, kinds: _HopKinds, penalty: float, feasible: Floats | None
-) -> tuple[Floats, Floats, Floats]:
-    """Return x, W, y_1 such that one hop multiplies y = (1, y_1, y_1 gamma, y_1 gamma^2, ...) by at most 1 + x.
+def _gap_laws(hops: int, kinds: _HopKinds, cut: float) -> Iterator[_Gaps]:
+    """Return the laws of a gap by the number of events; numbers that only `cut` of all segments exceed are left out."""
+    most = hops - binomial_floor(hops, 1.0 - kinds.event, cut)
+    first, pmf = binomial_pmf(hops, kinds.event)
+    counts = np.zeros(hops + 1)
+    counts[first : first + len(pmf)] = pmf
+    mean, deviation = hops * kinds.event, math.sqrt(hops * kinds.event)
+    low, high = max(1, math.floor(mean - 3.5 * deviation)), math.ceil(mean + 4.5 * deviation)
+    ends, step = [0], 1
+    while ends[-1] < most:
+        following = ends[-1] + 1
+        if following < low:
+            following = low
+        elif following > high:
+            step += 1
+            following = ends[-1] + step
+        ends.append(min(following, most))
+    start = 0
+    for end in ends:
+        # More events mean shorter gaps: the law of the largest number serves the group.
+        others, probabilities = _gap_law(hops, end, kinds) if end else (np.zeros(1), np.zeros(1))
+        # np.log is taken of the counts; what underflows is far below everything else.
+        yield _Gaps(others, probabilities, start, np.maximum(counts[start : end + 1], 1e-300))
+        start = end + 1
 
-    With W = (x + a)/b, gamma = g/(x + a + b + g) and y_1 = a s (1 + W)/(x + a + b + g) that holds as soon as
-    y_1 sum_h gamma^(h-1) w_h <= W. `feasible` is an x known to do (a block before this one had a larger penalty).
+
+def _gap_law(hops: int, events: int, kinds: _HopKinds) -> tuple[Floats, Floats]:
+    """Return values and probabilities of the number of N's in a gap, in a segment with so many events.
+
+    With T N's in all, spread over events + 1 gaps, P(gap >= k) = C(T - k + m, m) / C(T + m, m), and
+    P(gap = k) = P(gap = k - 1) (T - k + 1) / (T - k + m) from P(gap = 0) = m / (T + m). T ~ Bin(hops - m, .).
     """
-    a, b, g = kinds.target, kinds.observer, kinds.other
-    jump = a * np.exp(theta * penalty)
-
-    def candidate(x: Floats) -> tuple[Floats, Floats, Floats]:
-        weight, total = (x + a) / b, x + kinds.any
-        entry = jump * (1.0 + weight) / total
-        return entry * _geometric_sum(theta, g / total), weight, entry
-
-    if feasible is None:
-        high = np.full_like(theta, a)
-        for _ in range(2000):
-            value, weight, _ = candidate(high)
-            short = value > weight
-            if not short.any():
-                break
-            high = np.where(short, 2.0 * high, high)
-    else:
-        high = feasible.copy()
-    low = 0.25 * high
-    for _ in range(200):  # go down while that still does
-        value, weight, _ = candidate(low)
-        does = value <= weight
-        if not does.any():
-            break
-        high, low = np.where(does, low, high), np.where(does, 0.25 * low, low)
-        if np.all(low < 1e-18):
-            break
-    for _ in range(26):
-        middle = np.sqrt(low) * np.sqrt(high)
-        value, weight, _ = candidate(middle)
-        does = value <= weight
-        low, high = np.where(does, low, middle), np.where(does, middle, high)
-    _, weight, entry = candidate(high)
-    return high, weight, entry
-
-
-def _geometric_sum(theta: Floats, gamma: Floats) -> Floats:
-    """Return an upper bound of sum_{h >= 1} gamma^(h-1) exp(theta/h).
-
-    The first three terms of the exponential have closed sums (geometric, logarithm, dilogarithm); the rest decays like
-    1/h^3 and is summed up to 512, with the integral as a bound of what is left.
-    """
-    tiny = gamma < 1e-12
-    safe = np.where(tiny, 0.5, gamma)
-    ratio = theta[:, None] / _TERMS
-    with np.errstate(over="ignore"):
-        rest = np.where(
-            ratio < 0.05,
-            ratio**3 / 6.0 * (1.0 + ratio / 4.0 * (1.0 + ratio / 5.0 * (1.0 + ratio / 5.9))),
-            np.exp(ratio) - 1.0 - ratio - 0.5 * ratio * ratio,
-        )
-    powers = np.exp(np.log(safe)[:, None] * (_TERMS - 1.0))
-    last = float(_TERMS[-1])
-    remainder = theta**3 / (12.0 * last * last) * np.exp(theta / last)
-    total = (
-        1.0 / (1.0 - safe)
-        - theta * np.log1p(-safe) / safe
-        + 0.5 * theta * theta * spence(1.0 - safe) / safe
-        + np.einsum("th,th->t", rest, powers)
-        + remainder
-    )
-    return np.where(tiny, np.exp(theta) * (1.0 + 1e-9), total)
+    m = float(events)
+    chance = min(1.0, kinds.other / (1.0 - kinds.event)) if kinds.event < 1.0 else 0.0
+    totals = np.concatenate([[0], binomial_floors(hops - events, chance, _QUANTILES)]).astype(np.float64)
+    weights = np.diff(np.concatenate([[0.0], _QUANTILES, [1.0]]))
+    exact = 64
+    starts = group_starts(int(totals[-1]) + 1, exact, 1.02).astype(np.float64)
+    probabilities = np.zeros(len(starts))
+    singles = starts[:exact]
+    ends = np.append(starts[exact:], totals[-1] + 1.0)
+    for total, weight in zip(totals, weights, strict=True):
+        k = singles[1:]
+        ratios = np.where(k <= total, np.maximum(total - k + 1.0, 0.0) / np.maximum(total - k + m, 1.0), 0.0)
+        law = m / (total + m) * np.concatenate([[1.0], np.cumprod(ratios)])
+        probabilities[: len(singles)] += weight * law
+        if len(starts) > exact:
+            j = np.minimum(ends, total + 1.0)
+            inside = ends <= total
+            with np.errstate(invalid="ignore"):
+                tail = np.where(
+                    inside,
+                    np.exp(
+                        gammaln(total - j + m + 1.0)
+                        - gammaln(np.maximum(total - j + 1.0, 1.0))
+                        - gammaln(total + m + 1.0)
+                        + gammaln(total + 1.0)
+                    ),
+                    0.0,
+                )
+            probabilities[exact:] += weight * np.maximum(tail[:-1] - tail[1:], 0.0)
+    if len(starts) > exact:
+        # The tails are differences of large logarithms: good to 1e-9 only.
+        probabilities[exact:] += 1e-9
+    return starts, probabilities

@@ -3,34 +3,71 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import require_non_negative, require_open_unit
+from ..errors import InvalidInput, require_non_negative, require_open_unit
 from ._rings import random_ring_leakage, ring_leakage
 from ._walk import random_walk_leakage
-from .leakage import BinomialLeakage, Leakage
+from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
 from .record import PlannedRun
 
-__all__ = ["Forecast", "forecast"]
+__all__ = ["Composition", "Forecast", "PrivacyCurve", "forecast"]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 
-class Forecast:
-    """What an observer may learn about a target, as (epsilon, delta) for any of the two.
+class PrivacyCurve(ABC):
+    """What an observer may learn about a target, as (epsilon, delta) for any of the two. All numbers are bounds."""
 
-    Every number is an upper bound: the smaller of the amplified bound, where the run allows one, and of the
-    assumption-free bound that charges each update of the target in full.
+    #: mu^2 of one release that is charged in full.
+    release: float
+
+    @abstractmethod
+    def laws(self, failure: float) -> list[Leakage]:
+        """Return laws of the leakage, each a bound by itself, leaving out paths of at most this probability."""
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta that goes with an epsilon."""
+        require_non_negative("epsilon", epsilon)
+        # A thousandth of delta may be spent on unlikely paths; how much that is, is found by trying.
+        best, failure = 1.0, 1e-12
+        for _ in range(3):
+            values = [(law.delta(epsilon, self.release), law.failure) for law in self.laws(failure)]
+            best = min(best, *(value for value, _ in values))
+            spent = max(lost for _, lost in values)
+            if spent == 0.0:
+                break
+            failure = 1e-3 * max(1e-300, *(value - lost for value, lost in values if lost))
+        return best
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon that goes with a delta (rounded up)."""
+        require_open_unit("delta", delta)
+        return min(_solve(law, delta, self.release) for law in self.laws(1e-3 * delta))
+
+    def curve(self, epsilons: Iterable[float]) -> Floats:
+        """Return delta for each epsilon."""
+        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+
+
+class Forecast(PrivacyCurve):
+    """What any observer will learn about any target in a run that has not happened yet.
+
+    It is the smaller of the amplified bound, where the run allows one, and of the assumption-free bound that charges
+    each update of the target in full.
     """
 
     def __init__(self, run: PlannedRun) -> None:
         self.run = run
         self.method = "tight"
+        self.release = run.release
         self._plain = _assumption_free(run)
-        self._amplified: dict[int, Leakage] = {}
+        self._amplified: dict[int, IndependentLeakage] = {}
 
     @property
     def amplified(self) -> bool:
@@ -38,15 +75,16 @@ class Forecast:
         alone = self.run.schedule == "ring" and self.run.distance in (None, 1)
         return self.run.convex and self.run.observers == 1 and not alone
 
-    def leakage(self, failure: float) -> Leakage:
-        """Return the law of the leakage, leaving out paths of at most this probability."""
-        if not self.amplified:
-            return self._plain
-        # Powers of ten, so that neighbouring questions share one law.
-        exponent = max(-320, math.floor(math.log10(failure)))
-        if exponent not in self._amplified:
-            self._amplified[exponent] = _BUILDERS[self.run.schedule](self.run, 10.0**exponent)
-        return self._amplified[exponent]
+    def laws(self, failure: float) -> list[Leakage]:
+        """Return the assumption-free law and, where the run allows one, the amplified law."""
+        laws: list[Leakage] = [self._plain]
+        if self.amplified:
+            # Powers of ten, so that neighbouring questions share one law.
+            exponent = max(-307, math.floor(math.log10(failure)))
+            if exponent not in self._amplified:
+                self._amplified[exponent] = _BUILDERS[self.run.schedule](self.run, 10.0**exponent)
+            laws.append(self._amplified[exponent])
+        return laws
 
     def with_noise(self, noise_multiplier: float) -> Forecast:
         """Return the forecast of the same run with another noise, sharing all work that does not depend on it."""
@@ -54,31 +92,26 @@ class Forecast:
         other._plain, other._amplified = self._plain, self._amplified
         return other
 
-    def delta(self, epsilon: float) -> float:
-        """Return the delta that goes with an epsilon."""
-        require_non_negative("epsilon", epsilon)
-        best = self._plain.delta(epsilon, self.run.releases)
-        if self.amplified:
-            # A thousandth of delta may be spent on unlikely paths; how much that is, is found by trying.
-            failure = 1e-12
-            for _ in range(3):
-                law = self.leakage(failure)
-                value = law.delta(epsilon, self.run.releases)
-                best = min(best, value)
-                failure = 1e-3 * max(value - law.failure, 1e-300)
-        return best
 
-    def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon that goes with a delta (rounded up)."""
-        require_open_unit("delta", delta)
-        laws = [self._plain]
-        if self.amplified:
-            laws.append(self.leakage(1e-3 * delta))
-        return min(_solve(law, delta, self.run.releases) for law in laws)
+class Composition(PrivacyCurve):
+    """What an observer learns about a target from several runs over the same data, one after the other."""
 
-    def curve(self, epsilons: Iterable[float]) -> Floats:
-        """Return delta for each epsilon."""
-        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+    def __init__(self, *forecasts: Forecast) -> None:
+        if not forecasts:
+            raise InvalidInput("forecasts", "nothing", "at least one forecast")
+        self.method = "tight"
+        self.forecasts = forecasts
+        self.release = max(forecast.release for forecast in forecasts)
+
+    def laws(self, failure: float) -> list[Leakage]:
+        """Return the law of the sum of the runs' leakages."""
+        blocks: list[Block] = []
+        lost = 0.0
+        for forecast in self.forecasts:
+            law = forecast.laws(failure / len(self.forecasts))[-1]
+            blocks += law.blocks(forecast.release / self.release)
+            lost += law.failure
+        return [IndependentLeakage(blocks, failure=lost)]
 
 
 def forecast(run: PlannedRun) -> Forecast:

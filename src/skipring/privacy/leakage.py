@@ -15,21 +15,48 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._binomial import binomial_pmf
-from .gaussian import gdp_delta, rdp_delta, rdp_epsilon
+from .gaussian import gdp_delta, rdp_epsilon
 
-__all__ = ["BinomialLeakage", "Block", "ChernoffLeakage", "IndependentLeakage", "Leakage", "Terms"]
+__all__ = ["BinomialLeakage", "Block", "IndependentLeakage", "Leakage", "Terms"]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 #: Every step below is accurate to some 1e-11; the bound is raised by this much.
 _ROUNDING = 1.0 + 1e-9
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A random number of independent terms, each with finitely many values in [0, 1] and the remaining mass at 0.
+
+    ``counts[i]`` is the probability that there are ``fewest + i`` terms and that they have this law.
+    """
+
+    values: Floats
+    probabilities: Floats
+    fewest: int
+    counts: Floats
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rounds, independent of each other, whose leakages have the same law: a mixture of sums of terms."""
+
+    mixture: tuple[Terms, ...]
+    repeats: int = 1
+
+    @classmethod
+    def single(cls, values: Floats, probabilities: Floats, repeats: int = 1) -> Block:
+        """Return rounds of one term each."""
+        return cls((Terms(values, probabilities, 1, np.ones(1)),), repeats)
 
 
 class Leakage(ABC):
@@ -45,6 +72,10 @@ class Leakage(ABC):
     @abstractmethod
     def log_mgf(self, theta: Floats) -> Floats:
         """Return an upper bound of ln E[exp(theta X)] for each theta >= 0."""
+
+    @abstractmethod
+    def blocks(self, factor: float) -> list[Block]:
+        """Return the law as independent rounds, their leakages multiplied by a factor of at most 1."""
 
     def rough_epsilon(self, delta: float, release: float) -> float:
         """Return the epsilon that the Rényi divergences give: a little too large, but quick to find."""
@@ -77,6 +108,10 @@ class BinomialLeakage(Leakage):
         counts, pmf = self._law
         return min(1.0, float(pmf @ gdp_delta(np.sqrt(counts * release), epsilon)) * _ROUNDING)
 
+    def blocks(self, factor: float) -> list[Block]:
+        """Return one round per trial."""
+        return [Block.single(np.array([factor]), np.array([self.probability]), self.trials)]
+
     def log_mgf(self, theta: Floats) -> Floats:
         """Return trials ln(1 - q + q e^theta)."""
         q = self.probability
@@ -85,32 +120,6 @@ class BinomialLeakage(Leakage):
             low = np.log1p(q * np.expm1(np.minimum(theta, 1.0)))
         high = theta + np.log(q + (1.0 - q) * np.exp(-theta)) if q > 0.0 else np.zeros_like(theta)
         return self.trials * np.where(small, low, high)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """A random number of independent terms, each with finitely many values in [0, 1] and the remaining mass at 0.
-
-    ``counts[i]`` is the probability that there are ``fewest + i`` terms and that they have this law.
-    """
-
-    values: Floats
-    probabilities: Floats
-    fewest: int
-    counts: Floats
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some rounds, independent of each other, whose leakages have the same law: a mixture of sums of terms."""
-
-    mixture: tuple[Terms, ...]
-    repeats: int = 1
-
-    @classmethod
-    def single(cls, values: Floats, probabilities: Floats, repeats: int = 1) -> Block:
-        """Return rounds of one term each."""
-        return cls((Terms(values, probabilities, 1, np.ones(1)),), repeats)
 
 
 def _value_grid() -> Floats:
@@ -128,9 +137,9 @@ def _spread(values: Floats, probabilities: Floats, grid: Floats) -> Floats:
     gap = grid[right] - grid[right - 1]
     share = np.clip((values - grid[right - 1]) / gap, 0.0, 1.0)
     size = len(grid)
-    return np.bincount(right, probabilities * share, size) + np.bincount(
-        right - 1, probabilities * (1.0 - share), size
-    )
+    moved = np.bincount(right, probabilities * share, size)
+    moved = moved + np.bincount(right - 1, probabilities * (1.0 - share), size)
+    return np.asarray(moved, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,13 @@ class IndependentLeakage(Leakage):
         self._rows[:, 0] = np.maximum(0.0, 1.0 - self._rows[:, 1:].sum(axis=1))
         self._sums: dict[int, _TiltedSum] = {}
 
+    def blocks(self, factor: float) -> list[Block]:
+        """Return the rounds that were given."""
+        return [
+            Block(tuple(replace(part, values=factor * part.values) for part in block.mixture), block.repeats)
+            for block in self._blocks
+        ]
+
     def _per_block(self) -> Iterator[tuple[Block, slice]]:
         """Yield each block with the rows of its mixture."""
         first = 0
@@ -184,8 +200,7 @@ class IndependentLeakage(Leakage):
     def _largest(self) -> int:
         """The largest possible number of terms."""
         return sum(
-            block.repeats * max(part.fewest + len(part.counts) - 1 for part in block.mixture)
-            for block in self._blocks
+            block.repeats * max(part.fewest + len(part.counts) - 1 for part in block.mixture) for block in self._blocks
         )
 
     def log_mgf(self, theta: Floats) -> Floats:
@@ -252,9 +267,7 @@ class IndependentLeakage(Leakage):
             mixed = np.zeros(size // 2 + 1, dtype=np.complex128)
             for part, transform, log_mgf in zip(block.mixture, transforms, logs[0], strict=True):
                 counts = part.fewest + np.arange(len(part.counts))
-                mixed += _polynomial(
-                    part.counts * np.exp(counts * log_mgf - block_logs[0]), transform, part.fewest
-                )
+                mixed += _polynomial(part.counts * np.exp(counts * log_mgf - block_logs[0]), transform, part.fewest)
             product *= _power(mixed, block.repeats)
         mass = np.maximum(np.fft.irfft(product, size), 0.0)
         return _TiltedSum(
@@ -265,9 +278,7 @@ class IndependentLeakage(Leakage):
             mass=np.roll(mass, -(start % size)),
             error=2.0**-52 * (4.0 * self._largest + 64.0) * float(mass.max()),
             largest=float(self._largest * lattice[-1]),
-            log_below=(
-                float(log_mgfs[2] - log_mgfs[0]) + (theta - lower_theta) * step * start if start else -math.inf
-            ),
+            log_below=(float(log_mgfs[2] - log_mgfs[0]) + (theta - lower_theta) * step * start if start else -math.inf),
             log_above=float(log_mgfs[1] - log_mgfs[0]) - (upper_theta - theta) * step * (start + size - 1),
         )
 
@@ -310,9 +321,7 @@ def _log_mixture(mixture: tuple[Terms, ...], logs: Floats) -> Floats:
     return result
 
 
-def _polynomial(
-    coefficients: Floats, base: NDArray[np.complex128], lowest: int
-) -> NDArray[np.complex128] | float:
+def _polynomial(coefficients: Floats, base: NDArray[np.complex128], lowest: int) -> NDArray[np.complex128] | float:
     """Return sum_i coefficients[i] base**(lowest + i)."""
     total: NDArray[np.complex128] = np.full_like(base, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
@@ -336,9 +345,9 @@ def _power(base: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128
 def convex_majorant(epsilon: float, release: float, near: float) -> Callable[[Floats], Floats]:
     """Return a convex, nondecreasing function that is nowhere below F.
 
-    In y = mu^2 the function F is convex up to y* = 2 eps^2 / (1 + sqrt(1 + eps^2)) and concave after. The tangent at any
-    t >= y*, t > 0, lies above F on the concave part, and on the convex part it crosses F at most once; so the larger of
-    F and the tangent is convex and above F. (This also holds at epsilon = 0, where y* = 0 and F has no tangent.) `near`
+    In y = mu^2 the function F is convex up to y* = 2 eps^2 / (1 + sqrt(1 + eps^2)) and concave after. The tangent at
+    any t >= y*, t > 0, lies above F on the concave part, and on the convex part it crosses F at most once; so the larger
+    of F and the tangent is convex and above F. (This also holds at epsilon = 0, where y* = 0 and F has no tangent.) `near`
     is where the mass of X lies; the tangent is taken there if that is in the concave part.
     """
     inflection = 2.0 * epsilon * epsilon / (1.0 + math.sqrt(1.0 + epsilon * epsilon))
@@ -353,31 +362,3 @@ def convex_majorant(epsilon: float, release: float, near: float) -> Callable[[Fl
         return np.maximum(gdp_delta(np.sqrt(x * release), epsilon), tangent)
 
     return majorant
-
-
-class ChernoffLeakage(Leakage):
-    """X is known through bounds of its moment generating function only, at some exponents theta."""
-
-    def __init__(self, theta: Floats, log_mgf: Floats, *, failure: float = 0.0) -> None:
-        self._theta = theta
-        self._log_mgf = log_mgf
-        self.failure = failure
-
-    def log_mgf(self, theta: Floats) -> Floats:
-        """Return a bound of ln E[exp(theta X)]: the function is convex, so a chord lies above it."""
-        known_theta = np.concatenate([[0.0], self._theta])
-        known = np.concatenate([[0.0], self._log_mgf])
-        result: Floats = np.interp(theta, known_theta, known, right=np.inf)
-        return result
-
-    def delta(self, epsilon: float, release: float) -> float:
-        """Return the better of the Rényi bound and of F integrated against Chernoff's bound of the tail."""
-        alpha = 0.5 * (1.0 + np.sqrt(1.0 + 8.0 * self._theta / release))
-        renyi = rdp_delta(alpha, self._log_mgf / (alpha - 1.0), epsilon)
-        # E F(X) <= sum_j (F(x_{j+1}) - F(x_j)) P(X > x_j), and F <= 1 beyond the last point.
-        top = float(np.min((self._log_mgf + 750.0) / self._theta))
-        points = np.concatenate([[0.0], np.geomspace(1e-6 * top, top, 6000)])
-        log_tail = np.minimum(0.0, np.min(self._log_mgf[:, None] - np.outer(self._theta, points), axis=0))
-        heights = np.append(gdp_delta(np.sqrt(points * release), epsilon), 1.0)
-        integral = float(np.diff(heights) @ np.exp(log_tail))
-        return min(1.0, min(renyi, integral) * _ROUNDING + self.failure)

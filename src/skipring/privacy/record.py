@@ -114,7 +114,9 @@ class PlannedRun:
                 continue
             if self.schedule != "ring":
                 raise InvalidInput.because(
-                    parameter, value, f"only the fixed ring has places; on {self.schedule} all pairs are alike"
+                    parameter,
+                    value,
+                    f"only the fixed ring has places; on {self.schedule} all pairs are alike",
                 )
             require_integer(parameter, value, 1)
             if value > most:
@@ -153,8 +155,8 @@ class PlannedRun:
         return 1.0 - (self.skip if self.observer_skip is None else self.observer_skip)
 
     @property
-    def releases(self) -> float:
-        """The leakage of one un-amplified release: (sensitivity / sigma)^2 with sensitivity 2 k."""
+    def release(self) -> float:
+        """mu^2 of one release that is charged in full: (sensitivity / sigma)^2 with sensitivity 2 k."""
         return (2.0 / self.noise_multiplier) ** 2
 
     def replace(self, **changes: object) -> Self:

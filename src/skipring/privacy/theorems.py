@@ -195,9 +195,7 @@ def _require_whole_rounds(nodes: int, steps: int, skip: float, delta_prime: floa
     rounds, rest = divmod(int(steps), n)
     if rest:
         nearest = f"{rounds * n} or {(rounds + 1) * n}" if rounds else f"{n}"
-        raise InvalidInput(
-            "steps", steps, f"a multiple of the {n} nodes on a ring; the nearest allowed: {nearest}"
-        )
+        raise InvalidInput("steps", steps, f"a multiple of the {n} nodes on a ring; the nearest allowed: {nearest}")
 
 
 def _visits(nodes: int, steps: ArrayLike, skip: float, delta_prime: float) -> Floats:
@@ -225,9 +223,7 @@ def _epsilons(
         # interval may reach 1 / (alpha - 1): the condition of the weak convexity it is averaged with.
         root_rate = 2.0 * np.sqrt(_amplification(weight, last, counts)) / noise_multiplier
         # That order less 1 is (sqrt(1 + 2 z^2) - 1) / 2, z the noise multiplier; here without cancellation.
-        largest = noise_multiplier * (
-            noise_multiplier / (1.0 + math.hypot(1.0, math.sqrt(2.0) * noise_multiplier))
-        )
+        largest = noise_multiplier * (noise_multiplier / (1.0 + math.hypot(1.0, math.sqrt(2.0) * noise_multiplier)))
         excess = np.minimum(root_log_delta / root_rate, largest)  # alpha - 1
         return np.asarray(root_rate * root_rate * (1.0 + excess) + root_log_delta**2 / excess)
 

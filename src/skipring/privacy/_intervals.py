@@ -1,0 +1,158 @@
+"""Compiled kernels of the transcript accountant: the exact cost of a path between two looks of an observer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["add_interval", "observers_mu2", "worst_open"]
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.int64]
+
+
+@njit(nogil=True, cache=True)
+def add_interval(
+    low: int,
+    high: int,
+    node: Ints,
+    previous: Ints,
+    following: Ints,
+    shift: Floats,
+    variance: Floats,
+    contraction: Floats,
+    weight: Floats,
+    noise: Floats,
+    stack: Floats,
+    out: Floats,
+) -> None:
+    """Add to out[u], for every node u, what updates low..high-1 tell someone who looks after update high-1.
+
+    The cheapest way to absorb the shifts of u in the noise is the greatest convex minorant of (noise so far, shift so
+    far), found by pooling adjacent violators; between u's updates only the sum of the noise matters. Seen from the end
+    of the interval, update i weighs the product of the later contraction factors. `previous` and `following` link the
+    updates of one node; `weight`, `noise` and `stack` are scratch space.
+    """
+    w = 1.0
+    total = 0.0
+    for c in range(high - 1, low - 1, -1):
+        weight[c] = w
+        total += variance[c] * w * w
+        noise[c] = total
+        w *= contraction[c]
+    for c in range(low, high):
+        if previous[c] >= low:
+            continue  # handled from its first update in the interval
+        depth = 0
+        k = c
+        while 0 <= k < high:
+            nxt = following[k]
+            v = noise[k]
+            if 0 <= nxt < high:
+                # Rounded down, but never below the update's own noise.
+                v = max(v * (1.0 - 4e-16) - noise[nxt] * (1.0 + 4e-16), variance[k] * weight[k] * weight[k])
+            s = shift[k] * weight[k]
+            while depth > 0 and stack[0, depth - 1] * v >= s * stack[1, depth - 1]:
+                depth -= 1
+                s += stack[0, depth]
+                v += stack[1, depth]
+            stack[0, depth] = s
+            stack[1, depth] = v
+            depth += 1
+            k = nxt
+        cost = 0.0
+        for i in range(depth):
+            if stack[0, i] > 0.0:
+                cost += stack[0, i] * stack[0, i] / stack[1, i]
+        out[node[c]] += cost
+
+
+@njit(nogil=True, cache=True)
+def observers_mu2(
+    first: int,
+    last: int,
+    look: Ints,
+    look_start: Ints,
+    node: Ints,
+    previous: Ints,
+    following: Ints,
+    shift: Floats,
+    variance: Floats,
+    contraction: Floats,
+    out: Floats,
+) -> None:
+    """Fill out[v - first] for observers v = first..last-1; look[look_start[v]:look_start[v+1]] is when v looked."""
+    updates = len(node)
+    weight = np.empty(updates)
+    noise = np.empty(updates)
+    stack = np.empty((2, updates + 1))
+    for v in range(first, last):
+        low = 0
+        row = out[v - first]
+        for i in range(look_start[v], look_start[v + 1]):
+            if look[i] > low:
+                add_interval(
+                    low,
+                    look[i],
+                    node,
+                    previous,
+                    following,
+                    shift,
+                    variance,
+                    contraction,
+                    weight,
+                    noise,
+                    stack,
+                    row,
+                )
+                low = look[i]
+
+
+@njit(nogil=True, cache=True)
+def worst_open(
+    updates: int,
+    last_look: Ints,
+    targets: Ints,
+    closed: Floats,
+    plain: Floats,
+    node: Ints,
+    previous: Ints,
+    following: Ints,
+    shift: Floats,
+    variance: Floats,
+    contraction: Floats,
+) -> tuple[float, int, int]:
+    """Return the largest mu^2, and its target and observer, if everyone looked now."""
+    weight = np.empty(updates)
+    noise = np.empty(updates)
+    stack = np.empty((2, updates + 1))
+    nodes = len(last_look)
+    row = np.empty(nodes)
+    worst, target, observer = 0.0, -1, -1
+    for v in range(nodes):
+        for u in range(nodes):
+            row[u] = closed[v, u]
+        if last_look[v] < updates:
+            add_interval(
+                last_look[v],
+                updates,
+                node,
+                previous,
+                following,
+                shift,
+                variance,
+                contraction,
+                weight,
+                noise,
+                stack,
+                row,
+            )
+        for u in targets:
+            # Written so that an overflow (nan) falls back to the bound that always holds.
+            cost = row[u] if row[u] <= plain[u] else plain[u]
+            if u != v and cost > worst:
+                worst, target, observer = cost, u, v
+    return worst, target, observer

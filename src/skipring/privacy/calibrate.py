@@ -1,0 +1,110 @@
+"""From a privacy budget back to the noise it asks for, or the number of steps it allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..errors import InvalidInput, require_non_negative, require_open_unit, require_positive
+from .forecast import Forecast, forecast
+from .gaussian import gdp_mu
+from .paper import PaperBound
+from .record import PlannedRun
+
+__all__ = ["noise_for_budget", "paper_noise_for_budget", "steps_for_budget"]
+
+
+def noise_for_budget(run: PlannedRun | Forecast, epsilon: float, delta: float) -> float:
+    """Return the smallest noise multiplier with which a run keeps (epsilon, delta); the run's own does not matter.
+
+    >>> run = PlannedRun(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=1.0)
+    >>> round(noise_for_budget(run, epsilon=2.2, delta=1e-6), 3)
+    3.849
+    """
+    require_non_negative("epsilon", epsilon)
+    require_open_unit("delta", delta)
+    account = run if isinstance(run, Forecast) else forecast(run)
+    laws = account.laws(1e-3 * delta)
+
+    def excess(noise: float) -> float:
+        least = min(law.delta(epsilon, (2.0 / noise) ** 2) for law in laws)
+        return math.log(max(least, 1e-320)) - math.log(delta)
+
+    # One update of the target in full; more of them, or amplification, is found by doubling.
+    return _smallest(excess, 2.0 / gdp_mu(epsilon, delta))
+
+
+def paper_noise_for_budget(run: PlannedRun, epsilon: float, delta: float, delta_prime: float) -> float:
+    """Return the smallest noise multiplier for which the paper's theorem gives (epsilon, delta + delta_prime)."""
+    require_positive("epsilon", epsilon)
+    require_open_unit("delta", delta)
+
+    def excess(noise: float) -> float:
+        bound = PaperBound(run.replace(noise_multiplier=noise), delta_prime=delta_prime).epsilon(delta)
+        return math.log(bound) - math.log(epsilon)
+
+    return _smallest(excess, 1.0)
+
+
+def _smallest(excess: Callable[[float], float], guess: float) -> float:
+    """Return the upper end of a narrow bracket around the noise from which `excess` is at most 0."""
+    low = high = guess
+    at_low = at_high = excess(guess)
+    while at_high > 0.0:
+        low, at_low = high, at_high
+        high *= 1.5
+        at_high = excess(high)
+        if high > 1e15:
+            raise InvalidInput("epsilon", "the budget", "larger: no noise is enough")
+    while at_low <= 0.0:
+        high, at_high = low, at_low
+        low /= 1.5
+        at_low = excess(low)
+        if low < 1e-12:
+            return high
+    # Regula falsi in ln(noise), with a halving every third turn.
+    for turn in range(60):
+        if high <= low * (1.0 + 1e-8):
+            break
+        share = at_low / (at_low - at_high) if turn % 3 < 2 else 0.5
+        share = min(max(share, 0.02), 0.98) if turn < 9 else share
+        middle = low * (high / low) ** share
+        if not low < middle < high:
+            middle = math.sqrt(low * high)
+        value = excess(middle)
+        if value <= 0.0:
+            high, at_high = middle, value
+        else:
+            low, at_low = middle, value
+    return high
+
+
+def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int = 10**8) -> int:
+    """Return how many steps (in whole rounds on a ring) a budget allows; the run's own number does not matter.
+
+    >>> run = PlannedRun(schedule="random-ring", nodes=100, steps=100, skip=0.5, noise_multiplier=10.0)
+    >>> steps_for_budget(run, epsilon=2.0, delta=1e-6)
+    7800
+    """
+    require_non_negative("epsilon", epsilon)
+    require_open_unit("delta", delta)
+    unit = 1 if run.schedule == "random-walk" else run.nodes
+
+    def allowed(units: int) -> bool:
+        return forecast(run.replace(steps=units * unit)).delta(epsilon) <= delta
+
+    low, high = 0, 1
+    while high * unit <= most and allowed(high):
+        low, high = high, 2 * high
+    if high * unit > most:
+        high = most // unit + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if allowed(middle):
+            low = middle
+        else:
+            high = middle
+    if low == 0:
+        least = forecast(run.replace(steps=unit)).epsilon(delta)
+        raise InvalidInput("epsilon", epsilon, f"at least {least:.4g}: that is what the first {unit} steps cost")
+    return low * unit
