@@ -29,19 +29,29 @@ def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
     if law == "constant":
         return 1.0 / noises
     end = update + noises
-    # For large c the two psi agree to many digits: take the difference of their asymptotic series instead.
-    with np.errstate(over="ignore"):
-        series = (
-            np.log1p(noises / update)
-            + 0.5 * (1.0 / update - 1.0 / end)
-            + (1.0 / update**2 - 1.0 / end**2) / 12.0
-            - (1.0 / update**4 - 1.0 / end**4) / 120.0
-            + (1.0 / update**6 - 1.0 / end**6) / 252.0
-        )
-    gap = np.where(update > 60.0, series, psi(end) - psi(update))
+    late = update > 60.0
+    if late.all():
+        gap = _late_gap(update, noises, end)
+    elif not late.any():
+        gap = psi(end) - psi(update)
+    else:
+        gap = np.where(late, _late_gap(update, noises, end), psi(end) - psi(update))
     # A hair upwards: the psi are good to some 1e-13.
     result: Floats = np.minimum(1.0, (1.0 + 1e-11) / (update * gap))
     return result
+
+
+def _late_gap(update: Floats, noises: Floats, end: Floats) -> Floats:
+    """Return psi(end) - psi(update) for large numbers, which agree to many digits, from their asymptotic series."""
+    a, b = 1.0 / update, 1.0 / end
+    a2, b2 = a * a, b * b
+    return (
+        np.log1p(noises * a)
+        + 0.5 * (a - b)
+        + (a2 - b2) / 12.0
+        - (a2 * a2 - b2 * b2) / 120.0
+        + (a2 * a2 * a2 - b2 * b2 * b2) / 252.0
+    )
 
 
 def group_starts(length: int, exact: int, ratio: float) -> NDArray[np.int64]:

@@ -83,7 +83,7 @@ def random_walk_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
             for law in gaps[segment.hops]
         )
         blocks.append(Block(mixture, segment.repeats))
-    return IndependentLeakage(blocks, failure=failure, lattice=1 << 15)
+    return IndependentLeakage(blocks, failure=failure)
 
 
 def _segments(run: PlannedRun, kinds: _HopKinds, failure: float) -> Iterator[_Segments]:
@@ -186,30 +186,16 @@ def _gap_law(hops: int, events: int, kinds: _HopKinds) -> tuple[Floats, Floats]:
     weights = np.diff(np.concatenate([[0.0], _QUANTILES, [1.0]]))
     exact = 64
     starts = group_starts(int(totals[-1]) + 1, exact, 1.02).astype(np.float64)
+    k, total = starts[1:exact], totals[:, None]
+    ratios = np.maximum(total - k + 1.0, 0.0) / np.maximum(total - k + m, 1.0)
+    singles = np.cumprod(np.concatenate([m / (total + m), ratios], axis=1), axis=1)
     probabilities = np.zeros(len(starts))
-    singles = starts[:exact]
-    ends = np.append(starts[exact:], totals[-1] + 1.0)
-    for total, weight in zip(totals, weights, strict=True):
-        k = singles[1:]
-        ratios = np.where(k <= total, np.maximum(total - k + 1.0, 0.0) / np.maximum(total - k + m, 1.0), 0.0)
-        law = m / (total + m) * np.concatenate([[1.0], np.cumprod(ratios)])
-        probabilities[: len(singles)] += weight * law
-        if len(starts) > exact:
-            j = np.minimum(ends, total + 1.0)
-            inside = ends <= total
-            with np.errstate(invalid="ignore"):
-                tail = np.where(
-                    inside,
-                    np.exp(
-                        gammaln(total - j + m + 1.0)
-                        - gammaln(np.maximum(total - j + 1.0, 1.0))
-                        - gammaln(total + m + 1.0)
-                        + gammaln(total + 1.0)
-                    ),
-                    0.0,
-                )
-            probabilities[exact:] += weight * np.maximum(tail[:-1] - tail[1:], 0.0)
+    probabilities[:exact] = weights @ singles
     if len(starts) > exact:
+        left = total - np.append(starts[exact:], totals[-1] + 1.0)  # what remains of T beyond the start of a group
+        inside = np.maximum(left, 0.0)
+        logs = gammaln(inside + m + 1.0) - gammaln(inside + 1.0) - gammaln(total + m + 1.0) + gammaln(total + 1.0)
+        tails = weights @ np.where(left >= 0.0, np.exp(logs), 0.0)
         # The tails are differences of large logarithms: good to 1e-9 only.
-        probabilities[exact:] += 1e-9
+        probabilities[exact:] = np.maximum(-np.diff(tails), 0.0) + 1e-9
     return starts, probabilities

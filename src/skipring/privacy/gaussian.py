@@ -38,18 +38,29 @@ def _delta(mu: Floats, epsilon: float) -> Floats:
     """
     a = epsilon / mu - 0.5 * mu
     density = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)
+    further = _mills(a + mu)
     with np.errstate(over="ignore", invalid="ignore"):  # the branch not taken may overflow
-        difference = _mills(a) - _mills(a + mu)
-        # R(a) - R(a + mu) around the middle m: mu (-R'(m)) + mu^3/24 (-R'''(m)), where R' = m R - 1.
-        m = a + 0.5 * mu
-        first = m * _mills(m) - 1.0
-        third = 2.0 * first + m * (_mills(m) + m * first)
-        series = -mu * first - mu**3 / 24.0 * third
-        upper = density * np.where(mu < _SMALL_MU, series, difference)
-    lower = ndtr(-a) - density * _mills(a + mu)
+        difference = _mills(a) - further
+        small = mu < _SMALL_MU
+        if small.any():
+            difference[small] = _small_difference(a[small], mu[small])
+        upper = density * difference
+    lower = ndtr(-a) - density * further
     result: Floats = np.clip(np.where(a >= 0.0, upper, lower), 0.0, 1.0)
     # Far out (a > 40) the density is 0 and the bracket may be nan: delta is below 1e-300 there.
     return np.where(a > 40.0, 0.0, result)
+
+
+def _small_difference(a: Floats, mu: Floats) -> Floats:
+    """Return R(a) - R(a + mu) for small mu, R being the Mills ratio, whose derivative is R' = a R - 1.
+
+    Around the middle m it is mu (-R'(m)) + mu^3/24 (-R'''(m)), up to terms of order mu^5.
+    """
+    m = a + 0.5 * mu
+    ratio = _mills(m)
+    first = m * ratio - 1.0
+    third = 2.0 * first + m * (ratio + m * first)
+    return -mu * first - mu**3 / 24.0 * third
 
 
 @overload

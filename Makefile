@@ -1,0 +1,37 @@
+# Everything from a clean clone: `make demo` and `make test` need python3 (3.11 or newer) and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+
+.PHONY: demo test benchmarks clean
+
+demo: $(VENV)/core
+	$(RUN) -m skipring plan --nodes 113 --delay gamma:0.25,1 --time 2000 --epsilon 2 --dimension 30 \
+		--figure out/frontier.png
+
+test: $(VENV)/dev
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest -n 2
+
+benchmarks: $(VENV)/dev
+	$(RUN) benchmarks/theorems.py
+	$(RUN) benchmarks/transcript.py
+	$(RUN) benchmarks/forecast.py
+
+clean:
+	rm -rf $(VENV) out
+
+$(VENV)/python: Makefile
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "skipring needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/core: $(VENV)/python pyproject.toml
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/dev: $(VENV)/core
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@

@@ -1,0 +1,89 @@
+"""The program: collects the commands, and turns bad input into one line and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from ..errors import InvalidInput
+from ._output import option_name
+from .calculator import error, noise, privacy, timeout
+from .paper import figure, tables
+from .plan import plan
+
+__all__ = ["app", "main"]
+
+# What the command line raises for words it cannot read; typer exports only this subclass by name.
+_UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    name="skipring",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with: skipring plan --nodes 113 --delay gamma:0.25,1 --time 600 --epsilon 2 --dimension 30",
+)
+paper_app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's theory figures and tables.")
+
+BEFORE = "Before a run"
+app.command(rich_help_panel=BEFORE)(plan)
+app.command(rich_help_panel=BEFORE)(timeout)
+app.command(rich_help_panel=BEFORE)(privacy)
+app.command(rich_help_panel=BEFORE)(noise)
+app.command(rich_help_panel=BEFORE)(error)
+paper_app.command()(figure)
+paper_app.command()(tables)
+app.add_typer(paper_app, name="paper", rich_help_panel="The paper")
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"skipring {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def skipring(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Train one model on data nobody pools, without a server, and know beforehand what it costs.
+
+    A token carrying the model walks a ring of nodes; whoever holds it takes one noisy gradient step; a node that is
+    not ready within a timeout is skipped. These commands tell what that costs in time, error and privacy.
+    """
+
+
+def main() -> None:
+    """Run the program."""
+    try:
+        app(standalone_mode=False)
+    except InvalidInput as problem:
+        _fail(f"{option_name(problem.parameter)} {problem.given}: {problem.reason}")
+    except _UsageError as problem:
+        _fail(_usage(problem))
+    except (KeyboardInterrupt, typer.Abort):
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+
+
+def _usage(problem: Exception) -> str:
+    """Say what was wrong with the words of the command, naming the option and what was given."""
+    reason = str(getattr(problem, "format_message", problem.__str__)())
+    for option in getattr(getattr(problem, "param", None), "opts", ()):
+        if option in sys.argv[:-1] and reason.startswith("Invalid value"):
+            return f"{option} {sys.argv[sys.argv.index(option) + 1]}: {reason.split(':', 1)[-1].strip()}"
+    return reason
+
+
+def _fail(line: str) -> None:
+    if not line:  # the help was shown, because nothing was asked for
+        sys.exit(0)
+    sys.stderr.write("error: " + " ".join(line.split()) + "\n")
+    sys.exit(2)

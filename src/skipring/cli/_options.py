@@ -1,0 +1,80 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Convexity",
+    "Delay",
+    "DeltaPrime",
+    "Distance",
+    "HopLatency",
+    "LearningRate",
+    "Method",
+    "Nodes",
+    "NoiseMultiplier",
+    "ObserverSkip",
+    "Observers",
+    "Position",
+    "Schedule",
+    "Skip",
+    "Smoothness",
+    "StepSize",
+    "Steps",
+    "TargetSkip",
+    "View",
+]
+
+Delay = Annotated[
+    str,
+    typer.Option(
+        metavar="LAW",
+        help="How long a node takes: exponential:MEAN, gamma:SHAPE,SCALE, lomax:SHAPE,SCALE, empirical:FILE.csv,"
+        " scipy:NAME,ARGUMENTS; 0.1+LAW shifts, 0.9*LAW|0.1*never mixes.",
+    ),
+]
+HopLatency = Annotated[float, typer.Option(help="Time a hop takes, whoever is at its end.")]
+Schedule = Annotated[str, typer.Option(metavar="NAME", help="ring, random-ring or random-walk.")]
+Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
+Steps = Annotated[int, typer.Option(help="Number of hops of the token, skipped ones included.")]
+Skip = Annotated[float, typer.Option(help="Probability that a node is skipped.")]
+NoiseMultiplier = Annotated[
+    float, typer.Option(help="Noise std over gradient bound: sigma / k. Replacing a node's data moves it by up to 2 k.")
+]
+Method = Annotated[str, typer.Option(metavar="NAME", help="tight (proven) or paper (its theorems as stated).")]
+DeltaPrime = Annotated[
+    float | None, typer.Option(help="With method paper: delta', by default delta. The printed delta is their sum.")
+]
+View = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="offered: protects from an observer that is always ready; participants: from one that is skipped, too.",
+    ),
+]
+ObserverSkip = Annotated[
+    float | None, typer.Option(help="With view participants: the observer's skip probability; by default --skip.")
+]
+TargetSkip = Annotated[
+    float | None, typer.Option(help="Skip probability of the protected node, if it differs from the others'.")
+]
+Distance = Annotated[
+    int | None, typer.Option(help="On the ring: hops from the protected node to the observer. Default: the worst.")
+]
+Position = Annotated[
+    int | None, typer.Option(help="On the ring: place of the protected node, 1 to nodes. Default: the worst.")
+]
+Observers = Annotated[int, typer.Option(help="How many nodes put together what they saw.")]
+Convexity = Annotated[
+    bool,
+    typer.Option(
+        "--convex/--non-convex",
+        help="Whether the loss is convex and smooth, and the learning rate at most 2 / smoothness.",
+    ),
+]
+StepSize = Annotated[str, typer.Option(metavar="LAW", help="sqrt: learning rate / sqrt(update number); or constant.")]
+LearningRate = Annotated[float | None, typer.Option(help="Checked against 2 / smoothness, if both are given.")]
+Smoothness = Annotated[float | None, typer.Option(help="Smoothness of the loss (logistic on unit rows: 0.25).")]

@@ -1,0 +1,280 @@
+"""What a run costs: `skipring timeout`, `privacy`, `noise` and `error`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InvalidInput
+from . import _options as options
+from ._output import Json, print_json, print_rows
+
+__all__ = ["error", "noise", "privacy", "timeout"]
+
+# Commands load the rooms they need when they run: `skipring timeout` must not wait for the accountants.
+
+
+def timeout(
+    delay: options.Delay,
+    hop_latency: options.HopLatency = 0.01,
+    skip: Annotated[
+        float | None, typer.Option(help="Find the timeout for this skip probability instead of the best one.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How long to wait for a node: the timeout with the least time between updates."""
+    from ..delays import parse_delay  # noqa: PLC0415
+    from ..timeouts import choose_timeout, skip_probability, time_between_updates, timeout_for_skip  # noqa: PLC0415
+
+    law = parse_delay(delay)
+    if skip is None:
+        choice = choose_timeout(law, hop_latency)
+        chosen, skipped, between = choice.timeout, choice.skip_probability, choice.time_between_updates
+    else:
+        chosen = timeout_for_skip(law, skip)
+        skipped, between = skip_probability(law, chosen), time_between_updates(law, chosen, hop_latency)
+    if as_json:
+        print_json(
+            {
+                "timeout": chosen,
+                "skip_probability": skipped,
+                "time_between_updates": between,
+                "delay": str(law),
+                "hop_latency": hop_latency,
+            }
+        )
+        return
+    why = "the least time between updates (Lemma 2)" if skip is None else f"skip probability {skip:g}"
+    print_rows(
+        [
+            ("timeout", chosen),
+            ("skip probability", skipped),
+            ("time between updates", between),
+        ],
+        f"For delays {law}, hop latency {hop_latency:g}: {why}."
+        + (" Never skip: waiting for everyone is at least as good." if chosen == float("inf") else ""),
+    )
+
+
+def privacy(
+    schedule: options.Schedule,
+    nodes: options.Nodes,
+    steps: options.Steps,
+    skip: options.Skip,
+    noise_multiplier: options.NoiseMultiplier,
+    delta: Annotated[float | None, typer.Option(help="Find epsilon for this delta.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Find delta for this epsilon.")] = None,
+    method: options.Method = "tight",
+    delta_prime: options.DeltaPrime = None,
+    view: options.View = "offered",
+    observer_skip: options.ObserverSkip = None,
+    target_skip: options.TargetSkip = None,
+    distance: options.Distance = None,
+    position: options.Position = None,
+    observers: options.Observers = 1,
+    convex: options.Convexity = True,
+    step_size: options.StepSize = "sqrt",
+    learning_rate: options.LearningRate = None,
+    smoothness: options.Smoothness = None,
+    as_json: Json = False,
+) -> None:
+    """What one node can learn about another's data in a run: epsilon for a delta, or delta for an epsilon."""
+    from ..privacy import PaperBound, PlannedRun, forecast  # noqa: PLC0415
+
+    if (delta is None) == (epsilon is None):
+        given = "missing" if delta is None else delta
+        raise InvalidInput.because("delta", given, "give exactly one of --delta and --epsilon")
+    run = PlannedRun(
+        schedule=schedule,  # type: ignore[arg-type] # the record checks it and names what is allowed
+        nodes=nodes,
+        steps=steps,
+        skip=skip,
+        noise_multiplier=noise_multiplier,
+        target_skip=target_skip,
+        view=view,  # type: ignore[arg-type] # as above
+        observer_skip=observer_skip,
+        distance=distance,
+        position=position,
+        observers=observers,
+        convex=convex,
+        step_size=step_size,  # type: ignore[arg-type] # as above
+        learning_rate=learning_rate,
+        smoothness=smoothness,
+    )
+    result: dict[str, Any] = {}
+    warning = ""
+    if _is_paper(method, delta_prime):
+        prime = delta_prime if delta_prime is not None else (delta if delta is not None else 1e-6)
+        bound = PaperBound(run, delta_prime=prime)
+        small = delta if delta is not None else bound.delta(epsilon if epsilon is not None else 0.0)
+        result |= {
+            "epsilon": bound.epsilon(small) if epsilon is None else epsilon,
+            "delta": small + prime,
+            "delta_prime": prime,
+            "trusted": bound.trusted,
+        }
+        if not bound.trusted:
+            warning = " Theorem 3 is false where so few nodes take part in a round: do not use this number."
+    else:
+        account = forecast(run)
+        result |= {
+            "epsilon": account.epsilon(delta) if delta is not None else epsilon,
+            "delta": delta if delta is not None else account.delta(epsilon if epsilon is not None else 0.0),
+            "amplified": account.amplified,
+        }
+    result |= {"method": method, "view": view, "schedule": schedule, **_facts(run)}
+    if as_json:
+        print_json(result)
+        return
+    print_rows(
+        [
+            ("epsilon", result["epsilon"]),
+            ("delta", result["delta"]),
+            ("method", method),
+            ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip probability {skip:g}"),
+            ("noise multiplier", noise_multiplier),
+        ],
+        _who(run, method) + warning,
+    )
+
+
+def noise(
+    schedule: options.Schedule,
+    nodes: options.Nodes,
+    steps: options.Steps,
+    skip: options.Skip,
+    epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
+    delta: Annotated[float, typer.Option(help="The privacy budget.")],
+    method: options.Method = "tight",
+    delta_prime: options.DeltaPrime = None,
+    view: options.View = "offered",
+    observer_skip: options.ObserverSkip = None,
+    target_skip: options.TargetSkip = None,
+    distance: options.Distance = None,
+    position: options.Position = None,
+    observers: options.Observers = 1,
+    convex: options.Convexity = True,
+    step_size: options.StepSize = "sqrt",
+    as_json: Json = False,
+) -> None:
+    """The least noise that keeps a privacy budget."""
+    from ..privacy import PlannedRun, noise_for_budget, paper_noise_for_budget  # noqa: PLC0415
+
+    run = PlannedRun(
+        schedule=schedule,  # type: ignore[arg-type] # the record checks it and names what is allowed
+        nodes=nodes,
+        steps=steps,
+        skip=skip,
+        noise_multiplier=1.0,
+        target_skip=target_skip,
+        view=view,  # type: ignore[arg-type] # as above
+        observer_skip=observer_skip,
+        distance=distance,
+        position=position,
+        observers=observers,
+        convex=convex,
+        step_size=step_size,  # type: ignore[arg-type] # as above
+    )
+    total = delta
+    if _is_paper(method, delta_prime):
+        prime = delta if delta_prime is None else delta_prime
+        total = delta + prime
+        found = paper_noise_for_budget(run, epsilon, delta, prime)
+    else:
+        found = noise_for_budget(run, epsilon, delta)
+    if as_json:
+        facts = _facts(run) | {"noise_multiplier": found}
+        print_json(
+            {"noise_multiplier": found, "epsilon": epsilon, "delta": total, "method": method, "view": view}
+            | {"schedule": schedule}
+            | facts
+        )
+        return
+    print_rows(
+        [("noise multiplier", found), ("epsilon", epsilon), ("delta", total), ("method", method)],
+        _who(run, method) + " Noise std = noise multiplier x gradient bound.",
+    )
+
+
+def error(
+    schedule: options.Schedule,
+    nodes: options.Nodes,
+    steps: options.Steps,
+    skip: options.Skip,
+    noise_multiplier: options.NoiseMultiplier,
+    dimension: Annotated[int, typer.Option(help="Number of the model's parameters.")],
+    diameter: Annotated[float, typer.Option(help="Diameter of the set the parameters are kept in.")],
+    gradient_bound: Annotated[float, typer.Option(help="Largest norm of a node's gradient, k.")],
+    learning_rate: Annotated[float, typer.Option(help="Step size of the first update.")],
+    as_json: Json = False,
+) -> None:
+    """How far from the best model a run is expected to end (Theorem 1: a planning curve, not a guarantee)."""
+    from ..convergence import error_bound  # noqa: PLC0415
+
+    problem: dict[str, Any] = {
+        "schedule": schedule,
+        "nodes": nodes,
+        "steps": steps,
+        "skip": skip,
+        "noise_multiplier": noise_multiplier,
+        "dimension": dimension,
+        "diameter": diameter,
+        "gradient_bound": gradient_bound,
+        "learning_rate": learning_rate,
+    }
+    bound = error_bound(**problem)
+    if as_json:
+        print_json({"bound": bound, **problem})
+        return
+    print_rows(
+        [("error bound", bound), ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip probability {skip:g}")],
+        "Expected excess loss of the last model (Theorem 1). Use it to compare plans; it promises nothing.",
+    )
+
+
+def _is_paper(method: str, delta_prime: float | None) -> bool:
+    if method not in ("tight", "paper"):
+        raise InvalidInput("method", method, "tight or paper")
+    if method == "tight" and delta_prime is not None:
+        raise InvalidInput.because("delta_prime", delta_prime, "belongs to --method paper")
+    return method == "paper"
+
+
+def _facts(run: Any) -> dict[str, Any]:
+    facts = {
+        "nodes": run.nodes,
+        "steps": run.steps,
+        "skip": run.skip,
+        "noise_multiplier": run.noise_multiplier,
+        "target_skip": 1.0 - run.target_ready,
+        "observers": run.observers,
+        "convex": run.convex,
+        "step_size": run.step_size,
+    }
+    if run.view == "participants":
+        facts["observer_skip"] = 1.0 - run.observer_sees
+    for name in ("distance", "position"):
+        if getattr(run, name) is not None:
+            facts[name] = getattr(run, name)
+    return facts
+
+
+def _who(run: Any, method: str) -> str:
+    """Say who is protected from whom."""
+    if run.observers > 1:
+        observer = f"any {run.observers} other nodes together"
+    elif run.distance is not None:
+        observer = f"the node {run.distance} hops after it"
+    else:
+        observer = "any other node"
+    eagerness = (
+        "always ready" if run.view == "offered" else f"skipped with probability {1 - run.observer_sees:g} or more"
+    )
+    if method == "paper":
+        return "The paper's theorem as stated: all data of any node, against any other. The final model is not counted."
+    amplification = "" if run.convex else " No amplification: each update of the node counts in full."
+    return (
+        f"Protects all data of any node against {observer}, {eagerness}, who knows the path and sees the final model."
+        + amplification
+    )

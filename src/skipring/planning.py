@@ -1,0 +1,353 @@
+"""From a budget of privacy and of time (or steps) to a timeout, a length, a noise level and a learning rate.
+
+The planner looks for the timeout and the length whose error bound is smallest once the noise has been raised to what
+the privacy budget asks for. A long timeout wastes time on stragglers, a short one wastes hops; and since each update
+asks for more noise, the whole time is not always worth using.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .convergence import ErrorTerms, best_learning_rate, error_terms
+from .delays import Delay
+from .errors import InvalidInput, require_integer, require_open_unit, require_positive
+from .privacy import Forecast, PlannedRun, noise_for_budget, paper_noise_for_budget
+from .privacy.leakage import Leakage
+from .privacy.record import ScheduleName
+from .timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
+
+__all__ = ["Budget", "FrontierPoint", "Plan", "Plans", "frontier", "plan"]
+
+Floats = NDArray[np.floating[Any]]
+
+#: Skip probabilities that are tried before the best one is refined.
+_SKIPS = (1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.07, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a run may cost, and what is known about nodes and model.
+
+    Parameters
+    ----------
+    nodes, delay, hop_latency : who takes part, how long a node takes, how long a hop takes.
+    epsilon, delta : the privacy of every node's data against any other node that is always ready.
+    dimension, gradient_bound, diameter : the model's number of parameters, the largest norm of a node's gradient, and
+        the diameter of the set that the parameters are kept in.
+    time, steps : how long the run may take on average (it may take less), or how many steps it has; one of the two.
+    schedule : who gets the token next.
+    smoothness : of the loss, if known; the learning rate is then kept at 2 / smoothness or below.
+    """
+
+    nodes: int
+    delay: Delay
+    hop_latency: float
+    epsilon: float
+    delta: float
+    dimension: int
+    gradient_bound: float
+    diameter: float
+    time: float | None = None
+    steps: int | None = None
+    schedule: ScheduleName = "random-ring"
+    smoothness: float | None = None
+
+    def __post_init__(self) -> None:
+        require_positive("epsilon", self.epsilon)
+        require_open_unit("delta", self.delta)
+        require_integer("dimension", self.dimension, 1)
+        require_positive("gradient_bound", self.gradient_bound)
+        require_positive("diameter", self.diameter)
+        if self.smoothness is not None:
+            require_positive("smoothness", self.smoothness)
+        if (self.time is None) == (self.steps is None):
+            given = "missing" if self.time is None else self.time
+            raise InvalidInput.because("time", given, "give either a time budget or a number of steps")
+        if self.time is not None:
+            require_positive("time", self.time)
+        # The record refuses what no accountant covers: unknown schedules, too few nodes, partial rounds.
+        self.run(self.steps if self.steps is not None else self.nodes, 0.5)
+
+    def run(self, steps: int, skip: float) -> PlannedRun:
+        """Return the record of a run of this budget; its noise is still to be chosen."""
+        return PlannedRun(schedule=self.schedule, nodes=self.nodes, steps=steps, skip=skip, noise_multiplier=1.0)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One way to spend a budget, with what it is expected to achieve."""
+
+    name: str
+    accounting: Literal["tight", "paper"]
+    timeout: float
+    skip_probability: float
+    steps: int
+    expected_updates: float
+    expected_time: float
+    noise_multiplier: float
+    learning_rate: float
+    error_bound: float
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The plan with the smallest error bound, and what else the budget could have been spent on."""
+
+    budget: Budget
+    best: Plan
+    alternatives: tuple[Plan, ...]
+    #: Alternatives that the mathematics does not cover here, with the reason.
+    left_out: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """Plans for one epsilon: the best one, never skipping, and the best one under the paper's accounting."""
+
+    epsilon: float
+    plans: tuple[Plan, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A timeout with all that depends on neither epsilon nor noise."""
+
+    timeout: float
+    skip: float
+    steps: int
+    terms: ErrorTerms
+    forecast: Forecast
+    law: Leakage
+
+    def quick_noise(self, epsilon: float, delta: float) -> float:
+        """Return the noise that Rényi divergences ask for: a few per cent too much, but found in no time."""
+
+        low, high = 1e-6, 1e9
+        for _ in range(28):
+            middle = math.sqrt(low * high)
+            enough = self.law.rough_epsilon(delta, (2.0 / middle) ** 2) <= epsilon
+            low, high = (low, middle) if enough else (middle, high)
+        return high
+
+
+class _Planner:
+    """Builds plans for one budget of time and delta; epsilon may vary."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self._known: dict[tuple[float, int], _Candidate | None] = {}
+
+    def candidate(self, timeout: float, steps: int) -> _Candidate | None:
+        """Return the candidate for a timeout and a length; None if there is not a round or no theorem covers it."""
+        if (timeout, steps) not in self._known:
+            self._known[timeout, steps] = self._make(timeout, steps)
+        return self._known[timeout, steps]
+
+    def _make(self, timeout: float, steps: int) -> _Candidate | None:
+        budget = self.budget
+        skip = skip_probability(budget.delay, timeout)
+        if skip >= 1.0 or (skip == 0.0 and budget.schedule == "ring") or steps == 0:
+            return None
+        forecast = Forecast(budget.run(steps, skip))
+        law = forecast.laws(1e-3 * budget.delta)[-1]
+        terms = error_terms(schedule=budget.schedule, nodes=budget.nodes, steps=steps, skip=skip)
+        return _Candidate(timeout, skip, steps, terms, forecast, law)
+
+    def steps(self, timeout: float, share: float = 1.0) -> int:
+        """Return how many steps fit into a share of the time budget, in whole rounds on a ring."""
+        budget = self.budget
+        if budget.steps is not None:
+            return budget.steps
+        assert budget.time is not None
+        hop = expected_latency(budget.delay, timeout, budget.hop_latency, 1)
+        most = math.floor(budget.time / hop)
+        unit = 1 if budget.schedule == "random-walk" else budget.nodes
+        return min(most // unit, max(1, round(share * most / unit))) * unit
+
+    def learning_rate(self, noise: float) -> float:
+        """Return the rate that minimises the error bound, kept within what contraction allows."""
+        budget = self.budget
+        rate = best_learning_rate(
+            diameter=budget.diameter,
+            gradient_bound=budget.gradient_bound,
+            noise_multiplier=noise,
+            dimension=budget.dimension,
+        )
+        return rate if budget.smoothness is None else min(rate, 2.0 / budget.smoothness)
+
+    def error(self, candidate: _Candidate, noise: float) -> float:
+        """Return the error bound with a noise multiplier."""
+        return candidate.terms.bound(
+            noise_multiplier=noise,
+            dimension=self.budget.dimension,
+            diameter=self.budget.diameter,
+            gradient_bound=self.budget.gradient_bound,
+            learning_rate=self.learning_rate(noise),
+        )
+
+    def _quick_error(self, epsilon: float, timeout: float, share: float) -> float:
+        candidate = self.candidate(timeout, self.steps(timeout, share))
+        if candidate is None:
+            return math.inf
+        return self.error(candidate, candidate.quick_noise(epsilon, self.budget.delta))
+
+    def best_share(self, epsilon: float, timeout: float) -> float:
+        """Return the share of the time budget to use: more updates help, but each also asks for more noise."""
+        most = self.steps(timeout)
+        if self.budget.time is None or most == 0:
+            return 1.0
+        least = 1.0 / (most if self.budget.schedule == "random-walk" else most // self.budget.nodes)
+        found = math.exp(_golden(lambda x: self._quick_error(epsilon, timeout, math.exp(x)), math.log(least), 0.0))
+        return min((1.0, found), key=lambda share: self._quick_error(epsilon, timeout, share))
+
+    def best(self, epsilon: float) -> _Candidate:
+        """Return timeout and length with the smallest error bound: a scan of both, then golden sections in turn."""
+        timeouts = sorted({*self._scan(), math.inf})
+        shares = [self._halved_share(epsilon, timeout) for timeout in timeouts]
+        errors = [self._quick_error(epsilon, *pair) for pair in zip(timeouts, shares, strict=True)]
+        winner = int(np.argmin(errors))
+        if math.isinf(errors[winner]):
+            self._refuse(timeouts)
+        timeout, share = timeouts[winner], shares[winner]
+        near = [t for t in timeouts[max(0, winner - 1) : winner + 2] if math.isfinite(t)]
+        if len(near) > 1:
+            low, high = math.log(near[0]), math.log(near[-1])
+            refined = math.exp(_golden(lambda x: self._quick_error(epsilon, math.exp(x), share), low, high))
+            timeout = min((timeout, refined), key=lambda t: self._quick_error(epsilon, t, share))
+        if share < 1.0:
+            share = self.best_share(epsilon, timeout)
+        found = self.candidate(timeout, self.steps(timeout, share))
+        assert found is not None
+        return found
+
+    def _halved_share(self, epsilon: float, timeout: float) -> float:
+        """Halve the length for as long as that helps."""
+        share = 1.0
+        if self.budget.time is not None:
+            error = self._quick_error(epsilon, timeout, share)
+            while (shorter := self._quick_error(epsilon, timeout, 0.5 * share)) < error:
+                share, error = 0.5 * share, shorter
+        return share
+
+    def at(self, epsilon: float, timeout: float) -> _Candidate | None:
+        """Return the best length for a given timeout."""
+        return self.candidate(timeout, self.steps(timeout, self.best_share(epsilon, timeout)))
+
+    def _scan(self) -> set[float]:
+        delay = self.budget.delay
+        found = {best_timeout(delay, self.budget.hop_latency)}
+        for skip in _SKIPS:
+            if skip >= delay.mass_at_infinity + 1e-9:
+                timeout = timeout_for_skip(delay, skip)
+                if timeout > 0.0:
+                    found.add(timeout)
+        return found
+
+    def _refuse(self, timeouts: Sequence[float]) -> None:
+        budget = self.budget
+        if budget.time is None:
+            raise InvalidInput.because("delay", budget.delay, "no timeout gives a run that Theorem 1 covers")
+        hops = [expected_latency(budget.delay, timeout, budget.hop_latency, budget.nodes) for timeout in timeouts]
+        raise InvalidInput("time", budget.time, f"at least {min(hops):.4g}: one round takes that long on average")
+
+    def tight(self, name: str, candidate: _Candidate, epsilon: float) -> Plan:
+        """Return a plan with the noise that the tight accountant asks for."""
+        noise = noise_for_budget(candidate.forecast, epsilon, self.budget.delta)
+        return self._plan(name, "tight", candidate, noise)
+
+    def paper(self, name: str, candidate: _Candidate, epsilon: float) -> Plan:
+        """Return a plan with the noise that the paper's theorem asks for; it gets half of delta twice."""
+        half = 0.5 * self.budget.delta
+        noise = paper_noise_for_budget(candidate.forecast.run, epsilon, half, half)
+        return self._plan(name, "paper", candidate, noise)
+
+    def _plan(self, name: str, accounting: Literal["tight", "paper"], candidate: _Candidate, noise: float) -> Plan:
+        budget = self.budget
+        return Plan(
+            name=name,
+            accounting=accounting,
+            timeout=candidate.timeout,
+            skip_probability=candidate.skip,
+            steps=candidate.steps,
+            expected_updates=candidate.steps * (1.0 - candidate.skip),
+            expected_time=expected_latency(budget.delay, candidate.timeout, budget.hop_latency, candidate.steps),
+            noise_multiplier=noise,
+            learning_rate=self.learning_rate(noise),
+            error_bound=self.error(candidate, noise),
+        )
+
+
+def plan(budget: Budget) -> Plans:
+    """Choose timeout, noise and learning rate for a budget, and show the alternatives beside it.
+
+    >>> from skipring.delays import Gamma
+    >>> budget = Budget(nodes=100, delay=Gamma(0.25, 1.0), hop_latency=0.01, epsilon=1.0, delta=1e-6, dimension=8,
+    ...                 gradient_bound=1.0, diameter=10.0, time=200.0)
+    >>> chosen = plan(budget)
+    >>> chosen.best.timeout < 0.2 and chosen.best.error_bound <= min(p.error_bound for p in chosen.alternatives)
+    True
+    """
+    planner = _Planner(budget)
+    best = planner.best(budget.epsilon)
+    alternatives, left_out = [], []
+    for name, timeout in (
+        ("never skip", math.inf),
+        ("shortest time between updates", best_timeout(budget.delay, budget.hop_latency)),
+    ):
+        candidate = planner.at(budget.epsilon, timeout)
+        if candidate is not None:
+            alternatives.append(planner.tight(name, candidate, budget.epsilon))
+        elif skip_probability(budget.delay, timeout) == 0.0 and budget.schedule == "ring":
+            left_out.append((name, "Theorem 1 needs a positive skip probability on the fixed ring"))
+        else:
+            left_out.append((name, "no whole round fits into the time"))
+    alternatives.append(planner.paper("paper's accounting", best, budget.epsilon))
+    chosen = planner.tight("best plan", best, budget.epsilon)
+    # The search uses a quick accountant; should the exact one disagree by a hair, it has the last word.
+    for other in alternatives:
+        if other.accounting == "tight" and other.error_bound < chosen.error_bound:
+            chosen = dataclasses.replace(other, name="best plan")
+    return Plans(budget, chosen, tuple(alternatives), tuple(left_out))
+
+
+def frontier(
+    budget: Budget, epsilons: Sequence[float], *, progress: Callable[[int], None] | None = None
+) -> list[FrontierPoint]:
+    """Return plans for several epsilons at the same budget of time: what more privacy costs in error."""
+    planner = _Planner(budget)
+    points = []
+    for epsilon in epsilons:
+        dataclasses.replace(budget, epsilon=epsilon)  # checks it
+        best, never = planner.best(epsilon), planner.at(epsilon, math.inf)
+        plans = [planner.tight("best plan", best, epsilon), planner.paper("paper's accounting", best, epsilon)]
+        if never is not None:
+            plans.append(planner.tight("never skip", never, epsilon))
+        points.append(FrontierPoint(epsilon, tuple(plans)))
+        if progress is not None:
+            progress(len(points))
+    return points
+
+
+def _golden(f: Callable[[float], float], low: float, high: float, *, turns: int = 11) -> float:
+    """Return the minimiser of a function with one minimum in [low, high], to a share 0.618^turns of the width."""
+    ratio = 0.5 * (math.sqrt(5.0) - 1.0)
+    a, b = high - ratio * (high - low), low + ratio * (high - low)
+    at_a, at_b = f(a), f(b)
+    for _ in range(turns):
+        if at_a <= at_b:
+            high, b, at_b = b, a, at_a
+            a = high - ratio * (high - low)
+            at_a = f(a)
+        else:
+            low, a, at_a = a, b, at_b
+            b = low + ratio * (high - low)
+            at_b = f(b)
+    return a if at_a <= at_b else b

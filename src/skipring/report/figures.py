@@ -1,0 +1,191 @@
+"""Figures: the paper's theory figures and the trade-off between privacy and error."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidInput
+from ..experiments.theory import SKIPS, TheoryCurve, longest_latency
+from ..planning import FrontierPoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["check_writable", "draw_frontier", "draw_paper_figure", "write_curves_csv"]
+
+# Okabe and Ito's colours: told apart by colour-blind eyes, and of different lightness in print.
+_COLOURS = ("#0072B2", "#E69F00", "#000000", "#009E73")
+_DASHES = {"ring": "-", "random-ring": "--", "random-walk": ":"}
+# Where the axes of Figure 2 end in the paper.
+_TOP_ERROR = {10: 1500.0, 500: 4000.0}
+_TOP_EPSILON = {
+    ("exponential", 10): 16.0,
+    ("gamma", 10): 80.0,
+    ("Lomax", 10): 16.0,
+    ("exponential", 500): 8.0,
+    ("Lomax", 500): 8.0,
+}
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.spines.top": False,
+    "svg.hashsalt": "skipring",
+}
+
+
+def _new_figure(width: float, height: float) -> Figure:
+    """Return a figure that belongs to no window (no global state, no display)."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - loading matplotlib takes longer than most commands
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a figure that could not be written, before the work for it is done."""
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InvalidInput("figure", path, "a name that ends in .png, .svg or .pdf")
+    if path.is_dir():
+        raise InvalidInput.because("figure", path, "is a folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput.because("figure", path, f"cannot be written: {error.strerror}") from error
+
+
+def _save(figure: Figure, paths: Sequence[Path]) -> None:
+    for path in paths:
+        check_writable(path)
+        # No date: the same numbers give the same file.
+        try:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except OSError as error:
+            raise InvalidInput.because("figure", path, f"cannot be written: {error.strerror}") from error
+
+
+def write_curves_csv(curves: Sequence[TheoryCurve], path: Path) -> None:
+    """Write every point of every curve, a line each."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["law", "nodes", "schedule", "skip", "steps", "latency", "error_bound", "epsilon"])
+            for curve in curves:
+                head = (curve.law, curve.nodes, curve.schedule, curve.skip)
+                for row in zip(curve.steps, curve.latency, curve.error_bound, curve.epsilon, strict=True):
+                    writer.writerow([*head, int(row[0]), *(f"{value:.10g}" for value in row[1:])])
+    except OSError as error:
+        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+
+
+def draw_paper_figure(figure: int, curves: Sequence[TheoryCurve], paths: Sequence[Path]) -> None:
+    """Draw Figure 2, 3 or 6 from its curves."""
+    import matplotlib  # noqa: PLC0415 - loading matplotlib takes longer than most commands
+
+    with matplotlib.rc_context(_STYLE):
+        _save({2: _figure2, 3: _figure3, 6: _figure6}[figure](curves), paths)
+
+
+def _panels(curves: Sequence[TheoryCurve]) -> list[tuple[str, int, list[TheoryCurve]]]:
+    keys = list(dict.fromkeys((curve.law, curve.nodes) for curve in curves))
+    return [(law, n, [c for c in curves if (c.law, c.nodes) == (law, n)]) for law, n in keys]
+
+
+def _legend(figure: Figure, axes: Axes, schedules: Sequence[str]) -> None:
+    """One legend below all panels: colours are skip probabilities, dashes are schedules."""
+    handles = [axes.plot([], [], color=_COLOURS[i], lw=3, label=f"p = {skip:g}")[0] for i, skip in enumerate(SKIPS)]
+    columns = len(SKIPS) + len(schedules) if figure.get_figwidth() > 8.0 else len(SKIPS)
+    handles += [axes.plot([], [], color="0.4", ls=_DASHES[name], label=name)[0] for name in schedules]
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+    )
+
+
+def _figure2(curves: Sequence[TheoryCurve]) -> Figure:
+    figure = _new_figure(11.0, 6.2)
+    for i, (law, nodes, panel) in enumerate(_panels(curves)):
+        left = figure.add_subplot(2, 3, i + 1)
+        right = left.twinx()
+        for curve in panel:
+            colour, dashes = _COLOURS[SKIPS.index(curve.skip)], _DASHES[curve.schedule]
+            left.plot(curve.latency, curve.error_bound, color=colour, ls=dashes, lw=2.0)
+            right.plot(curve.latency, curve.epsilon, color=colour, ls=dashes, lw=0.8)
+        left.set(
+            title=f"{law} delays, {nodes} nodes",
+            xlabel="average latency",
+            ylabel="error bound (thick)",
+            xlim=(0.0, longest_latency(law, nodes)),
+            ylim=(0.0, _TOP_ERROR[nodes]),
+        )
+        right.set(ylabel="epsilon (thin)", ylim=(0.0, _TOP_EPSILON.get((law, nodes))))
+        right.grid(visible=False)
+    _legend(figure, figure.axes[0], ("ring", "random-ring"))
+    return figure
+
+
+def _figure3(curves: Sequence[TheoryCurve]) -> Figure:
+    figure = _new_figure(11.0, 6.2)
+    for i, (law, nodes, panel) in enumerate(_panels(curves)):
+        axes = figure.add_subplot(2, 3, i + 1)
+        for curve in panel:
+            axes.plot(
+                curve.error_bound,
+                curve.epsilon,
+                color=_COLOURS[SKIPS.index(curve.skip)],
+                ls=_DASHES[curve.schedule],
+                lw=1.3,
+            )
+        axes.set(
+            title=f"{law} delays, {nodes} nodes",
+            xlabel="error bound",
+            ylabel="epsilon",
+            xlim=(0.0, _TOP_ERROR[nodes]),
+            ylim=(0.0, 16.0 if nodes == 10 else 8.0),
+        )
+    _legend(figure, figure.axes[0], ("ring", "random-ring"))
+    return figure
+
+
+def _figure6(curves: Sequence[TheoryCurve]) -> Figure:
+    figure = _new_figure(5.6, 4.2)
+    axes = figure.add_subplot()
+    for curve in curves:
+        axes.plot(
+            curve.latency, curve.epsilon, color=_COLOURS[SKIPS.index(curve.skip)], ls=_DASHES[curve.schedule], lw=1.3
+        )
+    axes.set(
+        title="gamma delays, 100 nodes",
+        xlabel="average latency",
+        ylabel="epsilon",
+        xlim=(0.0, 1000.0),
+        ylim=(0.0, None),
+    )
+    _legend(figure, axes, ("random-ring", "random-walk"))
+    return figure
+
+
+def draw_frontier(points: Sequence[FrontierPoint], path: Path, *, title: str) -> None:
+    """Draw the error bound against epsilon for each way to spend the budget."""
+    import matplotlib  # noqa: PLC0415 - loading matplotlib takes longer than most commands
+
+    with matplotlib.rc_context(_STYLE):
+        figure = _new_figure(6.4, 4.4)
+        axes = figure.add_subplot()
+        markers = {"paper's accounting": ("s", _COLOURS[1]), "never skip": ("^", _COLOURS[3])}
+        names = dict.fromkeys(plan.name for point in points for plan in point.plans)
+        for name in sorted(names, key=lambda name: name != "paper's accounting"):
+            pairs = [(point.epsilon, plan.error_bound) for point in points for plan in point.plans if plan.name == name]
+            marker, colour = markers.get(name, ("o", _COLOURS[0]))
+            axes.plot(*zip(*pairs, strict=True), marker=marker, ms=5, color=colour, label=name, lw=1.5)
+        axes.set(xscale="log", yscale="log", xlabel="privacy budget epsilon", ylabel="error bound", title=title)
+        axes.set_xticks([point.epsilon for point in points], [f"{point.epsilon:g}" for point in points])
+        axes.minorticks_off()
+        axes.legend(frameon=False)
+        _save(figure, [path])

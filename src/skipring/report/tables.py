@@ -1,0 +1,42 @@
+"""Tables for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from ..experiments.theory_tables import TheoryTable
+from ..planning import Plan, Plans
+from .numbers import number
+
+__all__ = ["plan_table", "theory_table"]
+
+
+def plan_table(plans: Plans) -> Table:
+    """Return the best plan and its alternatives, a column each."""
+    columns: tuple[Plan, ...] = (plans.best, *plans.alternatives)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for plan in columns:
+        table.add_column(plan.name, justify="right")
+    for label, field in (
+        ("timeout", "timeout"),
+        ("skip probability", "skip_probability"),
+        ("steps", "steps"),
+        ("expected updates", "expected_updates"),
+        ("expected time", "expected_time"),
+        ("noise multiplier", "noise_multiplier"),
+        ("learning rate", "learning_rate"),
+        ("error bound", "error_bound"),
+    ):
+        table.add_row(label, *(number(getattr(plan, field)) for plan in columns))
+    return table
+
+
+def theory_table(theory: TheoryTable) -> Table:
+    """Return one of the paper's tables."""
+    table = Table(title=theory.title, caption=theory.note, box=None, pad_edge=False, header_style="bold")
+    for column in theory.columns:
+        table.add_column(column, justify="right")
+    for row in theory.rows:
+        table.add_row(*(cell if isinstance(cell, str) else number(cell) for cell in row))
+    return table
