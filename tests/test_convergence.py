@@ -93,9 +93,7 @@ def test_random_schedules_have_no_bias(schedule: str, skip: float) -> None:
     ("nodes", "skip", "last"),
     [(2, 0.9, 40), (10, 0.5, 60), (10, 1e-4, 60), (500, 1e-4, 200), (3, 1 - 1e-6, 20)],
 )
-def test_errors_are_the_printed_ones_on_the_ring(
-    nodes: int, skip: float, last: int, problem: dict[str, Any]
-) -> None:
+def test_errors_are_the_printed_ones_on_the_ring(nodes: int, skip: float, last: int, problem: dict[str, Any]) -> None:
     errors = errors_after_updates(last, schedule="ring", nodes=nodes, skip=skip, **problem)
     assert len(errors) == last + 1
     with mpmath.workdps(40):
@@ -134,9 +132,7 @@ def test_the_bias_stays_exact_over_many_updates(nodes: int, skip: float) -> None
     assert bias == pytest.approx(expected[-1], rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("nodes", "skip", "steps"), [(10, 0.5, 40), (500, 1e-4, 60), (2, 0.95, 25), (10, 0.01, 1)]
-)
+@pytest.mark.parametrize(("nodes", "skip", "steps"), [(10, 0.5, 40), (500, 1e-4, 60), (2, 0.95, 25), (10, 0.01, 1)])
 def test_bound_is_the_printed_expectation(nodes: int, skip: float, steps: int) -> None:
     with mpmath.workdps(40):
         factor = printed_mixing_factor(nodes, skip)
@@ -158,9 +154,7 @@ def test_the_window_of_update_counts_loses_nothing(schedule: str, skip: float) -
     expected = float(binom.pmf(np.arange(steps, -1, -1), steps, skip) @ errors)
     given_ = {"schedule": schedule, "nodes": nodes, "skip": skip, **QUIET}
     assert error_bound(steps=steps, **given_) == pytest.approx(expected, rel=1e-10)
-    assert error_curve([10, steps], **given_)[1] == pytest.approx(
-        error_bound(steps=steps, **given_), rel=1e-13
-    )
+    assert error_curve([10, steps], **given_)[1] == pytest.approx(error_bound(steps=steps, **given_), rel=1e-13)
 
 
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
@@ -186,9 +180,7 @@ def test_without_skips_every_step_is_an_update() -> None:
     diameter=st.floats(0.1, 100.0),
     learning_rate=st.floats(1e-3, 10.0),
 )
-def test_terms_add_up_to_the_bound(
-    steps: int, nodes: int, skip: float, diameter: float, learning_rate: float
-) -> None:
+def test_terms_add_up_to_the_bound(steps: int, nodes: int, skip: float, diameter: float, learning_rate: float) -> None:
     problem = {**PAPER, "diameter": diameter, "learning_rate": learning_rate, "gradient_bound": 2.0}
     terms = error_terms(schedule="ring", nodes=nodes, steps=steps, skip=skip)
     second_moment = 2.0**2 * (1.0 + 8 * 10.5976**2)
@@ -221,9 +213,7 @@ def test_no_learning_rate_beats_the_best_one(
 
 
 @given(nodes=st.integers(2, 200), skip=st.floats(1e-5, 0.99), last=st.integers(8, 400))
-def test_the_ring_never_beats_the_random_ring_and_more_updates_help(
-    nodes: int, skip: float, last: int
-) -> None:
+def test_the_ring_never_beats_the_random_ring_and_more_updates_help(nodes: int, skip: float, last: int) -> None:
     ring = errors_after_updates(last, schedule="ring", nodes=nodes, skip=skip, **PAPER)
     random_ring = errors_after_updates(last, schedule="random-ring", nodes=nodes, skip=skip, **PAPER)
     assert np.all(ring >= random_ring)

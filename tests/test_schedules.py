@@ -25,12 +25,8 @@ def test_every_round_of_a_random_ring_visits_everyone_once(nodes: int, steps: in
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-@given(
-    nodes=st.integers(2, 30), steps=st.integers(1, 100), more=st.integers(0, 100), seed=st.integers(0, 2**32)
-)
-def test_a_longer_path_continues_a_shorter_one(
-    name: str, nodes: int, steps: int, more: int, seed: int
-) -> None:
+@given(nodes=st.integers(2, 30), steps=st.integers(1, 100), more=st.integers(0, 100), seed=st.integers(0, 2**32))
+def test_a_longer_path_continues_a_shorter_one(name: str, nodes: int, steps: int, more: int, seed: int) -> None:
     kind = schedule(name, nodes)
     short = kind.path(steps, np.random.default_rng(seed))
     long = kind.path(steps + more, np.random.default_rng(seed))

@@ -156,9 +156,11 @@ class _Planner:
         skip = skip_probability(budget.delay, timeout)
         if skip >= 1.0 or (skip == 0.0 and budget.schedule == "ring") or steps == 0:
             return None
+        terms = error_terms(schedule=budget.schedule, nodes=budget.nodes, steps=steps, skip=skip)
+        if terms.no_update > 1e-6:
+            return None  # Theorem 1 rewards a run in which nobody may ever take part; nobody wants one
         forecast = Forecast(budget.run(steps, skip))
         law = forecast.laws(1e-3 * budget.delta)[-1]
-        terms = error_terms(schedule=budget.schedule, nodes=budget.nodes, steps=steps, skip=skip)
         return _Candidate(timeout, skip, steps, terms, forecast, law)
 
     def steps(self, timeout: float, share: float = 1.0) -> int:
@@ -308,7 +310,7 @@ def plan(budget: Budget) -> Plans:
         elif skip_probability(budget.delay, timeout) == 0.0 and budget.schedule == "ring":
             left_out.append((name, "Theorem 1 needs a positive skip probability on the fixed ring"))
         else:
-            left_out.append((name, "no whole round fits into the time"))
+            left_out.append((name, "the time is too short for it"))
     alternatives.append(planner.paper("paper's accounting", best, budget.epsilon))
     chosen = planner.tight("best plan", best, budget.epsilon)
     # The search uses a quick accountant; should the exact one disagree by a hair, it has the last word.

@@ -86,6 +86,7 @@ def test_delta_grows_with_mu_and_falls_with_epsilon(mu: float, factor: float, ep
 def test_epsilon_is_never_too_small_and_is_the_smallest(delta: float) -> None:
     for mu in np.geomspace(1e-5, 1e3, 33).tolist():
         epsilon = gdp_epsilon(mu, delta)
+        assert gdp_delta(mu, epsilon) <= delta  # rounded up
         if epsilon == 0.0:
             assert delta_by_mpmath(mu, 0.0) <= delta * (1 + 1e-9)
             continue
@@ -97,6 +98,7 @@ def test_epsilon_is_never_too_small_and_is_the_smallest(delta: float) -> None:
 def test_mu_is_never_too_large_and_is_the_largest(delta: float) -> None:
     for epsilon in np.geomspace(1e-6, 1e3, 28).tolist():
         mu = gdp_mu(epsilon, delta)
+        assert gdp_delta(mu, epsilon) <= delta  # rounded down
         assert delta_by_mpmath(mu, epsilon) <= delta * (1 + 1e-9), epsilon
         assert delta_by_mpmath(mu * (1.0 + 1e-8), epsilon) >= delta, epsilon
 

@@ -132,9 +132,7 @@ def test_table_3(nodes: int, steps: int, skip: float, table: float, best: float)
         reach = 8.0 * math.sqrt(d * skip * (1.0 - skip)) + 40.0
         low = max(1, int(d * (1.0 - skip) - reach))
         high = min(d, int(d * (1.0 - skip) + reach))
-        weight[low - 1 : high] += (
-            2.0 / nodes * x ** (d - 1) * binom.pmf(np.arange(low, high + 1), d, 1.0 - skip)
-        )
+        weight[low - 1 : high] += 2.0 / nodes * x ** (d - 1) * binom.pmf(np.arange(low, high + 1), d, 1.0 - skip)
     r = np.arange(visits(nodes, steps, skip, 1e-6))[:, None]
     A = 1.0 + r * h
     a = float(np.sum(weight * h / (4.0 * A * (np.sqrt(A + h) - np.sqrt(A)) ** 2)))
@@ -167,8 +165,7 @@ def test_late_rounds_are_summed_exactly(nodes: int, skip: float) -> None:
     with mpmath.workdps(30):
         p, total, sums = mpmath.mpf(skip), mpmath.mpf(0), {}
         law = {
-            h: mpmath.fsum(printed_updates_law(d, h, p) for d in range(h, nodes)) / (nodes - 1)
-            for h in range(1, nodes)
+            h: mpmath.fsum(printed_updates_law(d, h, p) for d in range(h, nodes)) / (nodes - 1) for h in range(1, nodes)
         }
         for r in range(max(counts)):
             total += mpmath.fsum(law[h] * printed_summand(r, h) for h in law)
@@ -223,10 +220,7 @@ def test_more_steps_less_noise_and_smaller_deltas_cost_more(
 
 def test_hardly_any_noise_is_an_infinite_epsilon() -> None:
     for theorem in THEOREMS.values():
-        assert (
-            theorem(nodes=4, steps=40, skip=0.5, noise_multiplier=1e-200, delta=0.1, delta_prime=0.1)
-            == math.inf
-        )
+        assert theorem(nodes=4, steps=40, skip=0.5, noise_multiplier=1e-200, delta=0.1, delta_prime=0.1) == math.inf
 
 
 def test_theorem_3_can_exceed_theorem_2() -> None:

@@ -13,6 +13,50 @@ __all__ = ["add_interval", "observers_mu2", "worst_open"]
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
+_LARGEST_WEIGHT = 1e60
+
+
+@njit(nogil=True, cache=True)
+def _add_short_interval(
+    low: int,
+    high: int,
+    node: Ints,
+    previous: Ints,
+    following: Ints,
+    shift: Floats,
+    variance: Floats,
+    weight: Floats,
+    noise: Floats,
+    stack: Floats,
+    out: Floats,
+) -> None:
+    """Add what updates low..high-1 tell; `weight` and `noise` have been filled in from the end."""
+    for c in range(low, high):
+        if previous[c] >= low:
+            continue  # handled from its first update in the interval
+        depth = 0
+        k = c
+        while 0 <= k < high:
+            nxt = following[k]
+            v = noise[k]
+            if 0 <= nxt < high:
+                # Rounded down, but never below the update's own noise.
+                v = max(v * (1.0 - 4e-16) - noise[nxt] * (1.0 + 4e-16), variance[k] * weight[k] * weight[k])
+            s = shift[k] * weight[k]
+            while depth > 0 and (stack[1, depth - 1] == 0.0 or stack[0, depth - 1] / stack[1, depth - 1] >= s / v):
+                depth -= 1
+                s += stack[0, depth]
+                v += stack[1, depth]
+            stack[0, depth] = s
+            stack[1, depth] = v
+            depth += 1
+            k = nxt
+        cost = 0.0
+        for i in range(depth):
+            if stack[0, i] > 0.0:
+                cost += stack[0, i] * stack[0, i] / stack[1, i]
+        out[node[c]] += cost
+
 
 @njit(nogil=True, cache=True)
 def add_interval(
@@ -38,36 +82,20 @@ def add_interval(
     """
     w = 1.0
     total = 0.0
-    for c in range(high - 1, low - 1, -1):
+    c = high - 1
+    while c >= low:
         weight[c] = w
         total += variance[c] * w * w
         noise[c] = total
         w *= contraction[c]
-    for c in range(low, high):
-        if previous[c] >= low:
-            continue  # handled from its first update in the interval
-        depth = 0
-        k = c
-        while 0 <= k < high:
-            nxt = following[k]
-            v = noise[k]
-            if 0 <= nxt < high:
-                # Rounded down, but never below the update's own noise.
-                v = max(v * (1.0 - 4e-16) - noise[nxt] * (1.0 + 4e-16), variance[k] * weight[k] * weight[k])
-            s = shift[k] * weight[k]
-            while depth > 0 and stack[0, depth - 1] * v >= s * stack[1, depth - 1]:
-                depth -= 1
-                s += stack[0, depth]
-                v += stack[1, depth]
-            stack[0, depth] = s
-            stack[1, depth] = v
-            depth += 1
-            k = nxt
-        cost = 0.0
-        for i in range(depth):
-            if stack[0, i] > 0.0:
-                cost += stack[0, i] * stack[0, i] / stack[1, i]
-        out[node[c]] += cost
+        if w > _LARGEST_WEIGHT and c > low:
+            # Expanding maps let weights grow without end. An extra look here only adds, and starts afresh.
+            _add_short_interval(c, high, node, previous, following, shift, variance, weight, noise, stack, out)
+            high = c
+            w = 1.0
+            total = 0.0
+        c -= 1
+    _add_short_interval(low, high, node, previous, following, shift, variance, weight, noise, stack, out)
 
 
 @njit(nogil=True, cache=True)

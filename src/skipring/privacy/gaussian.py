@@ -46,7 +46,7 @@ def _delta(mu: Floats, epsilon: float) -> Floats:
             difference[small] = _small_difference(a[small], mu[small])
         upper = density * difference
     lower = ndtr(-a) - density * further
-    result: Floats = np.clip(np.where(a >= 0.0, upper, lower), 0.0, 1.0)
+    result: Floats = np.clip(np.where((a >= 0.0) | small, upper, lower), 0.0, 1.0)
     # Far out (a > 40) the density is 0 and the bracket may be nan: delta is below 1e-300 there.
     return np.where(a > 40.0, 0.0, result)
 
@@ -78,7 +78,7 @@ def gdp_delta(mu: ArrayLike, epsilon: float) -> float | Floats:
     if not np.all(values >= 0.0):
         raise InvalidInput("mu", mu, "a number of at least 0")
     flat = np.atleast_1d(values)
-    positive = np.clip(flat, 1e-300, 1e8)
+    positive = np.clip(flat, 1e-300, 1e150)
     with np.errstate(over="ignore"):
         delta = np.where(flat > 0.0, _delta(positive, float(epsilon)), 0.0)
     return float(delta[0]) if values.ndim == 0 else delta.reshape(values.shape)
@@ -137,8 +137,10 @@ def smallest(holds: Callable[[float], bool], low: float, high: float, *, relativ
 def _check_orders(alpha: Floats, divergence: Floats) -> None:
     if alpha.shape != divergence.shape or alpha.ndim != 1 or alpha.size == 0:
         raise InvalidInput("alpha", alpha.shape, "a list of orders as long as the list of divergences")
-    if not np.all(alpha > 1.0):
-        raise InvalidInput("alpha", float(alpha.min()), "above 1")
+    if not np.all((alpha > 1.0) & np.isfinite(alpha)):
+        raise InvalidInput("alpha", alpha.tolist(), "finite and above 1")
+    if not np.all(divergence >= 0.0):
+        raise InvalidInput("divergence", divergence.tolist(), "at least 0")
 
 
 def rdp_epsilon(alpha: ArrayLike, divergence: ArrayLike, delta: float) -> float:

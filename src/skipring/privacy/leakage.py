@@ -81,7 +81,8 @@ class Leakage(ABC):
     def chart(self) -> tuple[Floats, Floats]:
         """Some exponents theta with the log moment generating function there: what quick estimates start from."""
         theta = np.geomspace(1e-9, 1e5, 200)
-        return theta, self.log_mgf(theta)
+        # A law that leaves out some paths has a mass a little below 1.
+        return theta, np.maximum(self.log_mgf(theta), 0.0)
 
     def rough_epsilon(self, delta: float, release: float) -> float:
         """Return the epsilon that the Rényi divergences give: a little too large, but quick to find."""

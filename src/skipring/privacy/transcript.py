@@ -26,8 +26,19 @@ __all__ = ["RunningTranscript", "Transcript", "TranscriptAccountant", "WorstPair
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
-#: What rounding in the sums may take away is given back.
-_ROUNDING = 1.0 + 1e-10
+#: Step sizes and noises of one run may differ by this factor; squares of what is allowed cannot overflow.
+_RANGE = 1e60
+
+
+def _rounding(updates: int) -> float:
+    """Return what gives back all that rounding in sums over the updates may take away."""
+    return 1.0 + 1e-10 + 1e-15 * updates
+
+
+def _require_node(parameter: str, node: int, nodes: int) -> None:
+    require_integer(parameter, node, 0)
+    if node >= nodes:
+        raise InvalidInput(parameter, node, f"a node from 0 to {nodes - 1}")
 
 
 class WorstPair(NamedTuple):
@@ -39,7 +50,7 @@ class WorstPair(NamedTuple):
 
 
 def _per_update(parameter: str, value: ArrayLike, updates: int, *, least: float) -> Floats:
-    values = np.asarray(value, dtype=np.float64)
+    values = np.array(value, dtype=np.float64)  # a copy: what happened must not change afterwards
     if values.ndim == 0:
         values = np.full(updates, float(values))
     if values.shape != (updates,):
@@ -89,11 +100,16 @@ class Transcript:
         updates = int(updated.sum())
         checked = {
             "offered": offered.astype(np.int64),
-            "updated": updated,
-            "step_sizes": _per_update("step_sizes", self.step_sizes, updates, least=1e-300),
-            "noise_multiplier": _per_update("noise_multiplier", self.noise_multiplier, updates, least=1e-300),
+            "updated": updated.copy(),
+            "step_sizes": _per_update("step_sizes", self.step_sizes, updates, least=5e-324),
+            "noise_multiplier": _per_update("noise_multiplier", self.noise_multiplier, updates, least=5e-324),
             "contraction": _per_update("contraction", self.contraction, updates, least=0.0),
         }
+        steps, noises = checked["step_sizes"], checked["noise_multiplier"]
+        if updates and (steps.max() / _RANGE > steps.min() or noises.max() > _RANGE or noises.min() < 1.0 / _RANGE):
+            raise InvalidInput.because(
+                "step_sizes", "of this run", f"and its noises must be within a factor of {_RANGE:g} of each other"
+            )
         for name, value in checked.items():
             value.setflags(write=False)
             object.__setattr__(self, name, value)
@@ -150,7 +166,9 @@ class TranscriptAccountant:
         self.transcript = transcript
         self.method = "transcript"
         self._updaters = transcript.updaters
-        self._steps = np.asarray(transcript.step_sizes)
+        # Only ratios of step sizes matter; a unit of their own size keeps squares in range.
+        steps = np.asarray(transcript.step_sizes)
+        self._steps = steps / steps.max() if len(steps) else steps
         self._noise = np.asarray(transcript.noise_multiplier)
         self._links = _links(self._updaters)
 
@@ -183,7 +201,7 @@ class TranscriptAccountant:
         else:
             out[:] = plain
         out[np.arange(last - first), np.arange(first, last)] = 0.0
-        return out * _ROUNDING
+        return out * _rounding(len(self._updaters))
 
     def matrix(self, *, threads: int | None = None) -> Floats:
         """Return mu for all pairs, as an array [target, observer]; the diagonal is 0."""
@@ -198,17 +216,17 @@ class TranscriptAccountant:
 
     def seen_by(self, observer: int) -> Floats:
         """Return mu about every target, for one observer."""
-        self._check_node("observer", observer)
+        _require_node("observer", observer, self.transcript.nodes)
         return np.sqrt(self._rows(observer, observer + 1)[0])
 
     def mu(self, target: int, observer: int | Sequence[int]) -> float:
         """Return mu for one target and one observer, or a coalition of observers who pool what they saw."""
-        self._check_node("target", target)
+        _require_node("target", target, self.transcript.nodes)
         observers = [observer] if isinstance(observer, int | np.integer) else list(observer)
         if not observers:
             raise InvalidInput("observer", observer, "at least one node")
         for node in observers:
-            self._check_node("observer", node)
+            _require_node("observer", node, self.transcript.nodes)
             if node == target:
                 raise InvalidInput.because("observer", node, "is the target itself")
         if len(observers) == 1:
@@ -219,17 +237,20 @@ class TranscriptAccountant:
         from ._intervals import observers_mu2  # noqa: PLC0415 - numba is loaded only where it is needed
 
         plain = float(self._own_releases()[target])
+        rounding = _rounding(len(self._updaters))
         if not self.transcript.convex:
-            return plain * _ROUNDING
+            return plain * rounding
         looks, start = self.transcript.looks()
         union = np.unique(np.concatenate([looks[start[v] : start[v + 1]] for v in observers]))
         out = np.zeros((1, self.transcript.nodes))
         observers_mu2(0, 1, union, np.array([0, len(union)]), *self._chain(), out)
-        return min(float(out[0, target]), plain) * _ROUNDING
+        return float(np.fmin(out[0, target], plain)) * rounding
 
     def worst(self, *, threads: int | None = None) -> WorstPair:
         """Return the pair that leaks most."""
         rows = self._all_rows(threads)
+        if not rows.any():
+            return WorstPair(0.0, 0, 1)
         observer, target = divmod(int(np.argmax(rows)), self.transcript.nodes)
         return WorstPair(math.sqrt(float(rows[observer, target])), target, observer)
 
@@ -240,11 +261,6 @@ class TranscriptAccountant:
     def delta(self, epsilon: float) -> float:
         """Return delta of the pair that leaks most."""
         return gdp_delta(self.worst().mu, epsilon)
-
-    def _check_node(self, parameter: str, node: int) -> None:
-        require_integer(parameter, node, 0)
-        if node >= self.transcript.nodes:
-            raise InvalidInput(parameter, node, f"a node from 0 to {self.transcript.nodes - 1}")
 
 
 class RunningTranscript:
@@ -263,7 +279,10 @@ class RunningTranscript:
     def __init__(self, nodes: int, *, target: int | None = None) -> None:
         require_integer("nodes", nodes, 2)
         self.nodes = nodes
+        if target is not None:
+            _require_node("target", target, nodes)
         self._targets = np.arange(nodes) if target is None else np.array([target])
+        self._unit = 1.0  # the first step size; only ratios matter
         self._updates = 0
         self._ints = np.full((3, 64), -1, dtype=np.int64)  # node, previous, following
         self._floats = np.zeros((3, 64))  # shift, variance, contraction
@@ -282,6 +301,7 @@ class RunningTranscript:
         """Record that a node was sent the token as it is now."""
         from ._intervals import add_interval  # noqa: PLC0415 - numba is loaded only where it is needed
 
+        _require_node("observer", observer, self.nodes)
         low, high = int(self._last_look[observer]), self._updates
         if high > low:
             scratch = np.empty((2, high))
@@ -295,8 +315,14 @@ class RunningTranscript:
         require_positive("noise_multiplier", noise_multiplier)
         if not 0.0 <= contraction < math.inf:
             raise InvalidInput("contraction", contraction, "a finite number of at least 0")
-        if not 0 <= node < self.nodes:
-            raise InvalidInput("node", node, f"a node from 0 to {self.nodes - 1}")
+        _require_node("node", node, self.nodes)
+        if self._updates == 0:
+            self._unit = step_size
+        step_size /= self._unit
+        if not (1.0 / _RANGE < step_size < _RANGE and 1.0 / _RANGE < noise_multiplier < _RANGE):
+            raise InvalidInput.because(
+                "step_size", step_size * self._unit, f"or its noise is out of range (a factor of {_RANGE:g})"
+            )
         self.look(node)
         c = self._updates
         if c == self._ints.shape[1]:
@@ -320,4 +346,6 @@ class RunningTranscript:
         mu2, target, observer = worst_open(
             self._updates, self._last_look, self._targets, self._closed, self._plain, *self._arrays()
         )
-        return WorstPair(math.sqrt(mu2 * _ROUNDING), target, observer)
+        if mu2 == 0.0:
+            return WorstPair(0.0, int(self._targets[0]), 0 if self._targets[0] else 1)
+        return WorstPair(math.sqrt(mu2 * _rounding(self._updates)), target, observer)

@@ -1,0 +1,302 @@
+"""The command line: what people and scripts see."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from skipring.cli import main
+from skipring.convergence import error_bound
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+Command = Callable[[str], Answer]
+
+
+@pytest.fixture
+def skipring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Run a command line in an empty folder and an 80-column terminal."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(line: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["skipring", *line.split()])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return run
+
+
+RING = "--nodes 10 --steps 1000 --skip 1e-4 --noise-multiplier 10.5976"
+
+
+@pytest.mark.parametrize(
+    ("delay", "timeout", "skip"),
+    [("gamma:0.25,1", 0.00480, 0.70986), ("lomax:3,2", 0.21390, 0.73726), ("exponential:1", math.inf, 0.0)],
+)
+def test_timeout_finds_the_best_of_lemma_2(skipring: Command, delay: str, timeout: float, skip: float) -> None:
+    data = skipring(f"timeout --delay {delay} --hop-latency 0.01 --json").data
+    assert data["timeout"] == pytest.approx(timeout, abs=5e-6)
+    assert data["skip_probability"] == pytest.approx(skip, abs=5e-6)
+    assert data["time_between_updates"] > 0.01
+
+
+def test_timeout_for_a_skip_probability(skipring: Command) -> None:
+    data = skipring("timeout --delay lomax:3,2 --skip 1e-4 --json").data
+    assert data["timeout"] == pytest.approx(41.0887, abs=5e-5)
+    assert data["skip_probability"] == pytest.approx(1e-4)
+
+
+def test_infinity_is_valid_json(skipring: Command) -> None:
+    text = skipring("timeout --delay exponential:1 --json").out
+    assert "Infinity" not in text
+    assert json.loads(text, parse_constant=pytest.fail)["timeout"] == math.inf
+
+
+@pytest.mark.parametrize(
+    ("line", "epsilon"),
+    [
+        (f"--schedule ring {RING} --delta 1e-6 --method paper", 15.681),
+        (f"--schedule random-ring {RING} --delta 1e-6 --method paper", 12.108),
+        (f"--schedule ring {RING} --delta 2e-6", 9.979),
+        (f"--schedule random-ring {RING} --delta 2e-6", 5.329),
+        (
+            "--schedule random-ring --nodes 1000 --steps 24000 --skip 1e-4 --noise-multiplier 10.5976 --delta 1e-6",
+            0.694,
+        ),
+        (
+            "--schedule random-ring --nodes 1000 --steps 24000 --skip 1e-4 --noise-multiplier 10.5976 --delta 1e-6"
+            " --method paper --delta-prime 1e-12",
+            2.202,
+        ),
+        (f"--schedule random-walk {RING} --delta 2e-6 --non-convex", 10.310),
+    ],
+)
+def test_privacy_prints_the_known_numbers(skipring: Command, line: str, epsilon: float) -> None:
+    data = skipring(f"privacy {line} --json").data
+    assert data["epsilon"] == pytest.approx(epsilon, rel=2e-3)
+    assert data["method"] == ("paper" if "paper" in line else "tight")
+    assert data["view"] == "offered"
+    assert data["schedule"] in line
+
+
+def test_the_papers_delta_is_the_sum_of_its_two(skipring: Command) -> None:
+    data = skipring(f"privacy --schedule ring {RING} --delta 1e-6 --method paper --delta-prime 1e-5 --json").data
+    assert data["delta"] == pytest.approx(1.1e-5)
+
+
+def test_delta_and_epsilon_are_inverse(skipring: Command) -> None:
+    base = f"privacy --schedule random-ring {RING} --view participants --observer-skip 0.3 --json"
+    epsilon = skipring(f"{base} --delta 1e-5").data["epsilon"]
+    assert skipring(f"{base} --epsilon {epsilon!r}").data["delta"] == pytest.approx(1e-5, rel=5e-3)
+    assert skipring(f"{base} --delta 1e-5").data["observer_skip"] == pytest.approx(0.3)
+
+
+def test_noise_keeps_the_budget_it_was_asked_for(skipring: Command) -> None:
+    base = "--schedule random-walk --nodes 50 --steps 5000 --skip 0.3"
+    noise = skipring(f"noise {base} --epsilon 1.5 --delta 1e-6 --json").data["noise_multiplier"]
+    epsilon = skipring(f"privacy {base} --noise-multiplier {noise!r} --delta 1e-6 --json").data["epsilon"]
+    assert epsilon <= 1.5 * (1 + 1e-6)
+    assert epsilon > 1.49
+
+
+def test_error_is_the_bound_of_theorem_1(skipring: Command) -> None:
+    data = skipring(
+        "error --schedule ring --nodes 500 --steps 5000 --skip 0.5 --noise-multiplier 10.5976 --dimension 8"
+        " --diameter 10 --gradient-bound 1 --learning-rate 0.6 --json"
+    ).data
+    expected = error_bound(
+        schedule="ring",
+        nodes=500,
+        steps=5000,
+        skip=0.5,
+        noise_multiplier=10.5976,
+        dimension=8,
+        diameter=10.0,
+        gradient_bound=1.0,
+        learning_rate=0.6,
+    )
+    assert data["bound"] == expected
+
+
+def test_plan_prints_alternatives_and_draws_the_frontier(skipring: Command, tmp_path: Path) -> None:
+    line = "plan --nodes 40 --delay gamma:0.25,1 --time 100 --epsilon 2 --dimension 8 --figure sub/tradeoff.svg"
+    answer = skipring(line)
+    assert answer.code == 0
+    for words in ("best plan", "never skip", "paper's accounting", "noise multiplier", "error bound"):
+        assert words in answer.out
+    assert max(map(len, answer.out.splitlines())) <= 80
+    assert (tmp_path / "sub" / "tradeoff.svg").read_text().startswith("<?xml")
+
+
+def test_a_plan_needs_about_a_third_of_the_papers_noise(skipring: Command) -> None:
+    data = skipring(
+        "plan --nodes 1000 --delay exponential:1 --steps 24000 --epsilon 2.2 --dimension 8 --no-figure --json"
+    ).data
+    papers = next(other for other in data["alternatives"] if other["accounting"] == "paper")
+    assert 0.25 < data["plan"]["noise_multiplier"] / papers["noise_multiplier"] < 0.4
+    assert data["figure"] is None
+
+
+@pytest.mark.parametrize(("number", "curves"), [(2, 36), (3, 36), (6, 6)])
+def test_paper_figures_come_as_png_svg_and_csv(skipring: Command, tmp_path: Path, number: int, curves: int) -> None:
+    data = skipring(f"paper figure {number} --out figures --json").data
+    assert data["curves"] == curves
+    assert (tmp_path / "figures" / f"figure{number}.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / f"figure{number}.svg").stat().st_size > 10_000
+    with (tmp_path / "figures" / f"figure{number}.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    counts: dict[tuple[str, ...], int] = {}
+    for row in rows:
+        key = (row["law"], row["nodes"], row["schedule"], row["skip"])
+        counts[key] = counts.get(key, 0) + 1
+    assert len(counts) == curves
+    assert min(counts.values()) >= 200
+
+
+def test_tables_without_json_name_both_methods(skipring: Command) -> None:
+    answer = skipring("paper tables")
+    assert "0.6932" in answer.out  # 1000 nodes, tight
+    assert "2.202" in answer.out  # the paper's
+    assert max(map(len, answer.out.splitlines())) <= 80
+
+
+def test_people_are_told_who_is_protected_from_whom(skipring: Command) -> None:
+    answer = skipring(f"privacy --schedule random-ring {RING} --delta 1e-6")
+    text = " ".join(answer.out.split())
+    assert "Protects all data of any node against any other node, always ready" in text
+    assert "delta 1e-06" in text
+    coalition = skipring(f"privacy --schedule random-ring {RING} --delta 1e-6 --observers 3")
+    assert "any 3 other nodes together" in " ".join(coalition.out.split())
+
+
+def test_the_paper_is_contradicted_where_it_is_wrong(skipring: Command) -> None:
+    base = "privacy --schedule random-ring --nodes 2 --steps 2000 --skip 0.9 --noise-multiplier 10.5976 --delta 1e-6"
+    assert skipring(f"{base} --method paper --json").data["trusted"] is False
+    assert "do not use this number" in " ".join(skipring(f"{base} --method paper").out.split())
+
+
+EMPTY, BROKEN = "empirical:empty.csv", "empirical:broken.csv"
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "value"),
+    [
+        ("timeout --delay gamma:0.25,1 --skip 1", "--skip", "1"),
+        ("timeout --delay gamma:0.25,1 --skip -0.1", "--skip", "-0.1"),
+        ("timeout --delay exponential:-1", "--delay", "exponential:-1"),
+        ("timeout --delay scipy:norm,0,1", "--delay", "scipy:norm,0,1"),
+        ("timeout --delay weird:3", "--delay", "weird:3"),
+        ("timeout --delay gamma:1", "--delay", "gamma:1"),
+        (f"timeout --delay {EMPTY}", "--delay", "empty.csv"),
+        (f"timeout --delay {BROKEN}", "--delay", "soon"),
+        ("timeout --delay empirical:none.csv", "--delay", "none.csv"),
+        ("timeout --delay gamma:0.25,1 --hop-latency -1", "--hop-latency", "-1"),
+        ("timeout --delay gamma:0.25,1 --hop-latency fast", "--hop-latency", "fast"),
+        (f"privacy --schedule ring {RING} --delta 1", "--delta", "1"),
+        (f"privacy --schedule ring {RING} --delta 0", "--delta", "0"),
+        (f"privacy --schedule ring {RING}", "--delta", "missing"),
+        (f"privacy --schedule ring {RING} --epsilon -1", "--epsilon", "-1"),
+        (f"privacy --schedule star {RING} --delta 1e-6", "--schedule", "star"),
+        (f"privacy --schedule ring {RING} --steps 1005 --delta 1e-6", "--steps", "1005"),
+        (f"privacy --schedule random-ring {RING} --steps 5 --delta 1e-6", "--steps", "5"),
+        (f"privacy --schedule ring {RING} --steps 1005 --delta 1e-6 --method paper", "--steps", "1005"),
+        (f"privacy --schedule ring {RING} --skip 1 --delta 1e-6", "--skip", "1"),
+        (f"privacy --schedule ring {RING} --delta 1e-6 --distance 10", "--distance", "10"),
+        (f"privacy --schedule random-ring {RING} --delta 1e-6 --distance 2", "--distance", "2"),
+        (f"privacy --schedule ring {RING} --delta 1e-6 --observer-skip 0.5", "--observer-skip", "0.5"),
+        (f"privacy --schedule ring {RING} --delta 1e-6 --delta-prime 1e-6", "--delta-prime", "1e-06"),
+        (f"privacy --schedule ring {RING} --delta 1e-6 --method guess", "--method", "guess"),
+        (f"privacy --schedule ring {RING} --delta 1e-6 --nodes ten", "--nodes", "ten"),
+        (f"privacy --schedule ring {RING} --delta 1e-6 --learning-rate 9 --smoothness 0.25", "--learning-rate", "9"),
+        (f"privacy --schedule ring {RING} --delta 1e-6 --noise-multiplier 0", "--noise-multiplier", "0"),
+        (
+            "error --schedule ring --nodes 5 --steps 50 --skip 0 --noise-multiplier 1 --dimension 8 --diameter 10"
+            " --gradient-bound 1 --learning-rate 0.6",
+            "--skip",
+            "0",
+        ),
+        ("plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3", "--time", "missing"),
+        ("plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3 --time 0.001", "--time", "0.001"),
+        ("plan --nodes 10 --delay gamma:0.25,1 --epsilon 0 --dimension 3 --time 10", "--epsilon", "0"),
+        (
+            "plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3 --time 10 --figure x.bmp",
+            "--figure",
+            "x.bmp",
+        ),
+        ("paper figure 5", "NUMBER", "5"),
+        ("paper figure 2 --out empty.csv/sub", "--figure", "empty.csv"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(
+    skipring: Command, tmp_path: Path, line: str, option: str, value: str
+) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "broken.csv").write_text("1.5\nsoon\n")
+    answer = skipring(line)
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+    assert option in answer.err
+    assert value in answer.err
+
+
+@pytest.mark.parametrize("line", ["nonsense", "timeout", "privacy --no-such-option 3", "paper"])
+def test_unknown_words_do_not_end_in_a_traceback(skipring: Command, line: str) -> None:
+    answer = skipring(line)
+    assert "Traceback" not in answer.out + answer.err
+    assert answer.code == (0 if line == "paper" else 2)
+
+
+def test_help_shows_the_way(skipring: Command) -> None:
+    text = skipring("--help").out
+    for command in ("plan", "timeout", "privacy", "noise", "error", "paper"):
+        assert f" {command} " in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert skipring("--version").out.startswith("skipring ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "timeout --delay gamma:0.25,1 --json",
+        "privacy --schedule random-ring --nodes 20 --steps 200 --skip 0.1 --noise-multiplier 5 --delta 1e-5 --json",
+    ],
+)
+def test_small_commands_load_no_heavy_libraries(line: str) -> None:
+    heavy = ["matplotlib", "numba", "sklearn", "scipy.stats", "scipy.optimize", "plotly"]
+    program = (
+        "import sys; sys.argv = ['skipring', *sys.argv[1:]]\n"
+        "from skipring.cli import main\n"
+        "main()\n"
+        f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *line.split()], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stderr.strip() == "[]"
+    json.loads(done.stdout)
