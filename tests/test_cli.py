@@ -50,6 +50,7 @@ def skipring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run
 
 
+LARGE = "--nodes 1000 --steps 24000 --skip 1e-4 --noise-multiplier 10.5976"
 RING = "--nodes 10 --steps 1000 --skip 1e-4 --noise-multiplier 10.5976"
 
 
@@ -88,8 +89,7 @@ def test_infinity_is_valid_json(skipring: Command) -> None:
             0.694,
         ),
         (
-            "--schedule random-ring --nodes 1000 --steps 24000 --skip 1e-4 --noise-multiplier 10.5976 --delta 1e-6"
-            " --method paper --delta-prime 1e-12",
+            f"--schedule random-ring {LARGE} --delta 1e-6 --method paper --delta-prime 1e-12",
             2.202,
         ),
         (f"--schedule random-walk {RING} --delta 2e-6 --non-convex", 10.310),

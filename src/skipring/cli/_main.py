@@ -78,7 +78,8 @@ def _usage(problem: Exception) -> str:
     reason = str(getattr(problem, "format_message", problem.__str__)())
     for option in getattr(getattr(problem, "param", None), "opts", ()):
         if option in sys.argv[:-1] and reason.startswith("Invalid value"):
-            return f"{option} {sys.argv[sys.argv.index(option) + 1]}: {reason.split(':', 1)[-1].strip()}"
+            last = max(i for i, word in enumerate(sys.argv[:-1]) if word == option)
+            return f"{option} {sys.argv[last + 1]}: {reason.split(':', 1)[-1].strip()}"
     return reason
 
 
