@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 .PHONY: demo test benchmarks clean
 
 demo: $(VENV)/core
-	$(RUN) -m skipring plan --nodes 113 --delay gamma:0.25,1 --time 2000 --epsilon 2 --dimension 30 \
+	$(RUN) -m skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 2 --dimension 30 \
 		--figure out/frontier.png
 
 test: $(VENV)/dev
@@ -18,7 +18,7 @@ test: $(VENV)/dev
 benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/theorems.py
 	$(RUN) benchmarks/transcript.py
-	$(RUN) benchmarks/forecast.py
+	$(RUN) benchmarks/commands.py
 
 clean:
 	rm -rf $(VENV) out

@@ -309,8 +309,10 @@ def plan(budget: Budget) -> Plans:
             alternatives.append(planner.tight(name, candidate, budget.epsilon))
         elif skip_probability(budget.delay, timeout) == 0.0 and budget.schedule == "ring":
             left_out.append((name, "Theorem 1 needs a positive skip probability on the fixed ring"))
+        elif budget.delay.mass_at_infinity > 0.0 and math.isinf(timeout):
+            left_out.append((name, "a dead node would be waited for without end"))
         else:
-            left_out.append((name, "the time is too short for it"))
+            left_out.append((name, "the time is too short for a round of it"))
     alternatives.append(planner.paper("paper's accounting", best, budget.epsilon))
     chosen = planner.tight("best plan", best, budget.epsilon)
     # The search uses a quick accountant; should the exact one disagree by a hair, it has the last word.

@@ -114,7 +114,7 @@ class TestConformance:
 
     def test_delta_falls_with_epsilon(self, case: Case) -> None:
         account, epsilon = case.ordinary
-        curve = account.curve([0.0, 0.25 * epsilon, 0.5 * epsilon, epsilon, 1.5 * epsilon])
+        curve = account.curve([0.0, 0.3 * epsilon, epsilon, 1.5 * epsilon])
         assert all(later <= earlier * (1.0 + GRID) for earlier, later in pairwise(curve))
         assert all(0.0 <= delta <= 1.0 for delta in curve)
 
@@ -126,20 +126,13 @@ class TestConformance:
 
     def test_one_long_run_costs_no_more_than_two_short_ones(self, case: Case) -> None:
         """Two runs show the model once more, and begin again with large steps."""
-        short = forecast(case.plan())
+        account, _ = case.ordinary
+        short = account if isinstance(account, Forecast) else forecast(case.plan())
         both = Composition(short, short).epsilon(DELTA)
         assert forecast(case.plan(steps=2 * case.steps)).epsilon(DELTA) <= both * (1.0 + GRID)
         # At least what one costs, and at most what adding up epsilons and deltas gives.
         assert short.epsilon(DELTA) <= both * (1.0 + GRID)
         assert both <= 2.0 * short.epsilon(0.5 * DELTA) * (1.0 + GRID)
-
-    def test_never_below_one_update_if_the_target_makes_one_for_sure(self, case: Case) -> None:
-        """The target's chance to take part at all, times what the best-hidden update shows."""
-        account, epsilon = case.ordinary
-        run = case.plan()
-        hidden = run.release / run.steps  # all other noises of the run, none smaller than the target's own
-        least = run.target_ready / run.nodes * gdp_delta(hidden**0.5, epsilon)
-        assert account.delta(epsilon) >= least
 
 
 AMPLIFIED = [case for case in CASES if case.runs == 1 and "observers" not in case.more and "convex" not in case.more]

@@ -25,7 +25,8 @@ from skipring.privacy.record import ScheduleName, StepSizeLaw
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.0, 1e-6, 0.05, 0.5, 2.0, 6.0)
-NOISES = (2.0, 6.0, 20.0)
+# (noise multiplier, epsilon): from nearly no privacy to a lot of it.
+QUESTIONS = ((2.0, 0.0), (2.0, 0.5), (2.0, 6.0), (6.0, 1e-6), (6.0, 2.0), (20.0, 0.05))
 
 
 # ---------------------------------------------------------------------------------------------- the oracle
@@ -193,12 +194,10 @@ def largest_ratio(run: PlannedRun, observer: Observer, *, position: int | None =
     truth = truth_of(run, observer, position=position)
     account = forecast(run)
     ratios = [0.0]
-    for i, noise in enumerate(NOISES):
-        louder = account.with_noise(noise)
-        for epsilon in EPSILONS[i % 2 :: 2]:
-            true = truth.delta(epsilon, noise)
-            if true > 1e-12:
-                ratios.append(true / louder.delta(epsilon))
+    for noise, epsilon in QUESTIONS:
+        true = truth.delta(epsilon, noise)
+        if true > 1e-12:
+            ratios.append(true / account.with_noise(noise).delta(epsilon))
     return max(ratios)
 
 

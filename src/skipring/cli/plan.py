@@ -105,12 +105,13 @@ def _show(plans: object, drawn: Path | None) -> None:
     for name, reason in plans.left_out:
         console.print(f"\n{name}: {reason}", markup=False)
     paper = next(other for other in plans.alternatives if other.accounting == "paper")
+    trivial = budget.gradient_bound * budget.diameter
     share = best.noise_multiplier / paper.noise_multiplier
     notes = [
         f"The plan needs {100 * share:.0f} % of the noise that the paper's theorem asks for.",
         "Epsilon protects all data of any node against any other node that is always ready, final model included; it"
         f" needs a convex loss of smoothness at most {2 / best.learning_rate:.3g}.",
-        "The error bound (Theorem 1) compares plans; it promises nothing.",
+        f"The error bound (Theorem 1) compares plans; above gradient bound x diameter = {trivial:g} it says no more.",
     ]
     if drawn is not None:
         notes.append(f"Trade-off between privacy and error: {drawn}")
