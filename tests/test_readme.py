@@ -1,0 +1,57 @@
+"""The README shows what really happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+CONSOLE = "".join(re.findall(r"```console\n(.*?)```", README, re.DOTALL))
+COMMANDS = re.findall(r"^\$ skipring (.*)\n((?:(?!\$ ).*\n)*)", CONSOLE, re.MULTILINE)
+
+
+def words(text: str) -> list[str | float]:
+    """Split into words; numbers may differ in their last digits between machines."""
+    found: list[str | float] = []
+    for word in text.split():
+        try:
+            found.append(pytest.approx(float(word.rstrip(",")), rel=1e-3))
+        except ValueError:
+            found.append(word)
+    return found
+
+
+@pytest.mark.parametrize(("line", "shown"), COMMANDS, ids=[line.split()[0] for line, _ in COMMANDS])
+def test_commands_print_what_the_readme_shows(line: str, shown: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "skipring", *line.split()],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=os.environ | {"COLUMNS": "80"},
+        timeout=300,
+    )
+    printed = [word.rstrip(",") for word in done.stdout.split()]
+    expected = words(shown)
+    assert len(printed) == len(expected)
+    for got, want in zip(printed, expected, strict=True):
+        assert (got if isinstance(want, str) else float(got)) == (want.rstrip(",") if isinstance(want, str) else want)
+
+
+def test_there_are_commands_to_check() -> None:
+    assert len(COMMANDS) == 3
+
+
+def test_the_python_example_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=True, timeout=300)
+    epsilon, noise, worst = done.stdout.splitlines()
+    assert 1.5 < float(epsilon) < 3.0
+    assert 15.0 < float(noise) < 25.0
+    assert worst.startswith("WorstPair(mu=0.6")
