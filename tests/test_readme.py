@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ CONSOLE = "".join(re.findall(r"```console\n(.*?)```", README, re.DOTALL))
 COMMANDS = re.findall(r"^\$ skipring (.*)\n((?:(?!\$ ).*\n)*)", CONSOLE, re.MULTILINE)
 
 
-def words(text: str) -> list[str | float]:
+def words(text: str) -> list[Any]:
     """Split into words; numbers may differ in their last digits between machines."""
-    found: list[str | float] = []
+    found: list[Any] = []
     for word in text.split():
         try:
             found.append(pytest.approx(float(word.rstrip(",")), rel=1e-3))

@@ -108,7 +108,9 @@ def _segments(run: PlannedRun, kinds: _HopKinds, failure: float) -> Iterator[_Se
     length = rest // number
     index = 0
     while index < number - 1:
-        following = min(number - 1, max(index + 1, math.floor(1.25 * index)))
+        # Once c is a thousand times a gap, the step sizes within a gap are equal, and a coarse floor costs nothing.
+        growth = 1.25 if index < 16 else 2.0
+        following = min(number - 1, max(index + 1, math.floor(growth * index)))
         start = hop + index * length
         floor = max(update, 1 + binomial_floor(start - 1, ready, failure))
         yield _Segments(length, floor, following - index)
