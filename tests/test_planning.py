@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skipring.convergence import best_learning_rate, error_bound
-from skipring.delays import Exponential, Gamma, Mixture, Never
+from skipring.delays import Empirical, Exponential, Gamma, Mixture, Never
 from skipring.errors import InvalidInput
 from skipring.planning import Budget, Plan, frontier, plan
 from skipring.privacy import PaperBound, PlannedRun, forecast, noise_for_budget
@@ -117,6 +117,13 @@ def test_dead_nodes_are_planned_around() -> None:
     assert math.isfinite(plans.best.timeout)
     assert plans.best.skip_probability > 0.1
     assert "never skip" in dict(plans.left_out)
+
+
+def test_measured_delays_are_planned_for() -> None:
+    durations = [0.0, 0.01, 0.02, 0.02, 0.05, 0.1, 0.4, 1.0, 3.0, 3.0]
+    budget = dataclasses.replace(CLINICS, delay=Empirical(durations, [False] * 9 + [True]))
+    best = plan(budget).best
+    assert best.timeout in durations
 
 
 def test_more_privacy_costs_more_error() -> None:

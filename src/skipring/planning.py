@@ -7,6 +7,7 @@ asks for more noise, the whole time is not always worth using.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -224,6 +225,9 @@ class _Planner:
             low, high = math.log(near[0]), math.log(near[-1])
             refined = math.exp(_golden(lambda x: self._quick_error(epsilon, math.exp(x), share), low, high))
             timeout = min((timeout, refined), key=lambda t: self._quick_error(epsilon, t, share))
+            # Between two measured durations waiting longer gains nothing: take the first that skips as few.
+            shortest = self.budget.delay.upper_quantile(skip_probability(self.budget.delay, timeout))
+            timeout = shortest if 0.0 < shortest < timeout * (1.0 - 1e-6) else timeout
         if share < 1.0:
             share = self.best_share(epsilon, timeout)
         found = self.candidate(timeout, self.steps(timeout, share))
@@ -247,10 +251,9 @@ class _Planner:
         delay = self.budget.delay
         found = {best_timeout(delay, self.budget.hop_latency)}
         for skip in _SKIPS:
-            if skip >= delay.mass_at_infinity + 1e-9:
-                timeout = timeout_for_skip(delay, skip)
-                if timeout > 0.0:
-                    found.add(timeout)
+            # Not every law has a timeout for every skip probability: nodes may be dead, or ready at once.
+            with contextlib.suppress(InvalidInput):
+                found.add(timeout_for_skip(delay, skip))
         return found
 
     def _refuse(self, timeouts: Sequence[float]) -> None:

@@ -229,8 +229,8 @@ def error(
         return
     print_rows(
         [("error bound", bound), ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip probability {skip:g}")],
-        "Expected excess loss of the last model (Theorem 1). Use it to compare plans: its proof has a gap, and any model"
-        f" is within gradient bound x diameter = {gradient_bound * diameter:g} of the best.",
+        "Expected excess loss of the last model (Theorem 1). Use it to compare plans: its proof has a gap, and any"
+        f" model is within gradient bound x diameter = {gradient_bound * diameter:g} of the best.",
     )
 
 
@@ -248,13 +248,13 @@ def _facts(run: Any) -> dict[str, Any]:
         "steps": run.steps,
         "skip": run.skip,
         "noise_multiplier": run.noise_multiplier,
-        "target_skip": 1.0 - run.target_ready,
+        "target_skip": run.skip if run.target_skip is None else run.target_skip,
         "observers": run.observers,
         "convex": run.convex,
         "step_size": run.step_size,
     }
     if run.view == "participants":
-        facts["observer_skip"] = 1.0 - run.observer_sees
+        facts["observer_skip"] = run.skip if run.observer_skip is None else run.observer_skip
     for name in ("distance", "position"):
         if getattr(run, name) is not None:
             facts[name] = getattr(run, name)
