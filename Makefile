@@ -13,7 +13,7 @@ test: $(VENV)/dev
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -n 2
 
 benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/theorems.py

@@ -32,27 +32,31 @@ class InvalidInput(ValueError):
         return cls(parameter, given, reason, must_be=False)
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def require_probability_below_one(parameter: str, value: float) -> None:
     """Refuse anything but a skip probability: at 1 nobody would ever take part."""
-    if not 0.0 <= value < 1.0:
+    if not (_is_number(value) and 0.0 <= value < 1.0):
         raise InvalidInput(parameter, value, "a probability of at least 0 and below 1")
 
 
 def require_open_unit(parameter: str, value: float) -> None:
     """Refuse anything outside (0, 1)."""
-    if not 0.0 < value < 1.0:
+    if not (_is_number(value) and 0.0 < value < 1.0):
         raise InvalidInput(parameter, value, "above 0 and below 1")
 
 
 def require_positive(parameter: str, value: float) -> None:
     """Refuse anything that is not a finite number above 0."""
-    if not (value > 0.0 and math.isfinite(value)):
+    if not (_is_number(value) and value > 0.0 and math.isfinite(value)):
         raise InvalidInput(parameter, value, "a finite number above 0")
 
 
 def require_non_negative(parameter: str, value: float) -> None:
     """Refuse anything that is not a finite number of at least 0."""
-    if not (value >= 0.0 and math.isfinite(value)):
+    if not (_is_number(value) and value >= 0.0 and math.isfinite(value)):
         raise InvalidInput(parameter, value, "a finite number of at least 0")
 
 

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
+from skipring.privacy import Composition, PlannedRun, forecast
+from skipring.privacy._walk import _gap_law, _HopKinds
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_epsilon
+from skipring.privacy.leakage import BinomialLeakage, IndependentLeakage
 from skipring.privacy.transcript import RunningTranscript, Transcript, TranscriptAccountant
 
 
@@ -141,3 +144,72 @@ def test_record_does_not_change() -> None:
 
 def test_worst_of_nothing() -> None:
     assert account(np.zeros(0, int)).worst() == RunningTranscript(4).worst()
+
+
+# In doubles 1 - 1e-17 is 1; the paths with a skip must not vanish.
+def test_tiny_skip_is_not_no_skip() -> None:
+    run = PlannedRun(
+        schedule="ring",
+        nodes=3,
+        steps=3,
+        skip=1e-17,
+        noise_multiplier=4.0,
+        distance=2,
+        position=1,
+        step_size="constant",
+    )
+    epsilon = forecast(run).epsilon(1e-60)
+    assert 0.99 * 1e-17 * gdp_delta(0.5, epsilon) <= 1e-60  # the path on which the middle node is skipped
+
+
+@pytest.mark.parametrize(("trials", "probability"), [(10, 0.5), (1000, 0.9999)])
+def test_the_largest_sum_is_counted_once(trials: int, probability: float) -> None:
+    closed = BinomialLeakage(trials, probability)
+    lattice = IndependentLeakage(closed.blocks(1.0))
+    for delta in (1e-2, 1e-6, 1e-15, 1e-30):
+        epsilon = closed.rough_epsilon(delta, 0.0356)
+        assert lattice.delta(epsilon, 0.0356) <= closed.delta(epsilon, 0.0356) * 1.001
+
+
+@pytest.mark.parametrize("changes", [{"schedule": "ring", "steps": 100}, {"schedule": "random-walk", "steps": 3}])
+def test_composition_is_never_above_the_assumption_free_bound(changes: dict[str, Any]) -> None:
+    run = PlannedRun(**changes, nodes=10, skip=0.3, noise_multiplier=4.0)
+    two = Composition(forecast(run), forecast(run))
+    plain = forecast(run.replace(steps=2 * run.steps, convex=False))
+    assert two.delta(0.0) <= plain.delta(0.0) * (1.0 + 1e-6)
+    assert two.epsilon(1e-5) <= plain.epsilon(1e-5) * (1.0 + 1e-6)
+
+
+@pytest.mark.parametrize("steps", [30, 32, 34])
+def test_epsilon_and_delta_are_inverse_on_short_walks(steps: int) -> None:
+    run = PlannedRun(schedule="random-walk", nodes=10, steps=steps, skip=0.3, noise_multiplier=5.0, view="participants")
+    account = forecast(run)
+    assert account.delta(account.epsilon(1e-5)) >= 0.99e-5
+
+
+@pytest.mark.parametrize("nodes", [10**5, 10**6])
+def test_gap_law_keeps_its_claimed_precision(nodes: int) -> None:
+    kinds = _HopKinds(1 / nodes, 1 / nodes, (nodes - 2) / nodes)
+    hops, events = math.ceil(40 / kinds.event), 40
+    starts, probabilities = _gap_law(hops, events, kinds)
+    total = hops - events
+    with mpmath.workdps(40):
+
+        def tail(j: int) -> Any:
+            return mpmath.fprod(mpmath.mpf(max(0, total - j + i)) / (total + i) for i in range(1, events + 1))
+
+        for i in range(0, len(starts) - 1, 7):
+            exact = tail(int(starts[i])) - tail(int(starts[i + 1]))
+            assert probabilities[i] >= exact * (1 - mpmath.mpf("1e-9"))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.uint64])
+def test_numpy_integers_are_numbers_like_others(kind: type) -> None:
+    run = PlannedRun(schedule="random-ring", nodes=kind(10), steps=10_000, skip=0.5, noise_multiplier=10.0)
+    assert forecast(run).epsilon(1e-6) == pytest.approx(19.379, rel=1e-3)
+
+
+# A text from a configuration file must not switch amplification on.
+def test_convex_must_be_a_truth_value() -> None:
+    with pytest.raises(ValueError, match="convex"):
+        PlannedRun(schedule="random-ring", nodes=10, steps=100, skip=0.5, noise_multiplier=10.0, convex="False")  # type: ignore[arg-type]

@@ -82,6 +82,7 @@ CASES = [
     Case("random walk, constant steps", "random-walk", 10, 100, 0.3, {"step_size": "constant"}),
     Case("random walk, non-convex", "random-walk", 10, 100, 0.3, {"convex": False}),
     Case("two random rings", "random-ring", 10, 100, 0.3, {}, runs=2),
+    Case("two rings", "ring", 10, 100, 0.3, {}, runs=2),
     Case("two rings, distance", "ring", 10, 100, 0.3, {"distance": 4}, runs=2),
     Case("two random walks", "random-walk", 10, 100, 0.3, {}, runs=2),
 ]

@@ -18,9 +18,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import ndtr
+from scipy.stats import binom
 
 from skipring.privacy import Composition, Forecast, PlannedRun, forecast
-from skipring.privacy._walk import _gap_law, _gap_laws, _HopKinds
+from skipring.privacy._walk import _gap_law, _gap_laws, _HopKinds, _segments, random_walk_leakage
 from skipring.privacy.record import ScheduleName, StepSizeLaw
 
 Floats = NDArray[np.float64]
@@ -250,7 +251,8 @@ RANDOM_RINGS = [
     planned("random-ring", 2, 8, 0.9),
     planned("random-ring", 3, 9, 0.1),
     planned("random-ring", 3, 9, 0.5, step_size="constant"),
-    planned("random-ring", 3, 3, 0.9, target_skip=0.01),
+    planned("random-ring", 3, 3, 0.9, target_skip=0.0),
+    planned("random-ring", 3, 9, 0.0),
     planned("random-ring", 4, 12, 0.5),
     planned("random-ring", 5, 10, 0.1, target_skip=0.5),
     planned("random-ring", 3, 12, 0.5, view="participants"),
@@ -288,7 +290,7 @@ def test_forecast_covers_every_observer(run: PlannedRun) -> None:
     [
         (3, 4, 0.1, 2, {}),
         (4, 3, 0.9, 2, {}),
-        (4, 3, 0.5, 3, {"target_skip": 0.01}),
+        (4, 3, 0.5, 3, {"target_skip": 0.0}),
         (5, 2, 0.5, 3, {"target_skip": 0.9}),
         (4, 2, 0.5, 2, {"view": "participants", "observer_skip": 0.1}),
         (5, 1, 0.1, 4, {}),
@@ -583,3 +585,58 @@ def test_the_forecast_of_the_walk_uses_the_amplified_law() -> None:
     account = forecast(planned("random-walk", 50, 2000, 0.1))
     assert isinstance(account, Forecast)
     assert account.epsilon(1e-5) < 0.5 * forecast(account.run.replace(convex=False)).epsilon(1e-5)
+
+
+@pytest.mark.parametrize("hops", [5, 60, 400])
+def test_a_group_of_event_numbers_has_the_gaps_of_its_largest(hops: int) -> None:
+    kinds = _HopKinds(0.1, 0.1, 0.7)
+    covered = 0
+    for gaps in _gap_laws(hops, kinds, 1e-12):
+        assert gaps.fewest == covered
+        covered += len(gaps.counts)
+        if covered > 1:
+            others, probabilities = _gap_law(hops, covered - 1, kinds)
+            assert np.array_equal(gaps.others, others)
+            assert np.array_equal(gaps.probabilities, probabilities)
+    assert binom.sf(covered - 1, hops, kinds.event) <= 1e-12
+
+
+@pytest.mark.parametrize("steps", [1, 7, 95, 3000, 100_000])
+@pytest.mark.parametrize("step_size", ["sqrt", "constant"])
+def test_segments_cover_the_walk_and_their_floors_hold(steps: int, step_size: StepSizeLaw) -> None:
+    run = planned("random-walk", 10, steps, 0.3, step_size=step_size)
+    kinds = _HopKinds(0.07, 0.1, 0.56)
+    hop = 1
+    for segment in _segments(run, kinds, 1e-9):
+        # At least update - 1 updates of others than the observer before the first hop of the segments.
+        assert binom.cdf(segment.update - 2, hop - 1, kinds.target + kinds.other) <= 1e-9 * (1.0 + 1e-6)
+        hop += segment.hops * segment.repeats
+    assert hop == steps + 1
+
+
+@pytest.mark.parametrize("view", ["offered", "participants"])
+def test_the_law_of_a_short_walk_has_the_mean_of_all_its_paths(view: str) -> None:
+    """Each update alone, hidden by what follows up to the target's next update, the next look or the end."""
+    run = planned("random-walk", 4, 8, 0.3, step_size="constant", view=view)
+    observer = Observer(1.0, True) if view == "offered" else Observer(0.7, False)
+    ready = [0.7, math.nan, 0.7, 0.7]
+    mean = 0.0
+    for word, probability in word_law([hop_law(ready, observer)] * run.steps).items():
+        for index, letter in enumerate(word):
+            if letter == "U":
+                after = word[index + 1 :]
+                mean += probability / (1 + len(after) - len(after.lstrip("N")))
+    certified = random_walk_leakage(run, 1e-12).mean
+    assert mean * (1.0 - 1e-9) <= certified <= 1.1 * mean
+
+
+def test_an_observer_that_never_takes_part_does_not_advance_the_update_number() -> None:
+    """Next to nobody else is ever skipped, so that one path has nearly all of the probability."""
+    skip, rounds = 1e-9, 40
+    for nodes, path in ((3, "UNL"), (4, "UNNL")):
+        run = planned("ring", nodes, nodes * rounds, skip, distance=nodes - 1, position=1, target_skip=skip)
+        leakage = np.array([path_leakage(path * rounds, "sqrt")])
+        certainly = (1.0 - skip) ** (nodes * rounds)
+        for epsilon in (1.0, 3.0, 5.0):
+            least = certainly * float(gaussian_delta(np.sqrt(leakage) * 2.0 / run.noise_multiplier, epsilon)[0])
+            assert least <= forecast(run).delta(epsilon) <= 1.2 * least

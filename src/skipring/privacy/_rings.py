@@ -27,7 +27,7 @@ def _counter_floors(run: PlannedRun, failure: float, head_start: int) -> Iterato
     are not counted: whether it takes part is its own choice. All floors together fail with probability `failure`.
     `head_start` counts the nodes that come before the target in every round.
     """
-    counted = run.nodes - (1 if run.target_ready >= 1.0 - run.skip else 2)
+    counted = run.nodes - (1 if run.target_ready >= run.others_ready else 2)
     starts, r = [], 2
     while r < run.rounds:
         starts.append(r)
@@ -36,7 +36,7 @@ def _counter_floors(run: PlannedRun, failure: float, head_start: int) -> Iterato
     share_of_failure = failure / max(1, len(bounds) - 1)
     for first, following in pairwise(bounds):
         trials = counted * (first - 1) + head_start
-        floor = trials if run.skip == 0.0 else binomial_floor(trials, 1.0 - run.skip, share_of_failure)
+        floor = trials if run.skip == 0.0 else binomial_floor(trials, run.others_ready, share_of_failure)
         yield first, following - first, 1 + floor
 
 
@@ -48,7 +48,7 @@ def ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
     and nobody precedes it in the round.
     """
     assert run.distance is not None
-    q = 1.0 - run.skip
+    q = run.others_ready
     wraps = run.position is None or run.position + run.distance > run.nodes
     head_start = 0 if run.position is None else run.position - 1 - int(wraps)
 
@@ -112,8 +112,8 @@ def random_ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
     observer does not look in this round, that is not before the first of the two slots of the next round. Those
     numbers are negatively dependent across rounds, so independent copies are larger in the convex order.
     """
-    q, sees = 1.0 - run.skip, run.observer_sees
-    groups = _Groups(run.nodes, q)
+    sees = run.observer_sees
+    groups = _Groups(run.nodes, run.others_ready)
     w, w2 = groups.one, groups.sum_of_two
     half = 0.5 * run.target_ready
 
@@ -180,6 +180,11 @@ def _first_round(run: PlannedRun, groups: _Groups) -> Block:
     return Block.single(np.concatenate(values), np.concatenate(probabilities))
 
 
+def _guard(size: int) -> float:
+    """Return more than rounding can take from a rectangle: its corners are sums of sums of `size` terms, at most 1."""
+    return 2e-16 * (8.0 + math.sqrt(size))
+
+
 def _rectangles(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
     """Return the sums of law(i + j) over all rectangles of groups."""
     # sum_{i >= a, j >= b} law(i + j) depends on a + b only.
@@ -191,7 +196,7 @@ def _rectangles(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64])
     exact = np.zeros(2 * size + 2)
     exact[:size] = law
     single = (e - s == 1)[:, None] & (e - s == 1)
-    return np.where(single, exact[s[:, None] + s], np.maximum(sums, 0.0) + 1e-15)
+    return np.where(single, exact[s[:, None] + s], np.maximum(sums, 0.0) + _guard(size))
 
 
 def _weighted_after(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
@@ -213,4 +218,4 @@ def _weighted_after(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int
     exact = np.zeros(2 * size + 2)
     exact[:size] = law
     single = (e - s == 1)[:, None] & (e - s == 1)
-    return np.where(single, (s + 1.0) * exact[s[:, None] + s], np.maximum(sums, 0.0) + 1e-15)
+    return np.where(single, (s + 1.0) * exact[s[:, None] + s], np.maximum(sums, 0.0) + _guard(size))

@@ -5,10 +5,11 @@ For one pair the hops are independent, each of one of four kinds: U, the target 
 observer is sent the token (b); N, another node takes part (g); or nothing that matters.
 
 The hops are cut into segments. An update of the target is charged to the noise up to the next event (U or V) or to the
-end of its segment, whichever comes first. Given the number of events in a segment, the numbers of N's in the gaps
-between them are uniform over compositions of their sum, hence negatively associated, and so are the charges, which
-decrease in them. A sum of negatively associated terms is at most, in the convex order, the sum of independent terms
-with the same marginal laws. Segments are independent of each other.
+end of its segment, whichever comes first. Given the number m of events in a segment, the numbers of hops in the m + 1
+gaps are uniform over the compositions of hops - m: geometric variables conditioned on their sum, hence negatively
+associated. So are the numbers of N's, a thinning of each gap by itself, and the charges, which decrease in them. A sum
+of negatively associated terms is at most, in the convex order, the sum of independent terms with the same marginal
+laws. Segments are independent of each other.
 """
 
 from __future__ import annotations
@@ -61,11 +62,15 @@ class _Segments:
     repeats: int
 
 
-def random_walk_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
-    """Return the leakage of any pair on the random walk, for both views."""
+def random_walk_leakage(run: PlannedRun, failure: float, *, floors: bool = True) -> IndependentLeakage:
+    """Return the leakage of any pair on the random walk, for both views.
+
+    Without `floors`, each update of the target is charged as if it were the first of the run. Then the hops need not be
+    cut where the floor rises, which is better for short walks.
+    """
     n = run.nodes
-    kinds = _HopKinds(run.target_ready / n, run.observer_sees / n, (n - 2) * (1.0 - run.skip) / n)
-    segments = list(_segments(run, kinds, 0.5 * failure / _MOST_FLOORS))
+    kinds = _HopKinds(run.target_ready / n, run.observer_sees / n, (n - 2) * run.others_ready / n)
+    segments = list(_segments(run, kinds, 0.5 * failure / _MOST_FLOORS if floors else 0.0))
     assert len(segments) <= _MOST_FLOORS
     cut = 0.5 * failure / sum(segment.repeats for segment in segments)
     gaps: dict[int, list[_Gaps]] = {}
@@ -89,12 +94,13 @@ def random_walk_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
 def _segments(run: PlannedRun, kinds: _HopKinds, failure: float) -> Iterator[_Segments]:
     """Cut the hops: short segments while the update number is small and grows fast, then long ones of equal length.
 
+    The update number has floors that fail with probability `failure` each; if that is 0 there are none.
     Updates of target and others are counted, the observer's are not: whether it takes part is its own choice.
     """
     ready = kinds.target + kinds.other
     long = math.ceil(_EVENTS / kinds.event)
     hop, update = 1, 1  # the first hop of the segment, and the floor that is in force from there
-    if run.step_size == "sqrt":
+    if run.step_size == "sqrt" and failure > 0.0:
         while True:
             following = update * (2 if update < 16 else 4)
             end = _first_hop(following - 1, ready, failure, hop, run.steps)
@@ -103,6 +109,10 @@ def _segments(run: PlannedRun, kinds: _HopKinds, failure: float) -> Iterator[_Se
             if end > hop:
                 yield _Segments(end - hop, update, 1)
             hop, update = end, following
+
+    def floor_at(start: int) -> int:
+        return max(update, 1 + binomial_floor(start - 1, ready, failure)) if failure > 0.0 else 1
+
     rest = run.steps + 1 - hop
     number = max(1, round(rest / long))
     length = rest // number
@@ -111,13 +121,9 @@ def _segments(run: PlannedRun, kinds: _HopKinds, failure: float) -> Iterator[_Se
         # Once c is a thousand times a gap, the step sizes within a gap are equal, and a coarse floor costs nothing.
         growth = 1.25 if index < 16 else 2.0
         following = min(number - 1, max(index + 1, math.floor(growth * index)))
-        start = hop + index * length
-        floor = max(update, 1 + binomial_floor(start - 1, ready, failure))
-        yield _Segments(length, floor, following - index)
+        yield _Segments(length, floor_at(hop + index * length), following - index)
         index = following
-    start = hop + index * length
-    floor = max(update, 1 + binomial_floor(start - 1, ready, failure))
-    yield _Segments(rest - index * length, floor, 1)
+    yield _Segments(rest - index * length, floor_at(hop + index * length), 1)
 
 
 def _first_hop(updates: int, ready: float, failure: float, low: int, steps: int) -> int | None:
@@ -183,7 +189,8 @@ def _gap_law(hops: int, events: int, kinds: _HopKinds) -> tuple[Floats, Floats]:
     P(gap = k) = P(gap = k - 1) (T - k + 1) / (T - k + m) from P(gap = 0) = m / (T + m). T ~ Bin(hops - m, .).
     """
     m = float(events)
-    chance = min(1.0, kinds.other / (1.0 - kinds.event)) if kinds.event < 1.0 else 0.0
+    # Rounded down, but for a chance of exactly 1: everyone is always ready.
+    chance = min(1.0, kinds.other / (1.0 - kinds.event) * (1.0 - 1e-15)) if kinds.event < 1.0 else 0.0
     totals = np.concatenate([[0], binomial_floors(hops - events, chance, _QUANTILES)]).astype(np.float64)
     weights = np.diff(np.concatenate([[0.0], _QUANTILES, [1.0]]))
     exact = 64
@@ -195,9 +202,19 @@ def _gap_law(hops: int, events: int, kinds: _HopKinds) -> tuple[Floats, Floats]:
     probabilities[:exact] = weights @ singles
     if len(starts) > exact:
         left = total - np.append(starts[exact:], totals[-1] + 1.0)  # what remains of T beyond the start of a group
-        inside = np.maximum(left, 0.0)
-        logs = gammaln(inside + m + 1.0) - gammaln(inside + 1.0) - gammaln(total + m + 1.0) + gammaln(total + 1.0)
+        logs = _log_rising(np.maximum(left, 0.0) + 1.0, m) - _log_rising(total + 1.0, m)
         tails = weights @ np.where(left >= 0.0, np.exp(logs), 0.0)
-        # The tails are differences of large logarithms: good to 1e-9 only.
-        probabilities[exact:] = np.maximum(-np.diff(tails), 0.0) + 1e-9
+        # Rounding is some 1e-16 times m ln T.
+        probabilities[exact:] = np.maximum(-np.diff(tails), 0.0) + 1e-11
     return starts, probabilities
+
+
+def _log_rising(x: Floats, m: float) -> Floats:
+    """Return ln Gamma(x + m) - ln Gamma(x), to 1e-16 times its size also where both are huge (Stirling's series)."""
+    y = x + m
+
+    def correction(z: Floats) -> Floats:
+        return (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - 1.0 / (1680.0 * z * z)) / (z * z)) / (z * z)) / z
+
+    series = (x - 0.5) * np.log1p(m / x) + m * np.log(y) - m + correction(y) - correction(x)
+    return np.where(x > 20.0, series, gammaln(y) - gammaln(x))

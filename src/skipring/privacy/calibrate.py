@@ -91,7 +91,7 @@ def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int
     unit = 1 if run.schedule == "random-walk" else run.nodes
 
     def allowed(units: int) -> bool:
-        return forecast(run.replace(steps=units * unit)).delta(epsilon) <= delta
+        return forecast(run.replace(steps=units * unit)).keeps(epsilon, delta)
 
     low, high = 0, 1
     while high * unit <= most and allowed(high):

@@ -27,6 +27,10 @@ class PrivacyCurve(ABC):
     #: mu^2 of one release that is charged in full.
     release: float
 
+    def keeps(self, epsilon: float, delta: float) -> bool:
+        """Say whether a budget is kept; it is exactly if `epsilon(delta)` is within it."""
+        return any(law.delta(epsilon, self.release) <= delta for law in self.laws(1e-3 * delta))
+
     @abstractmethod
     def laws(self, failure: float) -> list[Leakage]:
         """Return laws of the leakage, each a bound by itself, leaving out paths of at most this probability."""
@@ -67,7 +71,7 @@ class Forecast(PrivacyCurve):
         self.method = "tight"
         self.release = run.release
         self._plain = _assumption_free(run)
-        self._amplified: dict[int, IndependentLeakage] = {}
+        self._amplified: dict[int, list[IndependentLeakage]] = {}
 
     @property
     def amplified(self) -> bool:
@@ -82,8 +86,8 @@ class Forecast(PrivacyCurve):
             # Powers of ten, so that neighbouring questions share one law.
             exponent = max(-307, math.floor(math.log10(failure)))
             if exponent not in self._amplified:
-                self._amplified[exponent] = _BUILDERS[self.run.schedule](self.run, 10.0**exponent)
-            laws.append(self._amplified[exponent])
+                self._amplified[exponent] = _amplified(self.run, 10.0**exponent)
+            laws += self._amplified[exponent]
         return laws
 
     def with_noise(self, noise_multiplier: float) -> Forecast:
@@ -105,13 +109,19 @@ class Composition(PrivacyCurve):
 
     def laws(self, failure: float) -> list[Leakage]:
         """Return the law of the sum of the runs' leakages."""
+        shares = [forecast.laws(failure / len(self.forecasts)) for forecast in self.forecasts]
+        # Either the assumption-free law of every run, or the last, most amplified one.
+        return [self._sum([laws[which] for laws in shares]) for which in (0, -1)]
+
+    def _sum(self, laws: list[Leakage]) -> Leakage:
+        counts = [law for law in laws if isinstance(law, BinomialLeakage)]
+        alike = len({law.probability for law in counts}) == 1 and len({f.release for f in self.forecasts}) == 1
+        if alike and len(counts) == len(laws):
+            return BinomialLeakage(sum(law.trials for law in counts), counts[0].probability)
         blocks: list[Block] = []
-        lost = 0.0
-        for forecast in self.forecasts:
-            law = forecast.laws(failure / len(self.forecasts))[-1]
+        for forecast, law in zip(self.forecasts, laws, strict=True):
             blocks += law.blocks(forecast.release / self.release)
-            lost += law.failure
-        return [IndependentLeakage(blocks, failure=lost)]
+        return IndependentLeakage(blocks, failure=sum(law.failure for law in laws))
 
 
 def forecast(run: PlannedRun) -> Forecast:
@@ -124,11 +134,16 @@ def forecast(run: PlannedRun) -> Forecast:
     return Forecast(run)
 
 
-_BUILDERS = {
-    "ring": ring_leakage,
-    "random-ring": random_ring_leakage,
-    "random-walk": random_walk_leakage,
-}
+def _amplified(run: PlannedRun, failure: float) -> list[IndependentLeakage]:
+    """Return the amplified laws of a run, leaving out paths of at most this probability each."""
+    if run.schedule == "ring":
+        return [ring_leakage(run, failure)]
+    if run.schedule == "random-ring":
+        return [random_ring_leakage(run, failure)]
+    laws = [random_walk_leakage(run, failure)]
+    if run.step_size == "sqrt" and run.steps <= 100 * run.nodes:
+        laws.insert(0, random_walk_leakage(run, failure, floors=False))
+    return laws
 
 
 def _assumption_free(run: PlannedRun) -> BinomialLeakage:

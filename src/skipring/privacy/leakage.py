@@ -175,6 +175,7 @@ class IndependentLeakage(Leakage):
         terms = [part for block in blocks for part in block.mixture]
         self._rows = np.array([_spread(part.values, part.probabilities, self._grid) for part in terms])
         self._rows[:, 0] = np.maximum(0.0, 1.0 - self._rows[:, 1:].sum(axis=1))
+        self._tops = np.array([self._grid[np.nonzero(row)[0][-1]] for row in self._rows])
         self._sums: dict[int, _TiltedSum] = {}
 
     def blocks(self, factor: float) -> list[Block]:
@@ -214,10 +215,14 @@ class IndependentLeakage(Leakage):
     def log_mgf(self, theta: Floats) -> Floats:
         """Return the sum of the rounds' log moment generating functions (also for theta < 0)."""
         theta = np.atleast_1d(theta)
-        # E e^{theta Y} = 1 + E (e^{theta Y} - 1), scaled by e^{-big} where that would overflow.
-        big = np.maximum(theta - 600.0, 0.0)[:, None]
-        excess = (np.exp(theta[:, None] * self._grid - big) - np.exp(-big)) @ self._rows.T
-        logs = np.where(big > 0.0, big + np.log(np.maximum(np.exp(-big) + excess, 1e-300)), np.log1p(excess))
+        column = theta[:, None]
+        # For small theta ln(1 + E(e^{theta Y} - 1)); else scaled so that nothing overflows, and where that leaves
+        # nothing of a round with small values only, theta times its largest value.
+        small = np.log1p(np.expm1(np.clip(column, -1.0, 1.0) * self._grid) @ self._rows.T)
+        scale = np.maximum(column - 600.0, 0.0)
+        means = np.exp(column * self._grid - scale) @ self._rows.T
+        large = np.where(means > 1e-280, scale + np.log(np.maximum(means, 1e-280)), column * self._tops)
+        logs = np.where(np.abs(column) < 1.0, small, large)
         total = np.zeros_like(theta)
         for block, rows in self._per_block():
             total += block.repeats * _log_mixture(block.mixture, logs[:, rows])
@@ -251,9 +256,11 @@ class IndependentLeakage(Leakage):
         """Add up the rounds: a product of Fourier transforms of the tilted laws on a lattice."""
         bottom, top, upper_theta, lower_theta = self._window(theta)
         size = self._lattice
-        step = max(top - bottom, 1.5) / (size - 2)
-        start = math.floor(bottom / step)
-        lattice = step * np.arange(math.ceil(1.0 / step) + 1)
+        # The largest value of a round, 1, is a point of the lattice, so that sums end where they should.
+        per_unit = math.floor((size - 2) / max(top - bottom, 1.5))
+        step = 1.0 / per_unit
+        start = math.floor(bottom * per_unit)
+        lattice = np.arange(per_unit + 1) / per_unit
         tilts = np.array([theta, upper_theta, lower_theta])
         log_mgfs = np.zeros(3)
         product = np.ones(size // 2 + 1, dtype=np.complex128)
@@ -277,14 +284,16 @@ class IndependentLeakage(Leakage):
                 mixed += _polynomial(part.counts * np.exp(counts * log_mgf - block_logs[0]), transform, part.fewest)
             product *= _power(mixed, block.repeats)
         mass = np.maximum(np.fft.irfft(product, size), 0.0)
+        others = 1.0 - 1.0 / max(1, self._largest)
         return _TiltedSum(
             theta=theta,
             log_mgf=float(log_mgfs[0]),
             points=step * (start + np.arange(size)),
             # Sums are known modulo `size`; what lies outside of the window wraps around and only adds.
             mass=np.roll(mass, -(start % size)),
-            error=2.0**-52 * (4.0 * self._largest + 64.0) * float(mass.max()),
-            largest=float(self._largest * lattice[-1]),
+            # Every factor is off by some 2^-52; so is a mass, times the mean size of the product without that factor.
+            error=2.0**-52 * (4.0 * self._largest + 64.0) * 2.0 * float(np.mean(np.abs(product) ** others)),
+            largest=float(self._largest),
             log_below=(float(log_mgfs[2] - log_mgfs[0]) + (theta - lower_theta) * step * start if start else -math.inf),
             log_above=float(log_mgfs[1] - log_mgfs[0]) - (upper_theta - theta) * step * (start + size - 1),
         )

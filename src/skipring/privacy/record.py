@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
@@ -75,6 +76,10 @@ class PlannedRun:
                 raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
         require_integer("nodes", self.nodes, 2)
         require_integer("steps", self.steps, 1)
+        for parameter in ("nodes", "steps"):  # small integer types of numpy would overflow
+            object.__setattr__(self, parameter, int(getattr(self, parameter)))
+        if not isinstance(self.convex, bool):
+            raise InvalidInput("convex", repr(self.convex), "True or False")
         require_probability_below_one("skip", self.skip)
         require_positive("noise_multiplier", self.noise_multiplier)
         require_integer("observers", self.observers, 1)
@@ -142,17 +147,24 @@ class PlannedRun:
         """Number of rounds of a ring."""
         return self.steps // self.nodes
 
+    # Each probability is rounded to the side on which the bound is larger: 1 - 1e-17 must not become certainty.
+
+    @property
+    def others_ready(self) -> float:
+        """Probability that another node takes part when it is its turn, rounded down."""
+        return 1.0 if self.skip == 0.0 else math.nextafter(1.0 - self.skip, 0.0)
+
     @property
     def target_ready(self) -> float:
-        """Probability that the protected node takes part when it is its turn."""
-        return 1.0 - (self.skip if self.target_skip is None else self.target_skip)
+        """Probability that the protected node takes part when it is its turn, rounded up."""
+        return math.nextafter(1.0 - (self.skip if self.target_skip is None else self.target_skip), 1.0)
 
     @property
     def observer_sees(self) -> float:
-        """Probability that the observer is sent the token when it is its turn."""
+        """Probability that the observer is sent the token when it is its turn, rounded up."""
         if self.view == "offered":
             return 1.0
-        return 1.0 - (self.skip if self.observer_skip is None else self.observer_skip)
+        return math.nextafter(1.0 - (self.skip if self.observer_skip is None else self.observer_skip), 1.0)
 
     @property
     def release(self) -> float:
