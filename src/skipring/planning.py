@@ -297,8 +297,8 @@ def plan(budget: Budget) -> Plans:
     >>> budget = Budget(nodes=100, delay=Gamma(0.25, 1.0), hop_latency=0.01, epsilon=1.0, delta=1e-6, dimension=8,
     ...                 gradient_bound=1.0, diameter=10.0, time=60.0)
     >>> chosen = plan(budget)
-    >>> round(chosen.best.skip_probability, 1)
-    0.4
+    >>> 0.1 < chosen.best.skip_probability < 0.7
+    True
     >>> chosen.best.error_bound <= min(other.error_bound for other in chosen.alternatives)
     True
     """
