@@ -13,6 +13,7 @@ from ._output import option_name
 from .calculator import error, noise, privacy, timeout
 from .paper import figure, tables
 from .plan import plan
+from .simulate import init, simulate
 
 __all__ = ["app", "main"]
 
@@ -36,6 +37,9 @@ app.command(rich_help_panel=BEFORE)(timeout)
 app.command(rich_help_panel=BEFORE)(privacy)
 app.command(rich_help_panel=BEFORE)(noise)
 app.command(rich_help_panel=BEFORE)(error)
+SIMULATE = "On your data"
+app.command(rich_help_panel=SIMULATE)(init)
+app.command(rich_help_panel=SIMULATE)(simulate)
 paper_app.command()(figure)
 paper_app.command()(tables)
 app.add_typer(paper_app, name="paper", rich_help_panel="The paper")

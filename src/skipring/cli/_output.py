@@ -17,8 +17,11 @@ _INFINITY = "\N{INFINITY} as a number"
 
 
 def option_name(parameter: str) -> str:
-    """Return the option that sets a parameter; arguments without an option have names in capitals."""
-    if parameter.isupper():
+    """Return the option that sets a parameter.
+
+    Arguments without an option have names in capitals, keys of a run file have a dot.
+    """
+    if parameter.isupper() or "." in parameter:
         return parameter
     return "--" + parameter.replace("_", "-")
 

@@ -1,0 +1,29 @@
+"""The data that nodes learn from, and how it is spread over them.
+
+`load_dataset` fetches a known data set and `read_table` a user's own file; both return a `Dataset`. `prepare` sets
+test rows aside and scales the rest (`Scaling`), and `split_over_nodes` deals the training rows to the nodes, which
+gives the `NodeData` that a run works on.
+
+scikit-learn and pyarrow are imported only when a data set or a file needs them: they take longer to load than most
+commands take to run.
+"""
+
+from __future__ import annotations
+
+from .prepare import Prepared, Scaling, prepare
+from .sources import DATASETS, Dataset, load_dataset
+from .splits import SPLITS, NodeData, split_over_nodes
+from .tables import read_table
+
+__all__ = [
+    "DATASETS",
+    "SPLITS",
+    "Dataset",
+    "NodeData",
+    "Prepared",
+    "Scaling",
+    "load_dataset",
+    "prepare",
+    "read_table",
+    "split_over_nodes",
+]

@@ -1,0 +1,149 @@
+"""From a data set to training and test rows whose size is bounded."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput, require_open_unit
+from .sources import Dataset, Floats, Ints
+
+__all__ = ["Prepared", "Scaling", "prepare"]
+
+_HALF = math.sqrt(0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Training rows for the nodes and test rows for the evaluation, both scaled in the same way.
+
+    With `intercept` the last column is constant. `train_groups` has the node of every training row, if known.
+    """
+
+    train_x: Floats
+    train_y: NDArray[Any]
+    test_x: Floats
+    test_y: NDArray[Any]
+    train_groups: Ints | None
+    classes: tuple[str, ...]
+    intercept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """How features become what a model sees, learnt from training rows and applied to any others.
+
+    >>> rows = np.array([[1.0, 5.0], [3.0, 5.0]])
+    >>> Scaling.learn(rows).apply(rows)
+    array([[-1.,  0.],
+           [ 1.,  0.]])
+    """
+
+    centre: Floats
+    scale: Floats
+    unit_rows: bool = True
+    intercept: bool = False
+
+    @classmethod
+    def learn(
+        cls, features: Floats, *, standardise: bool = True, unit_rows: bool = True, intercept: bool = False
+    ) -> Scaling:
+        """Return the scaling that gives each feature of these rows mean 0 and standard deviation 1, if asked to."""
+        columns = features.shape[1]
+        if not standardise:
+            return cls(np.zeros(columns), np.ones(columns), unit_rows, intercept)
+        low, high = features.min(axis=0), features.max(axis=0)
+        size = np.maximum(np.abs(low), np.abs(high))
+        # Squares of extreme values would overflow or vanish: such features are measured in units of their size.
+        unit = np.where((size > 1e100) | ((size < 1e-100) & (size > 0.0)), size, 1.0)
+        scaled = features if (unit == 1.0).all() else features / unit
+        centre, scale = scaled.mean(axis=0) * unit, scaled.std(axis=0) * unit
+        # Rounding gives a constant feature a tiny deviation, by which one must not divide.
+        constant = (low == high) | (scale == 0.0)
+        return cls(np.where(constant, low, centre), np.where(constant, 1.0, scale), unit_rows, intercept)
+
+    def apply(self, features: Floats) -> Floats:
+        """Return scaled rows; the originals stay as they are."""
+        rows = features - self.centre
+        rows /= self.scale
+        if self.unit_rows:
+            _to_unit_norm(rows)
+        if not self.intercept:
+            return rows
+        # Rows of norm 1 stay rows of norm 1: the features and the constant get half of the square each.
+        share = _HALF if self.unit_rows else 1.0
+        return np.column_stack([rows * share, np.full(len(rows), share)])
+
+
+def prepare(
+    dataset: Dataset,
+    rng: np.random.Generator,
+    *,
+    standardise: bool = True,
+    unit_rows: bool = True,
+    intercept: bool = False,
+    test_share: float = 0.2,
+) -> Prepared:
+    """Set test rows aside at random and scale all rows by what the training rows look like.
+
+    `standardise` gives every feature mean 0 and standard deviation 1, `unit_rows` then every row norm 1 (a row of zeros
+    stays one), which bounds what a single row can contribute to a gradient. `intercept` appends a constant column; with
+    `unit_rows` the row including it has norm 1, and at most 1 for a row of zeros. Rows that belong to nodes are drawn
+    such that every node keeps one for training. A data set that comes with its own test rows keeps them.
+
+    >>> from skipring.data import load_dataset
+    >>> prepared = prepare(load_dataset("breast-cancer"), np.random.default_rng(1))
+    >>> prepared.train_x.shape, prepared.test_x.shape
+    ((455, 30), (114, 30))
+    """
+    require_open_unit("test_share", test_share)
+    test = _draw_test_rows(dataset, rng, test_share) if dataset.test_rows is None else dataset.test_rows
+    train = ~test
+    train_y = dataset.labels[train]
+    if dataset.classes and train_y.min() == train_y.max():
+        only = dataset.classes[int(train_y[0])]
+        reason = f"the training rows all belong to the class {only!r}; use a smaller test share or more data"
+        raise InvalidInput.because("test_share", test_share, reason)
+    features = dataset.features[train]
+    scaling = Scaling.learn(features, standardise=standardise, unit_rows=unit_rows, intercept=intercept)
+    return Prepared(
+        train_x=scaling.apply(features),
+        train_y=train_y,
+        test_x=scaling.apply(dataset.features[test]),
+        test_y=dataset.labels[test],
+        train_groups=None if dataset.groups is None else dataset.groups[train],
+        classes=dataset.classes,
+        intercept=intercept,
+    )
+
+
+def _draw_test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:
+    rows = len(dataset.features)
+    count = min(max(round(test_share * rows), 1), rows - 1)
+    drawn = rng.permutation(rows)
+    if dataset.groups is not None:
+        # The first row drawn from each node stays with it: a node without training rows could not take part.
+        _, first = np.unique(dataset.groups[drawn], return_index=True)
+        drawn = np.delete(drawn, first)
+        if count > len(drawn):
+            reason = f"that is {count} rows, but only {len(drawn)} can go without leaving a node without training rows"
+            raise InvalidInput.because("test_share", test_share, reason)
+    test = np.zeros(rows, dtype=bool)
+    test[drawn[:count]] = True
+    return test
+
+
+def _to_unit_norm(rows: Floats) -> None:
+    with np.errstate(over="ignore", under="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    # Where squares overflow or vanish, the largest entry is made 1 first.
+    extreme = ((norms < 1e-100) | (norms > 1e100)).nonzero()[0]
+    if extreme.size:
+        largest = np.abs(rows[extreme]).max(axis=1)
+        rows[extreme] /= np.where(largest > 0.0, largest, 1.0)[:, None]
+        norms[extreme] = np.linalg.norm(rows[extreme], axis=1)
+    rows /= np.where(norms > 0.0, norms, 1.0)[:, None]

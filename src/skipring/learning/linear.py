@@ -1,0 +1,106 @@
+"""Linear models: logistic regression, softmax regression and least squares.
+
+The data is bounded instead of the gradient: rows, an intercept column included, have norm at most 1. Gradients then
+have a bound that needs no clipping, and every update with a small enough step size is a contraction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
+
+__all__ = ["LinearModel", "LossName"]
+
+LossName = Literal["logistic", "softmax", "squared"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearModel:
+    """A linear model on rows of norm at most 1, with its parameters kept in a ball around 0.
+
+    Parameters
+    ----------
+    loss : ``logistic`` (two classes), ``softmax`` (more) or ``squared`` (numbers).
+    features : columns of the data, the intercept included.
+    classes : for softmax, their number.
+    diameter : of the ball that the parameters are projected onto.
+    ridge : weight of half the squared norm, added to the loss.
+    clip : if smaller than the natural bound, each example's gradient is clipped to this norm.
+    label_bound : for squared loss, the largest absolute label.
+
+    >>> model = LinearModel(loss="logistic", features=8, diameter=10.0)
+    >>> model.gradient_bound, model.smoothness, model.contracts(0.3)
+    (1.0, 0.25, True)
+    """
+
+    loss: LossName
+    features: int
+    diameter: float
+    classes: int = 2
+    ridge: float = 0.0
+    clip: float | None = None
+    label_bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.loss not in ("logistic", "softmax", "squared"):
+            raise InvalidInput("model", self.loss, "one of logistic, softmax, squared")
+        require_integer("features", self.features, 1)
+        require_positive("diameter", self.diameter)
+        require_non_negative("ridge", self.ridge)
+        require_integer("classes", self.classes, 2)
+        require_positive("label_bound", self.label_bound)
+        if self.loss == "logistic" and self.classes != 2:
+            raise InvalidInput("model", self.loss, f"softmax for {self.classes} classes; logistic is for two")
+        if self.clip is not None:
+            require_positive("gradient_bound", self.clip)
+
+    @property
+    def radius(self) -> float:
+        """How far from 0 the parameters may be."""
+        return 0.5 * self.diameter
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        return self.features * (self.classes if self.loss == "softmax" else 1)
+
+    @property
+    def natural_bound(self) -> float:
+        """The largest norm of an example's gradient, without the ridge term (which does not depend on data)."""
+        if self.loss == "logistic":
+            return 1.0
+        if self.loss == "softmax":
+            return 2.0**0.5
+        return self.radius + self.label_bound
+
+    @property
+    def clips(self) -> bool:
+        """Whether gradients are ever clipped."""
+        return self.clip is not None and self.clip < self.natural_bound
+
+    @property
+    def gradient_bound(self) -> float:
+        """The k of the accountants: the largest norm of the part of a node's gradient that depends on its data."""
+        return self.clip if self.clips and self.clip is not None else self.natural_bound
+
+    @property
+    def smoothness(self) -> float:
+        """The beta of the accountants, ridge term included."""
+        return {"logistic": 0.25, "softmax": 0.5, "squared": 1.0}[self.loss] + self.ridge
+
+    def contracts(self, step_size: float) -> bool:
+        """Say whether updates with steps of at most this size are contractions, which amplification needs.
+
+        Clipping an example's gradient keeps a loss of one margin convex (it becomes Huber's), but not softmax.
+        """
+        return not (self.clips and self.loss == "softmax") and step_size <= 2.0 / self.smoothness
+
+    def why_not(self, step_size: float) -> str:
+        """Say why updates are not contractions; empty if they are."""
+        if self.clips and self.loss == "softmax":
+            return "clipping a softmax gradient can break contraction"
+        if step_size > 2.0 / self.smoothness:
+            return f"the learning rate {step_size:g} is above 2 / smoothness = {2.0 / self.smoothness:g}"
+        return ""

@@ -1,0 +1,91 @@
+"""The privacy of a simulated run: forecast, the paper's theorem, and what the recorded path really leaked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..privacy import PaperBound, PlannedRun, Transcript, TranscriptAccountant, forecast, gdp_epsilon, noise_for_budget
+from ..timeouts import skip_probability
+from .engine import RunOutput, Setup
+
+__all__ = ["noise_for", "privacy_of"]
+
+#: Beyond this many nodes the matrix of all pairs is not computed.
+_MOST_NODES = 3000
+
+
+def planned(setup: Setup) -> PlannedRun:
+    """Return the record of a simulated run; refuse what no forecast covers."""
+    if not setup.stragglers.identical:
+        raise InvalidInput.because(
+            "stragglers",
+            "not alike",
+            "a forecast needs delays that are independent and alike; see the realised privacy",
+        )
+    if setup.step_sizes.law == "own":
+        raise InvalidInput.because("step_size", "own", "a forecast covers sqrt and constant; see the realised privacy")
+    late = skip_probability(setup.delay, setup.timeout)
+    lost = setup.stragglers.lost_link
+    return PlannedRun(
+        schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
+        nodes=setup.data.nodes,
+        steps=setup.steps,
+        skip=late + lost - late * lost,
+        noise_multiplier=setup.noise_multiplier,
+        convex=setup.model.contracts(setup.step_sizes.largest),
+        step_size=setup.step_sizes.law,
+    )
+
+
+def noise_for(setup: Setup, epsilon: float, delta: float) -> float:
+    """Return the noise multiplier with which a simulated run keeps a budget."""
+    return noise_for_budget(planned(dataclasses.replace(setup, noise_multiplier=1.0)), epsilon, delta)
+
+
+def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> dict[str, Any]:
+    """Return epsilon at delta by each method, or the reason why there is none."""
+    report: dict[str, Any] = {"delta": delta, "noise_multiplier": setup.noise_multiplier, "view": "offered"}
+    why_not = setup.model.why_not(setup.step_sizes.largest)
+    report["amplified"] = not why_not
+    if why_not:
+        report["not_amplified_because"] = why_not
+    if setup.noise_multiplier == 0.0:
+        return report | {"refused": "without noise there is no differential privacy"}
+    try:
+        run = planned(setup)
+        report["forecast"] = {"epsilon": forecast(run).epsilon(delta)}
+        half = 0.5 * delta
+        paper = PaperBound(run, delta_prime=half)
+        report["paper"] = {"epsilon": paper.epsilon(half), "trusted": paper.trusted}
+    except InvalidInput as refusal:
+        report.setdefault("forecast", {"refused": str(refusal)})
+        report.setdefault("paper", {"refused": str(refusal)})
+    if recorded is not None and setup.data.nodes <= _MOST_NODES:
+        report["realised"] = _realised(setup, delta, recorded)
+    return report
+
+
+def _realised(setup: Setup, delta: float, recorded: RunOutput) -> dict[str, float]:
+    updates = int(recorded.updated.sum())
+    account = TranscriptAccountant(
+        Transcript(
+            nodes=setup.data.nodes,
+            offered=recorded.offered,
+            updated=recorded.updated,
+            step_sizes=setup.step_sizes.first(setup.steps)[:updates],
+            noise_multiplier=setup.noise_multiplier,
+            convex=setup.model.contracts(setup.step_sizes.largest),
+        )
+    )
+    matrix = account.matrix()
+    pairs = matrix[~np.eye(len(matrix), dtype=bool)]
+    median, almost, worst = np.quantile(pairs, [0.5, 0.99, 1.0])
+    return {
+        "worst": gdp_epsilon(float(worst), delta),
+        "median": gdp_epsilon(float(median), delta),
+        "pair_99": gdp_epsilon(float(almost), delta),
+    }

@@ -1,0 +1,164 @@
+"""What a simulation leaves: metrics of all runs, in memory and as a folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput
+from .engine import RunOutput
+
+__all__ = ["Result", "gather", "load_run", "save_run"]
+
+Floats = NDArray[np.floating[Any]]
+_ARRAYS = ("points", "test_error", "loss", "latency", "updates", "models", "offered", "skipped")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Metrics of all runs (rows) at the points where they were taken (columns), with settings and privacy.
+
+    `offered` and `skipped` count, for each node, how often it was its turn and how often it was skipped, over all runs.
+    """
+
+    settings: Mapping[str, Any]
+    points: NDArray[np.int64]
+    test_error: Floats
+    loss: Floats
+    latency: Floats
+    updates: NDArray[np.int64]
+    models: Floats
+    offered: NDArray[np.int64]
+    skipped: NDArray[np.int64]
+    privacy: Mapping[str, Any]
+
+    @property
+    def runs(self) -> int:
+        """Number of runs."""
+        return len(self.test_error)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the final metrics: mean and standard deviation over runs, and the privacy."""
+
+        def moments(values: Floats) -> dict[str, float]:
+            spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+            return {"mean": float(np.mean(values)), "std": spread}
+
+        return {
+            "runs": self.runs,
+            "test_error": moments(self.test_error[:, -1]),
+            "loss": moments(self.loss[:, -1]),
+            "latency": moments(self.latency[:, -1]),
+            "updates": moments(self.updates[:, -1].astype(np.float64)),
+            "skip_rate": float(self.skipped.sum() / max(1, self.offered.sum())),
+            "privacy": dict(self.privacy),
+        }
+
+    def on_latency_grid(self, points: int = 200) -> tuple[Floats, Floats, Floats]:
+        """Return latencies, and mean and standard deviation over runs of the test error that was reached by then.
+
+        The grid ends where the quickest run does, so that every run has a value everywhere.
+        """
+        grid = np.linspace(0.0, float(self.latency[:, -1].min()), points)
+        values = np.empty((self.runs, points))
+        for row, (latency, errors) in enumerate(zip(self.latency, self.test_error, strict=True)):
+            values[row] = errors[np.searchsorted(latency, grid, side="right") - 1]
+        return grid, values.mean(axis=0), values.std(axis=0, ddof=1) if self.runs > 1 else np.zeros(points)
+
+    def time_to_error(self, error: float) -> float:
+        """Return the mean latency at which the mean test error first falls to this value; infinity if it never does."""
+        reached = np.flatnonzero(self.test_error.mean(axis=0) <= error)
+        return float(self.latency.mean(axis=0)[reached[0]]) if len(reached) else math.inf
+
+    def save(self, folder: str | Path) -> None:
+        """Write run.json, metrics.npz and privacy.json into a folder."""
+        target = Path(folder)
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            _write(target / "run.json", json.dumps(self.settings, indent=2).encode())
+            _write(target / "privacy.json", json.dumps(self.privacy, indent=2).encode())
+            _write_arrays(target / "metrics.npz", {name: getattr(self, name) for name in _ARRAYS})
+        except OSError as error:
+            raise InvalidInput.because("out", target, f"cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Result:
+        """Read a result from the folder that `save` wrote."""
+        source = Path(folder)
+        try:
+            settings = json.loads((source / "run.json").read_text())
+            privacy = json.loads((source / "privacy.json").read_text())
+            with np.load(source / "metrics.npz", allow_pickle=False) as file:
+                arrays = {name: file[name] for name in _ARRAYS}
+        except FileNotFoundError as error:
+            missing = Path(str(error.filename)).name
+            raise InvalidInput.because(
+                "folder", source, f"holds no finished simulation: {missing} is missing"
+            ) from None
+        except (OSError, ValueError, KeyError, EOFError) as error:
+            raise InvalidInput.because("folder", source, f"is damaged: {error}") from None
+        return cls(settings=settings, privacy=privacy, **arrays)
+
+
+def gather(
+    outputs: Iterable[RunOutput],
+    points: NDArray[np.int64],
+    nodes: int,
+    settings: Mapping[str, Any],
+    privacy: Mapping[str, Any],
+) -> Result:
+    """Put runs together, in the order of their numbers."""
+    ordered = sorted(outputs, key=lambda output: output.number)
+    offered, skipped = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
+    for output in ordered:
+        offered += np.bincount(output.offered, minlength=nodes)
+        skipped += np.bincount(output.offered[~output.updated], minlength=nodes)
+    return Result(
+        settings=settings,
+        points=points,
+        test_error=np.array([output.test_error for output in ordered]),
+        loss=np.array([output.loss for output in ordered]),
+        latency=np.array([output.latency for output in ordered]),
+        updates=np.array([output.updates for output in ordered]),
+        models=np.array([output.model for output in ordered]),
+        offered=offered,
+        skipped=skipped,
+        privacy=privacy,
+    )
+
+
+def save_run(folder: Path, output: RunOutput) -> None:
+    """Write one finished run, so that an interrupted simulation loses none."""
+    arrays = {name: getattr(output, name) for name in RunOutput.__dataclass_fields__ if name != "number"}
+    _write_arrays(folder / f"{output.number:06d}.npz", arrays)
+
+
+def load_run(path: Path) -> RunOutput:
+    """Read a run that `save_run` wrote."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in RunOutput.__dataclass_fields__ if name != "number"}
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise InvalidInput.because("out", path, f"is damaged ({error}); delete it to compute that run again") from None
+    return RunOutput(number=int(path.stem), **arrays)
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    half = path.with_suffix(".part.npz")
+    np.savez(half, **arrays)  # type: ignore[arg-type] # numpy's stub takes the names for its own options
+    os.replace(half, path)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file completely or not at all."""
+    half = path.with_name(path.name + ".part")
+    half.write_bytes(content)
+    os.replace(half, path)

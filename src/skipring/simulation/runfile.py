@@ -1,0 +1,230 @@
+"""Run files: a simulation described in TOML. Every value has a default; unknown keys are errors."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import InvalidInput
+
+__all__ = ["RunFile", "example_run_file", "read_run_file", "with_changes"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSection(_Section):
+    """Which data, and how it is prepared and split over nodes."""
+
+    name: str = Field("breast-cancer", description="breast-cancer, digits, houses-openml, houses-price, mnist, cifar10")
+    path: str | None = Field(None, description="a file of your own (csv, parquet or npz) instead of a name")
+    label: str | None = Field(None, description="the label's column in your file")
+    node: str | None = Field(None, description="the column that says which node a row belongs to")
+    nodes: int | None = Field(None, description="number of nodes (default: 113, or the groups of your file)")
+    split: Literal["iid", "dirichlet", "shards", "power-law", "groups"] | None = Field(
+        None, description="how rows are dealt to nodes: iid, dirichlet, shards, power-law or groups"
+    )
+    alpha: float = Field(0.5, description="dirichlet: small means that nodes see few classes")
+    shards_per_node: int = Field(2, description="shards: how many pieces each node gets")
+    exponent: float = Field(1.5, description="power-law: how unequal the nodes' sizes are")
+    standardise: bool = Field(True, description="mean 0 and deviation 1 for each feature of the training part")
+    unit_rows: bool = Field(True, description="scale every row to norm 1; the model's bounds rest on it")
+    test_share: float = Field(0.2, description="share of the rows kept for testing")
+
+
+class ModelSection(_Section):
+    """Which linear model."""
+
+    name: Literal["logistic", "softmax", "squared"] | None = Field(
+        None, description="logistic (two classes), softmax (more) or squared (numbers); default: by the labels"
+    )
+    intercept: bool = Field(False, description="append a constant column")
+    ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
+
+
+class ScheduleSection(_Section):
+    """Who gets the token next, and for how long."""
+
+    name: Literal["ring", "random-ring", "random-walk"] = Field(
+        "random-ring", description="ring, random-ring, random-walk"
+    )
+    steps: int | None = Field(None, description="hops of the token, skipped ones included (default: 30 rounds)")
+
+
+class DelaySection(_Section):
+    """How long nodes take, and how long they are waited for."""
+
+    law: str = Field(
+        "gamma:0.25,1", description="exponential:1, gamma:0.25,1, lomax:3,2, empirical:FILE.csv, scipy:..."
+    )
+    hop_latency: float = Field(0.01, description="time a hop takes")
+    timeout: float | Literal["best"] | None = Field(
+        None, description='a time, inf (never skip) or "best" (the default)'
+    )
+    skip: float | None = Field(None, description="the skip probability, instead of a timeout")
+
+
+class StragglersSection(_Section):
+    """Departures from delays that are independent and alike."""
+
+    speeds: list[float] | None = Field(None, description="a factor for the delays of each node")
+    slow_factor: float = Field(1.0, description="how much longer delays are while a node is slow")
+    become_slow: float = Field(0.0, description="probability to turn slow between two turns")
+    become_fast: float = Field(1.0, description="probability to turn fast again")
+    die: float = Field(0.0, description="probability to die between two turns")
+    revive: float = Field(1.0, description="probability to come back")
+    lost_link: float = Field(0.0, description="probability that a hop's offer or answer is lost")
+
+
+class LearningSection(_Section):
+    """How an update is made."""
+
+    rate: float = Field(0.3, description="learning rate")
+    step_size: Literal["sqrt", "constant", "own"] = Field(
+        "sqrt", description="sqrt: rate / sqrt(update number); constant; own"
+    )
+    own: list[float] = Field([], description="own: the step sizes, one for each step")
+    batch: int | None = Field(None, description="rows per update (default: all rows of the node)")
+    diameter: float = Field(10.0, description="diameter of the ball that the parameters are kept in")
+    gradient_bound: float | None = Field(
+        None, description="clip each example's gradient, if smaller than its natural bound"
+    )
+
+
+class PrivacySection(_Section):
+    """How much noise."""
+
+    noise_multiplier: float | None = Field(None, description="noise std over gradient bound")
+    epsilon: float | None = Field(None, description="or the budget that the noise must keep (default: 8)")
+    delta: float = Field(1e-5, description="the delta of the budget and of the report")
+
+
+class SimulationSection(_Section):
+    """How many runs, and what is kept of them."""
+
+    runs: int = Field(20, description="number of runs")
+    seed: int = Field(1, description="the same seed gives the same bytes, on any number of threads")
+    evaluate_every: int = Field(100, description="steps between two evaluations on the test rows")
+    record_path: bool = Field(True, description="account for the realised path of the first run")
+
+
+class RunFile(_Section):
+    """A simulation, section by section."""
+
+    data: DataSection = DataSection()
+    model: ModelSection = ModelSection()
+    schedule: ScheduleSection = ScheduleSection()
+    delay: DelaySection = DelaySection()
+    stragglers: StragglersSection = StragglersSection()
+    learning: LearningSection = LearningSection()
+    privacy: PrivacySection = PrivacySection()
+    simulation: SimulationSection = SimulationSection()
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse two values where one is meant."""
+        for section, first, second in (("delay", "timeout", "skip"), ("privacy", "noise_multiplier", "epsilon")):
+            values = getattr(self, section)
+            if getattr(values, first) is not None and getattr(values, second) is not None:
+                raise InvalidInput.because(
+                    f"{section}.{second}", getattr(values, second), f"give either {first} or {second}, not both"
+                )
+        if self.data.path is not None and self.data.label is None:
+            raise InvalidInput.because("data.label", "missing", "say which column of the file is the label")
+
+
+def parse_run(values: Mapping[str, Any]) -> RunFile:
+    """Check the values of a run file; one line names the first that is wrong."""
+    try:
+        return RunFile.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "float", "function")))
+        given = first["input"] if not isinstance(first["input"], Mapping) else "a table"
+        if first["type"] == "extra_forbidden":
+            raise InvalidInput.because(
+                key, given, f"is not a key of a run file; known here: {_known(first['loc'])}"
+            ) from None
+        raise InvalidInput.because(key, given, first["msg"]) from None
+
+
+def _known(location: Sequence[int | str]) -> str:
+    fields = RunFile.model_fields
+    if len(location) > 1:
+        section = fields[str(location[0])].annotation
+        assert isinstance(section, type)
+        assert issubclass(section, BaseModel)
+        fields = section.model_fields
+    return ", ".join(fields)
+
+
+def read_run_file(path: str | Path) -> RunFile:
+    """Read a run file."""
+    return parse_run(_read(path))
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInput.because("FILE", path, "does not exist; `skipring init` writes one") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput.because("FILE", path, f"cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput.because("FILE", path, f"is not TOML: {error}") from None
+
+
+def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:
+    """Read a run file and change some values, each given as ``section.key=value``."""
+    values = _read(path) if path is not None else {}
+    for change in changes:
+        key, separator, text = change.partition("=")
+        section, dot, name = key.strip().partition(".")
+        if not separator or not dot:
+            raise InvalidInput("set", change, "of the form section.key=value")
+        table = values.setdefault(section, {})
+        if not isinstance(table, dict):
+            raise InvalidInput("set", change, "about a section of the run file")
+        # Of two values that exclude each other, the one on the command line counts.
+        for pair in (("timeout", "skip"), ("noise_multiplier", "epsilon")):
+            if name in pair:
+                table.pop(pair[1 - pair.index(name)], None)
+        try:
+            table[name] = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            table[name] = text.strip()  # a word without quotes
+    return parse_run(values)
+
+
+def example_run_file() -> str:
+    """Return a run file with every key, its default and what it means."""
+    lines = ["# A simulation for skipring. Every value has a default; lines that begin with # show it.", ""]
+    for section, field in RunFile.model_fields.items():
+        annotation = field.annotation
+        assert isinstance(annotation, type)
+        assert issubclass(annotation, BaseModel)
+        lines.append(f"[{section}]")
+        for name, key in annotation.model_fields.items():
+            if key.default is None:
+                lines.append(f"# {name} =    # {key.description}")
+            else:
+                lines.append(f"{name} = {_toml(key.default)}    # {key.description}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return repr(value)

@@ -1,0 +1,235 @@
+"""From a run file to a result: load the data, choose timeout and noise, simulate, account."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data import Dataset, load_dataset, prepare, read_table, split_over_nodes
+from ..delays import parse_delay
+from ..errors import InvalidInput
+from ..learning import LinearModel, StepSizes
+from ..learning.linear import LossName
+from ..schedules import schedule
+from ..timeouts import best_timeout, timeout_for_skip
+from .account import noise_for, privacy_of
+from .engine import RunOutput, Setup, run_many
+from .result import Result, gather, load_run, save_run
+from .runfile import RunFile
+from .stragglers import Stragglers
+
+__all__ = ["Interrupted", "build", "simulate"]
+
+_DEFAULT_NODES = 113
+_DEFAULT_ROUNDS = 30
+_DEFAULT_EPSILON = 8.0
+#: The key of the run file that sets a parameter, for messages.
+_KEYS = {
+    "rate": "learning.rate",
+    "batch": "learning.batch",
+    "diameter": "learning.diameter",
+    "gradient_bound": "learning.gradient_bound",
+    "step_size": "learning.step_size",
+    "steps": "schedule.steps",
+    "nodes": "data.nodes",
+    "unit_rows": "data.unit_rows",
+    "name": "data.name",
+    "label": "data.label",
+    "node": "data.node",
+    "path": "data.path",
+    "model": "model.name",
+    "ridge": "model.ridge",
+    "delay": "delay.law",
+    "timeout": "delay.timeout",
+    "skip": "delay.skip",
+    "hop_latency": "delay.hop_latency",
+    "epsilon": "privacy.epsilon",
+    "delta": "privacy.delta",
+    "noise_multiplier": "privacy.noise_multiplier",
+    "runs": "simulation.runs",
+    "seed": "simulation.seed",
+    "evaluate_every": "simulation.evaluate_every",
+}
+
+
+class Interrupted(Exception):
+    """The simulation was stopped; finished runs are in its folder."""
+
+
+def build(run: RunFile) -> Setup:
+    """Return the setup that a run file describes."""
+    try:
+        return _build(run)
+    except InvalidInput as problem:
+        key = _KEYS.get(problem.parameter, problem.parameter)
+        raise InvalidInput.because(key, problem.given, problem.reason) from None
+
+
+def _build(run: RunFile) -> Setup:
+    data = run.data
+    dataset = (
+        load_dataset(data.name) if data.path is None else read_table(data.path, label=data.label or "", node=data.node)
+    )
+    # Data and split have a stream of their own: they are the same for all runs.
+    rng = np.random.default_rng(np.random.SeedSequence(run.simulation.seed, spawn_key=(2**32 - 1,)))
+    ready = prepare(
+        dataset,
+        rng,
+        standardise=data.standardise,
+        unit_rows=data.unit_rows,
+        intercept=run.model.intercept,
+        test_share=data.test_share,
+    )
+    kind = data.split or ("groups" if ready.train_groups is not None else "iid")
+    nodes = data.nodes if data.nodes is not None or kind == "groups" else _DEFAULT_NODES
+    owned = split_over_nodes(
+        ready.train_x,
+        ready.train_y,
+        nodes,
+        rng,
+        kind=kind,
+        alpha=data.alpha,
+        shards_per_node=data.shards_per_node,
+        exponent=data.exponent,
+        groups=ready.train_groups,
+    )
+    delay = parse_delay(run.delay.law)
+    stragglers = Stragglers(**run.stragglers.model_dump())
+    setup = Setup(
+        model=_model(run, dataset, ready.train_x.shape[1], float(np.abs(ready.train_y).max(initial=1.0))),
+        data=owned,
+        test_x=ready.test_x,
+        test_y=ready.test_y,
+        schedule=schedule(run.schedule.name, owned.nodes),
+        steps=run.schedule.steps if run.schedule.steps is not None else _DEFAULT_ROUNDS * owned.nodes,
+        delay=delay,
+        timeout=_timeout(run, delay),
+        hop_latency=run.delay.hop_latency,
+        step_sizes=StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own)),
+        noise_multiplier=run.privacy.noise_multiplier or 0.0,
+        batch=run.learning.batch,
+        stragglers=stragglers,
+        seed=run.simulation.seed,
+        evaluate_every=run.simulation.evaluate_every,
+    )
+    if run.privacy.noise_multiplier is not None:
+        return setup
+    budget = run.privacy.epsilon if run.privacy.epsilon is not None else _DEFAULT_EPSILON
+    return dataclasses.replace(setup, noise_multiplier=noise_for(setup, budget, run.privacy.delta))
+
+
+def _model(run: RunFile, dataset: Dataset, features: int, largest_label: float) -> LinearModel:
+    classes = len(dataset.classes)
+    usual: LossName = "squared" if classes == 0 else "logistic" if classes == 2 else "softmax"
+    name = run.model.name or usual
+    if (name == "squared") != (classes == 0) or (name == "logistic" and classes > 2):
+        raise InvalidInput.because("model", name, f"the labels have {classes or 'no'} classes; use {usual}")
+    return LinearModel(
+        loss=name,
+        features=features,
+        diameter=run.learning.diameter,
+        classes=max(2, classes),
+        ridge=run.model.ridge,
+        clip=run.learning.gradient_bound,
+        label_bound=largest_label if classes == 0 else 1.0,
+    )
+
+
+def _timeout(run: RunFile, delay: Any) -> float:
+    if run.delay.skip is not None:
+        return timeout_for_skip(delay, run.delay.skip)
+    if run.delay.timeout is None or run.delay.timeout == "best":
+        return best_timeout(delay, run.delay.hop_latency)
+    return float(run.delay.timeout)
+
+
+def simulate(
+    run: RunFile,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    threads: int | None = None,
+    stop: threading.Event | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Result:
+    """Simulate all runs of a run file, and account for their privacy.
+
+    With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted simulation
+    stopped, and ends with the same bytes.
+    """
+    if run.simulation.runs < 1:
+        raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
+    setup = build(run)
+    folder = None if out is None else Path(out)
+    known = _begin(folder, run, resume) if folder is not None else []
+    if progress is not None:
+        progress(len(known))
+    missing = sorted(set(range(run.simulation.runs)) - {output.number for output in known})
+    finished = list(known)
+
+    def done(output: RunOutput) -> None:
+        finished.append(output)
+        if folder is not None:
+            try:
+                save_run(folder / "runs", output)
+            except OSError as error:
+                reason = f"cannot be written: {error.strerror}; finished runs are kept, and --resume goes on"
+                raise InvalidInput.because("out", folder, reason) from error
+        if progress is not None:
+            progress(len(finished))
+
+    for _ in run_many(setup, missing, threads=threads, stop=stop, done=done):
+        pass
+    if len(finished) < run.simulation.runs:
+        raise Interrupted(f"{len(finished)} of {run.simulation.runs} runs are finished")
+    first = min(finished, key=lambda output: output.number)
+    privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
+    settings = run.model_dump(mode="json") | {"resolved": _resolved(setup)}
+    result = gather(finished, setup.points, setup.data.nodes, settings, privacy)
+    if folder is not None:
+        result.save(folder)
+        for path in (folder / "runs").glob("*.npz"):
+            path.unlink()
+        (folder / "runs").rmdir()
+        (folder / "started.json").unlink()
+    return result
+
+
+def _resolved(setup: Setup) -> dict[str, Any]:
+    """Return what the defaults and searches came to."""
+    return {
+        "nodes": setup.data.nodes,
+        "steps": setup.steps,
+        "timeout": "infinity" if math.isinf(setup.timeout) else setup.timeout,
+        "noise_multiplier": setup.noise_multiplier,
+        "gradient_bound": setup.model.gradient_bound,
+        "smoothness": setup.model.smoothness,
+        "model": setup.model.loss,
+        "parameters": setup.model.parameters,
+    }
+
+
+def _begin(folder: Path, run: RunFile, resume: bool) -> list[RunOutput]:
+    """Prepare the folder; return the runs that are already in it."""
+    asked = run.model_dump_json()
+    marker = folder / "started.json"
+    if resume:
+        if not marker.exists():
+            raise InvalidInput.because("resume", folder, "holds no simulation that was begun")
+        if marker.read_text() != asked:
+            raise InvalidInput.because("resume", folder, "was begun with another run file")
+        return [load_run(path) for path in sorted((folder / "runs").glob("[0-9]*.npz")) if ".part" not in path.name]
+    try:
+        if (folder / "metrics.npz").exists() or any((folder / "runs").glob("*.npz")):
+            raise InvalidInput.because("out", folder, "holds a simulation already; choose another folder or --resume")
+        (folder / "runs").mkdir(parents=True, exist_ok=True)
+        marker.write_text(asked)
+    except OSError as error:
+        raise InvalidInput.because("out", folder, f"cannot be written: {error.strerror}") from error
+    return []

@@ -1,0 +1,113 @@
+"""Who is late beyond the law of delays: slow nodes, nodes that stay slow, nodes that die and return, lost links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..delays import Delay
+from ..errors import InvalidInput, require_positive
+
+__all__ = ["Stragglers", "draw_delays"]
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stragglers:
+    """Departures from independent, identically distributed delays; by default there are none.
+
+    Parameters
+    ----------
+    speeds : a factor for the delays of each node (one number per node), or nothing.
+    slow_factor, become_slow, become_fast : a node is fast or slow; slow delays are longer by the factor; between two of
+        its turns it changes state with these probabilities. It starts in its long-run state.
+    die, revive : between two of its turns a node dies, or comes back, with these probabilities; the dead never answer.
+        All start alive.
+    lost_link : probability that a hop's offer or answer is lost.
+
+    >>> Stragglers(become_slow=0.05, become_fast=0.2, slow_factor=20.0).identical
+    False
+    """
+
+    speeds: Sequence[float] | None = None
+    slow_factor: float = 1.0
+    become_slow: float = 0.0
+    become_fast: float = 1.0
+    die: float = 0.0
+    revive: float = 1.0
+    lost_link: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_positive("slow_factor", self.slow_factor)
+        for name in ("become_slow", "become_fast", "die", "revive", "lost_link"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InvalidInput(name, getattr(self, name), "a probability")
+        if self.lost_link == 1.0:
+            raise InvalidInput("lost_link", 1.0, "below 1: nobody would ever be reached")
+        if self.speeds is not None and not all(speed > 0.0 for speed in self.speeds):
+            raise InvalidInput("speeds", min(self.speeds), "above 0 for every node")
+
+    @property
+    def identical(self) -> bool:
+        """Whether delays are independent and identically distributed, as forecasts of privacy assume."""
+        return self.speeds is None and not self._drifts and self.die == 0.0
+
+    @property
+    def _drifts(self) -> bool:
+        return self.slow_factor != 1.0 and self.become_slow > 0.0
+
+    @property
+    def may_never_answer(self) -> bool:
+        """Whether some hops have no answer at all, so that a timeout is needed."""
+        return self.die > 0.0 or self.lost_link > 0.0
+
+
+def draw_delays(
+    delay: Delay, path: NDArray[np.integer[Any]], nodes: int, stragglers: Stragglers, rng: np.random.Generator
+) -> Floats:
+    """Draw the delay of every hop of a path; infinity means no answer."""
+    delays = delay.sample(rng, len(path))
+    if stragglers.speeds is not None:
+        if len(stragglers.speeds) != nodes:
+            raise InvalidInput("speeds", f"{len(stragglers.speeds)} numbers", f"one for each of the {nodes} nodes")
+        delays = delays * np.asarray(stragglers.speeds)[path]
+    if stragglers._drifts:
+        stationary = stragglers.become_slow / (stragglers.become_slow + stragglers.become_fast)
+        slow = _two_states(path, nodes, stationary, stragglers.become_slow, stragglers.become_fast, rng)
+        delays = np.where(slow, delays * stragglers.slow_factor, delays)
+    if stragglers.die > 0.0:
+        dead = _two_states(path, nodes, 0.0, stragglers.die, stragglers.revive, rng)
+        delays = np.where(dead, np.inf, delays)
+    if stragglers.lost_link > 0.0:
+        delays = np.where(rng.random(len(path)) < stragglers.lost_link, np.inf, delays)
+    return delays
+
+
+def _two_states(
+    path: NDArray[np.integer[Any]], nodes: int, first: float, enter: float, leave: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return for each hop whether its node is in the second state, which it may enter or leave between its turns."""
+    # The visit number of each hop, so that all nodes' k-th visits are moved at once.
+    order = np.argsort(path, kind="stable")
+    counts = np.bincount(path, minlength=nodes)
+    visit = np.empty(len(path), dtype=np.int64)
+    visit[order] = np.arange(len(path)) - np.repeat(np.cumsum(counts) - counts, counts)
+    by_visit = np.argsort(visit, kind="stable")
+    ends = np.cumsum(np.bincount(visit))
+    state = rng.random(nodes) < first
+    result = np.empty(len(path), dtype=np.bool_)
+    begin = 0
+    for end in ends:
+        hops = by_visit[begin:end]
+        who = path[hops]
+        if begin:
+            u = rng.random(len(hops))
+            state[who] = np.where(state[who], u >= leave, u < enter)
+        result[hops] = state[who]
+        begin = end
+    return result

@@ -1,0 +1,146 @@
+"""Preparation: what the test rows must not tell the training rows, and how long a row may be."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from skipring.data import Dataset, Prepared, Scaling, load_dataset, prepare
+from skipring.errors import InvalidInput
+
+CANCER = load_dataset("breast-cancer")
+
+
+def rng(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def small(rows: int, **changed: Any) -> Dataset:
+    features = rng().normal(size=(rows, 3))
+    parts: dict[str, Any] = {"labels": np.arange(rows) % 2, "classes": ("no", "yes"), "feature_names": ("a", "b", "c")}
+    return Dataset(name="small", features=features, **{**parts, **changed})
+
+
+def test_a_fifth_of_the_rows_is_for_testing_and_no_row_is_lost() -> None:
+    untouched = prepare(CANCER, rng(), standardise=False, unit_rows=False)
+    assert (len(untouched.train_x), len(untouched.test_x)) == (455, 114)
+    together = np.vstack([untouched.train_x, untouched.test_x])
+    assert sorted(map(tuple, together)) == sorted(map(tuple, CANCER.features))
+    labels = {tuple(row): label for row, label in zip(CANCER.features, CANCER.labels, strict=True)}
+    assert all(labels[tuple(row)] == label for row, label in zip(untouched.test_x, untouched.test_y, strict=True))
+    assert all(labels[tuple(row)] == label for row, label in zip(untouched.train_x, untouched.train_y, strict=True))
+
+
+def test_the_same_generator_gives_the_same_division() -> None:
+    one, same, other = prepare(CANCER, rng(3)), prepare(CANCER, rng(3)), prepare(CANCER, rng(4))
+    np.testing.assert_array_equal(one.train_x, same.train_x)
+    np.testing.assert_array_equal(one.test_y, same.test_y)
+    assert not np.array_equal(one.train_x, other.train_x)
+
+
+def test_statistics_come_from_the_training_rows_only() -> None:
+    prepared = prepare(CANCER, rng(), unit_rows=False)
+    np.testing.assert_allclose(prepared.train_x.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(prepared.train_x.std(axis=0), 1.0, rtol=1e-12)
+    # Change every test row, and the training rows must not notice.
+    raw = prepare(CANCER, rng(), standardise=False, unit_rows=False)
+    seen = {tuple(row) for row in raw.test_x}
+    test = np.array([tuple(row) in seen for row in CANCER.features])
+    features = np.where(test[:, None], CANCER.features * 100.0 + 7.0, CANCER.features)
+    changed = prepare(dataclasses.replace(CANCER, features=features), rng(), unit_rows=False)
+    np.testing.assert_array_equal(changed.train_x, prepared.train_x)
+    assert not np.allclose(changed.test_x, prepared.test_x)
+
+
+def test_rows_get_norm_one_as_a_plain_loop_would_scale_them() -> None:
+    prepared = prepare(CANCER, rng())
+    raw = prepare(CANCER, rng(), standardise=False, unit_rows=False)
+    mean, deviation = raw.train_x.mean(axis=0), raw.train_x.std(axis=0)
+    for row, expected in zip(prepared.test_x, raw.test_x, strict=True):
+        standard = (expected - mean) / deviation
+        np.testing.assert_allclose(row, standard / np.linalg.norm(standard), rtol=1e-9)
+    for rows in (prepared.train_x, prepared.test_x):
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-14)
+
+
+def test_the_intercept_is_part_of_the_row_that_is_bounded() -> None:
+    without, prepared = prepare(CANCER, rng()), prepare(CANCER, rng(), intercept=True)
+    assert prepared.intercept
+    assert not without.intercept
+    np.testing.assert_array_equal(prepared.train_x[:, -1], np.sqrt(0.5))
+    np.testing.assert_allclose(prepared.train_x[:, :-1], without.train_x * np.sqrt(0.5))
+    np.testing.assert_allclose(np.linalg.norm(prepared.test_x, axis=1), 1.0, rtol=1e-14)
+    free = prepare(CANCER, rng(), intercept=True, unit_rows=False)
+    assert (free.train_x[:, -1] == 1.0).all()
+
+
+def test_constant_features_become_zero_even_where_rounding_gives_them_a_deviation() -> None:
+    features = np.column_stack([np.full(1000, 0.1), rng().normal(size=1000)])
+    assert features[:, 0].std() != 0.0  # the trap
+    scaled = Scaling.learn(features, unit_rows=False).apply(features)
+    assert (scaled[:, 0] == 0.0).all()
+    # A new row may differ there, and then by what it differs.
+    np.testing.assert_allclose(Scaling.learn(features, unit_rows=False).apply(np.array([[2.1, 0.0]]))[0, 0], 2.0)
+
+
+def test_a_row_of_zeros_stays_one() -> None:
+    scaling = Scaling.learn(np.eye(3), standardise=False)
+    assert scaling.apply(np.zeros((1, 3))).tolist() == [[0.0, 0.0, 0.0]]
+
+
+extremes = st.floats(-1e307, 1e307, allow_subnormal=False) | st.sampled_from([0.0, 1e-300, 1e300, 1.0])
+
+
+@settings(max_examples=200, deadline=None)
+@given(features=arrays(np.float64, (4, 3), elements=extremes), standardise=st.booleans(), intercept=st.booleans())
+def test_whatever_the_values_rows_are_finite_and_of_norm_at_most_one(
+    features: np.ndarray, standardise: bool, intercept: bool
+) -> None:
+    scaling = Scaling.learn(features[:3], standardise=standardise, intercept=intercept)
+    rows = scaling.apply(features[:3])
+    assert np.isfinite(rows).all()
+    assert (np.linalg.norm(rows, axis=1) <= 1.0 + 1e-12).all()
+
+
+def test_a_published_division_is_kept() -> None:
+    test_rows = np.arange(10) >= 7
+    dataset = small(10, test_rows=test_rows)
+    prepared = prepare(dataset, rng(), standardise=False, unit_rows=False, test_share=0.5)
+    np.testing.assert_array_equal(prepared.test_x, dataset.features[7:])
+    np.testing.assert_array_equal(prepared.train_x, dataset.features[:7])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_node_keeps_a_row_for_training(seed: int) -> None:
+    groups = np.append(np.repeat(np.arange(10), 2), np.full(20, 10))
+    dataset = small(40, groups=groups, group_names=tuple("abcdefghijk"))
+    prepared = prepare(dataset, rng(seed), test_share=0.5)
+    assert prepared.train_groups is not None
+    assert len(prepared.train_x) == len(prepared.train_groups) == 20
+    assert (np.bincount(prepared.train_groups, minlength=11) > 0).all()
+
+
+def test_amounts_stay_amounts() -> None:
+    dataset = small(50, labels=rng().normal(size=50), classes=())
+    prepared = prepare(dataset, rng())
+    assert isinstance(prepared, Prepared)
+    assert prepared.classes == ()
+    assert prepared.train_y.dtype == np.float64
+    assert sorted([*prepared.train_y, *prepared.test_y]) == sorted(dataset.labels)
+
+
+def test_divisions_that_cannot_be_are_refused() -> None:
+    for share in (0.0, 1.0, -0.1, float("nan")):
+        with pytest.raises(InvalidInput, match=f"test_share = {share}: must be above 0 and below 1"):
+            prepare(CANCER, rng(), test_share=share)
+    alone = small(4, groups=np.arange(4), group_names=tuple("abcd"))
+    with pytest.raises(InvalidInput, match=r"test_share = 0.2: that is 1 rows, but only 0 can go"):
+        prepare(alone, rng())
+    with pytest.raises(InvalidInput, match=r"test_share = 0.9: the training rows all belong to the class"):
+        prepare(small(2), rng(), test_share=0.9)

@@ -1,0 +1,254 @@
+"""Data sets by name: what they hold, and what is said where they cannot be had."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+
+from skipring.data import DATASETS, Dataset, load_dataset
+from skipring.errors import InvalidInput
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+FOLDER = os.environ.get("SKIPRING_DATA") or (str(SHARED) if SHARED.is_dir() else "")
+
+
+def holds(file: str) -> bool:
+    return bool(FOLDER) and (Path(FOLDER) / file).is_file()
+
+
+@pytest.fixture
+def openml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """OpenML as it answers in this test: not at all, unless the test gives it an answer."""
+    server = SimpleNamespace(answer=None, asked=None)
+
+    def fetch(**which: Any) -> Any:
+        server.asked = which
+        if server.answer is None:
+            raise URLError("Name or service not known")
+        return server.answer
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
+    monkeypatch.delenv("SKIPRING_DATA", raising=False)
+    return server
+
+
+@pytest.fixture
+def folder(openml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data folder of this machine, if it has one."""
+    if FOLDER:
+        monkeypatch.setenv("SKIPRING_DATA", FOLDER)
+
+
+def assert_refused_without_a_source(name: str, file: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        load_dataset(name)
+    assert str(refusal.value).startswith(f"name = {name}: ")
+    assert f"set SKIPRING_DATA to a folder that holds {file}" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_breast_cancer_is_the_default() -> None:
+    dataset = load_dataset()
+    assert dataset.name == DATASETS[0] == "breast-cancer"
+    assert dataset.features.shape == (569, 30)
+    assert dataset.features.dtype == np.float64
+    assert dataset.labels.dtype == np.int64
+    assert dataset.classes == ("malignant", "benign")
+    assert np.bincount(dataset.labels).tolist() == [212, 357]
+    assert dataset.feature_names[0] == "mean radius"
+    assert dataset.groups is None
+    assert dataset.test_rows is None
+
+
+def test_digits_are_grey_levels_from_zero_to_one() -> None:
+    dataset = load_dataset("digits")
+    assert dataset.features.shape == (1797, 64)
+    assert (dataset.features.min(), dataset.features.max()) == (0.0, 1.0)
+    assert dataset.classes == tuple("0123456789")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_papers_houses_have_openmls_class_sizes() -> None:
+    if not holds("houses.npz"):
+        return assert_refused_without_a_source("houses-openml", "houses.npz")
+    dataset = load_dataset("houses-openml")
+    assert dataset.features.shape == (20640, 8)
+    assert dict(zip(dataset.classes, np.bincount(dataset.labels), strict=True)) == {"P": 8914, "N": 11726}
+    assert dataset.feature_names[0] == "median_house_value"
+    assert "longitude" not in dataset.feature_names
+
+
+@pytest.mark.usefixtures("folder")
+def test_half_of_the_houses_cost_more_than_the_median() -> None:
+    if not holds("houses.npz"):
+        return assert_refused_without_a_source("houses-price", "houses.npz")
+    dataset = load_dataset("houses-price")
+    with_price = load_dataset("houses-openml")
+    price = with_price.features[:, 0]
+    assert dataset.labels.tolist() == (price > np.median(price)).tolist()
+    assert dataset.labels.sum() == 10317
+    assert "median_house_value" not in dataset.feature_names
+    np.testing.assert_array_equal(dataset.features, with_price.features[:, 1:])
+
+
+@pytest.mark.usefixtures("folder")
+def test_mnist_keeps_its_own_test_part() -> None:
+    if not holds("mnist.npz"):
+        return assert_refused_without_a_source("mnist", "mnist.npz")
+    dataset = load_dataset("mnist")
+    assert dataset.features.shape == (70_000, 784)
+    assert (dataset.features.min(), dataset.features.max()) == (0.0, 1.0)
+    assert dataset.test_rows is not None
+    assert dataset.test_rows.sum() == 10_000
+    assert dataset.test_rows[60_000:].all()
+    assert dataset.labels[:5].tolist() == [5, 0, 4, 1, 9]
+
+
+def test_cifar10_keeps_its_own_test_part_and_its_colours(
+    openml: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = np.random.default_rng(1).integers(0, 256, (30, 32, 32, 3), dtype=np.uint8)
+    labels = np.arange(30, dtype=np.uint8) % 10
+    parts: dict[str, Any] = {
+        "x_train": images[:20],
+        "y_train": labels[:20],
+        "x_test": images[20:],
+        "y_test": labels[20:],
+    }
+    np.savez(tmp_path / "cifar10.npz", **parts)
+    monkeypatch.setenv("SKIPRING_DATA", str(tmp_path))
+    dataset = load_dataset("cifar10")
+    assert dataset.features.shape == (30, 3072)
+    assert dataset.features[7, dataset.feature_names.index("pixel_3_5_g")] == images[7, 3, 5, 1] / 255.0
+    assert dataset.test_rows is not None
+    assert dataset.test_rows.tolist() == [False] * 20 + [True] * 10
+    assert dataset.classes[dataset.labels[3]] == "cat"
+
+
+def test_cifar10_from_openml_is_refused_unless_its_test_rows_are_the_published_ones(openml: SimpleNamespace) -> None:
+    openml.answer = SimpleNamespace(data=np.zeros((10_000, 3072)), target=np.array(["0", "1"] * 5000))
+    with pytest.raises(InvalidInput, match="name = cifar10: OpenML's copy is not in the published order"):
+        load_dataset("cifar10")
+    assert openml.asked["name"] == "CIFAR_10"
+
+
+def test_houses_from_openml_are_those_of_the_file(
+    openml: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = np.array([[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]])
+    names = ["median_house_value", "latitude"]
+    openml.answer = SimpleNamespace(data=features, target=np.array(["P", "N", "P"], object), feature_names=names)
+    downloaded = [load_dataset(name) for name in ("houses-openml", "houses-price")]
+    assert openml.asked["data_id"] == 823
+    arrays: dict[str, Any] = {"openml823_X": features, "openml823_label_P": np.array([1, 0, 1], np.uint8)}
+    arrays["openml823_feature_names"] = np.array(names)
+    np.savez(tmp_path / "houses.npz", **arrays)
+    monkeypatch.setenv("SKIPRING_DATA", str(tmp_path))
+    stored = [load_dataset(name) for name in ("houses-openml", "houses-price")]
+    for one, other in zip(downloaded, stored, strict=True):
+        np.testing.assert_array_equal(one.features, other.features)
+        np.testing.assert_array_equal(one.labels, other.labels)
+        assert (one.classes, one.feature_names) == (other.classes, other.feature_names)
+    assert [dataset.labels.tolist() for dataset in stored] == [[1, 0, 1], [1, 0, 0]]
+
+
+def test_mnist_from_openml_ends_with_the_test_part(openml: SimpleNamespace) -> None:
+    openml.answer = SimpleNamespace(data=np.full((10_002, 784), 255.0), target=np.array(["3", "7"] * 5001, object))
+    dataset = load_dataset("mnist")
+    assert openml.asked["name"] == "mnist_784"
+    assert dataset.labels[:2].tolist() == [3, 7]
+    assert dataset.test_rows is not None
+    assert (~dataset.test_rows).nonzero()[0].tolist() == [0, 1]
+    assert dataset.features.max() == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("houses-openml", "houses.npz"),
+        ("houses-price", "houses.npz"),
+        ("mnist", "mnist.npz"),
+        ("cifar10", "cifar10.npz"),
+    ],
+)
+@pytest.mark.usefixtures("openml")
+def test_without_folder_and_network_the_refusal_says_what_to_do(name: str, file: str) -> None:
+    assert_refused_without_a_source(name, file)
+
+
+def test_a_folder_without_the_file_does_not_end_the_search(
+    openml: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKIPRING_DATA", str(tmp_path))
+    assert_refused_without_a_source("mnist", "mnist.npz")
+    assert openml.asked is not None
+
+
+@pytest.mark.usefixtures("openml")
+def test_a_mistyped_folder_or_a_broken_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKIPRING_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(InvalidInput, match=r"SKIPRING_DATA = .*nowhere: must be an existing folder"):
+        load_dataset("mnist")
+    monkeypatch.setenv("SKIPRING_DATA", str(tmp_path))
+    (tmp_path / "mnist.npz").write_bytes(b"<html>not found</html>")
+    with pytest.raises(InvalidInput, match=r"name = mnist: .*mnist\.npz: it is not an npz file"):
+        load_dataset("mnist")
+    np.savez(tmp_path / "mnist.npz", x_train=np.zeros(3))
+    with pytest.raises(InvalidInput, match=r"mnist\.npz: it lacks the array y_train"):
+        load_dataset("mnist")
+    whole = (tmp_path / "mnist.npz").read_bytes()
+    (tmp_path / "mnist.npz").write_bytes(whole[:40] + bytes(40) + whole[80:])
+    with pytest.raises(InvalidInput, match=r"mnist\.npz: it"):
+        load_dataset("mnist")
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(InvalidInput, match="name = iris: must be one of breast-cancer, digits, houses-openml"):
+        load_dataset("iris")
+
+
+GOOD: dict[str, Any] = {
+    "name": "mine",
+    "features": np.arange(6.0).reshape(3, 2),
+    "labels": np.array([0, 1, 1]),
+    "classes": ("no", "yes"),
+    "feature_names": ("age", "weight"),
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"features": np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])}, r"features = nan \('weight' of row 2\)"),
+        ({"features": np.array([[1.0, 2.0], [np.inf, 4.0], [-np.inf, 6.0]])}, r"features = inf \('age' of row 2\)"),
+        ({"features": np.zeros((1, 2))}, r"features = an array of shape \(1, 2\): must be at least 2 rows"),
+        ({"labels": np.array([1, 1, 1])}, "labels = all of them yes: must be of at least two kinds"),
+        ({"labels": np.array([0, 1, 2])}, "labels = 0 to 2: must be class numbers from 0 to 1"),
+        ({"labels": np.array([0, 1])}, r"labels = an array of shape \(2,\): must be 3 values"),
+        ({"labels": np.array([0.5, np.nan, 1.0]), "classes": ()}, "labels = some that are not finite"),
+        ({"feature_names": ("age",)}, "feature_names = 1 names: must be 2"),
+        ({"groups": np.array([0, 1, 2]), "group_names": ("a", "b")}, "groups = 0 to 2: must be node numbers"),
+    ],
+)
+def test_a_data_set_that_cannot_be_learnt_from_is_refused(changed: dict[str, Any], line: str) -> None:
+    Dataset(**GOOD)
+    with pytest.raises(InvalidInput, match=line):
+        Dataset(**{**GOOD, **changed})
+
+
+def test_huge_but_finite_values_are_not_mistaken_for_infinite_ones() -> None:
+    assert Dataset(**{**GOOD, "features": np.full((3, 2), 1e308)}).features.max() == 1e308
+
+
+def test_importing_the_room_loads_none_of_the_slow_packages() -> None:
+    code = "import sys, skipring.data; print({'sklearn', 'pyarrow', 'pandas', 'scipy.stats'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
