@@ -12,11 +12,36 @@ The rooms, each using only those before it:
 - `convergence`: how far from the best model a run is expected to end
 - `privacy`: what an observer learns about a target, before and after a run
 - `planning`: from a budget to timeout, length, noise and learning rate
+- `data`: what nodes learn from, and how it is spread over them
+- `learning`: one update of a model
+- `simulation`: many runs in virtual time
+- `estimator`: one run as a scikit-learn classifier
 - `experiments`: the paper's figures and tables, as data
 - `report`: tables and figures for people
 - `cli`: the commands
+
+`skipring.simulate` and `skipring.SkipRingClassifier` are the short way in from Python.
 """
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .estimator import SkipRingClassifier
+    from .simulation import simulate
+
+__all__ = ["SkipRingClassifier", "__version__", "simulate"]
+
+_HOMES = {"SkipRingClassifier": "estimator", "simulate": "simulation"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first used: most commands need neither scikit-learn nor the simulator."""
+    from importlib import import_module  # noqa: PLC0415
+
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

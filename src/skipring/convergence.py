@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring._binomial import binomial_pmf
-from skipring.errors import (
+from ._binomial import binomial_pmf
+from .errors import (
     InvalidInput,
     require_integer,
     require_non_negative,
@@ -120,7 +120,7 @@ def error_terms(*, schedule: str, nodes: int, steps: int, skip: float) -> ErrorT
     Planning computes them once per (steps, skip) and then varies the rest for free.
     """
     log_factor = _log_mixing_factor(schedule, nodes, skip)
-    require_integer("steps", steps, 1)
+    require_integer("steps", steps, 1, 10**8)
     first, pmf = binomial_pmf(int(steps), 1.0 - skip, log_cut=_LOG_CUT)
     if first == 0:
         first, pmf = 1, pmf[1:]
@@ -181,7 +181,7 @@ def error_curve(
     """Return `error_bound` for many step counts at about the cost of the largest one."""
     counts = list(steps)
     for count in counts:
-        require_integer("steps", count, 1)
+        require_integer("steps", count, 1, 10**8)
     errors = errors_after_updates(
         int(max(counts, default=0)),
         schedule=schedule,

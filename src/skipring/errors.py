@@ -48,6 +48,12 @@ def require_open_unit(parameter: str, value: float) -> None:
         raise InvalidInput(parameter, value, "above 0 and below 1")
 
 
+def require_delta(delta: float) -> None:
+    """Refuse anything that is not the delta of a privacy guarantee (what is smaller, a double cannot hold)."""
+    if not (_is_number(delta) and 1e-300 <= delta < 1.0):
+        raise InvalidInput("delta", delta, "above 0 (at least 1e-300) and below 1")
+
+
 def require_positive(parameter: str, value: float) -> None:
     """Refuse anything that is not a finite number above 0."""
     if not (_is_number(value) and value > 0.0 and math.isfinite(value)):
@@ -60,8 +66,10 @@ def require_non_negative(parameter: str, value: float) -> None:
         raise InvalidInput(parameter, value, "a finite number of at least 0")
 
 
-def require_integer(parameter: str, value: Any, at_least: int) -> None:
-    """Refuse anything that is not a whole number of at least `at_least`."""
+def require_integer(parameter: str, value: Any, at_least: int, at_most: int | None = None) -> None:
+    """Refuse anything that is not a whole number of at least `at_least` (and at most `at_most`)."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < at_least:
         raise InvalidInput(parameter, value, f"a whole number of at least {at_least}")
+    if at_most is not None and value > at_most:
+        raise InvalidInput(parameter, value, f"at most {at_most}: more is not accounted for")

@@ -111,7 +111,7 @@ class Plans:
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """Plans for one epsilon: the best one, never skipping, and the best one under the paper's accounting."""
+    """Plans for one epsilon: the best one, the same with the noise of the paper's accounting, and never skipping."""
 
     epsilon: float
     plans: tuple[Plan, ...]
@@ -172,6 +172,8 @@ class _Planner:
         assert budget.time is not None
         hop = expected_latency(budget.delay, timeout, budget.hop_latency, 1)
         most = math.floor(budget.time / hop)
+        if most > 10**8:
+            raise InvalidInput("time", budget.time, f"short enough for 1e8 steps; a step takes {hop:.4g} on average")
         unit = 1 if budget.schedule == "random-walk" else budget.nodes
         return min(most // unit, max(1, round(share * most / unit))) * unit
 
@@ -260,6 +262,8 @@ class _Planner:
         budget = self.budget
         if budget.time is None:
             raise InvalidInput.because("delay", budget.delay, "no timeout gives a run that Theorem 1 covers")
+        if max(self.steps(timeout) for timeout in timeouts) > 0:
+            raise InvalidInput.because("time", budget.time, "is too short for anybody to take part with certainty")
         hops = [expected_latency(budget.delay, timeout, budget.hop_latency, budget.nodes) for timeout in timeouts]
         raise InvalidInput("time", budget.time, f"at least {min(hops):.4g}: one round takes that long on average")
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.errors import InvalidInput, require_integer
+from .errors import InvalidInput, require_integer
 
 __all__ = ["SCHEDULES", "RandomRing", "RandomWalk", "Ring", "Schedule", "schedule"]
 

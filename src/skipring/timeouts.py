@@ -9,8 +9,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.delays import Delay
-from skipring.errors import InvalidInput, require_integer, require_non_negative, require_probability_below_one
+from .delays import Delay
+from .errors import InvalidInput, require_integer, require_non_negative, require_probability_below_one
 
 __all__ = [
     "TimeoutChoice",

@@ -156,7 +156,7 @@ def test_the_tight_accountant_needs_less_noise_than_the_paper() -> None:
         ("target_skip", {"target_skip": 0.0}),
         ("view", {"view": "participants"}),
         ("observers", {"observers": 2}),
-        ("convex", {"convex": False}),
+        ("non_convex", {"convex": False}),
         ("step_size", {"step_size": "constant"}),
         ("distance", {"schedule": "ring", "distance": 1}),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.privacy import Composition, PlannedRun, forecast
+from skipring.privacy import Composition, PaperBound, PlannedRun, forecast
 from skipring.privacy._walk import _gap_law, _HopKinds
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_epsilon
 from skipring.privacy.leakage import BinomialLeakage, IndependentLeakage
@@ -213,3 +213,103 @@ def test_numpy_integers_are_numbers_like_others(kind: type) -> None:
 def test_convex_must_be_a_truth_value() -> None:
     with pytest.raises(ValueError, match="convex"):
         PlannedRun(schedule="random-ring", nodes=10, steps=100, skip=0.5, noise_multiplier=10.0, convex="False")  # type: ignore[arg-type]
+
+
+# The other accountants keep the same order: more noise, a larger delta or fewer steps never cost more.
+
+
+def paper(**changes: Any) -> PaperBound:
+    values: dict[str, Any] = {"schedule": "ring", "nodes": 20, "steps": 2000, "skip": 0.3, "noise_multiplier": 8.0}
+    return PaperBound(PlannedRun(**(values | changes)), delta_prime=1e-6)
+
+
+@pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
+def test_the_papers_bounds_are_ordered(schedule: str) -> None:
+    bound = paper(schedule=schedule)
+    epsilon = bound.epsilon(1e-6)
+    assert paper(schedule=schedule, noise_multiplier=9.0).epsilon(1e-6) < epsilon
+    assert paper(schedule=schedule, steps=4000).epsilon(1e-6) > epsilon
+    assert bound.epsilon(1e-5) < epsilon
+    assert bound.delta(epsilon) == pytest.approx(1e-6, rel=1e-6)
+    assert bound.curve([epsilon, 2.0 * epsilon])[0] == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_transcripts_are_ordered() -> None:
+    rng = np.random.default_rng(5)
+    offered, updated = rng.integers(0, 6, 300), rng.random(300) < 0.7
+
+    def account_of(hops: int, noise: float, convex: bool = True) -> TranscriptAccountant:
+        run = Transcript(
+            nodes=6,
+            offered=offered[:hops],
+            updated=updated[:hops],
+            step_sizes=1.0,
+            noise_multiplier=noise,
+            convex=convex,
+        )
+        return TranscriptAccountant(run)
+
+    whole = account_of(300, 10.0)
+    epsilon = whole.epsilon(1e-6)
+    assert account_of(300, 11.0).epsilon(1e-6) < epsilon
+    assert account_of(150, 10.0).epsilon(1e-6) < epsilon
+    assert whole.epsilon(1e-5) < epsilon
+    assert account_of(300, 10.0, convex=False).epsilon(1e-6) >= epsilon
+    assert whole.curve([epsilon])[0] == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_a_running_account_without_convexity_counts_every_update() -> None:
+    account = RunningTranscript(4, convex=False)
+    for node in (0, 1, 2, 1, 3, 1):
+        account.update(node, step_size=1.0, noise_multiplier=4.0)
+    assert account.worst() == pytest.approx((math.sqrt(3.0) * 0.5, 1, 0))
+
+
+# Extreme but legal numbers have an answer, and what cannot be computed is refused.
+
+
+@pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
+@pytest.mark.parametrize("noise", [0.01, 1e4, 1e9])
+def test_noise_of_any_size(schedule: Any, noise: float) -> None:
+    run = PlannedRun(schedule=schedule, nodes=5, steps=50, skip=0.3, noise_multiplier=noise)
+    account = forecast(run)
+    epsilon = account.epsilon(1e-6)
+    assert account.delta(epsilon) <= 1e-6 * (1 + 1e-6)
+    assert epsilon > 0.0 if noise < 1.0 else epsilon < 1e-2
+
+
+@pytest.mark.parametrize("delta", [1e-15, 1e-30, 1e-100])
+def test_delta_and_epsilon_agree_far_out(delta: float) -> None:
+    account = forecast(PlannedRun(schedule="random-walk", nodes=1000, steps=24_000, skip=0.3, noise_multiplier=10.0))
+    assert 0.9 * delta <= account.delta(account.epsilon(delta)) <= delta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "parameter"),
+    [
+        ({"steps": 10**12}, "steps"),
+        ({"nodes": 10**9, "steps": 10**9}, "nodes"),
+        ({"schedule": "random-walk", "steps": 10**9}, "steps"),
+        ({"noise_multiplier": 1e-3}, "noise_multiplier"),
+        ({"noise_multiplier": 1e10}, "noise_multiplier"),
+        ({"schedule": "ring", "distance": 2, "observers": 2}, "distance"),
+        ({"skip": "0.5"}, "skip"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(changes: dict[str, Any], parameter: str) -> None:
+    values: dict[str, Any] = {
+        "schedule": "random-ring",
+        "nodes": 10,
+        "steps": 100,
+        "skip": 0.3,
+        "noise_multiplier": 8.0,
+    }
+    with pytest.raises(InvalidInput) as refused:
+        PlannedRun(**(values | changes))
+    assert refused.value.parameter == parameter
+
+
+def test_a_billion_steps_are_accounted_for() -> None:
+    run = PlannedRun(schedule="random-ring", nodes=10, steps=10**9, skip=0.3, noise_multiplier=1000.0)
+    plain = forecast(run.replace(convex=False)).epsilon(1e-6)
+    assert 0.3 * plain < forecast(run).epsilon(1e-6) < plain

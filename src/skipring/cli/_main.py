@@ -11,8 +11,10 @@ from .. import __version__
 from ..errors import InvalidInput
 from ._output import option_name
 from .calculator import error, noise, privacy, timeout
+from .compare import compare
 from .paper import figure, tables
 from .plan import plan
+from .report import report
 from .simulate import init, simulate
 
 __all__ = ["app", "main"]
@@ -40,6 +42,8 @@ app.command(rich_help_panel=BEFORE)(error)
 SIMULATE = "On your data"
 app.command(rich_help_panel=SIMULATE)(init)
 app.command(rich_help_panel=SIMULATE)(simulate)
+app.command(rich_help_panel=SIMULATE)(compare)
+app.command(rich_help_panel=SIMULATE)(report)
 paper_app.command()(figure)
 paper_app.command()(tables)
 app.add_typer(paper_app, name="paper", rich_help_panel="The paper")

@@ -46,7 +46,8 @@ NoiseMultiplier = Annotated[
 ]
 Method = Annotated[str, typer.Option(metavar="NAME", help="tight (proven) or paper (its theorems as stated).")]
 DeltaPrime = Annotated[
-    float | None, typer.Option(help="With method paper: delta', by default delta. The printed delta is their sum.")
+    float | None,
+    typer.Option(help="With method paper: delta' (default: delta, or 1e-6). The printed delta is their sum."),
 ]
 View = Annotated[
     str,

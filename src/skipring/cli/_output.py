@@ -11,7 +11,7 @@ import typer
 
 __all__ = ["Json", "option_name", "print_json", "print_rows"]
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
 
 _INFINITY = "\N{INFINITY} as a number"
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, print_json, print_rows
+
+if TYPE_CHECKING:
+    from ..privacy import PlannedRun
 
 __all__ = ["error", "noise", "privacy", "timeout"]
 
@@ -53,7 +56,7 @@ def timeout(
             ("time between updates", between),
         ],
         f"For delays {law}, hop latency {hop_latency:g}: {why}."
-        + (" Never skip: waiting for everyone is at least as good." if chosen == float("inf") else ""),
+        + (" Never skip: waiting for everyone is at least as good." if skip is None and chosen == float("inf") else ""),
     )
 
 
@@ -80,25 +83,25 @@ def privacy(
     as_json: Json = False,
 ) -> None:
     """What one node can learn about another's data in a run: epsilon for a delta, or delta for an epsilon."""
-    from ..privacy import PaperBound, PlannedRun, forecast  # noqa: PLC0415
+    from ..privacy import PaperBound, forecast  # noqa: PLC0415
 
     if (delta is None) == (epsilon is None):
         given = "missing" if delta is None else delta
         raise InvalidInput.because("delta", given, "give exactly one of --delta and --epsilon")
-    run = PlannedRun(
-        schedule=schedule,  # type: ignore[arg-type] # the record checks it and names what is allowed
+    run = _record(
+        schedule=schedule,
         nodes=nodes,
         steps=steps,
         skip=skip,
         noise_multiplier=noise_multiplier,
         target_skip=target_skip,
-        view=view,  # type: ignore[arg-type] # as above
+        view=view,
         observer_skip=observer_skip,
         distance=distance,
         position=position,
         observers=observers,
         convex=convex,
-        step_size=step_size,  # type: ignore[arg-type] # as above
+        step_size=step_size,
         learning_rate=learning_rate,
         smoothness=smoothness,
     )
@@ -156,25 +159,29 @@ def noise(
     observers: options.Observers = 1,
     convex: options.Convexity = True,
     step_size: options.StepSize = "sqrt",
+    learning_rate: options.LearningRate = None,
+    smoothness: options.Smoothness = None,
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
-    from ..privacy import PlannedRun, noise_for_budget, paper_noise_for_budget  # noqa: PLC0415
+    from ..privacy import noise_for_budget, paper_noise_for_budget  # noqa: PLC0415
 
-    run = PlannedRun(
-        schedule=schedule,  # type: ignore[arg-type] # the record checks it and names what is allowed
+    run = _record(
+        schedule=schedule,
         nodes=nodes,
         steps=steps,
         skip=skip,
         noise_multiplier=1.0,
         target_skip=target_skip,
-        view=view,  # type: ignore[arg-type] # as above
+        view=view,
         observer_skip=observer_skip,
         distance=distance,
         position=position,
         observers=observers,
         convex=convex,
-        step_size=step_size,  # type: ignore[arg-type] # as above
+        step_size=step_size,
+        learning_rate=learning_rate,
+        smoothness=smoothness,
     )
     total = delta
     if _is_paper(method, delta_prime):
@@ -242,8 +249,15 @@ def _is_paper(method: str, delta_prime: float | None) -> bool:
     return method == "paper"
 
 
-def _facts(run: Any) -> dict[str, Any]:
-    facts = {
+def _record(**values: Any) -> PlannedRun:
+    """Return the record of a run; it checks every value, and names what is allowed."""
+    from ..privacy import PlannedRun  # noqa: PLC0415
+
+    return PlannedRun(**values)
+
+
+def _facts(run: PlannedRun) -> dict[str, Any]:
+    facts: dict[str, Any] = {
         "nodes": run.nodes,
         "steps": run.steps,
         "skip": run.skip,
@@ -261,21 +275,28 @@ def _facts(run: Any) -> dict[str, Any]:
     return facts
 
 
-def _who(run: Any, method: str) -> str:
-    """Say who is protected from whom."""
+def _who(run: PlannedRun, method: str) -> str:
+    """Say who is protected from whom, and what that rests on."""
+    if method == "paper":
+        return "The paper's theorem as stated: all data of any node, against any other. The final model is not counted."
+    target = "any node" if run.position is None else f"the node at place {run.position}"
+    if run.target_skip is not None:
+        target += f" that is skipped with probability {run.target_skip:g}"
     if run.observers > 1:
         observer = f"any {run.observers} other nodes together"
     elif run.distance is not None:
         observer = f"the node {run.distance} hops after it"
     else:
         observer = "any other node"
-    eagerness = (
-        "always ready" if run.view == "offered" else f"skipped with probability {1 - run.observer_sees:g} or more"
-    )
-    if method == "paper":
-        return "The paper's theorem as stated: all data of any node, against any other. The final model is not counted."
-    amplification = "" if run.convex else " No amplification: each update of the node counts in full."
-    return (
-        f"Protects all data of any node against {observer}, {eagerness}, who knows the path and sees the final model."
-        + amplification
-    )
+    slow = run.skip if run.observer_skip is None else run.observer_skip
+    eager = "always ready" if run.view == "offered" else f"skipped with probability {slow:g} or more"
+    alone = run.schedule == "ring" and run.distance in (None, 1)
+    if run.convex and run.observers == 1 and not alone:
+        rests = (
+            "The noise of others counts: the loss must be convex and smooth, with learning rate at most 2 / smoothness"
+        )
+        rests += " (else say --non-convex)."
+    else:
+        rests = "Each update of the node counts in full, whatever the loss."
+    knows = "who knows the path and sees the final model"
+    return f"Protects all data of {target} against {observer}, {eager}, {knows}. {rests}"

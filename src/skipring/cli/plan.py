@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import _options as options
 from ._output import Json, print_json
+
+if TYPE_CHECKING:
+    from ..planning import Plans
 
 __all__ = ["plan"]
 
@@ -28,7 +31,7 @@ def plan(
     schedule: options.Schedule = "random-ring",
     smoothness: options.Smoothness = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Where to draw the trade-off between privacy and error (png, svg or pdf).")
+        Path | None, typer.Option(help="Where to draw the trade-off (png, svg or pdf); an older figure is overwritten.")
     ] = Path("frontier.png"),
     no_figure: Annotated[bool, typer.Option("--no-figure", help="Draw nothing.")] = False,
     as_json: Json = False,
@@ -87,13 +90,12 @@ def plan(
     _show(plans, drawn)
 
 
-def _show(plans: object, drawn: Path | None) -> None:
+def _show(plans: Plans, drawn: Path | None) -> None:
     from rich.console import Console  # noqa: PLC0415
 
-    from ..planning import Plans  # noqa: PLC0415
+    from ..privacy.theorems import theorem3_can_be_trusted  # noqa: PLC0415
     from ..report.tables import plan_table  # noqa: PLC0415
 
-    assert isinstance(plans, Plans)
     budget, best = plans.budget, plans.best
     console = Console(highlight=False)
     spent = f"time {budget.time:g}" if budget.time is not None else f"{budget.steps} steps"
@@ -113,6 +115,8 @@ def _show(plans: object, drawn: Path | None) -> None:
         f" needs a convex loss of smoothness at most {2 / best.learning_rate:.3g}.",
         f"The error bound (Theorem 1) compares plans; above gradient bound x diameter = {trivial:g} it says no more.",
     ]
+    if budget.schedule == "random-ring" and not theorem3_can_be_trusted(budget.nodes, best.skip_probability):
+        notes[0] = "The paper's Theorem 3 is false where so few nodes take part in a round: do not use its noise."
     if drawn is not None:
         notes.append(f"Trade-off between privacy and error: {drawn}")
     console.print("\n" + "\n".join(notes), style="dim", markup=False)

@@ -18,8 +18,8 @@ __all__ = ["StepSizes"]
 class StepSizes:
     """A learning rate that falls with the root of the update number (`sqrt`), stays `constant`, or your `own` list.
 
-    >>> StepSizes(0.6).first(4).tolist()
-    [0.6, 0.4242640687119285, 0.34641016151377546, 0.3]
+    >>> StepSizes(0.6).first(4).round(4).tolist()
+    [0.6, 0.4243, 0.3464, 0.3]
     """
 
     rate: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..errors import InvalidInput, require_non_negative, require_open_unit, require_positive
+from ..errors import InvalidInput, require_delta, require_non_negative, require_positive
 from .forecast import Forecast, forecast
 from .gaussian import gdp_mu
 from .paper import PaperBound
@@ -22,7 +22,7 @@ def noise_for_budget(run: PlannedRun | Forecast, epsilon: float, delta: float) -
     3.849
     """
     require_non_negative("epsilon", epsilon)
-    require_open_unit("delta", delta)
+    require_delta(delta)
     account = run if isinstance(run, Forecast) else forecast(run)
     laws = account.laws(1e-3 * delta)
 
@@ -30,14 +30,16 @@ def noise_for_budget(run: PlannedRun | Forecast, epsilon: float, delta: float) -
         least = min(law.delta(epsilon, (2.0 / noise) ** 2) for law in laws)
         return math.log(max(least, 1e-320)) - math.log(delta)
 
-    # One update of the target in full; more of them, or amplification, is found by doubling.
+    if excess(1e-2) <= 0.0:
+        raise InvalidInput.because("epsilon", epsilon, f"at delta {delta:g} this is kept with next to no noise")
+    # One update of the target in full; more of them, or amplification, is found by stepping.
     return _smallest(excess, 2.0 / gdp_mu(epsilon, delta))
 
 
 def paper_noise_for_budget(run: PlannedRun, epsilon: float, delta: float, delta_prime: float) -> float:
     """Return the smallest noise multiplier for which the paper's theorem gives (epsilon, delta + delta_prime)."""
     require_positive("epsilon", epsilon)
-    require_open_unit("delta", delta)
+    require_delta(delta)
 
     def excess(noise: float) -> float:
         bound = PaperBound(run.replace(noise_multiplier=noise), delta_prime=delta_prime).epsilon(delta)
@@ -80,14 +82,16 @@ def _smallest(excess: Callable[[float], float], guess: float) -> float:
 
 
 def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int = 10**8) -> int:
-    """Return how many steps (in whole rounds on a ring) a budget allows; the run's own number does not matter.
+    """Return how many steps (in whole rounds on a ring) a budget allows, but not more than `most`.
+
+    The run's own number of steps does not matter.
 
     >>> run = PlannedRun(schedule="random-ring", nodes=100, steps=100, skip=0.5, noise_multiplier=10.0)
     >>> steps_for_budget(run, epsilon=2.0, delta=1e-6)
     7800
     """
     require_non_negative("epsilon", epsilon)
-    require_open_unit("delta", delta)
+    require_delta(delta)
     unit = 1 if run.schedule == "random-walk" else run.nodes
 
     def allowed(units: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, require_non_negative, require_open_unit
+from ..errors import InvalidInput, require_delta, require_non_negative
 from ._rings import random_ring_leakage, ring_leakage
 from ._walk import random_walk_leakage
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
@@ -40,18 +40,18 @@ class PrivacyCurve(ABC):
         require_non_negative("epsilon", epsilon)
         # A thousandth of delta may be spent on unlikely paths; how much that is, is found by trying.
         best, failure = 1.0, 1e-12
-        for _ in range(3):
-            values = [(law.delta(epsilon, self.release), law.failure) for law in self.laws(failure)]
-            best = min(best, *(value for value, _ in values))
-            spent = max(lost for _, lost in values)
-            if spent == 0.0:
+        for _ in range(6):
+            values = [(law.expectation(epsilon, self.release), law.failure) for law in self.laws(failure)]
+            best = min(best, *(value + lost for value, lost in values))
+            core = max(1e-300, min(value for value, _ in values))
+            if math.floor(math.log10(1e-3 * core)) == math.floor(math.log10(failure)):
                 break
-            failure = 1e-3 * max(1e-300, *(value - lost for value, lost in values if lost))
+            failure = 1e-3 * core
         return best
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon that goes with a delta (rounded up)."""
-        require_open_unit("delta", delta)
+        require_delta(delta)
         return min(_solve(law, delta, self.release) for law in self.laws(1e-3 * delta))
 
     def curve(self, epsilons: Iterable[float]) -> Floats:
@@ -174,7 +174,7 @@ def _solve(law: Leakage, delta: float, release: float) -> float:
         at_low = excess(low)
         if low == 0.0 and at_low <= 0.0:
             return 0.0
-    # Regula falsi with the Illinois rule on ln delta, which is nearly a parabola; halving where that is slow.
+    # Regula falsi on ln delta, which is nearly a parabola, with a halving every third turn.
     for turn in range(100):
         if high - low <= 1e-9 * high:
             break

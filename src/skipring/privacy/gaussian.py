@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erfcx, ndtr
 
-from ..errors import InvalidInput, require_non_negative, require_open_unit
+from ..errors import InvalidInput, require_delta, require_non_negative
 
 __all__ = ["gdp_delta", "gdp_epsilon", "gdp_mu", "rdp_delta", "rdp_epsilon"]
 
@@ -90,7 +90,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     >>> round(gdp_epsilon(1.0, 1e-6), 4)
     4.8866
     """
-    require_open_unit("delta", delta)
+    require_delta(delta)
     require_non_negative("mu", mu)
     mu = float(mu)
     if mu == 0.0 or gdp_delta(mu, 0.0) <= delta:
@@ -105,7 +105,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     >>> round(gdp_mu(1.0, 1e-6), 5)
     0.2367
     """
-    require_open_unit("delta", delta)
+    require_delta(delta)
     require_non_negative("epsilon", epsilon)
     low, high = 0.0, 1.0
     while gdp_delta(high, epsilon) <= delta:
@@ -152,7 +152,7 @@ def rdp_epsilon(alpha: ArrayLike, divergence: ArrayLike, delta: float) -> float:
     >>> round(rdp_epsilon([5.0, 8.0, 12.0], [2.5, 4.0, 6.0], 1e-6), 4)
     5.3284
     """
-    require_open_unit("delta", delta)
+    require_delta(delta)
     orders, rdp = np.asarray(alpha, dtype=np.float64), np.asarray(divergence, dtype=np.float64)
     _check_orders(orders, rdp)
     epsilon = rdp + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0)

@@ -66,8 +66,17 @@ class Leakage(ABC):
     failure: float = 0.0
 
     @abstractmethod
+    def expectation(self, epsilon: float, release: float) -> float:
+        """Return an upper bound of E[F(X)], where one release has mu^2 = `release`."""
+
+    @property
+    @abstractmethod
+    def largest(self) -> float:
+        """No leakage is larger."""
+
     def delta(self, epsilon: float, release: float) -> float:
-        """Return an upper bound of E[F(X)] + failure, where one release has mu^2 = `release`."""
+        """Return an upper bound of delta: that of the paths in the law, and the probability of the others."""
+        return min(1.0, self.expectation(epsilon, release) + self.failure)
 
     @abstractmethod
     def log_mgf(self, theta: Floats) -> Floats:
@@ -88,7 +97,12 @@ class Leakage(ABC):
         """Return the epsilon that the Rényi divergences give: a little too large, but quick to find."""
         theta, log_mgf = self.chart
         alpha = 0.5 * (1.0 + np.sqrt(1.0 + 8.0 * theta / release))
-        return rdp_epsilon(alpha, log_mgf / (alpha - 1.0), delta)
+        usable = (alpha > 1.0 + 1e-6) & (alpha < 1e9)
+        mu = math.sqrt(self.largest * release)
+        worst = 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta))
+        if not usable.any():
+            return worst
+        return min(worst, rdp_epsilon(alpha[usable], log_mgf[usable] / (alpha[usable] - 1.0), delta))
 
     def rdp(self, alpha: Floats, release: float) -> Floats:
         """Return Rényi divergences at orders alpha > 1 (they hold but for `failure`)."""
@@ -111,7 +125,12 @@ class BinomialLeakage(Leakage):
         first, pmf = binomial_pmf(self.trials, self.probability)
         return first + np.arange(len(pmf), dtype=np.float64), pmf
 
-    def delta(self, epsilon: float, release: float) -> float:
+    @property
+    def largest(self) -> float:
+        """All trials succeed."""
+        return float(self.trials)
+
+    def expectation(self, epsilon: float, release: float) -> float:
         """Return E[F(X)], a finite sum."""
         counts, pmf = self._law
         return min(1.0, float(pmf @ gdp_delta(np.sqrt(counts * release), epsilon)) * _ROUNDING)
@@ -206,7 +225,7 @@ class IndependentLeakage(Leakage):
         )
 
     @cached_property
-    def _largest(self) -> int:
+    def largest(self) -> float:
         """The largest possible number of terms."""
         return sum(
             block.repeats * max(part.fewest + len(part.counts) - 1 for part in block.mixture) for block in self._blocks
@@ -247,7 +266,7 @@ class IndependentLeakage(Leakage):
         at, up, down = np.split(self.log_mgf(np.concatenate([[theta], theta + t, theta - t])), [1, 1 + len(t)])
         tops, bottoms = (up - at + 40.0) / t, (at - down - 40.0) / t
         i, j = int(np.argmin(tops)), int(np.argmax(bottoms))
-        top = min(float(tops[i]), float(self._largest))
+        top = min(float(tops[i]), float(self.largest))
         # From 0 on there is nothing below; the bottom is raised only where the lattice would be too coarse.
         bottom = max(0.0, float(bottoms[j])) if top > 0.01 * self._lattice else 0.0
         return bottom, top, theta + float(t[i]), theta - float(t[j])
@@ -256,6 +275,8 @@ class IndependentLeakage(Leakage):
         """Add up the rounds: a product of Fourier transforms of the tilted laws on a lattice."""
         bottom, top, upper_theta, lower_theta = self._window(theta)
         size = self._lattice
+        while size - 2 < top - bottom:  # at least one point for each release
+            size *= 2
         # The largest value of a round, 1, is a point of the lattice, so that sums end where they should.
         per_unit = math.floor((size - 2) / max(top - bottom, 1.5))
         step = 1.0 / per_unit
@@ -284,7 +305,7 @@ class IndependentLeakage(Leakage):
                 mixed += _polynomial(part.counts * np.exp(counts * log_mgf - block_logs[0]), transform, part.fewest)
             product *= _power(mixed, block.repeats)
         mass = np.maximum(np.fft.irfft(product, size), 0.0)
-        others = 1.0 - 1.0 / max(1, self._largest)
+        others = 1.0 - 1.0 / max(1, self.largest)
         return _TiltedSum(
             theta=theta,
             log_mgf=float(log_mgfs[0]),
@@ -292,14 +313,14 @@ class IndependentLeakage(Leakage):
             # Sums are known modulo `size`; what lies outside of the window wraps around and only adds.
             mass=np.roll(mass, -(start % size)),
             # Every factor is off by some 2^-52; so is a mass, times the mean size of the product without that factor.
-            error=2.0**-52 * (4.0 * self._largest + 64.0) * 2.0 * float(np.mean(np.abs(product) ** others)),
-            largest=float(self._largest),
+            error=2.0**-52 * (4.0 * self.largest + 64.0) * 2.0 * float(np.mean(np.abs(product) ** others)),
+            largest=float(self.largest),
             log_below=(float(log_mgfs[2] - log_mgfs[0]) + (theta - lower_theta) * step * start if start else -math.inf),
             log_above=float(log_mgfs[1] - log_mgfs[0]) - (upper_theta - theta) * step * (start + size - 1),
         )
 
-    def delta(self, epsilon: float, release: float) -> float:
-        """Return E[Fhat(X)] + failure, where Fhat is a convex majorant of F."""
+    def expectation(self, epsilon: float, release: float) -> float:
+        """Return E[Fhat(X)], where Fhat is a convex majorant of F."""
         law = self._tilted(self._best_theta(epsilon, release))
         majorant = convex_majorant(epsilon, release, self.mean)
         weights = np.exp(np.minimum(law.log_mgf - law.theta * law.points, 700.0)) * majorant(law.points)
@@ -314,7 +335,7 @@ class IndependentLeakage(Leakage):
                 cells = np.linspace(start, end, 2001)
                 heights = law.log_mgf + min(0.0, log_probability) - law.theta * cells[:-1]
                 total += float(np.max(np.exp(np.minimum(heights, 700.0)) * majorant(cells[1:])))
-        return min(1.0, total * _ROUNDING + self.failure)
+        return total * _ROUNDING
 
 
 def _growth(tilts: Floats, lattice: Floats) -> Floats:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from ..errors import InvalidInput, require_non_negative, require_open_unit
 from .gaussian import smallest
 from .record import PlannedRun
@@ -39,6 +45,10 @@ class PaperBound:
             "step_size",
         ):
             given = getattr(run, parameter)
+            if parameter == "convex" and not given:
+                raise InvalidInput.because(
+                    "non_convex", "given", "the paper's theorems need convexity; use method tight"
+                )
             if given != getattr(plain, parameter):
                 raise InvalidInput.because(parameter, given, "the paper's theorems do not cover this; use method tight")
         self.run = run
@@ -61,6 +71,10 @@ class PaperBound:
             delta=delta,
             delta_prime=self.delta_prime,
         )
+
+    def curve(self, epsilons: Iterable[float]) -> NDArray[np.floating[Any]]:
+        """Return delta (without delta_prime) for each epsilon."""
+        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta (without delta_prime) at which the theorem gives this epsilon."""

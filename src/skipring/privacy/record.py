@@ -74,14 +74,19 @@ class PlannedRun:
         ):
             if getattr(self, parameter) not in names:
                 raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
-        require_integer("nodes", self.nodes, 2)
-        require_integer("steps", self.steps, 1)
+        require_integer("nodes", self.nodes, 2, 10**7)
+        require_integer("steps", self.steps, 1, 10**10)
+        if self.schedule == "random-walk":
+            require_integer("steps", self.steps, 1, 10**6 * self.nodes)
         for parameter in ("nodes", "steps"):  # small integer types of numpy would overflow
             object.__setattr__(self, parameter, int(getattr(self, parameter)))
         if not isinstance(self.convex, bool):
             raise InvalidInput("convex", repr(self.convex), "True or False")
         require_probability_below_one("skip", self.skip)
         require_positive("noise_multiplier", self.noise_multiplier)
+        if not 1e-2 <= self.noise_multiplier <= 1e9:
+            reason = "between 0.01 and 1e9: with less there is no privacy to speak of, with more nothing is learned"
+            raise InvalidInput("noise_multiplier", self.noise_multiplier, reason)
         require_integer("observers", self.observers, 1)
         if self.observers > self.nodes - 1:
             raise InvalidInput("observers", self.observers, f"at most nodes - 1 = {self.nodes - 1}")
@@ -126,6 +131,8 @@ class PlannedRun:
             require_integer(parameter, value, 1)
             if value > most:
                 raise InvalidInput(parameter, value, f"at most {most} on a ring of {self.nodes} nodes")
+        if self.distance is not None and self.observers > 1:
+            raise InvalidInput.because("distance", self.distance, "is that of one observer; several have none")
         if self.position is not None and self.distance is None:
             raise InvalidInput.because("position", self.position, "needs the distance of the observer, too")
 

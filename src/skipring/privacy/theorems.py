@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from skipring._binomial import binomial_tails
-from skipring.errors import (
+from .._binomial import binomial_tails
+from ..errors import (
     InvalidInput,
     require_integer,
     require_open_unit,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -262,12 +262,18 @@ class TranscriptAccountant:
         """Return delta of the pair that leaks most."""
         return gdp_delta(self.worst().mu, epsilon)
 
+    def curve(self, epsilons: Iterable[float]) -> Floats:
+        """Return delta of the pair that leaks most, for each epsilon."""
+        mu = self.worst().mu
+        return np.array([gdp_delta(mu, float(epsilon)) for epsilon in epsilons])
+
 
 class RunningTranscript:
     """The same account while a run goes on: append what happens, ask for the worst pair so far.
 
     It keeps a sum for every pair, closed at the observer's last look; `worst` adds what everyone would see now.
-    With `target` given, only that node's own leakage is asked for (a node's own ledger).
+    With `target` given, only that node's own leakage is asked for (a node's own ledger). Without `convex` each update
+    of a target counts in full.
 
     >>> account = RunningTranscript(nodes=3)
     >>> for node in (0, 1, 2):
@@ -276,8 +282,9 @@ class RunningTranscript:
     0.2
     """
 
-    def __init__(self, nodes: int, *, target: int | None = None) -> None:
+    def __init__(self, nodes: int, *, target: int | None = None, convex: bool = True) -> None:
         require_integer("nodes", nodes, 2)
+        self.convex = convex
         self.nodes = nodes
         if target is not None:
             _require_node("target", target, nodes)
@@ -343,6 +350,9 @@ class RunningTranscript:
         """Return the pair that leaks most if the run ended now and everyone were sent the model."""
         from ._intervals import worst_open  # noqa: PLC0415 - numba is loaded only where it is needed
 
+        if not self.convex:
+            target = int(self._targets[np.argmax(self._plain[self._targets])])
+            return WorstPair(math.sqrt(float(self._plain[target])), target, 0 if target else 1)
         mu2, target, observer = worst_open(
             self._updates, self._last_look, self._targets, self._closed, self._plain, *self._arrays()
         )

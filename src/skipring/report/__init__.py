@@ -1,21 +1,33 @@
-"""What people look at: tables for the terminal, and figures as PNG and SVG with their numbers as CSV."""
+"""What people look at: tables for the terminal, figures with their numbers as CSV, and a page about simulations."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .figures import draw_frontier, draw_paper_figure, write_curves_csv
+    from .figures import draw_comparison, draw_frontier, draw_paper_figure, write_curves_csv
     from .numbers import number
+    from .page import report_page
     from .tables import plan_table, theory_table
 
-__all__ = ["draw_frontier", "draw_paper_figure", "number", "plan_table", "theory_table", "write_curves_csv"]
+__all__ = [
+    "draw_comparison",
+    "draw_frontier",
+    "draw_paper_figure",
+    "number",
+    "plan_table",
+    "report_page",
+    "theory_table",
+    "write_curves_csv",
+]
 
 _HOMES = {
+    "draw_comparison": "figures",
     "draw_frontier": "figures",
     "draw_paper_figure": "figures",
     "number": "numbers",
     "plan_table": "tables",
+    "report_page": "page",
     "theory_table": "tables",
     "write_curves_csv": "figures",
 }

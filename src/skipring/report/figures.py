@@ -1,9 +1,9 @@
-"""Figures: the paper's theory figures and the trade-off between privacy and error."""
+"""Figures: the paper's theory figures, the trade-off between privacy and error, and simulations side by side."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_writable", "draw_frontier", "draw_paper_figure", "write_curves_csv"]
+    from ..simulation import Result
+
+__all__ = [
+    "PALETTE",
+    "check_writable",
+    "draw_comparison",
+    "draw_frontier",
+    "draw_paper_figure",
+    "write_curves_csv",
+]
 
 # Okabe and Ito's colours: told apart by colour-blind eyes, and of different lightness in print.
 _COLOURS = ("#0072B2", "#E69F00", "#000000", "#009E73")
+# All eight, those that stand out on white first.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 _DASHES = {"ring": "-", "random-ring": "--", "random-walk": ":"}
 # Where the axes of Figure 2 end in the paper.
 _TOP_ERROR = {10: 1500.0, 500: 4000.0}
@@ -188,4 +199,27 @@ def draw_frontier(points: Sequence[FrontierPoint], path: Path, *, title: str) ->
         axes.set_xticks([point.epsilon for point in points], [f"{point.epsilon:g}" for point in points])
         axes.minorticks_off()
         axes.legend(frameon=False)
+        _save(figure, [path])
+
+
+def draw_comparison(results: Mapping[str, Result], path: Path, *, error: float) -> None:
+    """Draw the test error of simulations against latency, with one standard deviation over runs as a band."""
+    import matplotlib  # noqa: PLC0415 - loading matplotlib takes longer than most commands
+
+    with matplotlib.rc_context(_STYLE):
+        figure = _new_figure(6.8, 4.4)
+        axes = figure.add_subplot()
+        for i, (name, result) in enumerate(results.items()):
+            latency, mean, spread = (values[1:] for values in result.on_latency_grid())  # a log scale has no 0
+            colour, dashes = PALETTE[i % len(PALETTE)], ("-", "--", ":", "-.")[i // len(PALETTE) % 4]
+            axes.plot(latency, mean, color=colour, ls=dashes, lw=1.5, label=name)
+            axes.fill_between(latency, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0.0)
+        axes.axhline(error, color="0.5", lw=0.8, ls=":")
+        axes.annotate(f"error {error:.3g}", (0.01, error), xycoords=("axes fraction", "data"), va="bottom")
+        ends = [float(result.latency[:, -1].min()) for result in results.values()]
+        axes.set(xlabel="latency", ylabel="test error", xscale="log" if max(ends) > 4.0 * min(ends) else "linear")
+        # Before its first evaluation a run has nothing to show.
+        axes.set_xlim(left=min(float(result.latency[:, 1].min()) for result in results.values()), right=None)
+        axes.set_ylim(bottom=0.0)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
         _save(figure, [path])

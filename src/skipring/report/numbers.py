@@ -17,4 +17,4 @@ def number(value: float) -> str:
         return "infinity"
     if isinstance(value, int) or (value == round(value) and abs(value) < 1e7):
         return str(round(value))
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"

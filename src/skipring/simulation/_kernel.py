@@ -20,23 +20,28 @@ Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
 
 LOGISTIC, SQUARED, SOFTMAX = 0, 1, 2
-_CELLS = 8192
+#: Width of a cell of the tables: linear interpolation is then good to 2e-8.
+_CELL = 1.0 / 820.0
+#: Beyond this margin the logistic function is 0 or 1 to all digits.
+_FLAT = 40.0
 #: A uniform number is used up once its digits have chosen among so many possibilities.
 _CHOICES = 1e6
 # Sums may be reordered and divisions turned into products; nan and infinity keep their meaning.
 _FAST = {"reassoc", "nsz", "contract", "arcp"}
 
 
-def logistic_tables(radius: float) -> tuple[Floats, Floats]:
-    """Return 1/(1 + e^m) and ln(1 + e^-m) for margins m from -radius to radius, and one cell beyond."""
-    margins = np.linspace(-radius, radius, _CELLS + 1)
+def logistic_tables(radius: float) -> tuple[Floats, Floats, float]:
+    """Return 1/(1 + e^m) and ln(1 + e^-m) for margins m from -span to span, one cell beyond, and the span."""
+    span = min(radius, _FLAT)
+    cells = max(16, int(np.ceil(2.0 * span / _CELL)))
+    margins = np.linspace(-span, span, cells + 1)
     slope, loss = 1.0 / (1.0 + np.exp(margins)), np.logaddexp(0.0, -margins)
-    return np.append(slope, slope[-1]), np.append(loss, loss[-1]).astype(np.float32)
+    return np.append(slope, slope[-1]), np.append(loss, loss[-1]).astype(np.float32), span
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def _evaluate_margin(
-    loss: int, w: Floats, columns: Floats, labels: Floats, radius: float, table: Floats, margins: Floats
+    loss: int, w: Floats, columns: Floats, labels: Floats, span: float, table: Floats, margins: Floats
 ) -> tuple[float, float]:
     """Return test error and mean loss. For logistic loss the columns carry the sign of the label."""
     d, rows = columns.shape
@@ -56,12 +61,13 @@ def _evaluate_margin(
     for i in range(rows):
         # A margin of 0 counts as the class with label -1.
         wrong += 1 if margins[i] < 0.0 or (margins[i] == 0.0 and labels[i] > 0.0) else 0
-    offset, scale = np.float32(radius), np.float32(0.5 * _CELLS / radius)
-    top = np.float32(_CELLS)
+    cells = len(table) - 2
+    offset, scale, top = np.float32(span), np.float32(0.5 * cells / span), np.float32(cells)
     for i in range(rows):
         t = min(max((margins[i] + offset) * scale, np.float32(0.0)), top)
         k = int(t)
-        total += table[k] + (t - k) * (table[k + 1] - table[k])
+        # Below the table the loss is a straight line.
+        total += table[k] + (t - k) * (table[k + 1] - table[k]) + max(-margins[i] - offset, np.float32(0.0))
     return wrong / rows, total / rows
 
 
@@ -74,6 +80,7 @@ def run_margin(
     radius: float,
     slopes: Floats,
     loss_table: Floats,
+    span: float,
     x: Floats,
     y: Floats,
     start: Ints,
@@ -101,13 +108,14 @@ def run_margin(
     gradient = np.empty(d)
     margins = np.empty(test_columns.shape[1], np.float32)
     clips = len(limits) > 0
-    cells_per_unit = 0.5 * _CELLS / radius
+    cells = len(slopes) - 2
+    cells_per_unit = 0.5 * cells / span
     done = 0
     point = 0
     for h in range(len(path)):
         if h % every == 0:
             errors[point], losses[point] = _evaluate_margin(
-                loss, w, test_columns, test_labels, radius, loss_table, margins
+                loss, w, test_columns, test_labels, span, loss_table, margins
             )
             updates[point] = done
             point += 1
@@ -140,7 +148,7 @@ def run_margin(
             for j in range(d):
                 margin += w[j] * x[row, j]
             if loss == LOGISTIC:
-                t = min(max((margin * y[row] + radius) * cells_per_unit, 0.0), float(_CELLS))
+                t = min(max((margin * y[row] + span) * cells_per_unit, 0.0), float(cells))
                 k = int(t)
                 c = -y[row] * (slopes[k] + (t - k) * (slopes[k + 1] - slopes[k]))
             else:
@@ -165,7 +173,7 @@ def run_margin(
             for j in range(d):
                 w[j] *= scale
         done += 1
-    errors[point], losses[point] = _evaluate_margin(loss, w, test_columns, test_labels, radius, loss_table, margins)
+    errors[point], losses[point] = _evaluate_margin(loss, w, test_columns, test_labels, span, loss_table, margins)
     updates[point] = done
 
 

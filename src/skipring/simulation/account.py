@@ -3,42 +3,79 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
-from ..privacy import PaperBound, PlannedRun, Transcript, TranscriptAccountant, forecast, gdp_epsilon, noise_for_budget
+from ..privacy import (
+    PaperBound,
+    PlannedRun,
+    Transcript,
+    TranscriptAccountant,
+    forecast,
+    gdp_epsilon,
+    gdp_mu,
+    noise_for_budget,
+)
 from ..timeouts import skip_probability
 from .engine import RunOutput, Setup
+from .stragglers import Stragglers
 
-__all__ = ["noise_for", "privacy_of"]
+__all__ = ["noise_for", "planned_from_settings", "privacy_of"]
 
 #: Beyond this many nodes the matrix of all pairs is not computed.
 _MOST_NODES = 3000
+_BINS = 40
 
 
 def planned(setup: Setup) -> PlannedRun:
     """Return the record of a simulated run; refuse what no forecast covers."""
-    if not setup.stragglers.identical:
+    return PlannedRun(
+        schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
+        nodes=setup.data.nodes,
+        steps=setup.steps,
+        skip=_skip(setup.stragglers, setup.step_sizes.law, setup.delay, setup.timeout),
+        noise_multiplier=setup.noise_multiplier,
+        convex=setup.model.contracts(setup.step_sizes.largest),
+        step_size=setup.step_sizes.law,  # type: ignore[arg-type] # `_skip` refused the third
+    )
+
+
+def planned_from_settings(settings: Mapping[str, Any], privacy: Mapping[str, Any], steps: int) -> PlannedRun:
+    """Return the record of a saved simulation as if it ended after so many steps; refuse what no forecast covers.
+
+    On a ring, steps are rounded up to whole rounds, which a ring is accounted for in.
+    """
+    resolved, schedule, law = settings["resolved"], settings["schedule"]["name"], settings["learning"]["step_size"]
+    nodes = int(resolved["nodes"])
+    delay = parse_delay(settings["delay"]["law"])
+    return PlannedRun(
+        schedule=schedule,
+        nodes=nodes,
+        steps=steps if schedule == "random-walk" else -(-steps // nodes) * nodes,
+        skip=_skip(Stragglers(**settings["stragglers"]), law, delay, float(resolved["timeout"])),
+        noise_multiplier=resolved["noise_multiplier"],
+        convex=bool(privacy["amplified"]),
+        step_size=law,
+    )
+
+
+def _skip(stragglers: Stragglers, law: str, delay: Delay, timeout: float) -> float:
+    """Return the skip probability of every node, where all are alike."""
+    if not stragglers.identical:
         raise InvalidInput.because(
             "stragglers",
             "not alike",
             "a forecast needs delays that are independent and alike; see the realised privacy",
         )
-    if setup.step_sizes.law == "own":
+    if law == "own":
         raise InvalidInput.because("step_size", "own", "a forecast covers sqrt and constant; see the realised privacy")
-    late = skip_probability(setup.delay, setup.timeout)
-    lost = setup.stragglers.lost_link
-    return PlannedRun(
-        schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
-        nodes=setup.data.nodes,
-        steps=setup.steps,
-        skip=late + lost - late * lost,
-        noise_multiplier=setup.noise_multiplier,
-        convex=setup.model.contracts(setup.step_sizes.largest),
-        step_size=setup.step_sizes.law,
-    )
+    late, lost = skip_probability(delay, timeout), stragglers.lost_link
+    return late + lost - late * lost
 
 
 def noise_for(setup: Setup, epsilon: float, delta: float) -> float:
@@ -69,7 +106,7 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> dict[s
     return report
 
 
-def _realised(setup: Setup, delta: float, recorded: RunOutput) -> dict[str, float]:
+def _realised(setup: Setup, delta: float, recorded: RunOutput) -> dict[str, Any]:
     updates = int(recorded.updated.sum())
     account = TranscriptAccountant(
         Transcript(
@@ -88,4 +125,17 @@ def _realised(setup: Setup, delta: float, recorded: RunOutput) -> dict[str, floa
         "worst": gdp_epsilon(float(worst), delta),
         "median": gdp_epsilon(float(median), delta),
         "pair_99": gdp_epsilon(float(almost), delta),
+        "histogram": _histogram(pairs, delta),
     }
+
+
+def _histogram(pairs: NDArray[np.floating[Any]], delta: float) -> dict[str, list[Any]]:
+    """Return how many ordered pairs have which epsilon, given their mu."""
+    low, high = gdp_epsilon(float(pairs.min()), delta), gdp_epsilon(float(pairs.max()), delta)
+    if high <= low:  # all pairs alike
+        low, high = 0.0, high or 1.0
+    edges = np.linspace(low, high, _BINS + 1)
+    # Epsilon grows with mu, so that the edges are converted instead of millions of pairs.
+    inner = [gdp_mu(float(edge), delta) for edge in edges[1:-1]]
+    counts = np.bincount(np.searchsorted(inner, pairs), minlength=_BINS)
+    return {"edges": edges.tolist(), "counts": counts.tolist()}

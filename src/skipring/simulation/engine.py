@@ -110,7 +110,7 @@ class _Prepared:
         self.y, self.test_y = labels, test.astype(np.float32)
         signs = self.test_y[:, None] if model.loss == "logistic" else np.float32(1.0)
         self.columns = np.ascontiguousarray((np.asarray(setup.test_x, np.float32) * signs).T)
-        self.slopes, self.loss_table = logistic_tables(model.radius)
+        self.tables = logistic_tables(model.radius)
         self.limits = np.zeros(0)
         if model.clips and model.loss != "softmax":
             norms = np.sqrt(np.einsum("ij,ij->i", self.x, self.x))
@@ -143,8 +143,7 @@ def run_one(setup: Setup, number: int, prepared: _Prepared | None = None) -> Run
         kernel.run_softmax(rng, model.classes, clip, model.ridge, model.radius, *walk, *end)
     else:
         loss = kernel.LOGISTIC if model.loss == "logistic" else kernel.SQUARED
-        tables = (shared.slopes, shared.loss_table)
-        kernel.run_margin(rng, loss, shared.limits, model.ridge, model.radius, *tables, *walk, *end)
+        kernel.run_margin(rng, loss, shared.limits, model.ridge, model.radius, *shared.tables, *walk, *end)
     latency = np.concatenate([[0.0], waited])[points]
     return RunOutput(number, errors, losses, latency, updates, w, path, ready)
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import math
 import os
+import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from .engine import RunOutput
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Result", "gather", "load_run", "save_run"]
 
@@ -78,6 +82,29 @@ class Result:
         reached = np.flatnonzero(self.test_error.mean(axis=0) <= error)
         return float(self.latency.mean(axis=0)[reached[0]]) if len(reached) else math.inf
 
+    def plot(self) -> Figure:
+        """Draw the mean test error against latency, with a band of one standard deviation over runs on either side.
+
+        The figure belongs to no window: a notebook shows it, and `savefig` writes it.
+        """
+        from matplotlib.figure import Figure  # noqa: PLC0415 - loading matplotlib takes longer than most simulations
+
+        latency, mean, deviation = self.on_latency_grid()
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        axes = figure.add_subplot()
+        if self.runs > 1:
+            low = np.maximum(mean - deviation, 0.0)  # an error is never negative, and a band must not say so
+            axes.fill_between(
+                latency, low, mean + deviation, color="#0072B2", alpha=0.2, lw=0.0, label="± one standard deviation"
+            )
+        axes.plot(latency, mean, color="#0072B2", lw=1.5, label=f"mean of {self.runs} runs" if self.runs > 1 else "run")
+        axes.set(xlabel="latency", ylabel="test error")
+        axes.set_xlim(left=0.0)
+        axes.set_ylim(bottom=0.0)
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False)
+        return figure
+
     def save(self, folder: str | Path) -> None:
         """Write run.json, metrics.npz and privacy.json into a folder."""
         target = Path(folder)
@@ -103,7 +130,7 @@ class Result:
             raise InvalidInput.because(
                 "folder", source, f"holds no finished simulation: {missing} is missing"
             ) from None
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise InvalidInput.because("folder", source, f"is damaged: {error}") from None
         return cls(settings=settings, privacy=privacy, **arrays)
 
@@ -146,7 +173,7 @@ def load_run(path: Path) -> RunOutput:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in RunOutput.__dataclass_fields__ if name != "number"}
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidInput.because("out", path, f"is damaged ({error}); delete it to compute that run again") from None
     return RunOutput(number=int(path.stem), **arrays)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import platform
 import threading
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._version import __version__
 from ..data import Dataset, load_dataset, prepare, read_table, split_over_nodes
 from ..delays import parse_delay
 from ..errors import InvalidInput
@@ -190,7 +193,7 @@ def simulate(
         raise Interrupted(f"{len(finished)} of {run.simulation.runs} runs are finished")
     first = min(finished, key=lambda output: output.number)
     privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
-    settings = run.model_dump(mode="json") | {"resolved": _resolved(setup)}
+    settings = run.model_dump(mode="json") | {"resolved": _resolved(setup), "versions": _versions()}
     result = gather(finished, setup.points, setup.data.nodes, settings, privacy)
     if folder is not None:
         result.save(folder)
@@ -213,6 +216,12 @@ def _resolved(setup: Setup) -> dict[str, Any]:
         "model": setup.model.loss,
         "parameters": setup.model.parameters,
     }
+
+
+def _versions() -> dict[str, str]:
+    """Return what the bytes of a result depend on beside its settings."""
+    packages = {name: version(name) for name in ("numpy", "scipy", "numba", "scikit-learn")}
+    return {"skipring": __version__, "python": platform.python_version(), **packages}
 
 
 def _begin(folder: Path, run: RunFile, resume: bool) -> list[RunOutput]:

@@ -1,0 +1,5 @@
+"""The version, for those who must not load anything else to know it."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

@@ -1,0 +1,188 @@
+"""Simulations side by side: `skipring compare`."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ..errors import InvalidInput
+from ._output import Json, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..simulation import Alternative, Comparison
+    from ..simulation.comparison import Compared
+
+__all__ = ["compare"]
+
+
+def compare(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file; `skipring init` writes one.")],
+    timeouts: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Timeouts to compare: numbers, inf (never skip) or best.")
+    ] = None,
+    schedules: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Schedules to compare: ring, random-ring, random-walk.")
+    ] = None,
+    noise: Annotated[str | None, typer.Option(metavar="LIST", help="Noise multipliers to compare.")] = None,
+    error: Annotated[
+        float | None, typer.Option(help="The test error to reach (default: 1.1 x the best final one).")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for results and figure (default: FILE's name-compared).")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Number of runs of each (default: the run file's).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Simulate alternatives of a run file: which reaches an error first, and at what epsilon.
+
+    Lists are separated by commas: --timeouts 0.005,0.04,inf. Only what is given varies.
+    """
+    from ..report.figures import check_writable, draw_comparison  # noqa: PLC0415 - loaded when the command runs
+    from ..simulation import alternatives  # noqa: PLC0415
+
+    if runs is not None and runs < 1:
+        raise InvalidInput("runs", runs, "at least 1")
+    chosen = alternatives(
+        file,
+        timeouts=None if timeouts is None else [_timeout(word) for word in _words("timeouts", timeouts)],
+        schedules=None if schedules is None else _words("schedules", schedules),
+        noise=None if noise is None else [_number("noise", word) for word in _words("noise", noise)],
+        changes=[*(changes or []), *([] if runs is None else [f"simulation.runs={runs}"])],
+    )
+    folder = out if out is not None else Path(f"{file.stem}-compared")
+    picture = folder / "comparison.png"
+    if folder.is_file():
+        raise InvalidInput.because("out", folder, "is a file")
+    began = time.perf_counter()
+    comparison = _simulate(chosen, error, folder)
+    check_writable(picture)
+    draw_comparison({row.name: row.result for row in comparison.rows}, picture, error=comparison.error)
+    if as_json:
+        print_json(
+            {
+                "error": comparison.error,
+                "alternatives": [_plain(row, folder) for row in comparison.rows],
+                "figure": str(picture),
+                "seconds": time.perf_counter() - began,
+            }
+        )
+        return
+    _show(comparison, folder, with_noise=noise is not None)
+
+
+def _words(option: str, text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise InvalidInput(option, text or "(empty)", "values separated by commas, none of them empty")
+    return words
+
+
+def _number(option: str, word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise InvalidInput(option, word, "numbers separated by commas") from None
+
+
+def _timeout(word: str) -> float | Literal["best"]:
+    return "best" if word == "best" else _number("timeouts", word)
+
+
+def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
+    from rich.console import Console  # noqa: PLC0415 - loaded when the command runs
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    from ..simulation import Interrupted, compare_runs  # noqa: PLC0415
+
+    stop = threading.Event()
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    errors = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+            task = progress.add_task("runs", total=sum(other.run.simulation.runs for other in chosen))
+            return compare_runs(
+                chosen,
+                error=error,
+                out=folder,
+                stop=stop,
+                progress=lambda finished: progress.update(task, completed=finished),
+            )
+    except Interrupted as stopped:
+        sys.stderr.write(f"interrupted: {stopped}; they are in {folder}\n")
+        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _plain(row: Compared, folder: Path) -> dict[str, Any]:
+    settings = row.result.settings
+    return {
+        "name": row.name,
+        "folder": str(folder / row.name),
+        "schedule": settings["schedule"]["name"],
+        "timeout": float(settings["resolved"]["timeout"]),
+        "noise_multiplier": settings["resolved"]["noise_multiplier"],
+        "time_to_error": row.time_to_error,
+        "steps_to_error": row.steps_to_error,
+        "epsilon_at_error": row.epsilon,
+        **row.result.summary(),
+    }
+
+
+def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only where a table is shown
+
+    console = Console(highlight=False)
+    console.print(_table(comparison, with_noise=with_noise))
+    delta = comparison.rows[0].result.privacy["delta"]
+    console.print(
+        f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon is the forecast, at delta"
+        f" {delta:g}, for the whole rounds made by then; - where the error was not reached or no forecast holds."
+        f"\nResults and figure are in {folder}; next: skipring report {folder}/*",
+        style="dim",
+        markup=False,
+    )
+
+
+def _table(comparison: Comparison, *, with_noise: bool) -> Table:
+    from rich.table import Table  # noqa: PLC0415 - only where a table is shown
+
+    from ..report.numbers import number  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("schedule")
+    noise = ["noise"] if with_noise else []
+    reached = f"time to\nerror {comparison.error:.3g}"
+    for name in ("timeout", *noise, "test error", "latency", reached, "epsilon\nthen"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in comparison.rows:
+        settings, summary = row.result.settings, row.result.summary()
+        error = summary["test_error"]
+        table.add_row(
+            settings["schedule"]["name"],
+            number(float(settings["resolved"]["timeout"])),
+            *([number(settings["resolved"]["noise_multiplier"])] if with_noise else []),
+            f"{error['mean']:.4f} ± {error['std']:.4f}",
+            number(summary["latency"]["mean"]),
+            "-" if math.isinf(row.time_to_error) else number(row.time_to_error),
+            "-" if row.epsilon is None else number(row.epsilon),
+        )
+    return table

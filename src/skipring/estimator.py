@@ -1,0 +1,306 @@
+"""The protocol as a scikit-learn classifier: fit it on rows that belong to nodes, and read off what it cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+import secrets
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from .data import NodeData, Scaling, split_over_nodes
+from .delays import Delay, parse_delay
+from .errors import InvalidInput, require_integer, require_non_negative, require_open_unit
+from .learning import LinearModel, StepSizes
+from .privacy import forecast
+from .schedules import schedule
+from .simulation.account import noise_for, planned
+from .simulation.engine import Setup, run_one
+from .timeouts import best_timeout
+
+__all__ = ["SkipRingClassifier"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MOST_NODES = 100
+_ROWS_PER_NODE = 4
+#: Below this, epsilon is in the tens of millions, and the accountants run out of digits.
+_LEAST_NOISE = 1e-3
+#: What this class calls the parameters of the rooms below, for messages.
+_NAMES = {"rate": "learning_rate", "steps": "rounds"}
+
+
+class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn carries no types
+    """A linear classifier that nodes learn together, each with its own rows, in one simulated run of the protocol.
+
+    Two classes are told apart by logistic regression, more by softmax regression. Every row is scaled to norm 1, which
+    bounds what a node can contribute to an update.
+
+    Parameters
+    ----------
+    schedule : who gets the token next: ``ring``, ``random-ring`` or ``random-walk``.
+    rounds : length of the run, in hops per node.
+    delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
+    timeout : how long a node is waited for: a time, ``inf`` (skip nobody), or ``best`` for the least time per update.
+    hop_latency : the time that a hop takes.
+    learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
+    batch : how many of its rows a node uses for an update (default: all).
+    diameter : of the ball that the parameters are kept in.
+    epsilon, delta : the privacy budget, from which the noise follows.
+    noise_multiplier : standard deviation of the noise over the gradient bound; if given, it is used in place of what
+        `epsilon` asks for. 0 means no noise and no privacy; otherwise at least 0.001.
+    nodes : how many nodes the rows are dealt to at random if `fit` is not told (default: one for every four rows, but
+        at least 2 and at most 100).
+    standardise : give each feature mean 0 and standard deviation 1 before the rows are scaled.
+    intercept : learn a constant as well. It takes half of each row's square, so the features' part is noisier: leave
+        it out where the classes are about balanced and the features standardised.
+    ridge : weight of half the squared norm of the parameters.
+    random_state : a seed or a `numpy.random.RandomState`, for the same result every time; by default, fresh randomness
+        of the operating system.
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted.
+    coef_, intercept_ : the model, for rows as `scaling_` makes them: one row of coefficients and one constant for two
+        classes, and otherwise one of each for every class.
+    n_features_in_ : number of features. If they have names, `feature_names_in_` holds them.
+    epsilon_ : the forecast of the run's privacy at `delta`; infinity without noise.
+    noise_multiplier_, timeout_ : what was used.
+    latency_, updates_ : how long the run took in virtual time, and how many updates it made.
+    scaling_ : how features become what the model sees.
+
+    Notes
+    -----
+    `epsilon_` bounds, at `delta`, what any one other node learns about all the rows of a node together, from every
+    token that it is offered and from the final model. Two things are outside of it:
+
+    - The mean and standard deviation of the features come from all training rows, and so do the labels in `classes_`.
+      They are not covered by `epsilon_`. Pass ``standardise=False``, or scale by what is known publicly, to avoid the
+      first.
+    - Who knows `random_state` can compute the noise and take it off. Leave it out, or keep it secret, if the model is
+      to be handed on.
+
+    Amplification by the noise of others needs a learning rate of at most 2 / smoothness (8 for two classes, 4 for more,
+    less with `ridge`); beyond it, only the noise of a node's own updates counts, and a warning says so.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> clinic = np.arange(len(X)) % 113
+    >>> model = SkipRingClassifier(epsilon=8.0, random_state=1).fit(X, y, groups=clinic)
+    >>> bool(model.score(X, y) > 0.8), round(model.epsilon_, 3)
+    (True, 8.0)
+    """
+
+    classes_: NDArray[Any]
+    coef_: Floats
+    intercept_: Floats
+    n_features_in_: int
+    epsilon_: float
+    noise_multiplier_: float
+    timeout_: float
+    latency_: float
+    updates_: int
+    scaling_: Scaling
+
+    def __init__(
+        self,
+        schedule: str = "random-ring",
+        rounds: int = 30,
+        delay: str | Delay = "gamma:0.25,1",
+        timeout: float | str = "best",
+        hop_latency: float = 0.01,
+        learning_rate: float = 0.3,
+        batch: int | None = None,
+        diameter: float = 10.0,
+        epsilon: float | None = 8.0,
+        delta: float = 1e-5,
+        noise_multiplier: float | None = None,
+        nodes: int | None = None,
+        standardise: bool = True,
+        intercept: bool = True,
+        ridge: float = 0.0,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.schedule = schedule
+        self.rounds = rounds
+        self.delay = delay
+        self.timeout = timeout
+        self.hop_latency = hop_latency
+        self.learning_rate = learning_rate
+        self.batch = batch
+        self.diameter = diameter
+        self.epsilon = epsilon
+        self.delta = delta
+        self.noise_multiplier = noise_multiplier
+        self.nodes = nodes
+        self.standardise = standardise
+        self.intercept = intercept
+        self.ridge = ridge
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+        """Learn from rows; `groups` says, by a number or a name for each row, which node it belongs to."""
+        features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(labels)
+        classes, numbered = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise InvalidInput.because("y", f"only {classes[0]}", "one class cannot be told apart; give at least 2")
+        owners = None if groups is None else _numbered_groups(groups, features)
+        try:
+            self._learn(features, classes, numbered, owners)
+        except InvalidInput as problem:
+            name = _NAMES.get(problem.parameter, problem.parameter)
+            raise InvalidInput.because(name, problem.given, problem.reason) from None
+        return self
+
+    def _learn(self, features: Floats, classes: NDArray[Any], labels: Ints, owners: Ints | None) -> None:
+        self._check_parameters()
+        scaling = Scaling.learn(features, standardise=self.standardise, intercept=self.intercept)
+        rows = scaling.apply(features)
+        seed = self._seed()
+        setup = self._setup(self._deal(rows, labels, owners, seed), len(classes), seed)
+        if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
+            warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
+        output = run_one(setup, 0)
+        parameters = np.asarray(output.model, np.float64).reshape(-1, rows.shape[1])
+        if self.intercept:
+            # The constant column holds the factor by which the features were shrunk to make room for it.
+            parameters = parameters * rows[0, -1]
+            self.coef_, self.intercept_ = parameters[:, :-1], parameters[:, -1]
+        else:
+            self.coef_, self.intercept_ = parameters, np.zeros(len(parameters))
+        self.classes_ = classes
+        self.scaling_ = dataclasses.replace(scaling, intercept=False)
+        self.noise_multiplier_, self.timeout_ = float(setup.noise_multiplier), float(setup.timeout)
+        noisy = setup.noise_multiplier > 0.0
+        self.epsilon_ = float(forecast(planned(setup)).epsilon(self.delta)) if noisy else math.inf
+        self.latency_, self.updates_ = float(output.latency[-1]), int(output.updates[-1])
+
+    def _check_parameters(self) -> None:
+        """Refuse what the rooms below would not be asked about, or would not name in the words of this class."""
+        require_integer("rounds", self.rounds, 1)
+        require_open_unit("delta", self.delta)
+        for name in ("standardise", "intercept"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise InvalidInput(name, repr(getattr(self, name)), "True or False")
+        if not isinstance(self.schedule, str):
+            raise InvalidInput("schedule", repr(self.schedule), "the name of a schedule")
+        if self.epsilon is None and self.noise_multiplier is None:
+            raise InvalidInput("epsilon", None, "a number, unless noise_multiplier is one")
+        if self.noise_multiplier is not None:
+            require_non_negative("noise_multiplier", self.noise_multiplier)
+            if 0.0 < self.noise_multiplier < _LEAST_NOISE:
+                allowed = f"at least {_LEAST_NOISE:g}, or 0 for no privacy at all"
+                raise InvalidInput("noise_multiplier", self.noise_multiplier, allowed)
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            # Not numpy's global generator, which often starts from a known seed: noise must not be foreseeable.
+            return secrets.randbits(128)
+        return int.from_bytes(check_random_state(self.random_state).bytes(16), "little")
+
+    def _deal(self, rows: Floats, labels: Ints, owners: Ints | None, seed: int) -> NodeData:
+        # The run has the stream of number 0; the split has one of its own.
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 1,)))
+        if owners is not None:
+            return split_over_nodes(rows, labels, self.nodes, rng, kind="groups", groups=owners)
+        usual = min(_MOST_NODES, max(2, len(rows) // _ROWS_PER_NODE))
+        nodes = self.nodes if self.nodes is not None else usual
+        require_integer("nodes", nodes, 2)
+        return split_over_nodes(rows, labels, nodes, rng)
+
+    def _setup(self, data: NodeData, classes: int, seed: int) -> Setup:
+        delay = _delay(self.delay)
+        steps = int(self.rounds) * data.nodes
+        model = LinearModel(
+            loss="logistic" if classes == 2 else "softmax",
+            features=data.features.shape[1],
+            diameter=self.diameter,
+            classes=classes,
+            ridge=self.ridge,
+        )
+        setup = Setup(
+            model=model,
+            data=data,
+            # Nobody asks for metrics: a single row costs least.
+            test_x=data.features[:1],
+            test_y=data.labels[:1],
+            schedule=schedule(self.schedule, data.nodes),
+            steps=steps,
+            delay=delay,
+            timeout=_timeout(self.timeout, delay, self.hop_latency),
+            hop_latency=self.hop_latency,
+            step_sizes=StepSizes(self.learning_rate),
+            noise_multiplier=0.0 if self.noise_multiplier is None else self.noise_multiplier,
+            batch=self.batch,
+            seed=seed,
+            evaluate_every=steps,
+        )
+        if self.noise_multiplier is not None:
+            return setup
+        assert self.epsilon is not None
+        return dataclasses.replace(setup, noise_multiplier=noise_for(setup, self.epsilon, self.delta))
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Return how much speaks for the second of two classes, or for each of more."""
+        check_is_fitted(self)
+        rows = self.scaling_.apply(validate_data(self, X, dtype=np.float64, reset=False))
+        scores = rows @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return the probability of each class (columns, in the order of `classes_`) for each row."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        return np.asarray(softmax(scores, axis=1))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the likeliest class of each row."""
+        scores = self.decision_function(X)
+        chosen = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[chosen]
+
+
+def _numbered_groups(groups: ArrayLike, features: Floats) -> Ints:
+    """Return the number of each row's node, for any names of nodes."""
+    # A missing name is refused: rows without an owner would become a node of their own.
+    names = column_or_1d(check_array(groups, dtype=None, ensure_2d=False, input_name="groups"))
+    check_consistent_length(features, names)
+    if names.dtype == object and any(name is None for name in names):
+        raise InvalidInput("groups", None, "the node of every row")
+    try:
+        found, numbered = np.unique(names, return_inverse=True)
+    except TypeError:
+        raise InvalidInput("groups", "a mixture of types", "all numbers or all text") from None
+    if len(found) < 2:
+        raise InvalidInput.because("groups", f"only {found[0]}", "the token needs at least 2 nodes to walk between")
+    return numbered.astype(np.int64)
+
+
+def _delay(given: str | Delay) -> Delay:
+    if isinstance(given, Delay):
+        return given
+    if not isinstance(given, str):
+        raise InvalidInput("delay", repr(given), "text such as gamma:0.25,1, or a law of skipring.delays")
+    return parse_delay(given)
+
+
+def _timeout(given: Any, delay: Delay, hop_latency: float) -> float:
+    if given == "best":
+        return best_timeout(delay, hop_latency)
+    if isinstance(given, bool) or not isinstance(given, numbers.Real):
+        raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'best'")
+    return float(given)

@@ -1,0 +1,299 @@
+"""One self-contained page about simulations: made from their folders, read in any browser, without a network."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import __version__
+from ..errors import InvalidInput
+from ..privacy import PaperBound, forecast
+from ..simulation import Result
+from ..simulation.account import planned_from_settings
+from .numbers import number
+from .page_parts import (
+    chart,
+    colour,
+    document,
+    error_chart,
+    latex_table,
+    pair_chart,
+    settings_table,
+    skip_chart,
+    xy_layout,
+)
+
+__all__ = ["Folder", "load_folders", "report_page", "result_row"]
+
+#: How often epsilon is computed along a run.
+_MOMENTS = 8
+_WORDS = ("name", "schedule")
+_COLUMNS = {
+    "name": "name",
+    "schedule": "schedule",
+    "timeout": "timeout",
+    "skip_rate": "skip rate",
+    "noise_multiplier": "noise multiplier",
+    "epsilon_forecast": "epsilon forecast",
+    "epsilon_paper": "epsilon paper",
+    "epsilon_realised": "epsilon realised worst",
+    "test_error": "test error",
+    "latency": "latency",
+    "updates": "updates",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Folder:
+    """A finished simulation, and the name it has on the page."""
+
+    name: str
+    result: Result
+
+
+def load_folders(paths: Sequence[Path]) -> list[Folder]:
+    """Read result folders; each is called by its own name, or by its path where two have the same name."""
+    own = [path.resolve().name for path in paths]
+    names = [name if own.count(name) == 1 else str(path) for path, name in zip(paths, own, strict=True)]
+    folders = []
+    for path, name in zip(paths, names, strict=True):
+        try:
+            folders.append(Folder(name, Result.load(path)))
+        except InvalidInput as problem:
+            raise InvalidInput.because("DIR", path, problem.reason) from None
+    return folders
+
+
+def result_row(folder: Folder) -> dict[str, Any]:
+    """Return the numbers of a folder, as in the page's table; None where there is no number."""
+    result, summary = folder.result, folder.result.summary()
+    privacy, resolved = result.privacy, result.settings["resolved"]
+    return {
+        "name": folder.name,
+        "schedule": result.settings["schedule"]["name"],
+        "timeout": float(resolved["timeout"]),
+        "skip_rate": summary["skip_rate"],
+        "noise_multiplier": resolved["noise_multiplier"],
+        "epsilon_forecast": privacy.get("forecast", {}).get("epsilon"),
+        "epsilon_paper": privacy.get("paper", {}).get("epsilon"),
+        "epsilon_realised": privacy.get("realised", {}).get("worst"),
+        "test_error": summary["test_error"],
+        "latency": summary["latency"]["mean"],
+        "updates": summary["updates"]["mean"],
+        "delta": privacy["delta"],
+    }
+
+
+def report_page(folders: Sequence[Folder]) -> str:
+    """Return the page as HTML, with everything it needs inside."""
+    title = f"{len(folders)} simulations side by side" if len(folders) > 1 else f"Simulation {folders[0].name}"
+    return document(
+        f"skipring: {title}",
+        [
+            f"<h1>{escape(title)}</h1>",
+            f"<p>{_verdict(folders)}</p>",
+            *_numbers(folders),
+            *_error(folders),
+            *_privacy(folders),
+            *_pairs(folders),
+            *_skips(folders),
+            *_settings(folders),
+        ],
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        return f"{number(value['mean'])} ± {value['std']:.2g}"
+    return value if isinstance(value, str) else number(value)
+
+
+def _named(folders: Sequence[Folder], place: int) -> str:
+    return f'<span class="swatch" style="background:{colour(place)}"></span>{escape(folders[place].name)}'
+
+
+def _verdict(folders: Sequence[Folder]) -> str:
+    """Say in two sentences which folder ends best, and which is quickest to come near it."""
+    final = [float(folder.result.test_error[:, -1].mean()) for folder in folders]
+    best = int(np.argmin(final))
+    row = result_row(folders[best])
+    words = (
+        f"The {'lowest ' if len(folders) > 1 else ''}final test error is <b>{_cell(row['test_error'])}</b>"
+        + (f" ({_named(folders, best)})" if len(folders) > 1 else "")
+        + f", after a latency of {_cell(row['latency'])} and {_cell(row['updates'])} updates."
+    )
+    if len(folders) == 1:
+        return words
+    times = [folder.result.time_to_error(1.1 * final[best]) for folder in folders]
+    quickest = int(np.argmin(times))
+    first = f"{_named(folders, quickest)}, at latency {number(times[quickest])}"
+    return f"{words} Quickest to come within 10 % of that error: {first}."
+
+
+def _numbers(folders: Sequence[Folder]) -> list[str]:
+    rows = [[_cell(row[key]) for key in _COLUMNS] for row in map(result_row, folders)]
+    kinds = ["name" if key in _WORDS else "number" for key in _COLUMNS]
+    heads = "".join(f'<th class="{kind}">{head}</th>' for kind, head in zip(kinds, _COLUMNS.values(), strict=True))
+    lines = []
+    for place, cells in enumerate(rows):
+        shown = [_named(folders, place), *map(escape, cells[1:])]
+        columns = zip(kinds, shown, strict=True)
+        lines.append("<tr>" + "".join(f'<td class="{kind}">{cell}</td>' for kind, cell in columns) + "</tr>")
+    return [
+        "<h2>The numbers at the end</h2>",
+        f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
+        f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Epsilon at'
+        f" delta {_each(folders, lambda r: number(r.privacy['delta']))} protects all data of any node against any other"
+        " node that is always ready, the final model included.</p>",
+        "<details><summary>The same table for LaTeX</summary>"
+        f"<pre>{escape(latex_table(list(_COLUMNS.values()), rows, len(_WORDS)))}</pre></details>",
+    ]
+
+
+def _each(folders: Sequence[Folder], of: Callable[[Result], str]) -> str:
+    """Return a value that all folders share, or all the different ones."""
+    return " or ".join(dict.fromkeys(of(folder.result) for folder in folders))
+
+
+def _spread_out(folders: Sequence[Folder]) -> bool:
+    """Say whether latencies differ so much that a common linear axis would hide the quick ones."""
+    ends = [float(folder.result.latency[:, -1].min()) for folder in folders]
+    return max(ends) > 4.0 * min(ends) > 0.0
+
+
+def _error(folders: Sequence[Folder]) -> list[str]:
+    traces, layout = error_chart([(folder.name, folder.result) for folder in folders], _spread_out(folders))
+    return [
+        "<h2>How quickly the error falls</h2>",
+        "<p>Test error against latency: lines are means over runs, bands one standard deviation. Each line ends where"
+        " its quickest run does.</p>",
+        chart("error", traces, layout, first=True),
+    ]
+
+
+def _privacy(folders: Sequence[Folder]) -> list[str]:
+    traces: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for place, folder in enumerate(folders):
+        found, said = _epsilon_lines(folder, place)
+        traces += found
+        notes += [f"<li>{_named(folders, place)}: {escape(note)}.</li>" for note in said]
+    body = ["<h2>What it costs in privacy</h2>"]
+    if traces:
+        body += [
+            "<p>Epsilon if the run ended at that latency. Solid: the tight forecast; dotted: the paper's theorem for"
+            " the same run.</p>",
+            chart("epsilon", traces, xy_layout("latency", "epsilon", log_x=_spread_out(folders), legend=len(traces))),
+        ]
+    return [*body, f"<ul>{''.join(notes)}</ul>" if notes else ""]
+
+
+def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the lines of epsilon along a run, and in words what there is no line for."""
+    result, privacy = folder.result, folder.result.privacy
+    if "refused" in privacy:
+        return [], [privacy["refused"]]
+    if "refused" in privacy["forecast"]:
+        return [], [f"no forecast, because {privacy['forecast']['refused']}"]
+    notes = []
+    if not privacy["amplified"]:
+        notes.append(f"the noise of others is not counted, because {privacy['not_amplified_because']}")
+    if "refused" in privacy["paper"]:
+        notes.append(f"no line for the paper, because {privacy['paper']['refused']}")
+    elif not privacy["paper"]["trusted"]:
+        notes.append("the paper's theorem is false where so few nodes take part in a round; do not use its line")
+    steps, delta = _moments(result), privacy["delta"]
+    try:
+        records = [planned_from_settings(result.settings, privacy, moment) for moment in steps]
+        tight = [forecast(record).epsilon(delta) for record in records]
+        papers: list[float] = []
+        if "epsilon" in privacy["paper"]:
+            papers = [PaperBound(record, delta_prime=0.5 * delta).epsilon(0.5 * delta) for record in records]
+    except InvalidInput as refusal:  # such as measured delays whose file is not here
+        return [], [*notes, f"no line, because {refusal}"]
+    latency = np.interp(steps, result.points, result.latency.mean(axis=0)).tolist()
+    shared = {"type": "scatter", "mode": "lines+markers", "x": latency}
+    lines = []
+    for label, values, dash, marker in (("forecast", tight, "solid", "circle"), ("paper", papers, "dot", "square")):
+        if values:
+            style = {"line": {"color": colour(place), "dash": dash, "width": 2}, "marker": {"symbol": marker}}
+            lines.append(shared | style | {"y": values, "name": f"{escape(folder.name)}, {label}"})
+    return lines, notes
+
+
+def _moments(result: Result) -> list[int]:
+    """Return the numbers of steps after which epsilon is computed: whole rounds on a ring."""
+    last, unit = int(result.points[-1]), 1
+    if result.settings["schedule"]["name"] != "random-walk":
+        unit = int(result.settings["resolved"]["nodes"])
+    parts = np.ceil(np.arange(1, _MOMENTS + 1) * (last // unit) / _MOMENTS).astype(np.int64)
+    return [int(part) * unit for part in np.unique(parts)]
+
+
+def _pairs(folders: Sequence[Folder]) -> list[str]:
+    charts, missing = [], []
+    for place, folder in enumerate(folders):
+        realised = folder.result.privacy.get("realised")
+        name = _named(folders, place)
+        if realised is None or "histogram" not in realised:
+            missing.append(f"<li>{name}: the privacy of all pairs was not recorded.</li>")
+            continue
+        words = ", ".join(
+            f"{label} {number(realised[key])}"
+            for key, label in (("median", "median"), ("pair_99", "99 % of pairs below"), ("worst", "worst"))
+        )
+        promised = folder.result.privacy.get("forecast", {}).get("epsilon")
+        drawn = chart(f"pairs-{place}", *pair_chart(realised["histogram"], promised, place))
+        charts.append(f'<div><h3>{name}</h3><span class="quiet">{words}</span>{drawn}</div>')
+    return [
+        "<h2>What pairs of nodes really learnt</h2>",
+        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took. The forecast"
+        " speaks of a pair named before the run and counts every path by its chance; on one path, the unluckiest of all"
+        " pairs may lie beyond it.</p>",
+        _grid(charts),
+        f"<ul>{''.join(missing)}</ul>" if missing else "",
+    ]
+
+
+def _grid(charts: Sequence[str]) -> str:
+    return f'<div class="pair{" alone" if len(charts) == 1 else ""}">{"".join(charts)}</div>'
+
+
+def _skips(folders: Sequence[Folder]) -> list[str]:
+    charts, never = [], []
+    for place, folder in enumerate(folders):
+        if folder.result.skipped.any():
+            drawn = chart(f"skips-{place}", *skip_chart(folder.result, place))
+            charts.append(f"<div><h3>{_named(folders, place)}</h3>{drawn}</div>")
+        else:
+            never.append(f"<li>{_named(folders, place)}: nobody was ever skipped.</li>")
+    return [
+        "<h2>Who was skipped how often</h2>",
+        "<p>The share of its turns, over all runs, at which a node was not ready in time.</p>",
+        _grid(charts),
+        f"<ul>{''.join(never)}</ul>" if never else "",
+    ]
+
+
+def _settings(folders: Sequence[Folder]) -> list[str]:
+    heads = [_named(folders, place) for place in range(len(folders))]
+    made = {"skipring": __version__, "Python": platform.python_version()}
+    made |= {name: version(name) for name in ("numpy", "numba", "plotly")}
+    return [
+        "<h2>Settings and versions</h2>",
+        '<p class="quiet">Values in grey are the same in all folders; <code>resolved</code> is what defaults and'
+        " searches came to.</p>",
+        settings_table(heads, [folder.result.settings for folder in folders]),
+        "<table><thead><tr><th>this page was made with</th><th>version</th></tr></thead><tbody>"
+        + "".join(f"<tr><td>{name}</td><td>{escape(number)}</td></tr>" for name, number in made.items())
+        + "</tbody></table>",
+    ]

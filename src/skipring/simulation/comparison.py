@@ -1,0 +1,182 @@
+"""Alternatives side by side: the same data and model under other timeouts, schedules or noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ..errors import InvalidInput, require_positive
+from ..privacy import forecast
+from ..schedules import SCHEDULES
+from .account import planned_from_settings
+from .result import Result
+from .runfile import RunFile, with_changes
+from .simulate import Interrupted, build, simulate
+
+__all__ = ["Alternative", "Compared", "Comparison", "alternatives", "compare_runs"]
+
+#: Without a given error, the alternatives race to the best final error, give or take this factor.
+_NEAR_BEST = 1.1
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One run file of a comparison, under a name that says what sets it apart."""
+
+    name: str
+    run: RunFile
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A simulated alternative, and when it reached the error that all are compared at.
+
+    `time_to_error` is infinity where that error was never reached; `epsilon` (a forecast for the steps made by then,
+    rounded up to whole rounds) is None there, and where no forecast covers the run.
+    """
+
+    name: str
+    result: Result
+    time_to_error: float
+    steps_to_error: int | None
+    epsilon: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """All alternatives, and the test error they are compared at."""
+
+    error: float
+    rows: tuple[Compared, ...]
+
+
+def alternatives(
+    file: str | Path | None,
+    *,
+    timeouts: Sequence[float | Literal["best"]] | None = None,
+    schedules: Sequence[str] | None = None,
+    noise: Sequence[float] | None = None,
+    changes: Sequence[str] = (),
+) -> list[Alternative]:
+    """Return the run file once for every combination of the values given; what is not given does not vary.
+
+    >>> [other.name for other in alternatives(None, timeouts=[0.04, float("inf")], schedules=["ring"])]
+    ['ring_timeout-0.04', 'ring_timeout-inf']
+    """
+    _check("timeouts", timeouts)
+    _check("schedules", schedules)
+    _check("noise", noise)
+    for timeout in timeouts or ():
+        if timeout != "best" and not timeout > 0.0:
+            raise InvalidInput("timeouts", timeout, "numbers above 0, inf or best")
+    for name in schedules or ():
+        if name not in SCHEDULES:
+            raise InvalidInput("schedules", name, f"of {', '.join(SCHEDULES)}")
+    for value in noise or ():
+        require_positive("noise", value)
+    if timeouts is None and schedules is None and noise is None:
+        raise InvalidInput.because("timeouts", "missing", "give timeouts, schedules or noise to compare")
+    # For each dimension, what a value adds to the name and what it changes in the run file.
+    dimensions = [
+        [(name, f"schedule.name={name}") for name in schedules or ()],
+        [(f"timeout-{_spelled(value)}", f"delay.timeout={_spelled(value)}") for value in timeouts or ()],
+        [(f"noise-{_spelled(value)}", f"privacy.noise_multiplier={_spelled(value)}") for value in noise or ()],
+    ]
+    return [
+        Alternative("_".join(name for name, _ in choice), with_changes(file, [*changes, *(c for _, c in choice)]))
+        for choice in itertools.product(*filter(None, dimensions))
+    ]
+
+
+def _check(parameter: str, values: Sequence[object] | None) -> None:
+    if values is None:
+        return
+    if len(values) == 0:
+        raise InvalidInput(parameter, "(empty)", "a list of at least one value")
+    for value in values:
+        if values.count(value) > 1:
+            raise InvalidInput.because(parameter, value, "is given twice")
+
+
+def _spelled(value: float | str) -> str:
+    """Return a value as TOML reads it, all its digits included: a name stands for one value."""
+    return value if isinstance(value, str) else repr(float(value)).removesuffix(".0")
+
+
+def compare_runs(
+    chosen: Sequence[Alternative],
+    *,
+    error: float | None = None,
+    out: str | Path | None = None,
+    threads: int | None = None,
+    stop: threading.Event | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Comparison:
+    """Simulate all alternatives; say when each reached an error, and the epsilon spent by then.
+
+    Without `error`, it is 1.1 times the best final mean error of all. With `out`, every alternative leaves a result
+    folder of its name there. `progress` is told the number of runs finished so far, over all alternatives.
+    """
+    if not chosen:
+        raise InvalidInput("alternatives", "(empty)", "a list of at least one run file")
+    if error is not None:
+        require_positive("error", error)
+    if out is not None:
+        _check_folders(Path(out), chosen)
+    # A value that only the last alternative cannot use must not cost the time of all the others.
+    for alternative in chosen:
+        build(alternative.run)
+    results: list[Result] = []
+    finished = 0
+
+    def report(runs: int) -> None:
+        if progress is not None:
+            progress(finished + runs)
+
+    for alternative in chosen:
+        folder = None if out is None else Path(out) / alternative.name
+        if stop is not None and stop.is_set():
+            raise Interrupted(f"{len(results)} of {len(chosen)} alternatives are finished")
+        try:
+            results.append(simulate(alternative.run, out=folder, threads=threads, stop=stop, progress=report))
+        except Interrupted:
+            raise Interrupted(f"{len(results)} of {len(chosen)} alternatives are finished") from None
+        finished += alternative.run.simulation.runs
+    asked = error if error is not None else _NEAR_BEST * min(float(r.test_error[:, -1].mean()) for r in results)
+    rows = (_at_error(alternative.name, result, asked) for alternative, result in zip(chosen, results, strict=True))
+    return Comparison(asked, tuple(rows))
+
+
+def _check_folders(out: Path, chosen: Sequence[Alternative]) -> None:
+    for alternative in chosen:
+        folder = out / alternative.name
+        if (folder / "metrics.npz").exists() or (folder / "started.json").exists():
+            raise InvalidInput.because("out", folder, "holds a simulation already; choose another folder")
+
+
+def _at_error(name: str, result: Result, error: float) -> Compared:
+    reached = np.flatnonzero(result.test_error.mean(axis=0) <= error)
+    if not len(reached):
+        return Compared(name, result, math.inf, None, None)
+    steps = int(result.points[reached[0]])
+    return Compared(name, result, result.time_to_error(error), steps, _epsilon(result, steps))
+
+
+def _epsilon(result: Result, steps: int) -> float | None:
+    """Return the forecast for the first steps of a run; None where there is none."""
+    if steps == 0:  # the first model is no secret
+        return 0.0
+    if result.settings["resolved"]["noise_multiplier"] == 0.0:
+        return None
+    try:
+        record = planned_from_settings(result.settings, result.privacy, steps)
+        return forecast(record).epsilon(result.privacy["delta"])
+    except InvalidInput:
+        return None

@@ -1,0 +1,118 @@
+"""Linear models: their bounds hold, and their updates are contractions."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring.errors import InvalidInput
+from skipring.learning import LinearModel, StepSizes
+from skipring.learning.linear import LossName
+
+
+def slow_loop() -> Any:
+    """The plain numpy loop that the benchmark compares with."""
+    path = Path(__file__).parents[2] / "benchmarks" / "simulation.py"
+    spec = importlib.util.spec_from_file_location("benchmarks_simulation", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+SLOW = slow_loop()
+MODELS = [
+    LinearModel(loss="logistic", features=5, diameter=6.0),
+    LinearModel(loss="logistic", features=5, diameter=6.0, ridge=0.1),
+    LinearModel(loss="logistic", features=5, diameter=6.0, clip=0.3),
+    LinearModel(loss="softmax", features=5, diameter=6.0, classes=4),
+    LinearModel(loss="softmax", features=5, diameter=6.0, classes=4, clip=0.5),
+    LinearModel(loss="squared", features=5, diameter=6.0, label_bound=2.0),
+    LinearModel(loss="squared", features=5, diameter=6.0, label_bound=2.0, clip=0.5),
+]
+
+
+def random_rows(model: LinearModel, rng: np.random.Generator, rows: int) -> tuple[Any, Any]:
+    x = rng.standard_normal((rows, model.features))
+    x /= np.linalg.norm(x, axis=1, keepdims=True) * rng.uniform(1.0, 2.0, (rows, 1))
+    if model.loss == "squared":
+        return x, rng.uniform(-model.label_bound, model.label_bound, rows)
+    return x, rng.integers(model.classes, size=rows)
+
+
+def random_point(model: LinearModel, rng: np.random.Generator) -> Any:
+    shape = (model.classes, model.features) if model.loss == "softmax" else (model.features,)
+    w = rng.standard_normal(shape)
+    return w * model.radius * rng.random() / np.linalg.norm(w)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=str)
+def test_a_nodes_gradient_is_never_larger_than_its_bound(model: LinearModel) -> None:
+    rng = np.random.default_rng(1)
+    largest = 0.0
+    for _ in range(500):
+        x, y = random_rows(model, rng, int(rng.integers(1, 4)))
+        largest = max(largest, float(np.linalg.norm(SLOW.slow_gradient(model, random_point(model, rng), x, y))))
+    assert largest <= model.gradient_bound * (1 + 1e-12)
+    assert largest >= 0.3 * model.gradient_bound  # and the bound is not idle
+
+
+@pytest.mark.parametrize("model", [model for model in MODELS if model.contracts(2.0 / model.smoothness)], ids=str)
+def test_updates_up_to_two_over_smoothness_are_contractions(model: LinearModel) -> None:
+    rng = np.random.default_rng(2)
+    eta = 2.0 / model.smoothness
+    for _ in range(500):
+        x, y = random_rows(model, rng, int(rng.integers(1, 4)))
+        a, b = random_point(model, rng), random_point(model, rng)
+        after = [w - eta * (SLOW.slow_gradient(model, w, x, y) + model.ridge * w) for w in (a, b)]
+        assert np.linalg.norm(after[0] - after[1]) <= np.linalg.norm(a - b) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("loss", "bound", "smoothness"), [("logistic", 1.0, 0.25), ("softmax", 2.0**0.5, 0.5), ("squared", 6.0, 1.0)]
+)
+def test_bounds_follow_from_unit_rows(loss: LossName, bound: float, smoothness: float) -> None:
+    model = LinearModel(loss=loss, features=3, diameter=10.0, label_bound=1.0)
+    assert model.gradient_bound == pytest.approx(bound)
+    assert model.smoothness == smoothness
+    assert model.contracts(2.0 / smoothness)
+    assert not model.contracts(2.01 / smoothness)
+    assert "above 2 / smoothness" in model.why_not(2.01 / smoothness)
+
+
+def test_clipping_softmax_gives_up_amplification_and_says_so() -> None:
+    model = LinearModel(loss="softmax", features=3, diameter=10.0, classes=3, clip=1.0)
+    assert model.gradient_bound == 1.0
+    assert not model.contracts(0.1)
+    assert "softmax" in model.why_not(0.1)
+    assert LinearModel(loss="softmax", features=3, diameter=10.0, classes=3, clip=2.0).contracts(0.1)
+
+
+def test_step_sizes() -> None:
+    assert StepSizes(0.5, "constant").first(3).tolist() == [0.5] * 3
+    assert StepSizes(1.0, "own", (0.3, 0.1)).first(2).tolist() == [0.3, 0.1]
+    assert StepSizes(1.0, "own", (0.3, 0.1)).largest == 0.3
+    with pytest.raises(InvalidInput, match="at least 3"):
+        StepSizes(1.0, "own", (0.3, 0.1)).first(3)
+    for wrong in (0.0, -1.0, float("nan")):
+        with pytest.raises(InvalidInput, match="rate"):
+            StepSizes(wrong)
+    with pytest.raises(InvalidInput, match="step_size"):
+        StepSizes(1.0, "own", (0.1, 0.0))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"loss": "hinge"}, {"features": 0}, {"diameter": 0.0}, {"ridge": -1.0}, {"classes": 3}, {"clip": 0.0}],
+)
+def test_bad_models_are_refused(changes: dict[str, Any]) -> None:
+    good: dict[str, Any] = {"loss": "logistic", "features": 3, "diameter": 1.0}
+    with pytest.raises(InvalidInput):
+        LinearModel(**(good | changes))

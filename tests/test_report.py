@@ -1,0 +1,245 @@
+"""The page about simulations: everything in one file, and the numbers of the result folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skipring.cli import main
+from skipring.privacy import forecast
+from skipring.report import number, report_page
+from skipring.report.page import Folder, load_folders, result_row
+from skipring.report.page_parts import latex_table, skip_chart
+from skipring.simulation import Result, RunFile, simulate, with_changes
+from skipring.simulation.account import planned_from_settings
+
+SMALL = ["simulation.runs=3", "simulation.evaluate_every=200"]
+
+
+def small(*changes: str) -> RunFile:
+    return with_changes(None, [*SMALL, *changes])
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two simulations: the best timeout, and a ring that waits for everyone."""
+    base = tmp_path_factory.mktemp("results")
+    simulate(small(), out=base / "quick")
+    simulate(small("schedule.name=ring", "delay.timeout=inf"), out=base / "patient_ring")
+    return [base / "quick", base / "patient_ring"]
+
+
+@pytest.fixture(scope="module")
+def page(folders: list[Path]) -> str:
+    return report_page(load_folders(folders))
+
+
+def without_library(page: str) -> str:
+    """Return a page without the chart library, which is the only script of more than a million characters."""
+    return re.sub(r"<script>(?:(?!</script>).){1000000,}?</script>", "", page, flags=re.DOTALL)
+
+
+def test_the_page_shows_the_numbers_of_the_files(page: str, folders: list[Path]) -> None:
+    cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", page)]
+    for folder in folders:
+        privacy = json.loads((folder / "privacy.json").read_text())
+        settings = json.loads((folder / "run.json").read_text())
+        errors = np.load(folder / "metrics.npz")["test_error"][:, -1]
+        assert folder.name in cells
+        assert f"{number(float(errors.mean()))} ± {errors.std(ddof=1):.2g}" in cells
+        for value in (
+            privacy["forecast"]["epsilon"],
+            privacy["paper"]["epsilon"],
+            privacy["realised"]["worst"],
+            settings["resolved"]["noise_multiplier"],
+        ):
+            assert number(value) in cells
+        assert str(settings["privacy"]["delta"]) in cells
+        for part in ("median", "pair_99", "worst"):
+            assert number(privacy["realised"][part]) in page
+    for name in ("skipring", "Python", "numpy", "numba"):
+        assert name in cells
+
+
+def test_the_page_loads_nothing_from_anywhere(page: str) -> None:
+    assert page.count("plotly.js v") == 1
+    rest = without_library(page)
+    assert len(rest) < 1_000_000 < len(page)
+    assert "://" not in rest
+    assert not re.search(r"""(?:src|href)\s*=|url\(|@import""", rest)
+    assert "default-src 'none'" in rest  # and the library may not, either
+
+
+def test_the_same_folders_give_the_same_page(page: str, folders: list[Path]) -> None:
+    assert report_page(load_folders(folders)) == page
+
+
+def test_every_chart_has_its_place(page: str) -> None:
+    for chart in ("error", "epsilon", "pairs-0", "pairs-1", "skips-0"):
+        assert page.count(f'<div id="{chart}"') == 1
+    assert 'id="skips-1"' not in page
+    assert "nobody was ever skipped" in page
+
+
+def test_text_of_users_is_escaped(folders: list[Path]) -> None:
+    result = Result.load(folders[0])
+    evil = dict(result.settings) | {"data": {"path": "<img src=x>"}}
+    page = without_library(
+        report_page([Folder("<script>alert(1)</script>", dataclasses.replace(result, settings=evil))])
+    )
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+
+
+def test_a_folder_may_have_the_name_of_a_script(folders: list[Path], tmp_path: Path) -> None:
+    odd = tmp_path / "<script>"
+    shutil.copytree(folders[0], odd)
+    page = without_library(report_page(load_folders([odd])))
+    assert "Simulation &lt;script&gt;" in page
+    assert page.count("<script>") == page.count("</script>")
+
+
+def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Path]) -> None:
+    found = re.search(r"<pre>(.*?)</pre>", page, re.DOTALL)
+    assert found is not None
+    text = unescape(found.group(1))
+    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert len(lines) == 1 + len(folders)
+    assert r"\begin{tabular}{llrrrrrrrrr}" in text
+    for folder, line in zip(load_folders(folders), lines[1:], strict=True):
+        row = result_row(folder)
+        cells = line.removesuffix(r" \\").split(" & ")
+        assert cells[0] == folder.name.replace("_", r"\_")
+        assert cells[1] == row["schedule"]
+        assert cells[2] == number(row["timeout"]).replace("infinity", r"$\infty$")
+        middle = ("skip_rate", "noise_multiplier", "epsilon_forecast", "epsilon_paper", "epsilon_realised")
+        assert cells[3:8] == [number(row[key]) for key in middle]
+        assert cells[8] == rf"{number(row['test_error']['mean'])} $\pm$ {row['test_error']['std']:.2g}"
+        assert cells[9:] == [number(row["latency"]), number(row["updates"])]
+
+
+def test_latex_signs_are_escaped() -> None:
+    assert r"50\% \& \$ \textbackslash{}x\_y" in latex_table(["name"], [[r"50% & $ \x_y"]], 1)
+
+
+def test_all_pairs_are_in_the_histogram(folders: list[Path]) -> None:
+    for folder in folders:
+        realised = Result.load(folder).privacy["realised"]
+        histogram = realised["histogram"]
+        assert len(histogram["edges"]) == 41
+        assert len(histogram["counts"]) == 40
+        assert sum(histogram["counts"]) == 113 * 112
+        assert histogram["edges"][-1] == pytest.approx(realised["worst"])
+        below = np.cumsum(histogram["counts"]) / (113 * 112)
+        assert histogram["edges"][0] < realised["median"] < histogram["edges"][-1]
+        # The bin of the median is the first whose share reaches one half.
+        place = int(np.searchsorted(below, 0.5))
+        assert histogram["edges"][place] - 1e-6 <= realised["median"] <= histogram["edges"][place + 1] + 1e-6
+
+
+def test_the_record_of_a_folder_is_that_of_the_run(folders: list[Path]) -> None:
+    for folder in folders:
+        result = Result.load(folder)
+        record = planned_from_settings(result.settings, result.privacy, 3390)
+        assert forecast(record).epsilon(1e-5) == result.privacy["forecast"]["epsilon"]
+        assert planned_from_settings(result.settings, result.privacy, 3278).steps == 3390  # whole rounds
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["privacy.noise_multiplier=0"], "without noise there is no differential privacy"),
+        (["privacy.noise_multiplier=2", "stragglers.die=0.1", "stragglers.revive=0.5"], "independent and alike"),
+        (["privacy.noise_multiplier=2", "schedule.steps=500"], "whole rounds"),
+        (["privacy.noise_multiplier=2", "learning.rate=9", "schedule.steps=226"], "the noise of others is not counted"),
+        (["schedule.steps=226", "learning.step_size=constant"], "no line for the paper"),
+        (["schedule.steps=226", "simulation.record_path=false"], "was not recorded"),
+    ],
+)
+def test_what_is_missing_is_said_in_words(changes: list[str], words: str) -> None:
+    page = report_page([Folder("run", simulate(small(*changes)))])
+    assert words in without_library(page)
+
+
+def test_many_nodes_are_shown_as_a_histogram(folders: list[Path]) -> None:
+    result = Result.load(folders[0])
+    assert skip_chart(result, 0)[0][0]["type"] == "bar"
+    many = dataclasses.replace(result, offered=np.tile(result.offered, 2), skipped=np.tile(result.skipped, 2))
+    assert skip_chart(many, 0)[0][0]["type"] == "histogram"
+
+
+def test_a_node_that_was_never_asked_has_no_bar(folders: list[Path]) -> None:
+    result = Result.load(folders[0])
+    offered, skipped = result.offered.copy(), result.skipped.copy()
+    offered[7] = skipped[7] = 0
+    (bars,), _ = skip_chart(dataclasses.replace(result, offered=offered, skipped=skipped), 0)
+    assert 7 not in bars["customdata"]
+    assert bars["y"] == sorted(bars["y"], reverse=True)
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def skipring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["skipring", *words])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_report_writes_the_page(skipring: Command, folders: list[Path], tmp_path: Path, page: str) -> None:
+    (tmp_path / "comparison.png").touch()
+    code, out, _ = skipring("report", *map(str, folders), "comparison.png", "--out", "sub/page.html", "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert (tmp_path / "sub" / "page.html").read_text(encoding="utf-8") == page
+    assert [row["name"] for row in data["folders"]] == ["quick", "patient_ring"]
+    assert data["folders"][1]["timeout"] == np.inf
+    assert data["left_out"] == ["comparison.png"]
+
+
+def test_folders_of_the_same_name_are_told_apart(folders: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(folders[0], tmp_path / "quick")
+    names = [folder.name for folder in load_folders([folders[0], tmp_path / "quick"])]
+    assert len(set(names)) == 2
+
+
+def test_bad_folders_get_one_line_and_exit_code_2(skipring: Command, folders: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.txt").touch()
+    shutil.copytree(folders[0], tmp_path / "broken")
+    (tmp_path / "broken" / "run.json").write_text("{")
+    for words, named in (
+        (["none"], "none"),
+        (["empty"], "run.json is missing"),
+        (["file.txt"], "file.txt"),
+        (["broken"], "is damaged"),
+        ([str(folders[0]), "--out", "empty"], "--out empty"),
+        ([str(folders[0]), "--out", "file.txt/page.html"], "--out file.txt/page.html"),
+        ([], "DIR"),
+    ):
+        code, out, err = skipring("report", *words)
+        assert (code, out) == (2, "")
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        assert named in err
