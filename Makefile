@@ -6,8 +6,12 @@ RUN := $(VENV)/bin/python
 .PHONY: demo test benchmarks clean
 
 demo: $(VENV)/core
-	$(RUN) -m skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 2 --dimension 30 \
+	rm -rf out
+	$(RUN) -m skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 8 --delta 1e-5 --dimension 30 \
 		--figure out/frontier.png
+	$(RUN) -m skipring compare examples/clinics.toml --timeouts best,inf --schedules random-ring,ring \
+		--error 0.12 --out out/clinics
+	$(RUN) -m skipring report out/clinics/* --out out/report.html
 
 test: $(VENV)/dev
 	$(RUN) -m ruff check .
@@ -19,6 +23,7 @@ benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/theorems.py
 	$(RUN) benchmarks/transcript.py
 	$(RUN) benchmarks/commands.py
+	$(RUN) benchmarks/simulation.py
 
 clean:
 	rm -rf $(VENV) out

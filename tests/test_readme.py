@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 CONSOLE = "".join(re.findall(r"```console\n(.*?)```", README, re.DOTALL))
 COMMANDS = re.findall(r"^\$ skipring (.*)\n((?:(?!\$ ).*\n)*)", CONSOLE, re.MULTILINE)
 
@@ -29,16 +30,20 @@ def words(text: str) -> list[Any]:
 
 @pytest.mark.parametrize(("line", "shown"), COMMANDS, ids=[line.split()[0] for line, _ in COMMANDS])
 def test_commands_print_what_the_readme_shows(line: str, shown: str, tmp_path: Path) -> None:
+    line, shown = (
+        line.replace("--out results", f"--out {tmp_path}/results"),
+        shown.split("Results and figure", maxsplit=1)[0],
+    )
     done = subprocess.run(
         [sys.executable, "-m", "skipring", *line.split()],
         capture_output=True,
         text=True,
         check=True,
-        cwd=tmp_path,
+        cwd=ROOT if "examples/" in line else tmp_path,
         env=os.environ | {"COLUMNS": "80"},
         timeout=300,
     )
-    printed = [word.rstrip(",") for word in done.stdout.split()]
+    printed = [word.rstrip(",") for word in done.stdout.split("Results and figure")[0].split()]
     expected = words(shown)
     assert len(printed) == len(expected)
     for got, want in zip(printed, expected, strict=True):
@@ -46,7 +51,7 @@ def test_commands_print_what_the_readme_shows(line: str, shown: str, tmp_path: P
 
 
 def test_there_are_commands_to_check() -> None:
-    assert len(COMMANDS) == 3
+    assert len(COMMANDS) == 4
 
 
 def test_the_python_example_runs() -> None:

@@ -162,12 +162,16 @@ def run_margin(
         shrink = 1.0 - eta * ridge
         noise = eta * noise_std
         squares = 0.0
-        for j in range(d):
-            value = shrink * w[j] - share * gradient[j]
-            if noise > 0.0:
-                value -= noise * rng.standard_normal()
-            w[j] = value
-            squares += value * value
+        if noise > 0.0:
+            for j in range(d):
+                value = shrink * w[j] - share * gradient[j] - noise * rng.standard_normal()
+                w[j] = value
+                squares += value * value
+        else:
+            for j in range(d):
+                value = shrink * w[j] - share * gradient[j]
+                w[j] = value
+                squares += value * value
         if squares > radius * radius:
             scale = radius / np.sqrt(squares)
             for j in range(d):
