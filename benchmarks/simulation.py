@@ -25,6 +25,7 @@ Floats = NDArray[np.floating[Any]]
 def slow_run(setup: Setup, number: int) -> tuple[Floats, Floats, float]:
     """Algorithm 1 as one would write it down; returns test errors, the model, and the latency."""
     model, data = setup.model, setup.data
+    assert isinstance(model, LinearModel)
     rng = np.random.default_rng([setup.seed, number])
     w = np.zeros((model.classes, model.features)) if model.loss == "softmax" else np.zeros(model.features)
     path = setup.schedule.path(setup.steps, rng)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +112,37 @@ def test_an_interrupted_simulation_resumes_to_the_same_bytes(tmp_path: Path) -> 
     simulate(run, out=part, resume=True)
     for name in ("metrics.npz", "privacy.json", "run.json"):
         assert (part / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_a_run_may_be_given_as_a_file_or_as_values(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("[simulation]\nruns = 2\n[schedule]\nsteps = 226\n")
+    values = {"simulation": {"runs": 2}, "schedule": {"steps": 226}}
+    results = [simulate(tmp_path / "run.toml"), simulate(values)]
+    assert results[0].models.tobytes() == results[1].models.tobytes()
+    with pytest.raises(InvalidInput, match="not a key"):
+        simulate({"simulation": {"run": 2}})
+
+
+def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path: Path) -> None:
+    """A real process and a real signal."""
+    command = [sys.executable, "-m", "skipring", "simulate", "run.toml", "--out", "out"]
+    command += ["--set", "simulation.runs=3000", "--set", "simulation.evaluate_every=5"]
+    (tmp_path / "run.toml").write_text("")
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120.0
+        while len(list((tmp_path / "out" / "runs").glob("*.npz"))) < 5:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in err
+    assert out == ""
+    kept = len(list((tmp_path / "out" / "runs").glob("*.npz")))
+    assert 5 <= kept < 3000
+    subprocess.run([*command, "--resume", "--json"], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    assert Result.load(tmp_path / "out").runs == 3000
 
 
 def test_a_damaged_run_is_named_and_the_others_are_kept(tmp_path: Path) -> None:

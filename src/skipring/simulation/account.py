@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
+from ..learning import NeuralModel
 from ..privacy import (
     PaperBound,
     PlannedRun,
@@ -90,6 +91,8 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> dict[s
     report["amplified"] = not why_not
     if why_not:
         report["not_amplified_because"] = why_not
+    if isinstance(setup.model, NeuralModel) and setup.model.why_no_privacy:
+        return report | {"refused": setup.model.why_no_privacy}
     if setup.noise_multiplier == 0.0:
         return report | {"refused": "without noise there is no differential privacy"}
     try:

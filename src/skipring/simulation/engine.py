@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from ..data import NodeData
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative
-from ..learning import LinearModel, StepSizes
+from ..learning import LinearModel, NeuralModel, StepSizes
 from ..schedules import Schedule
+from .neural_runs import NeuralRuns
 from .stragglers import Stragglers, draw_delays
 
 __all__ = ["RunOutput", "Setup", "run_many", "run_one"]
@@ -32,7 +33,7 @@ class Setup:
     `batch` is the number of rows that a node uses for an update; None means all of its rows.
     """
 
-    model: LinearModel
+    model: LinearModel | NeuralModel
     data: NodeData
     test_x: Floats
     test_y: Floats
@@ -70,7 +71,7 @@ class Setup:
         for name, x in (("training", self.data.features), ("test", self.test_x)):
             if x.ndim != 2 or x.shape[1] != self.model.features:
                 raise InvalidInput("features", x.shape, f"{self.model.features} columns in the {name} data")
-            if len(x) and float(np.einsum("ij,ij->i", x, x).max()) > 1.0 + 1e-9:
+            if isinstance(self.model, LinearModel) and len(x) and float(np.einsum("ij,ij->i", x, x).max()) > 1.0 + 1e-9:
                 raise InvalidInput.because(
                     "unit_rows", False, f"rows of the {name} data have norms above 1, which the model's bounds rest on"
                 )
@@ -102,6 +103,7 @@ class _Prepared:
         from ._kernel import logistic_tables  # noqa: PLC0415 - numba is loaded only where it is needed
 
         model = setup.model
+        assert isinstance(model, LinearModel)
         self.x = np.ascontiguousarray(setup.data.features, dtype=np.float64)
         self.start = np.ascontiguousarray(setup.data.start, dtype=np.int64)
         labels, test = np.asarray(setup.data.labels, np.float64), np.asarray(setup.test_y, np.float64)
@@ -119,18 +121,39 @@ class _Prepared:
         self.batch = setup.batch if setup.batch is not None else int(setup.data.sizes.max())
 
 
-def run_one(setup: Setup, number: int, prepared: _Prepared | None = None) -> RunOutput:
-    """Simulate run `number` of a setup: always the same for the same seed and number."""
-    from . import _kernel  # noqa: PLC0415 - numba is loaded only where it is needed
+def _prepare(setup: Setup) -> _Prepared | NeuralRuns:
+    return NeuralRuns(setup) if isinstance(setup.model, NeuralModel) else _Prepared(setup)
 
-    kernel: Any = _kernel  # compiled functions carry no types
-    shared = prepared or _Prepared(setup)
-    model = setup.model
+
+def run_one(setup: Setup, number: int, prepared: _Prepared | NeuralRuns | None = None) -> RunOutput:
+    """Simulate run `number` of a setup: always the same for the same seed and number."""
+    shared = prepared or _prepare(setup)
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(setup.seed, spawn_key=(number,))))
     path = setup.schedule.path(setup.steps, rng)
     delays = draw_delays(setup.delay, path, setup.data.nodes, setup.stragglers, rng)
     ready = delays <= setup.timeout
     waited = np.cumsum(np.minimum(delays, setup.timeout) + setup.hop_latency)
+    points = setup.points
+    if isinstance(shared, NeuralRuns):
+        errors, losses, updates, w = shared.run(setup, rng, path, ready)
+    else:
+        errors, losses, updates, w = _run_linear(setup, shared, rng, path, ready)
+    latency = np.concatenate([[0.0], waited])[points]
+    return RunOutput(number, errors, losses, latency, updates, w, path, ready)
+
+
+def _run_linear(
+    setup: Setup,
+    shared: _Prepared,
+    rng: np.random.Generator,
+    path: NDArray[np.int32],
+    ready: NDArray[np.bool_],
+) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
+    from . import _kernel  # noqa: PLC0415 - numba is loaded only where it is needed
+
+    kernel: Any = _kernel  # compiled functions carry no types
+    model = setup.model
+    assert isinstance(model, LinearModel)
     points = setup.points
     errors, losses = np.empty(len(points)), np.empty(len(points))
     updates = np.empty(len(points), dtype=np.int64)
@@ -144,8 +167,7 @@ def run_one(setup: Setup, number: int, prepared: _Prepared | None = None) -> Run
     else:
         loss = kernel.LOGISTIC if model.loss == "logistic" else kernel.SQUARED
         kernel.run_margin(rng, loss, shared.limits, model.ridge, model.radius, *shared.tables, *walk, *end)
-    latency = np.concatenate([[0.0], waited])[points]
-    return RunOutput(number, errors, losses, latency, updates, w, path, ready)
+    return errors, losses, updates, w
 
 
 def run_many(
@@ -161,8 +183,9 @@ def run_many(
     `done` is called in this thread as soon as a run is finished, in any order. If `stop` is set, runs that have not
     begun are left out.
     """
-    shared = _Prepared(setup)
-    workers = max(1, threads or os.cpu_count() or 1)
+    shared = _prepare(setup)
+    # Networks use all of a device for one run; runs come one after another.
+    workers = 1 if isinstance(shared, NeuralRuns) else max(1, threads or os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool:
         waiting = iter(numbers)
         running: set[Future[RunOutput]] = set()
@@ -175,7 +198,7 @@ def run_many(
             if number is not None:
                 running.add(pool.submit(run_one, setup, number, shared))
 
-        for _ in range(2 * workers):
+        for _ in range(workers if workers == 1 else 2 * workers):
             begin()
         while running:
             ended, running_now = wait(running, return_when=FIRST_COMPLETED)

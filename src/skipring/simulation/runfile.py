@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import InvalidInput
 
-__all__ = ["RunFile", "example_run_file", "read_run_file", "with_changes"]
+__all__ = ["RunFile", "example_run_file", "parse_run", "read_run_file", "with_changes"]
 
 
 class _Section(BaseModel):
@@ -39,13 +39,14 @@ class DataSection(_Section):
 
 
 class ModelSection(_Section):
-    """Which linear model."""
+    """Which model."""
 
-    name: Literal["logistic", "softmax", "squared"] | None = Field(
-        None, description="logistic (two classes), softmax (more) or squared (numbers); default: by the labels"
+    name: Literal["logistic", "softmax", "squared", "cnn"] | None = Field(
+        None, description="logistic (two classes), softmax (more), squared (numbers) or cnn; default: by the labels"
     )
     intercept: bool = Field(False, description="append a constant column")
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
+    device: str = Field("auto", description="cnn: auto (a GPU if there is one), cpu or cuda")
 
 
 class ScheduleSection(_Section):
@@ -91,7 +92,7 @@ class LearningSection(_Section):
     )
     own: list[float] = Field([], description="own: the step sizes, one for each step")
     batch: int | None = Field(None, description="rows per update (default: all rows of the node)")
-    diameter: float = Field(10.0, description="diameter of the ball that the parameters are kept in")
+    diameter: float | None = Field(None, description="diameter of the parameters' ball (default: 10; cnn: none)")
     gradient_bound: float | None = Field(
         None, description="clip each example's gradient, if smaller than its natural bound"
     )

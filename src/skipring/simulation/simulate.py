@@ -6,7 +6,7 @@ import dataclasses
 import math
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ from .._version import __version__
 from ..data import Dataset, load_dataset, prepare, read_table, split_over_nodes
 from ..delays import parse_delay
 from ..errors import InvalidInput
-from ..learning import LinearModel, StepSizes
+from ..learning import LinearModel, NeuralModel, StepSizes
 from ..learning.linear import LossName
 from ..schedules import schedule
 from ..timeouts import best_timeout, timeout_for_skip
 from .account import noise_for, privacy_of
 from .engine import RunOutput, Setup, run_many
 from .result import Result, gather, load_run, save_run
-from .runfile import RunFile
+from .runfile import RunFile, parse_run, read_run_file
 from .stragglers import Stragglers
 
 __all__ = ["Interrupted", "build", "simulate"]
@@ -84,8 +84,9 @@ def _build(run: RunFile) -> Setup:
     ready = prepare(
         dataset,
         rng,
-        standardise=data.standardise,
-        unit_rows=data.unit_rows,
+        # Networks take pixels as they are.
+        standardise=data.standardise and run.model.name != "cnn",
+        unit_rows=data.unit_rows and run.model.name != "cnn",
         intercept=run.model.intercept,
         test_share=data.test_share,
     )
@@ -127,8 +128,18 @@ def _build(run: RunFile) -> Setup:
     return dataclasses.replace(setup, noise_multiplier=noise_for(setup, budget, run.privacy.delta))
 
 
-def _model(run: RunFile, dataset: Dataset, features: int, largest_label: float) -> LinearModel:
+def _model(run: RunFile, dataset: Dataset, features: int, largest_label: float) -> LinearModel | NeuralModel:
     classes = len(dataset.classes)
+    if run.model.name == "cnn":
+        if classes == 0:
+            raise InvalidInput.because("model", "cnn", "the labels are numbers, not classes; use squared")
+        return NeuralModel(
+            features=features,
+            classes=classes,
+            clip=run.learning.gradient_bound,
+            diameter=run.learning.diameter,
+            device=run.model.device,
+        )
     usual: LossName = "squared" if classes == 0 else "logistic" if classes == 2 else "softmax"
     name = run.model.name or usual
     if (name == "squared") != (classes == 0) or (name == "logistic" and classes > 2):
@@ -136,7 +147,7 @@ def _model(run: RunFile, dataset: Dataset, features: int, largest_label: float) 
     return LinearModel(
         loss=name,
         features=features,
-        diameter=run.learning.diameter,
+        diameter=10.0 if run.learning.diameter is None else run.learning.diameter,
         classes=max(2, classes),
         ridge=run.model.ridge,
         clip=run.learning.gradient_bound,
@@ -153,7 +164,7 @@ def _timeout(run: RunFile, delay: Any) -> float:
 
 
 def simulate(
-    run: RunFile,
+    run: RunFile | str | Path | Mapping[str, Any],
     *,
     out: str | Path | None = None,
     resume: bool = False,
@@ -161,11 +172,13 @@ def simulate(
     stop: threading.Event | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Result:
-    """Simulate all runs of a run file, and account for their privacy.
+    """Simulate all runs of a run file (or its path, or its values by section), and account for their privacy.
 
     With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted simulation
     stopped, and ends with the same bytes.
     """
+    if not isinstance(run, RunFile):
+        run = parse_run(run) if isinstance(run, Mapping) else read_run_file(run)
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
     setup = build(run)
@@ -212,7 +225,7 @@ def _resolved(setup: Setup) -> dict[str, Any]:
         "timeout": "infinity" if math.isinf(setup.timeout) else setup.timeout,
         "noise_multiplier": setup.noise_multiplier,
         "gradient_bound": setup.model.gradient_bound,
-        "smoothness": setup.model.smoothness,
+        "smoothness": None if math.isinf(setup.model.smoothness) else setup.model.smoothness,
         "model": setup.model.loss,
         "parameters": setup.model.parameters,
     }
