@@ -9,45 +9,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from skipring.cli import main
 from skipring.convergence import error_bound
 
-
-class Answer(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.out)
-        return found
-
-
-Command = Callable[[str], Answer]
-
-
-@pytest.fixture
-def skipring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Run a command line in an empty folder and an 80-column terminal."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(line: str) -> Answer:
-        monkeypatch.setattr(sys, "argv", ["skipring", *line.split()])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
-
-    return run
+Command = Callable[[str], Any]
 
 
 LARGE = "--nodes 1000 --steps 24000 --skip 1e-4 --noise-multiplier 10.5976"

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
@@ -14,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skipring.cli import main
 from skipring.privacy import forecast
 from skipring.report import number, report_page
 from skipring.report.page import Folder, load_folders, result_row
@@ -190,26 +188,9 @@ def test_a_node_that_was_never_asked_has_no_bar(folders: list[Path]) -> None:
 Command = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def skipring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["skipring", *words])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
-def test_report_writes_the_page(skipring: Command, folders: list[Path], tmp_path: Path, page: str) -> None:
+def test_report_writes_the_page(skipring_words: Command, folders: list[Path], tmp_path: Path, page: str) -> None:
     (tmp_path / "comparison.png").touch()
-    code, out, _ = skipring("report", *map(str, folders), "comparison.png", "--out", "sub/page.html", "--json")
+    code, out, _ = skipring_words("report", *map(str, folders), "comparison.png", "--out", "sub/page.html", "--json")
     data = json.loads(out)
     assert code == 0
     assert (tmp_path / "sub" / "page.html").read_text(encoding="utf-8") == page
@@ -224,7 +205,7 @@ def test_folders_of_the_same_name_are_told_apart(folders: list[Path], tmp_path: 
     assert len(set(names)) == 2
 
 
-def test_bad_folders_get_one_line_and_exit_code_2(skipring: Command, folders: list[Path], tmp_path: Path) -> None:
+def test_bad_folders_get_one_line_and_exit_code_2(skipring_words: Command, folders: list[Path], tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file.txt").touch()
     shutil.copytree(folders[0], tmp_path / "broken")
@@ -238,7 +219,7 @@ def test_bad_folders_get_one_line_and_exit_code_2(skipring: Command, folders: li
         ([str(folders[0]), "--out", "file.txt/page.html"], "--out file.txt/page.html"),
         ([], "DIR"),
     ):
-        code, out, err = skipring("report", *words)
+        code, out, err = skipring_words("report", *words)
         assert (code, out) == (2, "")
         assert err.startswith("error: ")
         assert err.count("\n") == 1

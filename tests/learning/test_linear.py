@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,20 +11,6 @@ from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, StepSizes
 from skipring.learning.linear import LossName
 
-
-def slow_loop() -> Any:
-    """The plain numpy loop that the benchmark compares with."""
-    path = Path(__file__).parents[2] / "benchmarks" / "simulation.py"
-    spec = importlib.util.spec_from_file_location("benchmarks_simulation", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-SLOW = slow_loop()
 MODELS = [
     LinearModel(loss="logistic", features=5, diameter=6.0),
     LinearModel(loss="logistic", features=5, diameter=6.0, ridge=0.1),
@@ -54,24 +37,24 @@ def random_point(model: LinearModel, rng: np.random.Generator) -> Any:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
-def test_a_nodes_gradient_is_never_larger_than_its_bound(model: LinearModel) -> None:
+def test_a_nodes_gradient_is_never_larger_than_its_bound(model: LinearModel, slow: Any) -> None:
     rng = np.random.default_rng(1)
     largest = 0.0
     for _ in range(500):
         x, y = random_rows(model, rng, int(rng.integers(1, 4)))
-        largest = max(largest, float(np.linalg.norm(SLOW.slow_gradient(model, random_point(model, rng), x, y))))
+        largest = max(largest, float(np.linalg.norm(slow.slow_gradient(model, random_point(model, rng), x, y))))
     assert largest <= model.gradient_bound * (1 + 1e-12)
     assert largest >= 0.3 * model.gradient_bound  # and the bound is not idle
 
 
 @pytest.mark.parametrize("model", [model for model in MODELS if model.contracts(2.0 / model.smoothness)], ids=str)
-def test_updates_up_to_two_over_smoothness_are_contractions(model: LinearModel) -> None:
+def test_updates_up_to_two_over_smoothness_are_contractions(model: LinearModel, slow: Any) -> None:
     rng = np.random.default_rng(2)
     eta = 2.0 / model.smoothness
     for _ in range(500):
         x, y = random_rows(model, rng, int(rng.integers(1, 4)))
         a, b = random_point(model, rng), random_point(model, rng)
-        after = [w - eta * (SLOW.slow_gradient(model, w, x, y) + model.ridge * w) for w in (a, b)]
+        after = [w - eta * (slow.slow_gradient(model, w, x, y) + model.ridge * w) for w in (a, b)]
         assert np.linalg.norm(after[0] - after[1]) <= np.linalg.norm(a - b) * (1 + 1e-9)
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from skipring.cli import main
 from skipring.errors import InvalidInput
 from skipring.privacy import forecast
 from skipring.simulation import Comparison, Interrupted, Result, alternatives, compare_runs, simulate
@@ -121,22 +119,10 @@ Command = Callable[[str], tuple[int, str, str]]
 
 
 @pytest.fixture
-def skipring(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
+def skipring(skipring_words: Callable[..., tuple[int, str, str]], tmp_path: Path) -> Command:
+    """Run a command line beside a small run file; two quotes stand for an empty word."""
     (tmp_path / "run.toml").write_text("[simulation]\nruns = 4\nevaluate_every = 200\n")
-
-    def run(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["skipring", *(word.replace("''", "") for word in line.split())])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
+    return lambda line: skipring_words(*(word.replace("''", "") for word in line.split()))
 
 
 def test_compare_prints_a_table_and_leaves_figure_and_folders(skipring: Command, tmp_path: Path) -> None:

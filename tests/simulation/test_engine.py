@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,21 +17,6 @@ from skipring.schedules import SCHEDULES, RandomRing, schedule
 from skipring.simulation.engine import RunOutput, Setup, run_many, run_one
 from skipring.simulation.stragglers import Stragglers, draw_delays
 from skipring.timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
-
-
-def slow_loop() -> Any:
-    """The plain numpy loop that the benchmark compares with."""
-    path = Path(__file__).parents[2] / "benchmarks" / "simulation.py"
-    spec = importlib.util.spec_from_file_location("benchmarks_simulation", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-SLOW = slow_loop()
 
 
 def setup(loss: str = "logistic", **changes: Any) -> Setup:
@@ -82,7 +64,7 @@ def all_runs(case: Setup, runs: int, **more: Any) -> list[RunOutput]:
         ("squared", {"clip": 0.3}),
     ],
 )
-def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: dict[str, Any]) -> None:
+def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: dict[str, Any], slow: Any) -> None:
     """No noise, whole batches, nobody late; the walk and the random ring are given the same path."""
     case = setup(loss, noise_multiplier=0.0, batch=None, timeout=math.inf)
     case = dataclasses.replace(
@@ -95,22 +77,22 @@ def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: di
         def path(self, steps: int, rng: np.random.Generator) -> Any:
             return path
 
-    errors, model, _ = SLOW.slow_run(dataclasses.replace(case, schedule=SamePath(12)), 0)
+    errors, model, _ = slow.slow_run(dataclasses.replace(case, schedule=SamePath(12)), 0)
     assert fast.model == pytest.approx(model, abs=2e-6)
     assert fast.test_error == pytest.approx(errors, abs=1e-5)
     assert fast.updates[-1] == case.steps
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
-def test_with_chance_it_has_the_same_law_as_the_plain_loop(loss: str) -> None:
+def test_with_chance_it_has_the_same_law_as_the_plain_loop(loss: str, slow: Any) -> None:
     """Means of the error, of the model and of the latency agree; false alarm below 1e-4 for the whole test."""
     case = setup(loss)
     fast = all_runs(case, 600)
-    slow = [SLOW.slow_run(case, number) for number in range(300)]
+    plain = [slow.slow_run(case, number) for number in range(300)]
     pairs = [
-        (np.array([run.test_error[-1] for run in fast]), np.array([errors[-1] for errors, _, _ in slow])),
-        (np.array([run.latency[-1] for run in fast]), np.array([latency for _, _, latency in slow])),
-        *zip(np.array([run.model for run in fast]).T, np.array([model for _, model, _ in slow]).T, strict=True),
+        (np.array([run.test_error[-1] for run in fast]), np.array([errors[-1] for errors, _, _ in plain])),
+        (np.array([run.latency[-1] for run in fast]), np.array([latency for _, _, latency in plain])),
+        *zip(np.array([run.model for run in fast]).T, np.array([model for _, model, _ in plain]).T, strict=True),
     ]
     for a, b in pairs:
         spread = math.sqrt(a.var() / len(a) + b.var() / len(b))
@@ -144,7 +126,7 @@ def test_the_loss_is_the_mean_test_loss(loss: str) -> None:
 
 
 @pytest.mark.parametrize("diameter", [0.1, 8.0, 300.0])
-def test_the_tables_serve_any_diameter(diameter: float) -> None:
+def test_the_tables_serve_any_diameter(diameter: float, slow: Any) -> None:
     model = LinearModel(loss="logistic", features=4, diameter=diameter)
     case = setup(
         model=model, noise_multiplier=0.0, batch=None, timeout=math.inf, step_sizes=StepSizes(100.0, "constant")
@@ -155,9 +137,9 @@ def test_the_tables_serve_any_diameter(diameter: float) -> None:
         def path(self, steps: int, rng: np.random.Generator) -> Any:
             return fast.offered
 
-    _, slow, _ = SLOW.slow_run(dataclasses.replace(case, schedule=SamePath(12), delay=Exponential(1.0)), 0)
+    _, plain, _ = slow.slow_run(dataclasses.replace(case, schedule=SamePath(12), delay=Exponential(1.0)), 0)
     # Steps of 100 are no contraction: what differs in the eighth digit grows, but not far within a bounded ball.
-    assert fast.model == pytest.approx(slow, abs=1e-3 * diameter)
+    assert fast.model == pytest.approx(plain, abs=1e-3 * diameter)
     each = np.logaddexp(0.0, -(2.0 * case.test_y - 1.0) * (case.test_x @ fast.model))
     assert fast.loss[-1] == pytest.approx(each.mean(), rel=1e-4)
 

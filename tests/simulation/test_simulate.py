@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skipring.cli import main
 from skipring.errors import InvalidInput
 from skipring.privacy import PlannedRun, forecast
 from skipring.simulation import Interrupted, Result, build, example_run_file, read_run_file, simulate, with_changes
@@ -203,26 +202,6 @@ def test_the_papers_logistic_regression(monkeypatch: pytest.MonkeyPatch) -> None
     values["privacy"] = {"epsilon": 2.2, "delta": 1e-6}
     tight = simulate(type(run).model_validate(values))
     assert 1.0 - tight.test_error[:, -1].mean() > 0.915
-
-
-@pytest.fixture
-def skipring(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[[str], tuple[int, str, str]]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-    def run(line: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["skipring", *line.split()])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple[int, str, str]]) -> None:

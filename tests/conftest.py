@@ -1,0 +1,67 @@
+"""What several test files share: the command line, and the plain loop that the simulator is judged by."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from skipring.cli import main
+
+
+class Answer(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+@pytest.fixture
+def skipring_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Answer]:
+    """Run a command, given word by word, in an empty folder and an 80-column terminal."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: str) -> Answer:
+        monkeypatch.setattr(sys, "argv", ["skipring", *words])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return Answer(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def skipring(skipring_words: Callable[..., Answer]) -> Callable[[str], Answer]:
+    """Run a command line."""
+    return lambda line: skipring_words(*line.split())
+
+
+@pytest.fixture(scope="session")
+def slow() -> Any:
+    """The plain numpy loop that the benchmark compares with."""
+    path = Path(__file__).parents[1] / "benchmarks" / "simulation.py"
+    spec = importlib.util.spec_from_file_location("benchmarks_simulation", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
