@@ -40,7 +40,7 @@ _HOMES = {"SkipRingClassifier": "estimator", "simulate": "simulation"}
 
 def __getattr__(name: str) -> Any:
     """Load a name when it is first used: most commands need neither scikit-learn nor the simulator."""
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

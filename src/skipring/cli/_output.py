@@ -44,10 +44,10 @@ def _plain(value: Any) -> Any:
 
 def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     """Print names and values, and a sentence that says what they mean."""
-    from rich.console import Console  # noqa: PLC0415 - only where a table is shown
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Console  # only where a table is shown
+    from rich.table import Table
 
-    from ..report.numbers import number  # noqa: PLC0415
+    from ..report.numbers import number
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")

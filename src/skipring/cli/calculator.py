@@ -27,8 +27,8 @@ def timeout(
     as_json: Json = False,
 ) -> None:
     """How long to wait for a node: the timeout with the least time between updates."""
-    from ..delays import parse_delay  # noqa: PLC0415
-    from ..timeouts import choose_timeout, skip_probability, time_between_updates, timeout_for_skip  # noqa: PLC0415
+    from ..delays import parse_delay
+    from ..timeouts import choose_timeout, skip_probability, time_between_updates, timeout_for_skip
 
     law = parse_delay(delay)
     if skip is None:
@@ -83,7 +83,7 @@ def privacy(
     as_json: Json = False,
 ) -> None:
     """What one node can learn about another's data in a run: epsilon for a delta, or delta for an epsilon."""
-    from ..privacy import PaperBound, forecast  # noqa: PLC0415
+    from ..privacy import PaperBound, forecast
 
     if (delta is None) == (epsilon is None):
         given = "missing" if delta is None else delta
@@ -164,7 +164,7 @@ def noise(
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
-    from ..privacy import noise_for_budget, paper_noise_for_budget  # noqa: PLC0415
+    from ..privacy import noise_for_budget, paper_noise_for_budget
 
     run = _record(
         schedule=schedule,
@@ -217,7 +217,7 @@ def error(
     as_json: Json = False,
 ) -> None:
     """How far from the best model a run is expected to end (Theorem 1: a planning curve, not a guarantee)."""
-    from ..convergence import error_bound  # noqa: PLC0415
+    from ..convergence import error_bound
 
     problem: dict[str, Any] = {
         "schedule": schedule,
@@ -251,7 +251,7 @@ def _is_paper(method: str, delta_prime: float | None) -> bool:
 
 def _record(**values: Any) -> PlannedRun:
     """Return the record of a run; it checks every value, and names what is allowed."""
-    from ..privacy import PlannedRun  # noqa: PLC0415
+    from ..privacy import PlannedRun
 
     return PlannedRun(**values)
 

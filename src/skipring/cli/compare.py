@@ -50,8 +50,8 @@ def compare(
 
     Lists are separated by commas: --timeouts 0.005,0.04,inf. Only what is given varies.
     """
-    from ..report.figures import check_writable, draw_comparison  # noqa: PLC0415 - loaded when the command runs
-    from ..simulation import alternatives  # noqa: PLC0415
+    from ..report.figures import check_writable, draw_comparison  # loaded when the command runs
+    from ..simulation import alternatives
 
     if runs is not None and runs < 1:
         raise InvalidInput("runs", runs, "at least 1")
@@ -102,10 +102,10 @@ def _timeout(word: str) -> float | Literal["best"]:
 
 
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
-    from rich.console import Console  # noqa: PLC0415 - loaded when the command runs
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.console import Console  # loaded when the command runs
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ..simulation import Interrupted, compare_runs  # noqa: PLC0415
+    from ..simulation import Interrupted, compare_runs
 
     stop = threading.Event()
 
@@ -148,7 +148,7 @@ def _plain(row: Compared, folder: Path) -> dict[str, Any]:
 
 
 def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
-    from rich.console import Console  # noqa: PLC0415 - only where a table is shown
+    from rich.console import Console  # only where a table is shown
 
     console = Console(highlight=False)
     console.print(_table(comparison, with_noise=with_noise))
@@ -163,9 +163,9 @@ def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
 
 
 def _table(comparison: Comparison, *, with_noise: bool) -> Table:
-    from rich.table import Table  # noqa: PLC0415 - only where a table is shown
+    from rich.table import Table  # only where a table is shown
 
-    from ..report.numbers import number  # noqa: PLC0415
+    from ..report.numbers import number
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("schedule")

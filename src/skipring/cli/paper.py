@@ -20,8 +20,8 @@ def figure(
     as_json: Json = False,
 ) -> None:
     """Draw one of the paper's theory figures (2 and 3: error, privacy, latency; 6: random ring and random walk)."""
-    from ..experiments import FIGURES, figure_curves  # noqa: PLC0415 - loaded when the command runs
-    from ..report import draw_paper_figure, write_curves_csv  # noqa: PLC0415
+    from ..experiments import FIGURES, figure_curves  # loaded when the command runs
+    from ..report import draw_paper_figure, write_curves_csv
 
     if number not in FIGURES:
         raise InvalidInput("NUMBER", number, "one of " + ", ".join(map(str, FIGURES)))
@@ -41,11 +41,11 @@ def figure(
 
 def tables(as_json: Json = False) -> None:
     """Show the paper's timeouts and epsilons beside the tight ones, computed now."""
-    from rich.console import Console  # noqa: PLC0415 - loaded when the command runs
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.console import Console  # loaded when the command runs
+    from rich.progress import Progress
 
-    from ..experiments.theory_tables import table_cells, theory_tables  # noqa: PLC0415
-    from ..report import theory_table  # noqa: PLC0415
+    from ..experiments.theory_tables import table_cells, theory_tables
+    from ..report import theory_table
 
     errors = Console(stderr=True)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:

@@ -37,11 +37,11 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Choose timeout, length, noise and learning rate for a budget of time and privacy."""
-    from rich.console import Console  # noqa: PLC0415 - loaded when the command runs, as in all commands
-    from rich.progress import Progress  # noqa: PLC0415
+    from rich.console import Console  # loaded when the command runs, as in all commands
+    from rich.progress import Progress
 
-    from .. import planning  # noqa: PLC0415
-    from ..delays import parse_delay  # noqa: PLC0415
+    from .. import planning
+    from ..delays import parse_delay
 
     budget = planning.Budget(
         nodes=nodes,
@@ -60,7 +60,7 @@ def plan(
     errors = Console(stderr=True)
     drawn = None if no_figure else figure
     if drawn is not None:
-        from ..report.figures import check_writable, draw_frontier  # noqa: PLC0415
+        from ..report.figures import check_writable, draw_frontier
 
         check_writable(drawn)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
@@ -91,10 +91,10 @@ def plan(
 
 
 def _show(plans: Plans, drawn: Path | None) -> None:
-    from rich.console import Console  # noqa: PLC0415
+    from rich.console import Console
 
-    from ..privacy.theorems import theorem3_can_be_trusted  # noqa: PLC0415
-    from ..report.tables import plan_table  # noqa: PLC0415
+    from ..privacy.theorems import theorem3_can_be_trusted
+    from ..report.tables import plan_table
 
     budget, best = plans.budget, plans.best
     console = Console(highlight=False)

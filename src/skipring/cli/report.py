@@ -30,7 +30,7 @@ def report(
     if out.is_dir():
         raise InvalidInput.because("out", out, "is a folder")
 
-    from ..report.page import load_folders, report_page, result_row  # noqa: PLC0415 - loaded when the command runs
+    from ..report.page import load_folders, report_page, result_row  # loaded when the command runs
 
     loaded = load_folders(chosen)
     page = report_page(loaded)

@@ -27,7 +27,7 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a run file with every key, its default and what it means."""
-    from ..simulation import example_run_file  # noqa: PLC0415 - loaded when the command runs
+    from ..simulation import example_run_file  # loaded when the command runs
 
     if file.exists() and not force:
         raise InvalidInput.because("FILE", file, "exists already; --force overwrites it")
@@ -54,11 +54,11 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
-    from rich.console import Console  # noqa: PLC0415 - loaded when the command runs
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.console import Console  # loaded when the command runs
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from ..simulation import Interrupted, with_changes  # noqa: PLC0415
-    from ..simulation import simulate as run_all  # noqa: PLC0415
+    from ..simulation import Interrupted, with_changes
+    from ..simulation import simulate as run_all
 
     run = with_changes(file, changes or [])
     folder = out if out is not None else Path(file.stem)
@@ -99,7 +99,7 @@ def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
     privacy = summary["privacy"]
 
     def spread(name: str) -> str:
-        from ..report.numbers import number  # noqa: PLC0415
+        from ..report.numbers import number
 
         return f"{number(summary[name]['mean'])} ± {number(summary[name]['std'])}"
 

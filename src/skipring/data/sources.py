@@ -113,14 +113,14 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def _breast_cancer(name: str) -> Dataset:
-    from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - slow to import
+    from sklearn.datasets import load_breast_cancer  # slow to import
 
     data = load_breast_cancer()
     return Dataset(name, data.data, data.target, _names(data.target_names), _names(data.feature_names))
 
 
 def _digits(name: str) -> Dataset:
-    from sklearn.datasets import load_digits  # noqa: PLC0415 - slow to import
+    from sklearn.datasets import load_digits  # slow to import
 
     data = load_digits()
     return Dataset(name, data.data / 16.0, data.target, _names(data.target_names), _names(data.feature_names))
@@ -216,7 +216,7 @@ def _stored(name: str, file: str, wanted: Sequence[str]) -> Arrays | None:
 
 
 def _from_openml(dataset: str, file: str, **which: Any) -> Any:
-    from sklearn.datasets import fetch_openml  # noqa: PLC0415 - slow to import
+    from sklearn.datasets import fetch_openml  # slow to import
 
     parser = "pandas" if find_spec("pandas") else "liac-arff"  # both read the same numbers, the first one faster
     try:

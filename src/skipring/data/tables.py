@@ -204,8 +204,8 @@ def _row(row: int) -> str:
 
 def _read_parquet(source: _Source) -> _Table:
     try:
-        import pyarrow  # noqa: PLC0415 - an optional extra
-        from pyarrow import parquet  # noqa: PLC0415
+        import pyarrow  # an optional extra
+        from pyarrow import parquet
     except ImportError:
         source.refuse("Parquet files need pyarrow: pip install skipring[parquet]")
     try:
@@ -227,7 +227,7 @@ def _read_parquet(source: _Source) -> _Table:
 
 
 def _parquet_column(source: _Source, table: Any, name: str) -> Values:
-    from pyarrow import float64, types  # noqa: PLC0415 - an optional extra
+    from pyarrow import float64, types  # an optional extra
 
     column = table.column(name)
     if column.null_count:

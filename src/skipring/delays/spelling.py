@@ -71,7 +71,7 @@ def _parse(text: str) -> Delay:
 
 
 def _parse_scipy(text: str, name: str, arguments: list[float]) -> ScipyDelay:
-    from scipy import stats  # noqa: PLC0415 - slow to import
+    from scipy import stats  # slow to import
 
     law = getattr(stats, name, None)
     if not isinstance(law, (stats.rv_continuous, stats.rv_discrete)):

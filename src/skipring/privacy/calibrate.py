@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from ..errors import InvalidInput, require_delta, require_non_negative, require_positive
+from ._roots import narrow
 from .forecast import Forecast, forecast
 from .gaussian import gdp_mu
 from .paper import PaperBound
@@ -64,21 +65,10 @@ def _smallest(excess: Callable[[float], float], guess: float) -> float:
         at_low = excess(low)
         if low < 1e-12:
             return high
-    # Regula falsi in ln(noise), with a halving every third turn.
-    for turn in range(60):
-        if high <= low * (1.0 + 1e-8):
-            break
-        share = at_low / (at_low - at_high) if turn % 3 < 2 else 0.5
-        share = min(max(share, 0.02), 0.98) if turn < 9 else share
-        middle = low * (high / low) ** share
-        if not low < middle < high:
-            middle = math.sqrt(low * high)
-        value = excess(middle)
-        if value <= 0.0:
-            high, at_high = middle, value
-        else:
-            low, at_low = middle, value
-    return high
+    # In ln(noise), of which ln delta is nearly a straight line.
+    found = narrow(lambda x: excess(math.exp(x)), math.log(low), at_low, math.log(high), at_high, width=1e-8)
+    # exp(ln(noise)) may fall short by a rounding; a hair more noise keeps the budget.
+    return min(high, math.exp(found) * (1.0 + 1e-13))
 
 
 def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int = 10**8) -> int:

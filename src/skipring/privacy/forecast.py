@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_delta, require_non_negative
 from ._rings import random_ring_leakage, ring_leakage
+from ._roots import narrow
 from ._walk import random_walk_leakage
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
 from .record import PlannedRun
@@ -174,16 +175,4 @@ def _solve(law: Leakage, delta: float, release: float) -> float:
         at_low = excess(low)
         if low == 0.0 and at_low <= 0.0:
             return 0.0
-    # Regula falsi on ln delta, which is nearly a parabola, with a halving every third turn.
-    for turn in range(100):
-        if high - low <= 1e-9 * high:
-            break
-        middle = high - at_high * (high - low) / (at_high - at_low) if turn % 3 < 2 else 0.5 * (low + high)
-        width = high - low
-        middle = min(max(middle, low + 1e-3 * width * (turn < 12)), high - 1e-3 * width * (turn < 12))
-        value = excess(middle)
-        if value <= 0.0:
-            high, at_high = middle, value
-        else:
-            low, at_low = middle, value
-    return high
+    return narrow(excess, low, at_low, high, at_high, width=1e-9 * high)

@@ -190,7 +190,7 @@ class TranscriptAccountant:
 
     def _rows(self, first: int, last: int) -> Floats:
         """Return mu^2 for observers first..last-1 (rows) and all targets."""
-        from ._intervals import observers_mu2  # noqa: PLC0415 - numba is loaded only where it is needed
+        from ._intervals import observers_mu2  # numba is loaded only where it is needed
 
         plain = self._own_releases()
         out = np.zeros((last - first, self.transcript.nodes))
@@ -234,7 +234,7 @@ class TranscriptAccountant:
         return math.sqrt(self._coalition(target, observers))
 
     def _coalition(self, target: int, observers: Sequence[int]) -> float:
-        from ._intervals import observers_mu2  # noqa: PLC0415 - numba is loaded only where it is needed
+        from ._intervals import observers_mu2  # numba is loaded only where it is needed
 
         plain = float(self._own_releases()[target])
         rounding = _rounding(len(self._updaters))
@@ -306,7 +306,7 @@ class RunningTranscript:
 
     def look(self, observer: int) -> None:
         """Record that a node was sent the token as it is now."""
-        from ._intervals import add_interval  # noqa: PLC0415 - numba is loaded only where it is needed
+        from ._intervals import add_interval  # numba is loaded only where it is needed
 
         _require_node("observer", observer, self.nodes)
         low, high = int(self._last_look[observer]), self._updates
@@ -348,7 +348,7 @@ class RunningTranscript:
 
     def worst(self) -> WorstPair:
         """Return the pair that leaks most if the run ended now and everyone were sent the model."""
-        from ._intervals import worst_open  # noqa: PLC0415 - numba is loaded only where it is needed
+        from ._intervals import worst_open  # numba is loaded only where it is needed
 
         if not self.convex:
             target = int(self._targets[np.argmax(self._plain[self._targets])])

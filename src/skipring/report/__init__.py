@@ -35,7 +35,7 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Load a name when it is first used: a table must not wait for matplotlib."""
-    from importlib import import_module  # noqa: PLC0415
+    from importlib import import_module
 
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

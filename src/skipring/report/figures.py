@@ -51,7 +51,7 @@ _STYLE: Any = {
 
 def _new_figure(width: float, height: float) -> Figure:
     """Return a figure that belongs to no window (no global state, no display)."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - loading matplotlib takes longer than most commands
+    from matplotlib.figure import Figure  # loading matplotlib takes longer than most commands
 
     return Figure(figsize=(width, height), layout="constrained")
 
@@ -95,7 +95,7 @@ def write_curves_csv(curves: Sequence[TheoryCurve], path: Path) -> None:
 
 def draw_paper_figure(figure: int, curves: Sequence[TheoryCurve], paths: Sequence[Path]) -> None:
     """Draw Figure 2, 3 or 6 from its curves."""
-    import matplotlib  # noqa: PLC0415 - loading matplotlib takes longer than most commands
+    import matplotlib  # loading matplotlib takes longer than most commands
 
     with matplotlib.rc_context(_STYLE):
         _save({2: _figure2, 3: _figure3, 6: _figure6}[figure](curves), paths)
@@ -184,7 +184,7 @@ def _figure6(curves: Sequence[TheoryCurve]) -> Figure:
 
 def draw_frontier(points: Sequence[FrontierPoint], path: Path, *, title: str) -> None:
     """Draw the error bound against epsilon for each way to spend the budget."""
-    import matplotlib  # noqa: PLC0415 - loading matplotlib takes longer than most commands
+    import matplotlib  # loading matplotlib takes longer than most commands
 
     with matplotlib.rc_context(_STYLE):
         figure = _new_figure(6.4, 4.4)
@@ -204,7 +204,7 @@ def draw_frontier(points: Sequence[FrontierPoint], path: Path, *, title: str) ->
 
 def draw_comparison(results: Mapping[str, Result], path: Path, *, error: float) -> None:
     """Draw the test error of simulations against latency, with one standard deviation over runs as a band."""
-    import matplotlib  # noqa: PLC0415 - loading matplotlib takes longer than most commands
+    import matplotlib  # loading matplotlib takes longer than most commands
 
     with matplotlib.rc_context(_STYLE):
         figure = _new_figure(6.8, 4.4)

@@ -121,7 +121,7 @@ def xy_layout(x: str, y: str, *, plot: int = 320, legend: int = 0, log_x: bool =
 
 def chart(name: str, data: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], *, first: bool = False) -> str:
     """Return a chart as HTML; the first of a page brings the library along."""
-    from plotly.io import to_html  # noqa: PLC0415 - only where a page is made
+    from plotly.io import to_html  # only where a page is made
 
     drawn = to_html(
         {"data": list(data), "layout": dict(layout)},

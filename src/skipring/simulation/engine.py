@@ -100,7 +100,7 @@ class _Prepared:
     """The arrays that all runs share, in the layout that the kernels want."""
 
     def __init__(self, setup: Setup) -> None:
-        from ._kernel import logistic_tables  # noqa: PLC0415 - numba is loaded only where it is needed
+        from ._kernel import logistic_tables  # numba is loaded only where it is needed
 
         model = setup.model
         assert isinstance(model, LinearModel)
@@ -149,7 +149,7 @@ def _run_linear(
     path: NDArray[np.int32],
     ready: NDArray[np.bool_],
 ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
-    from . import _kernel  # noqa: PLC0415 - numba is loaded only where it is needed
+    from . import _kernel  # numba is loaded only where it is needed
 
     kernel: Any = _kernel  # compiled functions carry no types
     model = setup.model

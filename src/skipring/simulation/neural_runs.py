@@ -25,11 +25,11 @@ class NeuralRuns:
 
     def __init__(self, setup: Setup) -> None:
         try:
-            import torch as imported  # noqa: PLC0415 - an optional dependency
-            from torch.nn.functional import cross_entropy  # noqa: PLC0415
+            import torch as imported  # an optional dependency
+            from torch.nn.functional import cross_entropy
         except ImportError:
             raise InvalidInput.because("model", "cnn", "needs PyTorch: pip install skipring[torch]") from None
-        from ..learning.neural import NeuralToken, paper_cnn  # noqa: PLC0415
+        from ..learning.neural import NeuralToken, paper_cnn
 
         model = setup.model
         assert isinstance(model, NeuralModel)

@@ -87,7 +87,7 @@ class Result:
 
         The figure belongs to no window: a notebook shows it, and `savefig` writes it.
         """
-        from matplotlib.figure import Figure  # noqa: PLC0415 - loading matplotlib takes longer than most simulations
+        from matplotlib.figure import Figure  # loading matplotlib takes longer than most simulations
 
         latency, mean, deviation = self.on_latency_grid()
         figure = Figure(figsize=(6.4, 4.2), layout="constrained")
