@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -189,3 +193,23 @@ def test_bad_input_gets_one_line_and_exit_code_2(skipring: Command, line: str, o
     assert err.count("\n") == 1
     assert option in err
     assert value in err
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    """A real process and a real signal."""
+    (tmp_path / "run.toml").write_text("[simulation]\nruns = 300\nevaluate_every = 5\n")
+    command = [sys.executable, "-m", "skipring", "compare", "run.toml", "--noise", "2,3,4,5,6,7,8,9", "--out", "many"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120.0
+        while not list((tmp_path / "many").glob("*/metrics.npz")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.startswith("interrupted: ")
+    assert err.count("\n") == 1
+    done = [path.parent for path in (tmp_path / "many").glob("*/metrics.npz")]
+    assert 1 <= len(done) < 8
+    assert all(Result.load(folder).runs == 300 for folder in done)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import signal
-import sys
-import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..errors import InvalidInput
 from ._output import Json, print_json
+from ._work import counted_runs
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,34 +99,11 @@ def _timeout(word: str) -> float | Literal["best"]:
 
 
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
-    from rich.console import Console  # loaded when the command runs
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from ..simulation import compare_runs
 
-    from ..simulation import Interrupted, compare_runs
-
-    stop = threading.Event()
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    errors = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-            task = progress.add_task("runs", total=sum(other.run.simulation.runs for other in chosen))
-            return compare_runs(
-                chosen,
-                error=error,
-                out=folder,
-                stop=stop,
-                progress=lambda finished: progress.update(task, completed=finished),
-            )
-    except Interrupted as stopped:
-        sys.stderr.write(f"interrupted: {stopped}; they are in {folder}\n")
-        sys.exit(130)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    total = sum(other.run.simulation.runs for other in chosen)
+    with counted_runs(total, f"they are in {folder}") as (stop, progress):
+        return compare_runs(chosen, error=error, out=folder, stop=stop, progress=progress)
 
 
 def _plain(row: Compared, folder: Path) -> dict[str, Any]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
 import time
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InvalidInput
 from ._output import Json, print_json, print_rows
+from ._work import counted_runs
 
 if TYPE_CHECKING:
     from ..simulation import Result
@@ -54,39 +51,15 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
-    from rich.console import Console  # loaded when the command runs
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from ..simulation import Interrupted, with_changes
     from ..simulation import simulate as run_all
+    from ..simulation import with_changes
 
     run = with_changes(file, changes or [])
     folder = out if out is not None else Path(file.stem)
-    stop = threading.Event()
     began = time.perf_counter()
-    errors = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-            task = progress.add_task("runs", total=run.simulation.runs)
-            result = run_all(
-                run,
-                out=folder,
-                resume=resume,
-                threads=threads,
-                stop=stop,
-                progress=lambda finished: progress.update(task, completed=finished),
-            )
-    except Interrupted as stopped:
-        sys.stderr.write(f"interrupted: {stopped}; go on with: skipring simulate {file} --out {folder} --resume\n")
-        sys.exit(130)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    again = f"go on with: skipring simulate {file} --out {folder} --resume"
+    with counted_runs(run.simulation.runs, again) as (stop, progress):
+        result = run_all(run, out=folder, resume=resume, threads=threads, stop=stop, progress=progress)
     _show(result, folder, time.perf_counter() - began, as_json)
 
 
