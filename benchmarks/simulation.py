@@ -17,7 +17,8 @@ from skipring.data import NodeData
 from skipring.delays import Exponential
 from skipring.learning import LinearModel, StepSizes
 from skipring.schedules import RandomRing
-from skipring.simulation.engine import Setup, run_many, run_one
+from skipring.simulation.engine import run_many, run_one
+from skipring.simulation.setup import Setup
 
 Floats = NDArray[np.floating[Any]]
 

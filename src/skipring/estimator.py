@@ -24,7 +24,8 @@ from .learning import LinearModel, StepSizes
 from .privacy import forecast
 from .schedules import schedule
 from .simulation.account import noise_for, planned
-from .simulation.engine import Setup, run_one
+from .simulation.engine import run_one
+from .simulation.setup import Setup
 from .timeouts import best_timeout
 
 __all__ = ["SkipRingClassifier"]

@@ -14,7 +14,8 @@ from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, StepSizes
 from skipring.schedules import SCHEDULES, RandomRing, schedule
-from skipring.simulation.engine import RunOutput, Setup, run_many, run_one
+from skipring.simulation.engine import run_many, run_one
+from skipring.simulation.setup import RunOutput, Setup
 from skipring.simulation.stragglers import Stragglers, draw_delays
 from skipring.timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
 

@@ -6,6 +6,7 @@ have a bound that needs no clipping, and every update with a small enough step s
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +26,7 @@ class LinearModel:
     loss : ``logistic`` (two classes), ``softmax`` (more) or ``squared`` (numbers).
     features : columns of the data, the intercept included.
     classes : for softmax, their number.
-    diameter : of the ball that the parameters are projected onto.
+    diameter : of the ball that the parameters are projected onto; infinity means none (not for squared loss).
     ridge : weight of half the squared norm, added to the loss.
     clip : if smaller than the natural bound, each example's gradient is clipped to this norm.
     label_bound : for squared loss, the largest absolute label.
@@ -47,7 +48,8 @@ class LinearModel:
         if self.loss not in ("logistic", "softmax", "squared"):
             raise InvalidInput("model", self.loss, "one of logistic, softmax, squared")
         require_integer("features", self.features, 1)
-        require_positive("diameter", self.diameter)
+        if self.diameter != math.inf or self.loss == "squared":  # whose gradient no bound would hold without a ball
+            require_positive("diameter", self.diameter)
         require_non_negative("ridge", self.ridge)
         require_integer("classes", self.classes, 2)
         require_positive("label_bound", self.label_bound)

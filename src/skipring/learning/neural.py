@@ -10,6 +10,7 @@ only if their gradients are clipped.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from ..errors import InvalidInput, require_integer, require_non_negative, requir
 __all__ = ["NeuralToken", "paper_cnn"]
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+_DRAWING = threading.Lock()
 
 
 def paper_cnn(data: Literal["mnist", "cifar10"]) -> nn.Sequential:
@@ -100,6 +102,8 @@ class NeuralToken:
         self._labels = labels.to(self.device)
         self._flatten()
         self._noise = torch.Generator(self.device).manual_seed(seed)
+        #: The stream for all work with this token if several tokens are at work on one GPU.
+        self.stream: Any = torch.cuda.Stream(self.device) if on_gpu else None  # type: ignore[no-untyped-call] # torch's
         self._rows = torch.zeros(batch, dtype=torch.int64, device=self.device)
         self._step_size = torch.zeros((), device=self.device)
         self._noise_std = torch.zeros((), device=self.device)
@@ -158,14 +162,22 @@ class NeuralToken:
         self._noise.set_state(state)
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self._noise)
-        with torch.cuda.graph(graph):
+        # Other threads may be at work with tokens of their own. Graphs that were recorded on the same stream share the
+        # scratch memory of the matrix products, and spoil each other's when they run at the same time.
+        with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
             self._update()
         self.vector.copy_(before)
         self._replay = graph.replay
 
+    def prepare(self) -> None:
+        """Do now what the first update would do before it begins: compile, and record a graph, where there is a GPU."""
+        if self._graph and self._replay is None:
+            self._capture()
+
     def restart(self, make: Callable[[], nn.Module], seed: int) -> None:
         """Begin again with a fresh network and a fresh stream of noise; a recorded graph stays."""
-        with torch.random.fork_rng(devices=[]):
+        # A network is drawn from the generator that all threads of torch share.
+        with _DRAWING, torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             fresh = make()
         with torch.no_grad():
@@ -182,8 +194,7 @@ class NeuralToken:
         self._rows.copy_(rows, non_blocking=True)
         self._step_size.fill_(step_size)
         self._noise_std.fill_(noise_std)
-        if self._graph and self._replay is None:
-            self._capture()
+        self.prepare()
         if self._replay is not None:
             self._replay()
         else:
@@ -191,15 +202,15 @@ class NeuralToken:
 
     def error(self, images: torch.Tensor, labels: torch.Tensor, *, chunk: int = 2000) -> float:
         """Return the share of images whose class is not the network's first choice."""
-        wrong = 0
+        wrong = torch.zeros((), dtype=torch.int64, device=self.device)
         with torch.no_grad():
             for start in range(0, len(images), chunk):
                 some = images[start : start + chunk].to(self.device)
                 if some.dtype == torch.uint8:
                     some = some.float() / 127.5 - 1.0
                 choice = self.module(some).argmax(dim=1)
-                wrong += int((choice != labels[start : start + chunk].to(self.device)).sum())
-        return wrong / max(1, len(images))
+                wrong += (choice != labels[start : start + chunk].to(self.device)).sum()
+        return int(wrong) / max(1, len(images))  # the device is waited for once
 
     def __repr__(self) -> str:
         bound = "none" if self.gradient_bound is None else f"{self.gradient_bound:g}"

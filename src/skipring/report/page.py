@@ -209,6 +209,8 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
         notes.append(f"the noise of others is not counted, because {privacy['not_amplified_because']}")
     if "refused" in privacy["paper"]:
         notes.append(f"no line for the paper, because {privacy['paper']['refused']}")
+    elif "method" in privacy["paper"]:
+        notes.append(_rival_note(privacy))
     elif not privacy["paper"]["trusted"]:
         notes.append("the paper's theorem is false where so few nodes take part in a round; do not use its line")
     steps, delta = _moments(result), privacy["delta"]
@@ -216,7 +218,7 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
         records = [planned_from_settings(result.settings, privacy, moment) for moment in steps]
         tight = [forecast(record).epsilon(delta) for record in records]
         papers: list[float] = []
-        if "epsilon" in privacy["paper"]:
+        if "epsilon" in privacy["paper"] and "method" not in privacy["paper"]:
             papers = [PaperBound(record, delta_prime=0.5 * delta).epsilon(0.5 * delta) for record in records]
     except InvalidInput as refusal:  # such as measured delays whose file is not here
         return [], [*notes, f"no line, because {refusal}"]
@@ -230,10 +232,22 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
     return lines, notes
 
 
+def _rival_note(privacy: Mapping[str, Any]) -> str:
+    """Say what was published about the privacy of a schedule without a token, and what was proven for the first run."""
+    published, realised = privacy["paper"], privacy["realised"]
+    words = f"published accounting ({published['method']}): epsilon {number(published['epsilon'])} at the end"
+    if not published["trusted"]:
+        words += ", which is not proven for this protocol"
+    if "other_node" in realised:
+        return f"{words}; the line is about the server, another node learns {number(realised['other_node'])}"
+    pairs = f"the worst of {realised['pairs']} pairs on the graphs of the first run"
+    return f"{words}; proven for {pairs}: {number(realised['worst'])}"
+
+
 def _moments(result: Result) -> list[int]:
     """Return the numbers of steps after which epsilon is computed: whole rounds on a ring."""
     last, unit = int(result.points[-1]), 1
-    if result.settings["schedule"]["name"] != "random-walk":
+    if result.settings["schedule"]["name"] in ("ring", "random-ring"):
         unit = int(result.settings["resolved"]["nodes"])
     parts = np.ceil(np.arange(1, _MOMENTS + 1) * (last // unit) / _MOMENTS).astype(np.int64)
     return [int(part) * unit for part in np.unique(parts)]

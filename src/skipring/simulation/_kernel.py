@@ -14,7 +14,18 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-__all__ = ["LOGISTIC", "SOFTMAX", "SQUARED", "logistic_tables", "run_margin", "run_softmax"]
+__all__ = [
+    "LOGISTIC",
+    "SOFTMAX",
+    "SQUARED",
+    "add_margin_gradients",
+    "add_softmax_gradients",
+    "evaluate_margin",
+    "evaluate_softmax",
+    "logistic_tables",
+    "run_margin",
+    "run_softmax",
+]
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
@@ -40,7 +51,7 @@ def logistic_tables(radius: float) -> tuple[Floats, Floats, float]:
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _evaluate_margin(
+def evaluate_margin(
     loss: int, w: Floats, columns: Floats, labels: Floats, span: float, table: Floats, margins: Floats
 ) -> tuple[float, float]:
     """Return test error and mean loss. For logistic loss the columns carry the sign of the label."""
@@ -71,6 +82,63 @@ def _evaluate_margin(
     return wrong / rows, total / rows
 
 
+@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+def add_margin_gradients(
+    rng: np.random.Generator,
+    loss: int,
+    w: Floats,
+    x: Floats,
+    y: Floats,
+    low: int,
+    rows: int,
+    take: int,
+    order: Ints,
+    limits: Floats,
+    slopes: Floats,
+    span: float,
+    gradient: Floats,
+) -> None:
+    """Add the gradients of a batch of a node's rows, `rows` of them from `low` on, for a loss of one margin per row.
+
+    A batch is drawn without replacement by the first steps of a shuffle of the node's rows; the order that is left
+    behind is as good a start for the next shuffle as any.
+    """
+    d = len(w)
+    clips = len(limits) > 0
+    cells = len(slopes) - 2
+    cells_per_unit = 0.5 * cells / span
+    u = 0.0
+    chosen = 2.0 * _CHOICES
+    for i in range(take):
+        row = low + i
+        if take < rows:
+            left = rows - i
+            chosen *= left
+            if chosen > _CHOICES:
+                u = rng.random()
+                chosen = left
+            u *= left
+            k = int(u)
+            u -= k
+            k = min(k, left - 1) + low + i
+            row = order[k]
+            order[k] = order[low + i]
+            order[low + i] = row
+        margin = 0.0
+        for j in range(d):
+            margin += w[j] * x[row, j]
+        if loss == LOGISTIC:
+            t = min(max((margin * y[row] + span) * cells_per_unit, 0.0), float(cells))
+            k = int(t)
+            c = -y[row] * (slopes[k] + (t - k) * (slopes[k + 1] - slopes[k]))
+        else:
+            c = margin - y[row]
+        if clips:
+            c = min(max(c, -limits[row]), limits[row])
+        for j in range(d):
+            gradient[j] += c * x[row, j]
+
+
 @njit(nogil=True, cache=True, fastmath=_FAST)
 def run_margin(
     rng: np.random.Generator,
@@ -99,22 +167,17 @@ def run_margin(
 ) -> None:
     """Walk the token along `path`, for a loss of one margin per row; w is the model, changed in place.
 
-    A batch is drawn without replacement by the first steps of a shuffle of the node's rows; the order that is left
-    behind is as good a start for the next shuffle as any. `limits` bounds the slope of each row's loss (its gradient
-    clipped); it is empty if nothing is clipped.
+    `limits` bounds the slope of each row's loss (its gradient clipped); it is empty if nothing is clipped.
     """
     d = len(w)
     order = np.arange(len(x))
     gradient = np.empty(d)
     margins = np.empty(test_columns.shape[1], np.float32)
-    clips = len(limits) > 0
-    cells = len(slopes) - 2
-    cells_per_unit = 0.5 * cells / span
     done = 0
     point = 0
     for h in range(len(path)):
         if h % every == 0:
-            errors[point], losses[point] = _evaluate_margin(
+            errors[point], losses[point] = evaluate_margin(
                 loss, w, test_columns, test_labels, span, loss_table, margins
             )
             updates[point] = done
@@ -127,36 +190,7 @@ def run_margin(
         take = min(rows, batch)
         for j in range(d):
             gradient[j] = 0.0
-        u = 0.0
-        chosen = 2.0 * _CHOICES
-        for i in range(take):
-            row = low + i
-            if take < rows:
-                left = rows - i
-                chosen *= left
-                if chosen > _CHOICES:
-                    u = rng.random()
-                    chosen = left
-                u *= left
-                k = int(u)
-                u -= k
-                k = min(k, left - 1) + low + i
-                row = order[k]
-                order[k] = order[low + i]
-                order[low + i] = row
-            margin = 0.0
-            for j in range(d):
-                margin += w[j] * x[row, j]
-            if loss == LOGISTIC:
-                t = min(max((margin * y[row] + span) * cells_per_unit, 0.0), float(cells))
-                k = int(t)
-                c = -y[row] * (slopes[k] + (t - k) * (slopes[k + 1] - slopes[k]))
-            else:
-                c = margin - y[row]
-            if clips:
-                c = min(max(c, -limits[row]), limits[row])
-            for j in range(d):
-                gradient[j] += c * x[row, j]
+        add_margin_gradients(rng, loss, w, x, y, low, rows, take, order, limits, slopes, span, gradient)
         eta = step_sizes[done]
         share = eta / take
         shrink = 1.0 - eta * ridge
@@ -177,12 +211,12 @@ def run_margin(
             for j in range(d):
                 w[j] *= scale
         done += 1
-    errors[point], losses[point] = _evaluate_margin(loss, w, test_columns, test_labels, span, loss_table, margins)
+    errors[point], losses[point] = evaluate_margin(loss, w, test_columns, test_labels, span, loss_table, margins)
     updates[point] = done
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
-def _evaluate_softmax(w: Floats, columns: Floats, labels: Floats, scores: Floats) -> tuple[float, float]:
+def evaluate_softmax(w: Floats, columns: Floats, labels: Floats, scores: Floats) -> tuple[float, float]:
     """Return test error and mean loss."""
     d, rows = columns.shape
     classes = len(scores)
@@ -208,6 +242,58 @@ def _evaluate_softmax(w: Floats, columns: Floats, labels: Floats, scores: Floats
         wrong += 1 if best != y else 0
         total += np.log(s) + top - scores[y, i]
     return wrong / rows, total / rows
+
+
+@njit(nogil=True, cache=True, fastmath=_FAST, inline="always")
+def add_softmax_gradients(
+    rng: np.random.Generator,
+    classes: int,
+    clip: float,
+    w: Floats,
+    x: Floats,
+    y: Floats,
+    low: int,
+    rows: int,
+    take: int,
+    order: Ints,
+    residuals: Floats,
+    gradient: Floats,
+) -> None:
+    """Add the gradients of a batch of a node's rows for softmax regression; see `add_margin_gradients`."""
+    d = x.shape[1]
+    for i in range(take):
+        row = low + i
+        if take < rows:
+            k = min(int(rng.random() * (rows - i)), rows - i - 1) + low + i
+            row = order[k]
+            order[k] = order[low + i]
+            order[low + i] = row
+        top = -np.inf
+        for k in range(classes):
+            s = 0.0
+            for j in range(d):
+                s += w[k * d + j] * x[row, j]
+            residuals[k] = s
+            top = max(top, s)
+        total = 0.0
+        for k in range(classes):
+            residuals[k] = np.exp(residuals[k] - top)
+            total += residuals[k]
+        squares = 0.0
+        for k in range(classes):
+            residuals[k] = residuals[k] / total - (1.0 if k == int(y[row]) else 0.0)
+            squares += residuals[k] * residuals[k]
+        scale = 1.0
+        if clip > 0.0:
+            norm = 0.0
+            for j in range(d):
+                norm += x[row, j] * x[row, j]
+            norm = np.sqrt(norm * squares)
+            scale = clip / norm if norm > clip else 1.0
+        for k in range(classes):
+            c = residuals[k] * scale
+            for j in range(d):
+                gradient[k * d + j] += c * x[row, j]
 
 
 @njit(nogil=True, cache=True, fastmath=_FAST)
@@ -237,7 +323,6 @@ def run_softmax(
 
     `clip` bounds the norm of an example's gradient; 0 means that nothing is clipped.
     """
-    d = x.shape[1]
     order = np.arange(len(x))
     gradient = np.empty(len(w))
     residuals = np.empty(classes)
@@ -246,7 +331,7 @@ def run_softmax(
     point = 0
     for h in range(len(path)):
         if h % every == 0:
-            errors[point], losses[point] = _evaluate_softmax(w, test_columns, test_labels, scores)
+            errors[point], losses[point] = evaluate_softmax(w, test_columns, test_labels, scores)
             updates[point] = done
             point += 1
         if not ready[h]:
@@ -256,39 +341,7 @@ def run_softmax(
         rows = start[v + 1] - low
         take = min(rows, batch)
         gradient[:] = 0.0
-        for i in range(take):
-            row = low + i
-            if take < rows:
-                k = min(int(rng.random() * (rows - i)), rows - i - 1) + low + i
-                row = order[k]
-                order[k] = order[low + i]
-                order[low + i] = row
-            top = -np.inf
-            for k in range(classes):
-                s = 0.0
-                for j in range(d):
-                    s += w[k * d + j] * x[row, j]
-                residuals[k] = s
-                top = max(top, s)
-            total = 0.0
-            for k in range(classes):
-                residuals[k] = np.exp(residuals[k] - top)
-                total += residuals[k]
-            squares = 0.0
-            for k in range(classes):
-                residuals[k] = residuals[k] / total - (1.0 if k == int(y[row]) else 0.0)
-                squares += residuals[k] * residuals[k]
-            scale = 1.0
-            if clip > 0.0:
-                norm = 0.0
-                for j in range(d):
-                    norm += x[row, j] * x[row, j]
-                norm = np.sqrt(norm * squares)
-                scale = clip / norm if norm > clip else 1.0
-            for k in range(classes):
-                c = residuals[k] * scale
-                for j in range(d):
-                    gradient[k * d + j] += c * x[row, j]
+        add_softmax_gradients(rng, classes, clip, w, x, y, low, rows, take, order, residuals, gradient)
         eta = step_sizes[done]
         share = eta / take
         shrink = 1.0 - eta * ridge
@@ -305,5 +358,5 @@ def run_softmax(
             for j in range(len(w)):
                 w[j] *= scale
         done += 1
-    errors[point], losses[point] = _evaluate_softmax(w, test_columns, test_labels, scores)
+    errors[point], losses[point] = evaluate_softmax(w, test_columns, test_labels, scores)
     updates[point] = done

@@ -23,7 +23,8 @@ from ..privacy import (
     noise_for_budget,
 )
 from ..timeouts import skip_probability
-from .engine import RunOutput, Setup
+from .baselines import RIVALS
+from .setup import RunOutput, Setup
 from .stragglers import Stragglers
 
 __all__ = ["noise_for", "planned_from_settings", "privacy_of"]
@@ -35,14 +36,35 @@ _BINS = 40
 
 def planned(setup: Setup) -> PlannedRun:
     """Return the record of a simulated run; refuse what no forecast covers."""
+    law = setup.step_sizes.law
+    skip = _skip(setup.stragglers, law, setup.delay, setup.timeout, setup.patient_every)
+    if setup.iterations:
+        return _own_releases(setup.schedule.name, setup.data.nodes, setup.steps, skip, setup.noise_multiplier)
     return PlannedRun(
         schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
         nodes=setup.data.nodes,
         steps=setup.steps,
-        skip=_skip(setup.stragglers, setup.step_sizes.law, setup.delay, setup.timeout),
+        skip=skip,
         noise_multiplier=setup.noise_multiplier,
         convex=setup.model.contracts(setup.step_sizes.largest),
-        step_size=setup.step_sizes.law,  # type: ignore[arg-type] # `_skip` refused the third
+        step_size=law,  # type: ignore[arg-type] # `_skip` refused the third
+    )
+
+
+def _own_releases(rival: str, nodes: int, iterations: int, skip: float, noise_multiplier: float) -> PlannedRun:
+    """Return a record with as many releases as a rival's node makes, none of them hidden by the noise of others.
+
+    The server sees every upload; with gossip, all that anyone sees is computed from all nodes' noisy gradients. A ring
+    without convexity, where a node's turn comes once per round, is accounted for in just that way. With gossip nobody
+    leaves out an iteration, late or not.
+    """
+    return PlannedRun(
+        schedule="ring",
+        nodes=nodes,
+        steps=nodes * iterations,
+        skip=0.0 if rival == "gossip" else skip,
+        noise_multiplier=noise_multiplier,
+        convex=False,
     )
 
 
@@ -54,19 +76,31 @@ def planned_from_settings(settings: Mapping[str, Any], privacy: Mapping[str, Any
     resolved, schedule, law = settings["resolved"], settings["schedule"]["name"], settings["learning"]["step_size"]
     nodes = int(resolved["nodes"])
     delay = parse_delay(settings["delay"]["law"])
+    given = dict(settings["stragglers"])
+    if given.pop("slow_class", None) is not None:
+        given["speeds"] = (1.0, float(given["class_factor"]))  # whoever has which: they are not alike
+    given.pop("class_factor", None)
+    patient = settings["delay"].get("patient_every")
+    skip = _skip(Stragglers(**given), law, delay, float(resolved["timeout"]), patient)
+    if schedule in RIVALS:
+        return _own_releases(schedule, nodes, steps, skip, resolved["noise_multiplier"])
     return PlannedRun(
         schedule=schedule,
         nodes=nodes,
         steps=steps if schedule == "random-walk" else -(-steps // nodes) * nodes,
-        skip=_skip(Stragglers(**settings["stragglers"]), law, delay, float(resolved["timeout"])),
+        skip=skip,
         noise_multiplier=resolved["noise_multiplier"],
         convex=bool(privacy["amplified"]),
         step_size=law,
     )
 
 
-def _skip(stragglers: Stragglers, law: str, delay: Delay, timeout: float) -> float:
+def _skip(stragglers: Stragglers, law: str, delay: Delay, timeout: float, patient_every: int | None) -> float:
     """Return the skip probability of every node, where all are alike."""
+    if patient_every is not None:
+        raise InvalidInput.because(
+            "patient_every", patient_every, "a forecast needs the same timeout everywhere; see the realised privacy"
+        )
     if not stragglers.identical:
         raise InvalidInput.because(
             "stragglers",
@@ -95,6 +129,10 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> dict[s
         return report | {"refused": setup.model.why_no_privacy}
     if setup.noise_multiplier == 0.0:
         return report | {"refused": "without noise there is no differential privacy"}
+    if setup.iterations:
+        from .baselines.account import privacy_of_rival
+
+        return report | privacy_of_rival(setup, planned, delta, recorded)
     try:
         run = planned(setup)
         report["forecast"] = {"epsilon": forecast(run).epsilon(delta)}

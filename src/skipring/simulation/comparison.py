@@ -16,6 +16,7 @@ from ..errors import InvalidInput, require_positive
 from ..privacy import forecast
 from ..schedules import SCHEDULES
 from .account import planned_from_settings
+from .baselines import RIVALS
 from .result import Result
 from .runfile import RunFile, with_changes
 from .simulate import Interrupted, build, simulate
@@ -77,8 +78,8 @@ def alternatives(
         if timeout != "best" and not timeout > 0.0:
             raise InvalidInput("timeouts", timeout, "numbers above 0, inf or best")
     for name in schedules or ():
-        if name not in SCHEDULES:
-            raise InvalidInput("schedules", name, f"of {', '.join(SCHEDULES)}")
+        if name not in (*SCHEDULES, *RIVALS):
+            raise InvalidInput("schedules", name, f"of {', '.join((*SCHEDULES, *RIVALS))}")
     for value in noise or ():
         require_positive("noise", value)
     if timeouts is None and schedules is None and noise is None:

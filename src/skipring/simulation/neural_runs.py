@@ -1,9 +1,10 @@
-"""Runs of a neural network: the same walk, one update at a time with PyTorch; runs come one after another."""
+"""Runs of a neural network: the same walk, one update at a time with PyTorch; a GPU takes a few runs side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from ..errors import InvalidInput
 from ..learning.networks import NeuralModel
 
 if TYPE_CHECKING:
-    from .engine import Setup
+    from .setup import Setup
 
 __all__ = ["NeuralRuns"]
 
 Floats = NDArray[np.floating[Any]]
+_SIDE_BY_SIDE = 3
 
 
 class NeuralRuns:
@@ -44,29 +46,59 @@ class NeuralRuns:
         if setup.batch is None and int(setup.data.sizes.max()) != self._batch:
             raise InvalidInput.because("batch", "missing", "nodes have different numbers of rows; give a batch")
         self._make: Callable[[], Any] = partial(paper_cnn, model.network)
-        self._test = (self._images(setup.test_x, model), torch.as_tensor(setup.test_y, dtype=torch.int64))
-        self._token = NeuralToken(
-            self._make(),
-            cross_entropy,
-            self._images(setup.data.features, model),
-            torch.as_tensor(np.asarray(setup.data.labels), dtype=torch.int64),
-            batch=self._batch,
-            gradient_bound=model.clip,
-            diameter=model.diameter,
-            device=device,
+        self._test = (
+            self._images(setup.test_x, model).to(device),
+            torch.as_tensor(setup.test_y, dtype=torch.int64).to(device),
         )
+        images = self._images(setup.data.features, model).to(device)
+        labels = torch.as_tensor(np.asarray(setup.data.labels), dtype=torch.int64).to(device)
+        #: How many runs go on at once. One run's small layers leave most of a GPU idle; a CPU is busy with one.
+        self.parallel = _SIDE_BY_SIDE if device.startswith("cuda") else 1
+        self._tokens: SimpleQueue[Any] = SimpleQueue()
+        for _ in range(self.parallel):
+            token = NeuralToken(
+                self._make(),
+                cross_entropy,
+                images,
+                labels,
+                batch=self._batch,
+                gradient_bound=model.clip,
+                diameter=model.diameter,
+                device=device,
+            )
+            token.prepare()  # here, one after another: compiling is not made for several threads
+            self._tokens.put(token)
 
     def _images(self, rows: Floats, model: NeuralModel) -> Any:
-        """Return rows in [0, 1], pixel by pixel, as images in [-1, 1] with the colours first."""
+        """Return rows in [0, 1], pixel by pixel, as images with the colours first: bytes, or numbers in [-1, 1]."""
         colours, height, width = model.image_shape
-        images = np.asarray(rows, dtype=np.float32).reshape(-1, height, width, colours)
-        return self._torch.from_numpy(2.0 * np.ascontiguousarray(images.transpose(0, 3, 1, 2)) - 1.0)
+        values = np.asarray(rows, dtype=np.float32).reshape(-1, height, width, colours)
+        images = np.ascontiguousarray(values.transpose(0, 3, 1, 2))
+        grey = np.rint(255.0 * images)
+        if np.abs(255.0 * images - grey).max(initial=0.0) < 1e-3 and 0.0 <= grey.min() <= grey.max() <= 255.0:
+            return self._torch.from_numpy(grey.astype(np.uint8))  # a quarter of the memory to gather from
+        return self._torch.from_numpy(2.0 * images - 1.0)
 
     def run(
         self, setup: Setup, rng: np.random.Generator, path: NDArray[np.integer[Any]], ready: NDArray[np.bool_]
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         """Walk the token along a path; return test errors, losses (not computed: nan), updates and the last model."""
-        torch, token = self._torch, self._token
+        token = self._tokens.get()
+        try:
+            with self._torch.cuda.stream(token.stream):  # nothing happens where there is none
+                return self._walk(token, setup, rng, path, ready)
+        finally:
+            self._tokens.put(token)
+
+    def _walk(
+        self,
+        token: Any,
+        setup: Setup,
+        rng: np.random.Generator,
+        path: NDArray[np.integer[Any]],
+        ready: NDArray[np.bool_],
+    ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
+        torch = self._torch
         token.restart(self._make, int(rng.integers(2**31)))
         noise = setup.noise_multiplier * setup.model.gradient_bound
         sizes = setup.step_sizes.first(setup.steps)

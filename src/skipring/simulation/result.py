@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from .engine import RunOutput
+from .setup import RunOutput
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,16 +138,11 @@ class Result:
 def gather(
     outputs: Iterable[RunOutput],
     points: NDArray[np.int64],
-    nodes: int,
     settings: Mapping[str, Any],
     privacy: Mapping[str, Any],
 ) -> Result:
     """Put runs together, in the order of their numbers."""
     ordered = sorted(outputs, key=lambda output: output.number)
-    offered, skipped = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
-    for output in ordered:
-        offered += np.bincount(output.offered, minlength=nodes)
-        skipped += np.bincount(output.offered[~output.updated], minlength=nodes)
     return Result(
         settings=settings,
         points=points,
@@ -156,8 +151,8 @@ def gather(
         latency=np.array([output.latency for output in ordered]),
         updates=np.array([output.updates for output in ordered]),
         models=np.array([output.model for output in ordered]),
-        offered=offered,
-        skipped=skipped,
+        offered=np.sum([output.turns for output in ordered], axis=0),
+        skipped=np.sum([output.skips for output in ordered], axis=0),
         privacy=privacy,
     )
 

@@ -50,12 +50,14 @@ class ModelSection(_Section):
 
 
 class ScheduleSection(_Section):
-    """Who gets the token next, and for how long."""
+    """Who gets the token next, and for how long; or a rival that has no token."""
 
-    name: Literal["ring", "random-ring", "random-walk"] = Field(
-        "random-ring", description="ring, random-ring, random-walk"
+    name: Literal["ring", "random-ring", "random-walk", "gossip", "federated"] = Field(
+        "random-ring", description="ring, random-ring, random-walk; without a token: gossip, federated"
     )
-    steps: int | None = Field(None, description="hops of the token, skipped ones included (default: 30 rounds)")
+    steps: int | None = Field(
+        None, description="hops of the token, skipped ones included; gossip, federated: iterations (default: 30 rounds)"
+    )
 
 
 class DelaySection(_Section):
@@ -69,12 +71,31 @@ class DelaySection(_Section):
         None, description='a time, inf (never skip) or "best" (the default)'
     )
     skip: float | None = Field(None, description="the skip probability, instead of a timeout")
+    patient_every: int | None = Field(None, description="in every so many-th round nobody is skipped (default: never)")
+
+
+class GossipSection(_Section):
+    """How neighbours average their models, with schedule gossip."""
+
+    rounds: int = Field(2, description="rounds of averaging after each step")
+    degree: float | None = Field(None, description="mean number of neighbours (default: ln nodes)")
+    acceleration: bool = Field(False, description="Chebyshev's acceleration, if there are several rounds")
+    slots: float | None = Field(None, description="time slots of a round (default: simulated)")
+    access: float | None = Field(None, description="probability of speaking in a slot (default: the best one)")
+
+
+class FederatedSection(_Section):
+    """How nodes reach the server, with schedule federated."""
+
+    channels: int = Field(100, description="how many nodes upload at the same time")
 
 
 class StragglersSection(_Section):
     """Departures from delays that are independent and alike."""
 
     speeds: list[float] | None = Field(None, description="a factor for the delays of each node")
+    slow_class: int | None = Field(None, description="nodes that hold mostly this class are slower, by class_factor")
+    class_factor: float = Field(10.0, description="how much longer their delays are")
     slow_factor: float = Field(1.0, description="how much longer delays are while a node is slow")
     become_slow: float = Field(0.0, description="probability to turn slow between two turns")
     become_fast: float = Field(1.0, description="probability to turn fast again")
@@ -92,9 +113,14 @@ class LearningSection(_Section):
     )
     own: list[float] = Field([], description="own: the step sizes, one for each step")
     batch: int | None = Field(None, description="rows per update (default: all rows of the node)")
-    diameter: float | None = Field(None, description="diameter of the parameters' ball (default: 10; cnn: none)")
+    diameter: float | None = Field(
+        None, description="diameter of the parameters' ball (default: 10; cnn, gossip, federated: none)"
+    )
     gradient_bound: float | None = Field(
         None, description="clip each example's gradient, if smaller than its natural bound"
+    )
+    clip_noisy: float | None = Field(
+        None, description="gossip, federated: clip a node's gradient to this norm after noise was added"
     )
 
 
@@ -123,6 +149,8 @@ class RunFile(_Section):
     schedule: ScheduleSection = ScheduleSection()
     delay: DelaySection = DelaySection()
     stragglers: StragglersSection = StragglersSection()
+    gossip: GossipSection = GossipSection()
+    federated: FederatedSection = FederatedSection()
     learning: LearningSection = LearningSection()
     privacy: PrivacySection = PrivacySection()
     simulation: SimulationSection = SimulationSection()
@@ -170,10 +198,15 @@ def read_run_file(path: str | Path) -> RunFile:
 
 
 def _read(path: str | Path) -> dict[str, Any]:
+    return read_toml(path, if_missing="does not exist; `skipring init` writes one")
+
+
+def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
+    """Read a TOML file; one line says what is wrong with it."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InvalidInput.because("FILE", path, "does not exist; `skipring init` writes one") from None
+        raise InvalidInput.because("FILE", path, if_missing) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput.because("FILE", path, f"cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
@@ -184,22 +217,31 @@ def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:
     """Read a run file and change some values, each given as ``section.key=value``."""
     values = _read(path) if path is not None else {}
     for change in changes:
-        key, separator, text = change.partition("=")
-        section, dot, name = key.strip().partition(".")
-        if not separator or not dot:
-            raise InvalidInput("set", change, "of the form section.key=value")
-        table = values.setdefault(section, {})
-        if not isinstance(table, dict):
-            raise InvalidInput("set", change, "about a section of the run file")
-        # Of two values that exclude each other, the one on the command line counts.
-        for pair in (("timeout", "skip"), ("noise_multiplier", "epsilon")):
-            if name in pair:
-                table.pop(pair[1 - pair.index(name)], None)
-        try:
-            table[name] = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
-            table[name] = text.strip()  # a word without quotes
+        change_value(values, *parse_change(change))
     return parse_run(values)
+
+
+def parse_change(change: str) -> tuple[str, Any]:
+    """Return the key and the value of ``section.key=value``."""
+    key, separator, text = change.partition("=")
+    if not separator or "." not in key:
+        raise InvalidInput("set", change, "of the form section.key=value")
+    try:
+        return key.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), text.strip()  # a word without quotes
+
+
+def change_value(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set ``section.key`` among a run file's values; of two values that exclude each other, the new one counts."""
+    section, _, name = key.partition(".")
+    table = values.setdefault(section, {})
+    if not isinstance(table, dict):
+        raise InvalidInput("set", f"{key}={value}", "about a section of the run file")
+    for pair in (("timeout", "skip"), ("noise_multiplier", "epsilon")):
+        if name in pair:
+            table.pop(pair[1 - pair.index(name)], None)
+    table[name] = value
 
 
 def example_run_file() -> str:

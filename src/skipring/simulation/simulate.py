@@ -15,17 +15,19 @@ import numpy as np
 
 from .._version import __version__
 from ..data import Dataset, load_dataset, prepare, read_table, split_over_nodes
-from ..delays import parse_delay
+from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
 from ..learning import LinearModel, NeuralModel, StepSizes
 from ..learning.linear import LossName
 from ..schedules import schedule
-from ..timeouts import best_timeout, timeout_for_skip
+from ..timeouts import best_timeout, skip_probability, timeout_for_skip
 from .account import noise_for, privacy_of
-from .engine import RunOutput, Setup, run_many
+from .baselines import RIVALS, Federated, Gossip
+from .engine import run_many
 from .result import Result, gather, load_run, save_run
 from .runfile import RunFile, parse_run, read_run_file
-from .stragglers import Stragglers
+from .setup import RunOutput, Setup
+from .stragglers import stragglers_of
 
 __all__ = ["Interrupted", "build", "simulate"]
 
@@ -57,6 +59,17 @@ _KEYS = {
     "delay": "delay.law",
     "timeout": "delay.timeout",
     "skip": "delay.skip",
+    "patient_every": "delay.patient_every",
+    "schedule": "schedule.name",
+    "rounds": "gossip.rounds",
+    "degree": "gossip.degree",
+    "slots": "gossip.slots",
+    "access": "gossip.access",
+    "acceleration": "gossip.acceleration",
+    "channels": "federated.channels",
+    "clip_noisy": "learning.clip_noisy",
+    "slow_class": "stragglers.slow_class",
+    "class_factor": "stragglers.class_factor",
     "hop_latency": "delay.hop_latency",
     "epsilon": "privacy.epsilon",
     "delta": "privacy.delta",
@@ -110,21 +123,24 @@ def _build(run: RunFile) -> Setup:
         groups=ready.train_groups,
     )
     delay = parse_delay(run.delay.law)
-    stragglers = Stragglers(**run.stragglers.model_dump())
+    timeout = _timeout(run, delay)
+    rival = run.schedule.name in RIVALS
     setup = Setup(
         model=_model(run, dataset, ready.train_x.shape[1], float(np.abs(ready.train_y).max(initial=1.0))),
         data=owned,
         test_x=ready.test_x,
         test_y=ready.test_y,
-        schedule=schedule(run.schedule.name, owned.nodes),
-        steps=run.schedule.steps if run.schedule.steps is not None else _DEFAULT_ROUNDS * owned.nodes,
+        schedule=_rival(run, owned.nodes, delay, timeout) if rival else schedule(run.schedule.name, owned.nodes),
+        steps=run.schedule.steps if run.schedule.steps is not None else _DEFAULT_ROUNDS * (1 if rival else owned.nodes),
         delay=delay,
-        timeout=_timeout(run, delay),
+        timeout=timeout,
         hop_latency=run.delay.hop_latency,
         step_sizes=StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own)),
         noise_multiplier=run.privacy.noise_multiplier or 0.0,
         batch=run.learning.batch,
-        stragglers=stragglers,
+        clip_noisy=run.learning.clip_noisy,
+        patient_every=run.delay.patient_every,
+        stragglers=stragglers_of(run, owned),
         seed=run.simulation.seed,
         evaluate_every=run.simulation.evaluate_every,
     )
@@ -150,10 +166,12 @@ def _model(run: RunFile, dataset: Dataset, features: int, largest_label: float) 
     name = run.model.name or usual
     if (name == "squared") != (classes == 0) or (name == "logistic" and classes > 2):
         raise InvalidInput.because("model", name, f"the labels have {classes or 'no'} classes; use {usual}")
+    # A rival's models are averages, which nothing keeps in a ball; only the squared loss has no bound without one.
+    usual_diameter = math.inf if run.schedule.name in RIVALS and name != "squared" else 10.0
     return LinearModel(
         loss=name,
         features=features,
-        diameter=10.0 if run.learning.diameter is None else run.learning.diameter,
+        diameter=usual_diameter if run.learning.diameter is None else run.learning.diameter,
         classes=max(2, classes),
         ridge=run.model.ridge,
         clip=run.learning.gradient_bound,
@@ -161,12 +179,37 @@ def _model(run: RunFile, dataset: Dataset, features: int, largest_label: float) 
     )
 
 
-def _timeout(run: RunFile, delay: Any) -> float:
+def _timeout(run: RunFile, delay: Delay) -> float:
     if run.delay.skip is not None:
         return timeout_for_skip(delay, run.delay.skip)
     if run.delay.timeout is None or run.delay.timeout == "best":
         return best_timeout(delay, run.delay.hop_latency)
     return float(run.delay.timeout)
+
+
+def _rival(run: RunFile, nodes: int, delay: Delay, timeout: float) -> Gossip | Federated:
+    """Return how the iterations of gossip or federated learning go; the slots of gossip are simulated if not given."""
+    if run.schedule.name == "federated":
+        return Federated(nodes=nodes, channels=run.federated.channels)
+    asked = run.gossip
+    rival = Gossip(nodes=nodes, slots=asked.slots or 1.0, rounds=asked.rounds, degree=asked.degree)
+    linked = rival.edge_probability(skip_probability(delay, timeout))
+    # A stream of their own: what is simulated here must not depend on, or change, anything else.
+    rng = np.random.default_rng(np.random.SeedSequence(run.simulation.seed, spawn_key=(2**32 - 2,)))
+    if asked.slots is None:
+        from .baselines import access_slots, best_access  # numba is loaded only where it is needed
+
+        degree = linked * (nodes - 1)
+        if asked.access is None:
+            slots = best_access(nodes, degree, rng)[1]
+        else:
+            slots = float(access_slots(nodes, degree, asked.access, rng, graphs=20).mean())
+        rival = dataclasses.replace(rival, slots=slots)
+    if asked.acceleration:
+        from .baselines.graphs import acceleration
+
+        rival = dataclasses.replace(rival, acceleration=acceleration(nodes, linked, rng))
+    return rival
 
 
 def simulate(
@@ -175,13 +218,14 @@ def simulate(
     out: str | Path | None = None,
     resume: bool = False,
     threads: int | None = None,
+    keep_models: bool = True,
     stop: threading.Event | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Result:
     """Simulate all runs of a run file (or its path, or its values by section), and account for their privacy.
 
     With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted simulation
-    stopped, and ends with the same bytes.
+    stopped, and ends with the same bytes. Without `keep_models` the last models are left out, which may be large.
     """
     if not isinstance(run, RunFile):
         run = parse_run(run) if isinstance(run, Mapping) else read_run_file(run)
@@ -196,6 +240,8 @@ def simulate(
     finished = list(known)
 
     def done(output: RunOutput) -> None:
+        if not keep_models:
+            output = dataclasses.replace(output, model=np.zeros(0))
         finished.append(output)
         if folder is not None:
             try:
@@ -212,8 +258,8 @@ def simulate(
         raise Interrupted(f"{len(finished)} of {run.simulation.runs} runs are finished")
     first = min(finished, key=lambda output: output.number)
     privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
-    settings = run.model_dump(mode="json") | {"resolved": _resolved(setup), "versions": _versions()}
-    result = gather(finished, setup.points, setup.data.nodes, settings, privacy)
+    settings = run.model_dump(mode="json") | {"resolved": _resolved(setup), "versions": _versions(setup)}
+    result = gather(finished, setup.points, settings, privacy)
     if folder is not None:
         result.save(folder)
         for path in (folder / "runs").glob("*.npz"):
@@ -225,7 +271,8 @@ def simulate(
 
 def _resolved(setup: Setup) -> dict[str, Any]:
     """Return what the defaults and searches came to."""
-    return {
+    rival = dataclasses.asdict(setup.schedule) if setup.iterations else {}
+    return rival | {
         "nodes": setup.data.nodes,
         "steps": setup.steps,
         "timeout": "infinity" if math.isinf(setup.timeout) else setup.timeout,
@@ -237,10 +284,11 @@ def _resolved(setup: Setup) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+def _versions(setup: Setup) -> dict[str, str]:
     """Return what the bytes of a result depend on beside its settings."""
-    packages = {name: version(name) for name in ("numpy", "scipy", "numba", "scikit-learn")}
-    return {"skipring": __version__, "python": platform.python_version(), **packages}
+    # A network needs no numba, which a machine made for networks may lack.
+    used = ("numpy", "torch") if isinstance(setup.model, NeuralModel) else ("numpy", "scipy", "numba", "scikit-learn")
+    return {"skipring": __version__, "python": platform.python_version(), **{name: version(name) for name in used}}
 
 
 def _begin(folder: Path, run: RunFile, resume: bool) -> list[RunOutput]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 from ..delays import Delay
 from ..errors import InvalidInput, require_positive
 
-__all__ = ["Stragglers", "draw_delays"]
+if TYPE_CHECKING:
+    from ..data import NodeData
+    from .runfile import RunFile
+
+__all__ = ["Stragglers", "draw_delays", "stragglers_of"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -65,6 +69,22 @@ class Stragglers:
     def may_never_answer(self) -> bool:
         """Whether some hops have no answer at all, so that a timeout is needed."""
         return self.die > 0.0 or self.lost_link > 0.0
+
+
+def stragglers_of(run: RunFile, data: NodeData) -> Stragglers:
+    """Return the stragglers of a run file; whoever holds mostly the slow class has a speed of its own."""
+    given = run.stragglers.model_dump(exclude={"slow_class", "class_factor"})
+    slow = run.stragglers.slow_class
+    if slow is None:
+        return Stragglers(**given)
+    require_positive("class_factor", run.stragglers.class_factor)
+    if given["speeds"] is not None:
+        raise InvalidInput.because("slow_class", slow, "give either speeds or slow_class, not both")
+    held = np.add.reduceat(np.asarray(data.labels) == slow, data.start[:-1])
+    if not held.any():
+        raise InvalidInput("slow_class", slow, "the number of a class that some rows have")
+    speeds = np.where(2 * held > data.sizes, run.stragglers.class_factor, 1.0)
+    return Stragglers(**(given | {"speeds": speeds.tolist()}))
 
 
 def draw_delays(

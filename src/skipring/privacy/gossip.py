@@ -1,0 +1,269 @@
+"""What a node learns about another one in gossip learning (Muffliato-SGD) and in federated learning.
+
+The bound for gossip is proven in docs/gossip-privacy.md. `muffliato_epsilon` is the published accounting, for
+comparison: for few rounds of averaging it can be too small (same place, "The published accounting").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import InvalidInput, require_delta, require_integer, require_positive
+from ._gossip import leaked_mu2, phase_seen_by
+from .transcript import _require_node
+
+__all__ = [
+    "GossipGraph",
+    "federated_mu",
+    "federated_node_mu",
+    "gossip_mu",
+    "gossip_mu_curve",
+    "muffliato_epsilon",
+]
+
+Floats = NDArray[np.float64]
+
+#: The neighbours of node w are indices[indptr[w]:indptr[w + 1]], in order, without w; (indptr, indices).
+GossipGraph = tuple[NDArray[np.int64], NDArray[np.int32]]
+
+#: Step sizes of one run may differ by this factor, so that squares stay in range.
+_RANGE = 1e60
+
+
+def _adjacency(graph: GossipGraph, nodes: int) -> Any:
+    """Return the checked 0/1 matrix of a graph."""
+    from scipy.sparse import csr_array  # slow to load, and few commands need it
+
+    indptr, indices = (np.asarray(part) for part in graph)
+    if indptr.shape != (nodes + 1,) or indptr[0] != 0 or indptr[-1] != len(indices) or np.any(np.diff(indptr) < 0):
+        raise InvalidInput("graphs", f"indptr of shape {indptr.shape}", f"graphs of {nodes} nodes in CSR form")
+    if len(indices) and (indices.min() < 0 or indices.max() >= nodes):
+        raise InvalidInput("graphs", "a neighbour", f"a node from 0 to {nodes - 1}")
+    matrix = csr_array((np.ones(len(indices)), indices, indptr), shape=(nodes, nodes))
+    # By columns it is its transpose with sorted rows: both are equal only if it is symmetric and sorted itself.
+    mirror = matrix.tocsc()
+    same = np.array_equal(mirror.indptr, matrix.indptr) and np.array_equal(mirror.indices, matrix.indices)
+    if not same or matrix.diagonal().any() or not matrix.has_canonical_format:
+        raise InvalidInput("graphs", "one of them", "symmetric, with sorted rows, and without loops or double edges")
+    return matrix
+
+
+def _phase_numbers(points: Sequence[int], phases: int) -> NDArray[np.intp]:
+    """Return places in an array of phases from numbers that count from 1."""
+    numbers = np.asarray(points)
+    if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu":
+        raise InvalidInput("points", points, "phase numbers")
+    if numbers.min() < 1 or numbers.max() > phases:
+        raise InvalidInput("points", points, f"phase numbers from 1 to {phases}")
+    return numbers.astype(np.intp) - 1
+
+
+def gossip_mu(
+    graphs: Iterable[GossipGraph],
+    *,
+    nodes: int,
+    rounds: int,
+    noise_multiplier: float,
+    observer: int,
+    targets: Sequence[int],
+    step_sizes: ArrayLike = 1.0,
+    amplified: bool = True,
+    projected_after_noise: bool = False,
+) -> Floats:
+    """Return mu for each target: what one observer learned about it in a whole run of gossip learning is mu-GDP.
+
+    In each phase all nodes take a noisy gradient step and then average with their neighbours; see `gossip_mu_curve`
+    for the parameters.
+
+    >>> line = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1], dtype=np.int32)  # 0 - 1 - 2
+    >>> gossip_mu([line] * 4, nodes=3, rounds=1, noise_multiplier=10.0, observer=0, targets=[1, 2]).round(4)
+    array([0.4   , 0.1723])
+    """
+    kept = list(graphs)
+    return gossip_mu_curve(
+        kept,
+        nodes=nodes,
+        rounds=rounds,
+        noise_multiplier=noise_multiplier,
+        observer=observer,
+        targets=targets,
+        points=[len(kept)],
+        step_sizes=step_sizes,
+        amplified=amplified,
+        projected_after_noise=projected_after_noise,
+    )[0]
+
+
+def gossip_mu_curve(
+    graphs: Iterable[GossipGraph],
+    *,
+    nodes: int,
+    rounds: int,
+    noise_multiplier: float,
+    observer: int,
+    targets: Sequence[int],
+    points: Sequence[int],
+    step_sizes: ArrayLike = 1.0,
+    amplified: bool = True,
+    projected_after_noise: bool = False,
+) -> Floats:
+    """Return mu after some phases of one run, as an array [point, target].
+
+    Parameters
+    ----------
+    graphs : the graph of each phase; public, and drawn without regard to data or models. Averaging is plain, with
+        weight 1 / (1 + largest degree) on every edge.
+    nodes : number of nodes; they are numbered from 0.
+    rounds : rounds of averaging in each phase.
+    noise_multiplier : sigma / k; the noise that each node adds to its gradient in each phase.
+    observer : who looks; it is sent its neighbours' values in every round, and knows its own data and noise.
+    targets : whose data is protected.
+    points : after which phases; the first one is phase 1.
+    step_sizes : one number, or one for each phase. Only their ratios matter.
+    amplified : whether gradient steps contract (convex, beta-smooth losses and step sizes of at most 2 / beta), noise
+        reaches the values as it was drawn, and averaging is plain. Say False for neural networks, for noisy gradients
+        that are clipped after the noise was added (as the public code of Muffliato does), and for accelerated
+        averaging (its weights can be negative): each phase then counts in full.
+    projected_after_noise : whether nodes project their values between adding the noise and averaging. It is better to
+        project before the gradient is taken: then nodes can hide a target's drift together, and mu is smaller.
+
+    A point of a curve may be slightly above `gossip_mu` of the shorter run, which need not care for what comes later.
+    """
+    require_integer("nodes", nodes, 2)
+    require_integer("rounds", rounds, 1)
+    require_positive("noise_multiplier", noise_multiplier)
+    _require_node("observer", observer, nodes)
+    adjacencies = [_adjacency(graph, nodes) for graph in graphs]
+    for target in targets:
+        _require_node("targets", target, nodes)
+        if target == observer:
+            raise InvalidInput.because("targets", target, "is the observer itself")
+    if not adjacencies:
+        raise InvalidInput("graphs", "none", "at least one graph")
+    count = len(adjacencies)
+    steps = np.asarray(step_sizes, dtype=np.float64)
+    if steps.shape not in ((), (count,)):
+        raise InvalidInput("step_sizes", steps.shape, f"one number, or one for each of the {count} phases")
+    if not np.all(np.isfinite(steps) & (steps > 0.0)) or steps.max() / _RANGE > steps.min():
+        raise InvalidInput(
+            "step_sizes", float(steps.min()), f"above 0, and within a factor of {_RANGE:g} of each other"
+        )
+    steps = np.broadcast_to(steps / steps.max(), (count,)).copy()
+    places = _phase_numbers(points, count)
+    # Each noisy gradient of the target is a release of its own; all that the observer sees is made from them.
+    own_releases = 4.0 * (places + 1.0)
+    if not amplified:
+        return np.tile(np.sqrt(own_releases)[:, None] / noise_multiplier, (1, len(targets)))
+    who = np.asarray(targets, dtype=np.intp)
+    phases = [
+        phase_seen_by(adjacency, rounds, observer, who, shared=not projected_after_noise) for adjacency in adjacencies
+    ]
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows gives way to the target's own releases
+        mu2 = leaked_mu2(phases, rounds, observer, who, steps)[places]
+        mu2 *= 1.0 + 1e-10 + 1e-14 * count  # more than rounding in the sums can take away
+        mu: Floats = np.sqrt(np.fmin(mu2, own_releases[:, None])) / noise_multiplier
+    return mu
+
+
+def muffliato_epsilon(
+    graphs: Iterable[GossipGraph],
+    *,
+    nodes: int,
+    rounds: int,
+    noise_multiplier: float,
+    delta: float,
+    points: Sequence[int],
+    target: int = 0,
+) -> Floats:
+    """Return the epsilon that Muffliato's published accounting states after some phases: of the worst observer.
+
+    Cyffers, Even, Bellet & Massoulié (2022), Theorem 4, for a fresh random graph in each phase: an observer adjacent to
+    the target learns a Rényi divergence of alpha Delta^2 / (2 sigma^2) in that phase, with Delta = 2k; another one at
+    most that, and at most alpha Delta^2 / sigma^2 x rounds x degree / (nodes - degree). Phases add up. The conversion
+    is Mironov's (2017, Proposition 3) with the best alpha, as in the paper of the ring: rho + 2 sqrt(rho ln(1/delta)).
+
+    This is not proven for the protocol here, and can be too small: it treats what the target's value carries over from
+    earlier phases as if it said nothing about the target (true only if averaging goes on until all agree), and it
+    relies on graphs that the observer does not know. It also needs noise that is not clipped afterwards. Use
+    `gossip_mu` for a guarantee.
+
+    >>> pair = np.array([0, 1, 2]), np.array([1, 0], dtype=np.int32)
+    >>> muffliato_epsilon([pair] * 10, nodes=2, rounds=2, noise_multiplier=10.0, delta=1e-6, points=[1, 10]).round(3)
+    array([1.071, 3.525])
+    """
+    require_integer("nodes", nodes, 2)
+    require_integer("rounds", rounds, 1)
+    require_positive("noise_multiplier", noise_multiplier)
+    require_delta(delta)
+    _require_node("target", target, nodes)
+    rho = np.zeros(nodes)
+    worst = []
+    others = np.arange(nodes) != target
+    bare = 2.0 / noise_multiplier**2
+    for graph in graphs:
+        adjacency = _adjacency(graph, nodes)
+        start, ends = adjacency.indptr, adjacency.indices
+        degrees = np.diff(start)
+        learned = np.minimum(bare, 2.0 * bare * rounds * degrees / (nodes - degrees))
+        learned[ends[start[target] : start[target + 1]]] = bare
+        rho += learned
+        worst.append(rho[others].max())
+    stated = np.array(worst)[_phase_numbers(points, len(worst))]
+    epsilon: Floats = stated + 2.0 * np.sqrt(stated * math.log(1.0 / delta))
+    return epsilon
+
+
+def federated_mu(uploads: int, noise_multiplier: float) -> float:
+    """Return mu of what the server of federated learning learns about a node that uploaded noisy gradients.
+
+    Each upload is a Gaussian release with mu = 2k / sigma (its Rényi divergence is 2 alpha k^2 / sigma^2).
+
+    >>> federated_mu(100, 10.0)
+    2.0
+    """
+    require_integer("uploads", uploads, 0)
+    require_positive("noise_multiplier", noise_multiplier)
+    return 2.0 * math.sqrt(uploads) / noise_multiplier
+
+
+def federated_node_mu(
+    participants: ArrayLike,
+    target_present: ArrayLike,
+    *,
+    noise_multiplier: float,
+    observer_present: ArrayLike | None = None,
+) -> float:
+    """Return mu of what another node learns if an honest server publishes nothing but averages.
+
+    The average of m noisy gradients hides the target's behind the noise of all m, or of m - 1 if the observer is one of
+    them, since it knows its own noise. The model is public after each iteration, so that the releases compose exactly,
+    whatever the losses.
+
+    Parameters
+    ----------
+    participants : for each iteration, how many nodes took part, target and observer included.
+    target_present : for each iteration, whether the target took part.
+    noise_multiplier : sigma / k.
+    observer_present : for each iteration, whether the observer took part; by default, whenever it can have.
+
+    >>> round(federated_node_mu([101, 50, 1], [True, False, True], noise_multiplier=10.0), 4)
+    0.201
+    """
+    require_positive("noise_multiplier", noise_multiplier)
+    count, present = np.asarray(participants), np.asarray(target_present)
+    if count.ndim != 1 or (count.size and (count.dtype.kind not in "iu" or count.min() < 0)):
+        raise InvalidInput("participants", participants, "a whole number of at least 0 for each iteration")
+    if present.shape != count.shape or present.dtype != np.bool_:
+        raise InvalidInput("target_present", f"shape {present.shape}", "a truth value for each iteration")
+    looks = present & (count > 1) if observer_present is None else np.asarray(observer_present)
+    if looks.shape != count.shape or looks.dtype != np.bool_:
+        raise InvalidInput("observer_present", f"shape {looks.shape}", "a truth value for each iteration")
+    hidden_by = (count - looks)[present].astype(np.float64)
+    if np.any(count < present.astype(np.int64) + looks):
+        raise InvalidInput("participants", int(count.min()), "at least the target and the observer who took part")
+    return 2.0 * math.sqrt(float(np.sum(1.0 / hidden_by))) / noise_multiplier

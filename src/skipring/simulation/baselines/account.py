@@ -1,0 +1,118 @@
+"""The privacy of the rivals: what is proven for any run, what was published, and what one run really leaked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...errors import InvalidInput
+from ...privacy import PlannedRun, forecast, gdp_epsilon, rdp_epsilon
+from ...privacy.gossip import federated_mu, federated_node_mu, gossip_mu, muffliato_epsilon
+from ..setup import RunOutput, Setup
+from .graphs import gossip_graphs
+from .rivals import Gossip
+from .runs import who_is_ready
+
+__all__ = ["gossip_pairs", "privacy_of_rival", "why_not_hidden"]
+
+#: Pairs of gossip that are accounted for: all of them would take hours.
+_OBSERVERS, _TARGETS = 4, 50
+#: Beyond this many visits of nodes to graphs even some pairs are left out.
+_MOST_VISITS = 2e7
+_ORDERS = np.concatenate([1.0 + np.geomspace(1e-3, 1.0, 200), np.geomspace(2.0, 1e5, 800)])
+
+
+def why_not_hidden(setup: Setup) -> str:
+    """Say why the noise of others may not be counted; empty if it may."""
+    if setup.clip_noisy is not None:
+        return "gradients are clipped after noise was added, which leaves no Gaussian noise to hide behind"
+    if isinstance(setup.schedule, Gossip):
+        if setup.schedule.acceleration != 1.0:
+            return "accelerated averaging has negative weights"
+        return setup.model.why_not(setup.step_sizes.largest)
+    return ""
+
+
+def privacy_of_rival(
+    setup: Setup, planned: Callable[[Setup], PlannedRun], delta: float, recorded: RunOutput | None
+) -> dict[str, Any]:
+    """Return epsilon at delta by each method, or the reason why there is none."""
+    report: dict[str, Any] = {"view": "any node" if isinstance(setup.schedule, Gossip) else "server"}
+    why_not = why_not_hidden(setup)
+    report["amplified"] = False  # the forecast is about a node's own releases
+    report["not_amplified_because"] = why_not or "a forecast for these schedules counts a node's own releases only"
+    try:
+        report["forecast"] = {"epsilon": forecast(planned(setup)).epsilon(delta)}
+    except InvalidInput as refusal:
+        report["forecast"] = {"refused": str(refusal)}
+    if recorded is None:
+        return report | {"paper": {"refused": "the path of the first run was not recorded"}}
+    if isinstance(setup.schedule, Gossip):
+        return report | _gossip(setup, delta, amplified=not why_not)
+    return report | _federated(setup, delta, recorded, averages=not why_not)
+
+
+def _gossip(setup: Setup, delta: float, *, amplified: bool) -> dict[str, Any]:
+    assert isinstance(setup.schedule, Gossip)
+    nodes, noise, rounds = setup.data.nodes, setup.noise_multiplier, setup.schedule.rounds
+    if nodes * setup.steps > _MOST_VISITS:
+        return {"paper": {"refused": "too many nodes and iterations to draw all graphs again"}}
+    graphs = list(gossip_graphs(setup, 0))
+    published = muffliato_epsilon(
+        graphs, nodes=nodes, rounds=rounds, noise_multiplier=noise, delta=delta, points=[setup.steps]
+    )
+    mu = gossip_pairs(setup, amplified=amplified)
+    median, almost, worst = np.quantile(mu, [0.5, 0.99, 1.0])
+    return {
+        "paper": {"epsilon": float(published[0]), "trusted": False, "method": "Muffliato, Theorem 4"},
+        "realised": {
+            "worst": gdp_epsilon(float(worst), delta),
+            "median": gdp_epsilon(float(median), delta),
+            "pair_99": gdp_epsilon(float(almost), delta),
+            "pairs": len(mu),
+        },
+    }
+
+
+def gossip_pairs(setup: Setup, *, amplified: bool, observers: int = _OBSERVERS, targets: int = _TARGETS) -> Any:
+    """Return mu of some ordered pairs of nodes for the graphs of the first run, proven for each of them."""
+    assert isinstance(setup.schedule, Gossip)
+    graphs = list(gossip_graphs(setup, 0))
+    nodes = setup.data.nodes
+    rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(2**32 - 3,)))
+    found = []
+    for observer in rng.choice(nodes, min(nodes, observers), replace=False):
+        others = np.setdiff1d(np.arange(nodes), [observer])
+        found.append(
+            gossip_mu(
+                graphs,
+                nodes=nodes,
+                rounds=setup.schedule.rounds,
+                noise_multiplier=setup.noise_multiplier,
+                observer=int(observer),
+                targets=rng.choice(others, min(len(others), targets), replace=False).tolist(),
+                step_sizes=setup.step_sizes.first(setup.steps),
+                amplified=amplified,
+            )
+        )
+    return np.concatenate(found)
+
+
+def _federated(setup: Setup, delta: float, recorded: RunOutput, *, averages: bool) -> dict[str, Any]:
+    uploads = recorded.turns - recorded.skips
+    noise = setup.noise_multiplier
+    epsilons = {int(count): gdp_epsilon(federated_mu(int(count), noise), delta) for count in np.unique(uploads)}
+    most, middle = int(uploads.max()), int(np.median(uploads))
+    realised: dict[str, Any] = {
+        "worst": epsilons[most],
+        "median": gdp_epsilon(federated_mu(middle, noise), delta),
+        "pair_99": gdp_epsilon(federated_mu(int(np.quantile(uploads, 0.99, method="higher")), noise), delta),
+    }
+    if averages:
+        ready = who_is_ready(setup, recorded.number)
+        mu = federated_node_mu(ready.sum(axis=1), ready[:, int(uploads.argmax())], noise_multiplier=noise)
+        realised["other_node"] = gdp_epsilon(mu, delta)
+    published = rdp_epsilon(_ORDERS, 2.0 * _ORDERS * most / noise**2, delta) if most else 0.0
+    return {"paper": {"epsilon": published, "trusted": True, "method": "Rényi, per upload"}, "realised": realised}

@@ -1,0 +1,94 @@
+"""A simulated run of a rival: draw who is late, step and average, and count the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...learning import LinearModel
+from ...timeouts import skip_probability
+from .._kernel import LOGISTIC, SQUARED
+from ..setup import Prepared, RunOutput, Setup
+from ..stragglers import draw_delays
+from . import _kernel
+from .graphs import graph_stream
+from .rivals import Federated, Gossip
+
+__all__ = ["run_rival", "who_is_ready"]
+
+#: Every node of gossip has a model of its own; the test error is the mean over this many of them.
+_JUDGES = 32
+
+
+def run_rival(setup: Setup, number: int, shared: Prepared) -> RunOutput:
+    """Simulate run `number` of gossip or federated learning: always the same for the same seed and number."""
+    kernel: Any = _kernel  # compiled functions carry no types
+    model, rival, nodes = setup.model, setup.schedule, setup.data.nodes
+    assert isinstance(model, LinearModel)
+    rng = _stream(setup, number)
+    points = setup.points
+    errors, losses = np.empty(len(points)), np.empty(len(points))
+    how = (
+        SQUARED if model.loss == "squared" else LOGISTIC,
+        model.classes if model.loss == "softmax" else 0,
+        model.gradient_bound if model.clips else 0.0,
+        shared.limits,
+        model.ridge,
+        model.radius,
+        *shared.tables,
+        shared.x,
+        shared.y,
+        shared.start,
+        shared.batch,
+        shared.sizes,
+        setup.noise_multiplier * model.gradient_bound,
+        setup.clip_noisy or 0.0,
+        setup.evaluate_every,
+        shared.columns,
+        shared.test_y,
+        errors,
+        losses,
+    )
+    skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
+    if isinstance(rival, Gossip):
+        times = rival.latencies(setup.steps, setup.delay, setup.timeout, setup.hop_latency, rng)
+        linked = rival.edge_probability(skip_probability(setup.delay, setup.timeout))
+        judges = np.unique(np.linspace(0, nodes - 1, min(nodes, _JUDGES)).astype(np.int64))
+        models = np.zeros((nodes, model.parameters))
+        graphs = graph_stream(setup.seed, number)
+        kernel.run_gossip(rng, graphs, *how, rival.rounds, linked, rival.acceleration, judges, models)
+        w = models.mean(axis=0)
+        updates = points * nodes
+    else:
+        assert isinstance(rival, Federated)
+        delays = _all_delays(setup, rng)
+        times = rival.latencies(delays, setup.timeout, setup.hop_latency)
+        ready = delays <= setup.timeout
+        w = np.zeros(model.parameters)
+        kernel.run_federated(rng, *how, ready, w)
+        skips = setup.steps - ready.sum(axis=0)
+        updates = np.concatenate([[0], np.cumsum(ready.sum(axis=1))])[points]
+    latency = np.concatenate([[0.0], np.cumsum(times)])[points]
+    turns = np.full(nodes, setup.steps, dtype=np.int64)
+    nowhere = np.zeros(0, dtype=np.int32)
+    return RunOutput(
+        number, errors, losses, latency, updates, w, nowhere, nowhere.astype(np.bool_), turns, skips.astype(np.int64)
+    )
+
+
+def who_is_ready(setup: Setup, number: int) -> NDArray[np.bool_]:
+    """Return for each iteration of a federated run who took part, the same as in its simulation."""
+    return _all_delays(setup, _stream(setup, number)) <= setup.timeout
+
+
+def _stream(setup: Setup, number: int) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(setup.seed, spawn_key=(number,))))
+
+
+def _all_delays(setup: Setup, rng: np.random.Generator) -> NDArray[np.floating[Any]]:
+    """Draw the delay of every node in every iteration: the first thing that a federated run draws."""
+    nodes = setup.data.nodes
+    everyone = np.tile(np.arange(nodes, dtype=np.int32), setup.steps)
+    return draw_delays(setup.delay, everyone, nodes, setup.stragglers, rng).reshape(setup.steps, nodes)

@@ -1,0 +1,153 @@
+"""What decides a simulated run, and what it leaves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..data import NodeData
+from ..delays import Delay
+from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
+from ..learning import LinearModel, NeuralModel, StepSizes
+from ..schedules import Schedule
+from .baselines.rivals import Federated, Gossip
+from .stragglers import Stragglers
+
+__all__ = ["Prepared", "RunOutput", "Setup"]
+
+Floats = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Setup:
+    """Everything that decides what happens in a simulated run, but for its number.
+
+    `batch` is the number of rows that a node uses for an update; None means all of its rows. `clip_noisy` is for the
+    rivals of the token only: a node's gradient is clipped to this norm after its noise was added. `patient_every` is
+    for the token only: in every so many-th round nobody is skipped.
+    """
+
+    model: LinearModel | NeuralModel
+    data: NodeData
+    test_x: Floats
+    test_y: Floats
+    schedule: Schedule | Gossip | Federated
+    steps: int
+    delay: Delay
+    timeout: float
+    hop_latency: float
+    step_sizes: StepSizes
+    noise_multiplier: float
+    batch: int | None = None
+    clip_noisy: float | None = None
+    patient_every: int | None = None
+    stragglers: Stragglers = field(default_factory=Stragglers)
+    seed: int = 0
+    evaluate_every: int = 100
+
+    def __post_init__(self) -> None:
+        require_integer("steps", self.steps, 1)
+        require_integer("seed", self.seed, 0)
+        require_integer("evaluate_every", self.evaluate_every, 1)
+        require_non_negative("hop_latency", self.hop_latency)
+        require_non_negative("noise_multiplier", self.noise_multiplier)
+        if not self.timeout > 0.0:
+            raise InvalidInput("timeout", self.timeout, "above 0, or infinity")
+        if math.isinf(self.timeout) and (self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0):
+            raise InvalidInput.because(
+                "timeout", "infinity", "a node that never answers would be waited for without end"
+            )
+        if self.schedule.nodes != self.data.nodes:
+            raise InvalidInput("nodes", self.schedule.nodes, f"the number of nodes of the data, {self.data.nodes}")
+        if self.batch is not None:
+            require_integer("batch", self.batch, 1)
+            if self.batch > int(self.data.sizes.min()):
+                smallest = int(self.data.sizes.min())
+                raise InvalidInput("batch", self.batch, f"at most {smallest}, the number of rows of the smallest node")
+        self._check_schedule()
+        for name, x in (("training", self.data.features), ("test", self.test_x)):
+            if x.ndim != 2 or x.shape[1] != self.model.features:
+                raise InvalidInput("features", x.shape, f"{self.model.features} columns in the {name} data")
+            if isinstance(self.model, LinearModel) and len(x) and float(np.einsum("ij,ij->i", x, x).max()) > 1.0 + 1e-9:
+                raise InvalidInput.because(
+                    "unit_rows", False, f"rows of the {name} data have norms above 1, which the model's bounds rest on"
+                )
+
+    def _check_schedule(self) -> None:
+        """Refuse what only the token, or only its rivals, can do."""
+        if isinstance(self.schedule, Schedule):
+            if self.clip_noisy is not None:
+                raise InvalidInput.because("clip_noisy", self.clip_noisy, "is for schedules gossip and federated only")
+            if self.patient_every is not None:
+                require_integer("patient_every", self.patient_every, 1)
+                if self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0:
+                    reason = "a node that never answers would be waited for without end"
+                    raise InvalidInput.because("patient_every", self.patient_every, reason)
+            return
+        if isinstance(self.model, NeuralModel):
+            raise InvalidInput.because("schedule", self.schedule.name, "is there for linear models, not for networks")
+        if self.clip_noisy is not None:
+            require_positive("clip_noisy", self.clip_noisy)
+        if self.patient_every is not None:
+            raise InvalidInput.because("patient_every", self.patient_every, "is for schedules with a token only")
+        if isinstance(self.schedule, Gossip) and self.stragglers != Stragglers():
+            raise InvalidInput.because("stragglers", "given", "schedule gossip knows only delays that are all alike")
+
+    @property
+    def iterations(self) -> bool:
+        """Whether a step is an iteration of all nodes, and not a hop of a token."""
+        return not isinstance(self.schedule, Schedule)
+
+    @property
+    def points(self) -> NDArray[np.int64]:
+        """The numbers of steps after which metrics are taken: 0, and then every `evaluate_every`, and the end."""
+        return np.append(np.arange(0, self.steps, self.evaluate_every), self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class RunOutput:
+    """What one run leaves: metrics at the setup's points, the last model, and the path.
+
+    `turns` and `skips` count for each node how often it was its turn, and how often it was skipped. Where there is no
+    token, there is no path, and the last model is the mean of all nodes' models.
+    """
+
+    number: int
+    test_error: Floats
+    loss: Floats
+    latency: Floats
+    updates: NDArray[np.int64]
+    model: Floats
+    offered: NDArray[np.int32]
+    updated: NDArray[np.bool_]
+    turns: NDArray[np.int64]
+    skips: NDArray[np.int64]
+
+
+class Prepared:
+    """The arrays that all runs share, in the layout that the kernels want."""
+
+    def __init__(self, setup: Setup) -> None:
+        from ._kernel import logistic_tables  # numba is loaded only where it is needed
+
+        model = setup.model
+        assert isinstance(model, LinearModel)
+        self.x = np.ascontiguousarray(setup.data.features, dtype=np.float64)
+        self.start = np.ascontiguousarray(setup.data.start, dtype=np.int64)
+        labels, test = np.asarray(setup.data.labels, np.float64), np.asarray(setup.test_y, np.float64)
+        if model.loss == "logistic":
+            labels, test = 2.0 * labels - 1.0, 2.0 * test - 1.0
+        self.y, self.test_y = labels, test.astype(np.float32)
+        signs = self.test_y[:, None] if model.loss == "logistic" else np.float32(1.0)
+        self.columns = np.ascontiguousarray((np.asarray(setup.test_x, np.float32) * signs).T)
+        self.tables = logistic_tables(model.radius)
+        self.limits = np.zeros(0)
+        if model.clips and model.loss != "softmax":
+            norms = np.sqrt(np.einsum("ij,ij->i", self.x, self.x))
+            self.limits = model.gradient_bound / np.maximum(norms, 1e-300)
+        self.sizes = setup.step_sizes.first(setup.steps)
+        self.batch = setup.batch if setup.batch is not None else int(setup.data.sizes.max())
