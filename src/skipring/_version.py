@@ -3,3 +3,6 @@
 from __future__ import annotations
 
 __version__ = "0.1.0"
+
+#: Raised by whoever changes what a seed gives: results of sweeps that were computed before are then not reused.
+RESULTS = 1

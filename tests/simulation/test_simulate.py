@@ -261,3 +261,14 @@ def test_files_that_are_no_run_files(skipring: Callable[[str], tuple[int, str, s
     skipring("init")
     assert "exists already" in skipring("init")[2]
     assert skipring("init --force")[0] == 0
+
+
+def test_the_threads_of_linear_algebra_change_no_byte(tmp_path: Path) -> None:
+    """The noise for a budget is a sum of many products; a last digit of it would change everything that follows."""
+    program = "import sys; from skipring.simulation import simulate; simulate(sys.argv[1], out=sys.argv[2])"
+    (tmp_path / "run.toml").write_text("[schedule]\nsteps = 1130\n[simulation]\nruns = 2\n")
+    for threads in ("1", "2"):
+        words = [sys.executable, "-c", program, "run.toml", threads]
+        subprocess.run(words, check=True, cwd=tmp_path, env=os.environ | {"OPENBLAS_NUM_THREADS": threads})
+    for name in ("run.json", "privacy.json", "metrics.npz"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()

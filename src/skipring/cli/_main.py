@@ -16,6 +16,7 @@ from .paper import figure, tables
 from .plan import plan
 from .report import report
 from .simulate import init, simulate
+from .sweep import sweep
 
 __all__ = ["app", "main"]
 
@@ -43,6 +44,7 @@ SIMULATE = "On your data"
 app.command(rich_help_panel=SIMULATE)(init)
 app.command(rich_help_panel=SIMULATE)(simulate)
 app.command(rich_help_panel=SIMULATE)(compare)
+app.command(rich_help_panel=SIMULATE)(sweep)
 app.command(rich_help_panel=SIMULATE)(report)
 paper_app.command()(figure)
 paper_app.command()(tables)

@@ -32,7 +32,10 @@ def counted_runs(total: int, when_interrupted: str) -> Iterator[tuple[threading.
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     before = signal.signal(signal.SIGINT, interrupt)
     try:
-        with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        # Runs of a minute each also need a speed to tell the time left from, so it is taken over ten minutes.
+        with Progress(
+            *columns, console=errors, transient=True, disable=not errors.is_terminal, speed_estimate_period=600.0
+        ) as progress:
             task = progress.add_task("runs", total=total)
             yield stop, lambda finished: progress.update(task, completed=finished)
     except Interrupted as stopped:

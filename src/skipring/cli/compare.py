@@ -28,7 +28,8 @@ def compare(
         str | None, typer.Option(metavar="LIST", help="Timeouts to compare: numbers, inf (never skip) or best.")
     ] = None,
     schedules: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Schedules to compare: ring, random-ring, random-walk, gossip, federated.")
+        str | None,
+        typer.Option(metavar="LIST", help="Schedules to compare: ring, random-ring, random-walk, gossip, federated."),
     ] = None,
     noise: Annotated[str | None, typer.Option(metavar="LIST", help="Noise multipliers to compare.")] = None,
     error: Annotated[

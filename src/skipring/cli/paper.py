@@ -1,30 +1,189 @@
-"""The paper's theory, regenerated: `skipring paper figure` and `skipring paper tables`."""
+"""The paper, regenerated: `skipring paper figure` and `skipring paper tables`."""
 
 from __future__ import annotations
 
+import math
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InvalidInput
 from ._output import Json, print_json
+from ._work import counted_runs
 
-__all__ = ["figure", "tables"]
+if TYPE_CHECKING:
+    from ..experiments import Outcome, Sweep
+    from ..experiments.empirical import EmpiricalCurve
+
+__all__ = ["figure", "simulate_sweep", "tables"]
+
+_THEORY, _SIMULATED = (2, 3, 6), (4, 5)
 
 
 def figure(
-    number: Annotated[int, typer.Argument(help="2, 3 or 6.", metavar="NUMBER")],
+    number: Annotated[int, typer.Argument(help="2 to 6.", metavar="NUMBER")],
+    row: Annotated[int | None, typer.Option(help="Figure 4: 1 or 2 (houses), 3 (MNIST) or 4 (CIFAR-10).")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Figures 4 and 5: a few runs, for a look.")] = False,
+    clipped: Annotated[
+        bool, typer.Option("--clipped", help="Figure 4, rows 3 and 4: clip gradients, so that privacy is valid.")
+    ] = False,
+    tight: Annotated[
+        bool, typer.Option("--tight", help="Figure 4, row 2, and Figure 5: noise for the paper's epsilon, if proven.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
-    points: Annotated[int, typer.Option(help="Points along each axis of a curve.")] = 300,
+    cells: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of finished simulations (default: OUT/sweeps).")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Figures 4 and 5: number of runs (default: the paper's).")] = None,
+    points: Annotated[int, typer.Option(help="Figures 2, 3 and 6: points along each axis of a curve.")] = 300,
     as_json: Json = False,
 ) -> None:
-    """Draw one of the paper's theory figures (2 and 3: error, privacy, latency; 6: random ring and random walk)."""
-    from ..experiments import FIGURES, figure_curves  # loaded when the command runs
+    """Draw one of the paper's figures.
+
+    2 and 3: error, privacy and latency in theory; 6: random ring and random walk; 4: simulated error against latency;
+    5: the token against gossip and a server. Finished simulations are kept, and the same command goes on.
+    """
+    if number not in (*_THEORY, *_SIMULATED):
+        raise InvalidInput("NUMBER", number, "one of 2, 3, 4, 5, 6")
+    if number in _THEORY:
+        _refuse_options(number, row=row, quick=quick, clipped=clipped, tight=tight, runs=runs, cells=cells)
+        _theory(number, out, points, as_json)
+        return
+    name = _sweep_name(number, row, clipped, tight)
+    if runs is not None and runs < 1:
+        raise InvalidInput("runs", runs, "at least 1")
+    from ..experiments.empirical import paper_sweep  # loaded when the command runs
+
+    sweep = paper_sweep(name, quick=quick, changes=[] if runs is None else [f"simulation.runs={runs}"])
+    outcome = simulate_sweep(sweep, cells if cells is not None else out / "sweeps")
+    base = out / (name + ("-quick" if quick else ""))
+    files = [base.with_name(f"{base.name}.{suffix}") for suffix in ("png", "svg", "csv")]
+    found = _draw_rows(sweep, outcome, files) if number == 4 else _draw_rivals(sweep, outcome, files, proven=tight)
+    if as_json:
+        print_json({"figure": number, "sweep": name, "curves": found, "files": [str(file) for file in files]})
+        return
+    _show(sweep.title, found)
+    for file in files:
+        print(f"  {file}")
+
+
+def _refuse_options(number: int, **given: object) -> None:
+    for option, value in given.items():
+        if value not in (None, False):
+            raise InvalidInput.because(option, "given", f"Figure {number} is computed, not simulated, and has none")
+
+
+def _sweep_name(number: int, row: int | None, clipped: bool, tight: bool) -> str:
+    if number == 5:
+        for option, value in (("row", row), ("clipped", clipped)):
+            if value not in (None, False):
+                raise InvalidInput.because(option, "given", "is for Figure 4")
+        return "figure5-tight" if tight else "figure5"
+    if row not in (1, 2, 3, 4):
+        raise InvalidInput("row", "missing" if row is None else row, "1, 2, 3 or 4")
+    if clipped and row < 3:
+        raise InvalidInput.because("clipped", "given", "is for rows 3 and 4; rows 1 and 2 need no clipping")
+    if tight and row != 2:
+        raise InvalidInput.because("tight", "given", "is for row 2")
+    return f"figure4-row{row}" + ("-clipped" if clipped else "") + ("-tight" if tight else "")
+
+
+def simulate_sweep(sweep: Sweep, folder: Path) -> Outcome:
+    """Simulate what is missing of a sweep, with a progress bar; a cell that fails ends the command."""
+    from ..experiments import run_sweep
+
+    kept = "they are kept, and the same command goes on"
+    with counted_runs(sweep.runs, kept) as (stop, progress), redirect_stdout(sys.stderr):
+        outcome = run_sweep(sweep, folder, stop=stop, progress=lambda finished, _: progress(finished))
+    for reason in outcome.failures.values():
+        raise InvalidInput.because("sweep", sweep.name, reason)
+    return outcome
+
+
+def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[str, Any]]:
+    from ..experiments.empirical import law_curves
+    from ..report.empirical import draw_law_panels, write_empirical_csv
+
+    curves = law_curves(sweep, outcome)
+    results = list(outcome.results.values())
+    promised = [result.privacy["forecast"]["epsilon"] for result in results if "forecast" in result.privacy]
+    title = sweep.title
+    if any("refused" in result.privacy for result in results):
+        title += "; not clipped: no privacy guarantee"
+    elif sweep.cells[0].run.model.name == "cnn":
+        title += f"; epsilon {min(promised):.3g} to {max(promised):.3g} at delta {sweep.cells[0].run.privacy.delta:g}"
+    until = sweep.figure.get("until", {})
+    draw_law_panels(curves, files[:2], title=title, until=until)
+    write_empirical_csv(curves, files[2])
+    return [{"delay": curve.law} | _end(curve, until.get(curve.law, math.inf)) for curve in curves]
+
+
+def _end(curve: EmpiricalCurve, until: float) -> dict[str, Any]:
+    """Return the numbers of a curve where its panel ends."""
+    last = curve.last(until)
+    return {
+        "skip": curve.skip,
+        "runs": curve.runs,
+        "latency": float(curve.latency[last]),
+        "test_error": float(curve.error[last]),
+        "test_error_std": float(curve.error_std[last]),
+    }
+
+
+def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: bool) -> list[dict[str, Any]]:
+    from ..experiments.empirical import sweep_curves
+    from ..experiments.rivals import proven_epsilon, published_epsilon
+    from ..report.empirical import draw_rivals, write_empirical_csv
+
+    curves = sweep_curves(sweep, outcome)
+    account = proven_epsilon if proven else published_epsilon
+    epsilons = [account(cell, curve.steps) for cell, curve in zip(sweep.cells, curves, strict=True)]
+
+    def name(curve: EmpiricalCurve) -> str:
+        return f"{curve.values['schedule.name']}, noise {curve.noise_multiplier:.3g}"
+
+    draw_rivals(
+        curves,
+        epsilons,
+        files[:2],
+        title=sweep.title,
+        name=name,
+        until=float(sweep.figure["until"]),
+        top_epsilon=float(sweep.figure["top_epsilon"]),
+    )
+    write_empirical_csv(curves, files[2], epsilons)
+    until = float(sweep.figure["until"])
+    return [
+        {"schedule": name(curve)} | _end(curve, until) | {"epsilon": float(epsilon[curve.last(until)])}
+        for curve, epsilon in zip(curves, epsilons, strict=True)
+    ]
+
+
+def _show(title: str, found: list[dict[str, Any]]) -> None:
+    from rich.console import Console  # only where a table is shown
+    from rich.table import Table
+
+    from ..report.numbers import number
+
+    table = Table(title=title, box=None, pad_edge=False, header_style="bold", title_justify="left")
+    heads = [key for key in found[0] if key != "test_error_std"]
+    for head in heads:
+        table.add_column(head.replace("_", " "), justify="left" if isinstance(found[0][head], str) else "right")
+    for entry in found:
+        shown = {key: value if isinstance(value, str) else number(value) for key, value in entry.items()}
+        shown["test_error"] = f"{entry['test_error']:.4f} ± {entry['test_error_std']:.4f}"
+        table.add_row(*(shown[head] for head in heads))
+    Console(highlight=False).print(table)
+    print("Test error where the panel ends: mean and standard deviation over runs.")
+
+
+def _theory(number: int, out: Path, points: int, as_json: bool) -> None:
+    from ..experiments import figure_curves  # loaded when the command runs
     from ..report import draw_paper_figure, write_curves_csv
 
-    if number not in FIGURES:
-        raise InvalidInput("NUMBER", number, "one of " + ", ".join(map(str, FIGURES)))
     if points < 2:
         raise InvalidInput("points", points, "at least 2")
     curves = figure_curves(number, points=points)

@@ -98,11 +98,12 @@ def _privacy_rows(privacy: dict[str, Any]) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
     for name, label in (("forecast", "epsilon, forecast"), ("paper", "epsilon, paper")):
         part = privacy[name]
-        label = f"epsilon, {part['method']}" if "method" in part else label
-        rows.append((label, part.get("epsilon", part.get("refused"))))
+        said = f"epsilon, {part['method']}" if "method" in part else label
+        rows.append((said, part.get("epsilon", part.get("refused"))))
     realised = privacy.get("realised")
     if realised is not None:
-        for name, label in (("worst", "worst pair"), ("pair_99", "99 % pair"), ("median", "median pair")):
+        sampled = f" of {realised['pairs']}" if "pairs" in realised else ""
+        for name, label in (("worst", f"worst pair{sampled}"), ("pair_99", "99 % pair"), ("median", "median pair")):
             rows.append((f"epsilon, realised, {label}", realised[name]))
         if "other_node" in realised:
             rows.append(("epsilon, realised, another node", realised["other_node"]))

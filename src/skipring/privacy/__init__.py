@@ -10,6 +10,7 @@ from __future__ import annotations
 from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
 from .forecast import Composition, Forecast, forecast
 from .gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_delta, rdp_epsilon
+from .gossip import GossipGraph, federated_mu, federated_node_mu, gossip_mu, gossip_mu_curve, muffliato_epsilon
 from .paper import PaperBound
 from .record import PlannedRun
 from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
@@ -17,16 +18,22 @@ from .transcript import RunningTranscript, Transcript, TranscriptAccountant, Wor
 __all__ = [
     "Composition",
     "Forecast",
+    "GossipGraph",
     "PaperBound",
     "PlannedRun",
     "RunningTranscript",
     "Transcript",
     "TranscriptAccountant",
     "WorstPair",
+    "federated_mu",
+    "federated_node_mu",
     "forecast",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
+    "gossip_mu",
+    "gossip_mu_curve",
+    "muffliato_epsilon",
     "noise_for_budget",
     "paper_noise_for_budget",
     "rdp_delta",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ __all__ = [
     "draw_comparison",
     "draw_frontier",
     "draw_paper_figure",
+    "new_figure",
+    "save_figure",
+    "style",
     "write_curves_csv",
 ]
 
@@ -49,7 +53,16 @@ _STYLE: Any = {
 }
 
 
-def _new_figure(width: float, height: float) -> Figure:
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the style of all figures here."""
+    import matplotlib  # loading matplotlib takes longer than most commands
+
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
     """Return a figure that belongs to no window (no global state, no display)."""
     from matplotlib.figure import Figure  # loading matplotlib takes longer than most commands
 
@@ -68,7 +81,8 @@ def check_writable(path: Path) -> None:
         raise InvalidInput.because("figure", path, f"cannot be written: {error.strerror}") from error
 
 
-def _save(figure: Figure, paths: Sequence[Path]) -> None:
+def save_figure(figure: Figure, paths: Sequence[Path]) -> None:
+    """Write a figure to files whose names say the format; the same numbers give the same bytes."""
     for path in paths:
         check_writable(path)
         # No date: the same numbers give the same file.
@@ -95,10 +109,8 @@ def write_curves_csv(curves: Sequence[TheoryCurve], path: Path) -> None:
 
 def draw_paper_figure(figure: int, curves: Sequence[TheoryCurve], paths: Sequence[Path]) -> None:
     """Draw Figure 2, 3 or 6 from its curves."""
-    import matplotlib  # loading matplotlib takes longer than most commands
-
-    with matplotlib.rc_context(_STYLE):
-        _save({2: _figure2, 3: _figure3, 6: _figure6}[figure](curves), paths)
+    with style():
+        save_figure({2: _figure2, 3: _figure3, 6: _figure6}[figure](curves), paths)
 
 
 def _panels(curves: Sequence[TheoryCurve]) -> list[tuple[str, int, list[TheoryCurve]]]:
@@ -120,7 +132,7 @@ def _legend(figure: Figure, axes: Axes, schedules: Sequence[str]) -> None:
 
 
 def _figure2(curves: Sequence[TheoryCurve]) -> Figure:
-    figure = _new_figure(11.0, 6.2)
+    figure = new_figure(11.0, 6.2)
     for i, (law, nodes, panel) in enumerate(_panels(curves)):
         left = figure.add_subplot(2, 3, i + 1)
         right = left.twinx()
@@ -142,7 +154,7 @@ def _figure2(curves: Sequence[TheoryCurve]) -> Figure:
 
 
 def _figure3(curves: Sequence[TheoryCurve]) -> Figure:
-    figure = _new_figure(11.0, 6.2)
+    figure = new_figure(11.0, 6.2)
     for i, (law, nodes, panel) in enumerate(_panels(curves)):
         axes = figure.add_subplot(2, 3, i + 1)
         for curve in panel:
@@ -165,7 +177,7 @@ def _figure3(curves: Sequence[TheoryCurve]) -> Figure:
 
 
 def _figure6(curves: Sequence[TheoryCurve]) -> Figure:
-    figure = _new_figure(5.6, 4.2)
+    figure = new_figure(5.6, 4.2)
     axes = figure.add_subplot()
     for curve in curves:
         axes.plot(
@@ -184,10 +196,8 @@ def _figure6(curves: Sequence[TheoryCurve]) -> Figure:
 
 def draw_frontier(points: Sequence[FrontierPoint], path: Path, *, title: str) -> None:
     """Draw the error bound against epsilon for each way to spend the budget."""
-    import matplotlib  # loading matplotlib takes longer than most commands
-
-    with matplotlib.rc_context(_STYLE):
-        figure = _new_figure(6.4, 4.4)
+    with style():
+        figure = new_figure(6.4, 4.4)
         axes = figure.add_subplot()
         markers = {"paper's accounting": ("s", _COLOURS[1]), "never skip": ("^", _COLOURS[3])}
         names = dict.fromkeys(plan.name for point in points for plan in point.plans)
@@ -199,15 +209,13 @@ def draw_frontier(points: Sequence[FrontierPoint], path: Path, *, title: str) ->
         axes.set_xticks([point.epsilon for point in points], [f"{point.epsilon:g}" for point in points])
         axes.minorticks_off()
         axes.legend(frameon=False)
-        _save(figure, [path])
+        save_figure(figure, [path])
 
 
 def draw_comparison(results: Mapping[str, Result], path: Path, *, error: float) -> None:
     """Draw the test error of simulations against latency, with one standard deviation over runs as a band."""
-    import matplotlib  # loading matplotlib takes longer than most commands
-
-    with matplotlib.rc_context(_STYLE):
-        figure = _new_figure(6.8, 4.4)
+    with style():
+        figure = new_figure(6.8, 4.4)
         axes = figure.add_subplot()
         for i, (name, result) in enumerate(results.items()):
             latency, mean, spread = (values[1:] for values in result.on_latency_grid())  # a log scale has no 0
@@ -222,4 +230,4 @@ def draw_comparison(results: Mapping[str, Result], path: Path, *, error: float) 
         axes.set_xlim(left=min(float(result.latency[:, 1].min()) for result in results.values()), right=None)
         axes.set_ylim(bottom=0.0)
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
-        _save(figure, [path])
+        save_figure(figure, [path])

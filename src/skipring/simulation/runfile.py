@@ -157,7 +157,11 @@ class RunFile(_Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two values where one is meant."""
-        for section, first, second in (("delay", "timeout", "skip"), ("privacy", "noise_multiplier", "epsilon")):
+        for section, first, second in (
+            ("delay", "timeout", "skip"),
+            ("gossip", "slots", "access"),
+            ("privacy", "noise_multiplier", "epsilon"),
+        ):
             values = getattr(self, section)
             if getattr(values, first) is not None and getattr(values, second) is not None:
                 raise InvalidInput.because(
@@ -238,7 +242,7 @@ def change_value(values: dict[str, Any], key: str, value: Any) -> None:
     table = values.setdefault(section, {})
     if not isinstance(table, dict):
         raise InvalidInput("set", f"{key}={value}", "about a section of the run file")
-    for pair in (("timeout", "skip"), ("noise_multiplier", "epsilon")):
+    for pair in (("timeout", "skip"), ("slots", "access"), ("noise_multiplier", "epsilon")):
         if name in pair:
             table.pop(pair[1 - pair.index(name)], None)
     table[name] = value

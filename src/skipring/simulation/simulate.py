@@ -7,6 +7,7 @@ import math
 import platform
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -192,7 +193,9 @@ def _rival(run: RunFile, nodes: int, delay: Delay, timeout: float) -> Gossip | F
     if run.schedule.name == "federated":
         return Federated(nodes=nodes, channels=run.federated.channels)
     asked = run.gossip
-    rival = Gossip(nodes=nodes, slots=asked.slots or 1.0, rounds=asked.rounds, degree=asked.degree)
+    rival = Gossip(
+        nodes=nodes, slots=1.0 if asked.slots is None else asked.slots, rounds=asked.rounds, degree=asked.degree
+    )
     linked = rival.edge_probability(skip_probability(delay, timeout))
     # A stream of their own: what is simulated here must not depend on, or change, anything else.
     rng = np.random.default_rng(np.random.SeedSequence(run.simulation.seed, spawn_key=(2**32 - 2,)))
@@ -231,17 +234,40 @@ def simulate(
         run = parse_run(run) if isinstance(run, Mapping) else read_run_file(run)
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
+    with nullcontext() if run.model.name == "cnn" else _one_blas_thread():
+        return _simulate(run, None if out is None else Path(out), resume, threads, keep_models, stop, progress)
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Sums of products differ in their last digit with the number of threads that numpy's linear algebra uses."""
+    from threadpoolctl import threadpool_limits  # scikit-learn's; a machine made for networks may lack it
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
+    return limits
+
+
+def _simulate(
+    run: RunFile,
+    folder: Path | None,
+    resume: bool,
+    threads: int | None,
+    keep_models: bool,
+    stop: threading.Event | None,
+    progress: Callable[[int], None] | None,
+) -> Result:
     setup = build(run)
-    folder = None if out is None else Path(out)
     known = _begin(folder, run, resume) if folder is not None else []
+    if not keep_models:
+        known = [_without_model(output) for output in known]
+    elif any(output.model.size == 0 for output in known):
+        raise InvalidInput.because("resume", folder, "was begun without models; go on without them")
     if progress is not None:
         progress(len(known))
     missing = sorted(set(range(run.simulation.runs)) - {output.number for output in known})
     finished = list(known)
 
     def done(output: RunOutput) -> None:
-        if not keep_models:
-            output = dataclasses.replace(output, model=np.zeros(0))
+        output = output if keep_models else _without_model(output)
         finished.append(output)
         if folder is not None:
             try:
@@ -267,6 +293,10 @@ def simulate(
         (folder / "runs").rmdir()
         (folder / "started.json").unlink()
     return result
+
+
+def _without_model(output: RunOutput) -> RunOutput:
+    return dataclasses.replace(output, model=np.zeros(0))
 
 
 def _resolved(setup: Setup) -> dict[str, Any]:

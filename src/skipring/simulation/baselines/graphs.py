@@ -28,6 +28,8 @@ Graph = tuple[NDArray[np.int64], NDArray[np.int32]]
 
 #: Beyond this many nodes the slots are those of a smaller graph of the same degree: they grow with ln(nodes) only.
 _MOST_NODES = 20_000
+#: If the busiest node hears a neighbour in less than one slot of so many, a simulation of all slots would take hours.
+_MOST_SILENCE = 1e5
 
 
 @njit(nogil=True, cache=True)
@@ -37,6 +39,8 @@ def random_graph(rng: np.random.Generator, nodes: int, probability: float) -> Gr
     Only pairs that are neighbours are visited: the gap to the next one is geometric.
     """
     degrees = np.zeros(nodes + 1, np.int64)
+    if probability <= 0.0:
+        return degrees, np.empty(0, np.int32)
     size = int(0.5 * nodes * (nodes - 1) * probability)
     first = np.empty(size + 4 * int(np.sqrt(size)) + 16, np.int32)
     second = np.empty(len(first), np.int32)
@@ -79,6 +83,8 @@ def _slots(rng: np.random.Generator, start: NDArray[np.int64], neighbours: NDArr
     speaks = np.empty(nodes, np.bool_)
     left = len(neighbours)
     missing = start[1:] - start[:-1]
+    if left > 0 and q * (1.0 - q) ** missing.max() * _MOST_SILENCE < 1.0:
+        return -1
     slots = 0
     while left > 0:
         for v in range(nodes):
@@ -112,10 +118,14 @@ def access_slots(
     """
     if not 0.0 < q < 1.0:
         raise InvalidInput("access", q, "above 0 and below 1")
-    if even:
-        return np.array([_slots(rng, *even_graph(rng, nodes, degree), q) for _ in range(graphs)])
     probability = min(1.0, degree / (nodes - 1))
-    return np.array([_slots(rng, *random_graph(rng, nodes, probability), q) for _ in range(graphs)])
+    found = []
+    for _ in range(graphs):
+        graph = even_graph(rng, nodes, degree) if even else random_graph(rng, nodes, probability)
+        found.append(_slots(rng, *graph, q))
+        if found[-1] < 0:
+            raise InvalidInput.because("access", q, "neighbours speak at the same time nearly always; use less")
+    return np.array(found)
 
 
 def even_graph(rng: np.random.Generator, nodes: int, degree: float) -> Graph:

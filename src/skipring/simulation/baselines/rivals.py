@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...delays import Delay
-from ...errors import InvalidInput, require_integer, require_positive
+from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
 __all__ = ["RIVALS", "Federated", "Gossip"]
 
@@ -43,7 +43,7 @@ class Gossip:
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 2)
         require_integer("rounds", self.rounds, 1)
-        require_positive("slots", self.slots)
+        require_non_negative("slots", self.slots)
         if self.degree is not None:
             require_positive("degree", self.degree)
             if self.degree > self.nodes - 1:

@@ -1,0 +1,193 @@
+"""Grids of simulations: `skipring sweep`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ..errors import InvalidInput
+from ._output import Json, print_json
+from ._work import counted_runs
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..experiments import Cell, Outcome, Store, Sweep
+    from ..simulation import Result
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file: a base run and a grid of changes.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for the results (default: the sweep's name-sweep).")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of every run, whatever the grid says."),
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Number of runs of each cell (default: the file's).")] = None,
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="Where to compute: on this machine, or on a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str | None, typer.Option(help="ray: the cluster, as HOST:PORT (default: one is started here).")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of worker processes (default: all cores).")] = None,
+    only_list: Annotated[bool, typer.Option("--list", help="Show the cells and which are finished; run none.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Simulate a grid of runs: every combination of the values in a sweep file.
+
+    Finished cells are kept in DIR and never computed twice, so the same command goes on after an interruption.
+    """
+    from ..experiments import Store, read_sweep, run_sweep, write_sweep_csv  # loaded when the command runs
+
+    if runs is not None and runs < 1:
+        raise InvalidInput("runs", runs, "at least 1")
+    asked = read_sweep(file, changes=[*(changes or []), *([] if runs is None else [f"simulation.runs={runs}"])])
+    folder = out if out is not None else Path(f"{asked.name}-sweep")
+    store = Store(folder)
+    if only_list:
+        _list(asked, store, as_json)
+        return
+    began = time.perf_counter()
+    kept = "they are kept, and the same command goes on"
+    # Ray tells of dead workers on the standard output, which is for the answer.
+    with counted_runs(asked.runs, kept) as (stop, progress), redirect_stdout(sys.stderr):
+        outcome = run_sweep(
+            asked,
+            folder,
+            engine=engine,
+            address=address,
+            workers=workers,
+            stop=stop,
+            progress=lambda finished, _: progress(finished),
+        )
+    curves = folder / f"{asked.name}.csv"
+    write_sweep_csv(asked, outcome, curves)
+    if as_json:
+        print_json(
+            _head(asked, store)
+            | {
+                "csv": str(curves),
+                "computed": outcome.computed,
+                "reused": outcome.reused,
+                "cells": [_plain(cell, store, outcome) for cell in asked.cells],
+                "seconds": time.perf_counter() - began,
+            }
+        )
+    else:
+        _show(asked, store, outcome, curves)
+    if outcome.failures:
+        sys.exit(1)
+
+
+def _head(asked: Sweep, store: Store) -> dict[str, Any]:
+    return {"name": asked.name, "title": asked.title, "folder": str(store.folder)}
+
+
+def _list(asked: Sweep, store: Store, as_json: bool) -> None:
+    finished = {cell.key: store.finished_runs(cell) for cell in asked.cells}
+    if as_json:
+        cells = [
+            {
+                "key": cell.key,
+                "label": cell.label,
+                "changes": cell.changes,
+                "runs": cell.run.simulation.runs,
+                "finished_runs": finished[cell.key],
+                "finished": store.finished(cell.key),
+            }
+            for cell in asked.cells
+        ]
+        print_json(_head(asked, store) | {"cells": cells})
+        return
+    from rich.console import Console  # only where a table is shown
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("cell", overflow="fold")
+    table.add_column("key", no_wrap=True)
+    table.add_column("runs", justify="right", no_wrap=True)
+    for cell in asked.cells:
+        state = "finished" if store.finished(cell.key) else f"{finished[cell.key]} of {cell.run.simulation.runs}"
+        table.add_row(cell.label, cell.key, state)
+    console = Console(highlight=False)
+    console.print(table)
+    count = sum(store.finished(cell.key) for cell in asked.cells)
+    console.print(f"\n{count} of {len(asked.cells)} cells are finished in {store.folder}.", style="dim", markup=False)
+
+
+def _epsilon(result: Result) -> float | None:
+    forecast = result.privacy.get("forecast", {})
+    return forecast.get("epsilon")
+
+
+def _plain(cell: Cell, store: Store, outcome: Outcome) -> dict[str, Any]:
+    known = {"key": cell.key, "label": cell.label, "changes": cell.changes}
+    if cell.key in outcome.failures:
+        return known | {"failure": outcome.failures[cell.key]}
+    result = outcome.results[cell.key]
+    return known | {"folder": str(store.path(cell.key)), "epsilon": _epsilon(result), **result.summary()}
+
+
+def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
+    from rich.console import Console  # only where a table is shown
+
+    from ..report.numbers import number
+
+    console = Console(highlight=False)
+    if outcome.results:
+        console.print(_table(asked, outcome))
+    for cell in asked.cells:
+        if cell.key in outcome.failures:
+            line = " ".join(outcome.failures[cell.key].split())
+            console.print(f"{cell.label} failed: {line}", style="red", markup=False, soft_wrap=True)
+    deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
+    console.print(
+        f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs; epsilon"
+        f" is the forecast, at delta {deltas}; - where none holds."
+        f"\nCurves are in {curves}; next: skipring report {store.cells}/*",
+        style="dim",
+        markup=False,
+    )
+
+
+def _table(asked: Sweep, outcome: Outcome) -> Table:
+    from rich.table import Table  # only where a table is shown
+
+    from ..report.numbers import number
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for key in asked.varied or ("cell",):
+        table.add_column(key.replace(".", ".\n"), overflow="fold", vertical="bottom")
+    for name in ("test error", "latency", "epsilon"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for cell in asked.cells:
+        if cell.key not in outcome.results:
+            continue
+        result = outcome.results[cell.key]
+        summary, epsilon = result.summary(), _epsilon(result)
+        error = summary["test_error"]
+        table.add_row(
+            *([_spelled(cell.value(key)) for key in asked.varied] or [cell.label]),
+            f"{error['mean']:.4f} ± {error['std']:.4f}",
+            number(summary["latency"]["mean"]),
+            "-" if epsilon is None else number(epsilon),
+        )
+    return table
+
+
+def _spelled(value: Any) -> str:
+    from ..report.numbers import number
+
+    if value is None:
+        return "-"
+    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,160 @@
+"""The curves of the paper's Figures 4 and 5, and of what goes beyond them: test error against latency, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..delays import Delay
+from ..errors import InvalidInput
+from ..simulation import Result
+from ..timeouts import timeout_for_skip
+from .runner import Outcome
+from .sweep import Sweep, parse_sweep
+from .theory import LAWS
+
+__all__ = ["EmpiricalCurve", "draw_latencies", "law_curves", "paper_sweep", "shipped_sweeps", "sweep_curves"]
+
+Floats = NDArray[np.floating[Any]]
+
+#: What --quick changes: a few runs, and for networks a few steps, which a CPU can do.
+_QUICK = ("simulation.runs=10",)
+_QUICK_NETWORK = ("simulation.runs=1", "schedule.steps=100", "simulation.evaluate_every=20")
+
+
+@dataclass(frozen=True, eq=False)
+class EmpiricalCurve:
+    """One curve: mean and standard deviation over runs of latency and test error, point by point.
+
+    `values` are the keys of the sweep that tell the curve from others; `law` names the delays of its panel.
+    """
+
+    law: str
+    values: Mapping[str, Any]
+    noise_multiplier: float
+    runs: int
+    steps: NDArray[np.int64]
+    updates: Floats
+    latency: Floats
+    latency_std: Floats
+    error: Floats
+    error_std: Floats
+
+    @property
+    def skip(self) -> float:
+        """The skip probability."""
+        return float(self.values["delay.skip"])
+
+    def last(self, until: float) -> int:
+        """Return the place of the last point whose mean latency is not beyond `until`."""
+        return int(np.flatnonzero(self.latency <= until * 1.0001)[-1])
+
+    def reaches(self, error: float) -> float:
+        """Return the mean latency at which the mean test error first falls to a value; infinity if it never does."""
+        reached = np.flatnonzero(self.error <= error)
+        return float(self.latency[reached[0]]) if len(reached) else float("inf")
+
+
+def shipped_sweeps() -> list[str]:
+    """Return the names of the sweeps that come with skipring."""
+    folder = resources.files(__package__) / "sweeps"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def paper_sweep(name: str, *, quick: bool = False, changes: Sequence[str] = ()) -> Sweep:
+    """Return a sweep that comes with skipring; `quick` is for a look, not for numbers.
+
+    >>> len(paper_sweep("figure4-row2").cells), paper_sweep("figure4-row2", quick=True).runs
+    (3, 30)
+    """
+    if name not in shipped_sweeps():
+        raise InvalidInput("NAME", name, f"one of {', '.join(shipped_sweeps())}")
+    import tomllib
+
+    values = tomllib.loads((resources.files(__package__) / "sweeps" / f"{name}.toml").read_text(encoding="utf-8"))
+    network = values["base"].get("model", {}).get("name") == "cnn"
+    extra = (_QUICK_NETWORK if network else _QUICK) if quick else ()
+    return parse_sweep(values, name=name, changes=[*extra, *changes])
+
+
+def draw_latencies(result: Result, law: Delay, rng: np.random.Generator) -> Floats:
+    """Draw the latencies that the runs of a token would have had under another law with the same skip probability.
+
+    Which hops were skipped is independent of everything else, so that their number between two points is all that the
+    latencies depend on: a skipped hop takes the timeout, another one a delay that is within it.
+    """
+    settings = result.settings
+    if settings["delay"]["skip"] is None or settings["schedule"]["name"] not in ("ring", "random-ring", "random-walk"):
+        raise InvalidInput.because("result", settings["schedule"]["name"], "must be of a token with a skip probability")
+    timeout = timeout_for_skip(law, float(settings["delay"]["skip"]))
+    hops = np.diff(result.points)
+    latency = np.zeros(result.latency.shape)
+    for run, updates in enumerate(np.diff(result.updates, axis=1)):
+        waits = np.add.reduceat(np.append(_within(law, timeout, int(updates.sum()), rng), 0.0), _starts(updates))
+        waits[updates == 0] = 0.0  # an empty sum, which reduceat takes for the next number
+        gaps = waits + (hops - updates) * timeout + hops * settings["delay"]["hop_latency"]
+        latency[run, 1:] = np.cumsum(gaps)
+    return latency
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts)[:-1]])
+
+
+def _within(law: Delay, timeout: float, count: int, rng: np.random.Generator) -> Floats:
+    """Draw delays that are within the timeout: those that are not are drawn again."""
+    found: list[Floats] = []
+    missing = count
+    while missing > 0:
+        some = law.sample(rng, max(64, missing))
+        some = some[some <= timeout][:missing]
+        found.append(some)
+        missing -= len(some)
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def law_curves(sweep: Sweep, outcome: Outcome, *, seed: int = 1) -> list[EmpiricalCurve]:
+    """Return the curves of a sweep over skip probabilities for each of the paper's three laws of delays."""
+    curves = []
+    for place, (name, law) in enumerate(LAWS.items()):
+        for number, (values, result) in enumerate(_results(sweep, outcome)):
+            rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(place, number)))
+            curves.append(_curve(name, values, result, draw_latencies(result, law, rng)))
+    return curves
+
+
+def sweep_curves(sweep: Sweep, outcome: Outcome) -> list[EmpiricalCurve]:
+    """Return the curves of a sweep, one for each cell, with the latencies that were simulated."""
+    return [
+        _curve(str(result.settings["delay"]["law"]), values, result, result.latency)
+        for values, result in _results(sweep, outcome)
+    ]
+
+
+def _results(sweep: Sweep, outcome: Outcome) -> Iterator[tuple[Mapping[str, Any], Result]]:
+    for cell in sweep.cells:
+        if cell.key in outcome.results:
+            yield cell.changes, outcome.results[cell.key]
+
+
+def _curve(law: str, values: Mapping[str, Any], result: Result, latency: Floats) -> EmpiricalCurve:
+    def spread(numbers: Floats) -> Floats:
+        return np.std(numbers, axis=0, ddof=1) if len(numbers) > 1 else np.zeros(numbers.shape[1])
+
+    return EmpiricalCurve(
+        law=law,
+        values=values,
+        noise_multiplier=float(result.settings["resolved"]["noise_multiplier"]),
+        runs=result.runs,
+        steps=result.points,
+        updates=result.updates.mean(axis=0),
+        latency=latency.mean(axis=0),
+        latency_std=spread(latency),
+        error=result.test_error.mean(axis=0),
+        error_std=spread(result.test_error),
+    )

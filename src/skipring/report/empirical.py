@@ -1,0 +1,187 @@
+"""Figures of simulations as the paper draws them: test error against average latency, with error bars."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from .figures import PALETTE, new_figure, save_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from ..experiments.empirical import EmpiricalCurve
+
+__all__ = ["draw_law_panels", "draw_rivals", "draw_series", "write_empirical_csv"]
+
+#: Error bars on this many points of a curve: more would hide it.
+_BARS = 9
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+# By lightness, so that curves of different skip probabilities differ in greyscale, too.
+_SKIP_COLOURS = {1e-4: "#0072B2", 0.5: "#E69F00", 0.7: "#000000"}
+_TITLES = {
+    "exponential": "exponential (mean 1)",
+    "gamma": "gamma (shape 1/4, scale 1)",
+    "Lomax": "Pareto type II (shape 3, scale 2)",
+}
+
+
+def write_empirical_csv(
+    curves: Sequence[EmpiricalCurve], path: Path, epsilons: Sequence[NDArray[Any]] | None = None
+) -> None:
+    """Write every point of every curve, a line each; values that tell curves apart come first."""
+    told = dict.fromkeys(key for curve in curves for key in curve.values)
+    keys = [key for key in told if not key.startswith("simulation.") and key != "privacy.noise_multiplier"]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            names = [
+                "noise_multiplier",
+                "runs",
+                "step",
+                "updates",
+                "latency",
+                "latency_std",
+                "test_error",
+                "test_error_std",
+            ]
+            writer.writerow(["delay", *keys, *names, *(["epsilon"] if epsilons is not None else [])])
+            for place, curve in enumerate(curves):
+                head = [curve.law, *(curve.values.get(key, "") for key in keys)]
+                head += [f"{curve.noise_multiplier:.6g}", curve.runs]
+                columns = [curve.updates, curve.latency, curve.latency_std, curve.error, curve.error_std]
+                if epsilons is not None:
+                    columns.append(epsilons[place])
+                for step, *row in zip(curve.steps, *columns, strict=True):
+                    writer.writerow([*head, int(step), *(f"{value:.6g}" for value in row)])
+    except OSError as error:
+        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+
+
+def _plot(axes: Axes, curve: EmpiricalCurve, *, colour: str, marker: str, dashes: str, label: str, end: float) -> None:
+    """Draw a curve up to a latency, with standard deviations both ways on some points, spread evenly."""
+    shown = curve.latency <= end * 1.0001
+    latency, error = curve.latency[shown], curve.error[shown]
+    axes.plot(latency, error, color=colour, ls=dashes, lw=1.3)
+    wanted = np.linspace(0.0, latency[-1], _BARS + 1)[1:]
+    some = np.unique(np.minimum(np.searchsorted(latency, wanted), len(latency) - 1))
+    axes.errorbar(
+        latency[some],
+        error[some],
+        xerr=curve.latency_std[shown][some],
+        yerr=curve.error_std[shown][some],
+        color=colour,
+        ls="none",
+        marker=marker,
+        ms=4,
+        elinewidth=0.8,
+        capsize=2,
+    )
+    axes.plot([], [], color=colour, ls=dashes, marker=marker, ms=4, lw=1.3, label=label)
+
+
+def draw_law_panels(
+    curves: Sequence[EmpiricalCurve], paths: Sequence[Path], *, title: str, until: Mapping[str, float]
+) -> None:
+    """Draw a row of Figure 4: a panel for each law of delays, a curve for each skip probability."""
+    with style():
+        laws = list(dict.fromkeys(curve.law for curve in curves))
+        figure = new_figure(4.0 * len(laws), 3.6)
+        top = max(float((curve.error + curve.error_std).max()) for curve in curves)
+        for place, law in enumerate(laws):
+            axes = figure.add_subplot(1, len(laws), place + 1)
+            mine = [curve for curve in curves if curve.law == law]
+            end = until.get(law, max(float(curve.latency[-1]) for curve in mine))
+            for number, curve in enumerate(mine):
+                colour = _SKIP_COLOURS.get(curve.skip, PALETTE[number % len(PALETTE)])
+                marker = _MARKERS[number % len(_MARKERS)]
+                _plot(axes, curve, colour=colour, marker=marker, dashes="-", label=f"p = {curve.skip:g}", end=end)
+            axes.set(
+                title=_TITLES.get(law, law), xlabel="average latency", xlim=(0.0, end), ylim=(0.0, min(1.0, 1.05 * top))
+            )
+            if place == 0:
+                axes.set_ylabel("error rate on the test set")
+        figure.suptitle(f"{title}; mean of {curves[0].runs} runs, bars: one standard deviation", fontsize=10)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+        save_figure(figure, paths)
+
+
+def draw_rivals(
+    curves: Sequence[EmpiricalCurve],
+    epsilons: Sequence[NDArray[Any]],
+    paths: Sequence[Path],
+    *,
+    title: str,
+    name: Callable[[EmpiricalCurve], str],
+    until: float,
+    top_epsilon: float,
+) -> None:
+    """Draw Figure 5: error and epsilon against latency; colours are skip probabilities, dashes are schedules."""
+    with style():
+        figure = new_figure(11.0, 4.6)
+        left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
+        names = list(dict.fromkeys(name(curve) for curve in curves))
+        looks = dict(zip(names, ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), strict=False))
+        skips = sorted({curve.skip for curve in curves})
+        for curve, epsilon in zip(curves, epsilons, strict=True):
+            number = skips.index(curve.skip)
+            colour = _SKIP_COLOURS.get(curve.skip, PALETTE[number % len(PALETTE)])
+            dashes: Any = looks[name(curve)]
+            _plot(left, curve, colour=colour, marker=_MARKERS[number], dashes=dashes, label="", end=until)
+            right.plot(curve.latency, epsilon, color=colour, ls=dashes, lw=1.3)
+        left.set(xlabel="average latency", ylabel="error rate on the test set", xlim=(0.0, until), ylim=(0.0, 0.5))
+        right.set(xlabel="average latency", ylabel="epsilon", xlim=(0.0, until), ylim=(0.0, top_epsilon))
+        handles = [
+            left.plot(
+                [], [], color=_SKIP_COLOURS.get(skip, PALETTE[i]), marker=_MARKERS[i], ms=4, label=f"p = {skip:g}"
+            )
+            for i, skip in enumerate(skips)
+        ]
+        handles += [left.plot([], [], color="0.4", ls=looks[key], label=key) for key in names]
+        lines = [line for group in handles for line in group]
+        figure.suptitle(title, fontsize=10)
+        figure.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
+        save_figure(figure, paths)
+
+
+def draw_series(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[float]]],
+    paths: Sequence[Path],
+    *,
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    log_x: bool = False,
+    bottom: float | None = 0.0,
+    top: float | None = None,
+) -> None:
+    """Draw lines of values with one standard deviation as bars: name -> (x, mean, standard deviation)."""
+    with style():
+        figure = new_figure(6.4, 4.4)
+        axes = figure.add_subplot()
+        for number, (label, (x, mean, spread)) in enumerate(series.items()):
+            axes.errorbar(
+                x,
+                mean,
+                yerr=spread,
+                color=PALETTE[number % len(PALETTE)],
+                marker=_MARKERS[number % len(_MARKERS)],
+                ls=("-", "--", "-.", ":")[number % 4],
+                ms=5,
+                lw=1.3,
+                elinewidth=0.8,
+                capsize=2,
+                label=label,
+            )
+        axes.set(title=title, xlabel=xlabel, ylabel=ylabel, xscale="log" if log_x else "linear")
+        axes.set_ylim(bottom=bottom, top=top)
+        axes.legend(frameon=False)
+        save_figure(figure, paths)
