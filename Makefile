@@ -24,6 +24,7 @@ benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/transcript.py
 	$(RUN) benchmarks/commands.py
 	$(RUN) benchmarks/simulation.py
+	$(RUN) benchmarks/rivals.py
 
 clean:
 	rm -rf $(VENV) out

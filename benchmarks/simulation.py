@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from skipring.data import NodeData
 from skipring.delays import Exponential
 from skipring.learning import LinearModel, StepSizes
-from skipring.schedules import RandomRing
+from skipring.schedules import RandomRing, Schedule
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.setup import Setup
 
@@ -27,6 +27,7 @@ def slow_run(setup: Setup, number: int) -> tuple[Floats, Floats, float]:
     """Algorithm 1 as one would write it down; returns test errors, the model, and the latency."""
     model, data = setup.model, setup.data
     assert isinstance(model, LinearModel)
+    assert isinstance(setup.schedule, Schedule)
     rng = np.random.default_rng([setup.seed, number])
     w = np.zeros((model.classes, model.features)) if model.loss == "softmax" else np.zeros(model.features)
     path = setup.schedule.path(setup.steps, rng)

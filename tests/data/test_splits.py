@@ -164,7 +164,11 @@ def test_whole_amounts_are_not_mistaken_for_classes() -> None:
         (1798, {}, "nodes = 1798: there are only 1797 rows; use at most 1797 nodes"),
         (0, {}, "nodes = 0: must be a whole number of at least 1"),
         (None, {}, "nodes = None: must be a whole number of at least 1"),
-        (10, {"kind": "random"}, "split = random: must be one of iid, dirichlet, shards, power-law, groups"),
+        (
+            10,
+            {"kind": "random"},
+            "split = random: must be one of iid, dirichlet, dirichlet-even, shards, power-law, groups",
+        ),
         (
             500,
             {"kind": "dirichlet", "alpha": 0.01},
@@ -204,3 +208,21 @@ def test_many_rows_and_nodes(kind: str, rows: int, nodes: int) -> None:
             split_over_nodes(features, labels, nodes, rng(), **how)
     else:
         assert split_over_nodes(features, labels, nodes, rng(), **how).nodes == nodes
+
+
+def test_even_mixes_are_of_like_size_and_more_uneven_for_small_alpha() -> None:
+    labels = np.repeat([0, 1, 2], [3000, 2000, 1000])
+    spread = []
+    for alpha in (0.05, 1.0, 1000.0):
+        data = split_over_nodes(
+            np.arange(6000.0)[:, None], labels, 300, np.random.default_rng(3), kind="dirichlet-even", alpha=alpha
+        )
+        assert data.sizes.tolist() == [20] * 300
+        assert sorted(data.features.ravel().tolist()) == list(range(6000))  # every row once
+        assert np.array_equal(data.labels, labels[data.features.ravel().astype(int)])
+        shares = data.labels.reshape(300, 20) == 0
+        spread.append(float(shares.mean(axis=1).std()))
+    # 20 rows at random: the share of a class of one half has a standard deviation of 0.112.
+    assert spread[0] > 0.4
+    assert 0.2 < spread[1] < 0.35
+    assert 0.09 < spread[2] < 0.13

@@ -10,9 +10,11 @@ import typer
 from .. import __version__
 from ..errors import InvalidInput
 from ._output import option_name
+from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
 from .paper import figure, tables
+from .paper_numbers import numbers
 from .plan import plan
 from .report import report
 from .simulate import init, simulate
@@ -32,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with: skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 2 --dimension 30",
 )
-paper_app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's theory figures and tables.")
+paper_app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables, and go beyond them.")
 
 BEFORE = "Before a run"
 app.command(rich_help_panel=BEFORE)(plan)
@@ -48,6 +50,8 @@ app.command(rich_help_panel=SIMULATE)(sweep)
 app.command(rich_help_panel=SIMULATE)(report)
 paper_app.command()(figure)
 paper_app.command()(tables)
+paper_app.command()(beyond)
+paper_app.command()(numbers)
 app.add_typer(paper_app, name="paper", rich_help_panel="The paper")
 
 

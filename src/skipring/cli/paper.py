@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..experiments import Outcome, Sweep
     from ..experiments.empirical import EmpiricalCurve
 
-__all__ = ["figure", "simulate_sweep", "tables"]
+__all__ = ["figure", "show_rows", "simulate_sweep", "tables"]
 
 _THEORY, _SIMULATED = (2, 3, 6), (4, 5)
 
@@ -65,7 +65,7 @@ def figure(
     if as_json:
         print_json({"figure": number, "sweep": name, "curves": found, "files": [str(file) for file in files]})
         return
-    _show(sweep.title, found)
+    show_rows(sweep.title, found)
     for file in files:
         print(f"  {file}")
 
@@ -117,7 +117,7 @@ def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[s
         title += f"; epsilon {min(promised):.3g} to {max(promised):.3g} at delta {sweep.cells[0].run.privacy.delta:g}"
     until = sweep.figure.get("until", {})
     draw_law_panels(curves, files[:2], title=title, until=until)
-    write_empirical_csv(curves, files[2])
+    write_empirical_csv(curves, files[2], until=until)
     return [{"delay": curve.law} | _end(curve, until.get(curve.law, math.inf)) for curve in curves]
 
 
@@ -162,7 +162,8 @@ def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: b
     ]
 
 
-def _show(title: str, found: list[dict[str, Any]]) -> None:
+def show_rows(title: str, found: list[dict[str, Any]]) -> None:
+    """Print rows of final numbers as a table."""
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
 
@@ -173,11 +174,14 @@ def _show(title: str, found: list[dict[str, Any]]) -> None:
     for head in heads:
         table.add_column(head.replace("_", " "), justify="left" if isinstance(found[0][head], str) else "right")
     for entry in found:
-        shown = {key: value if isinstance(value, str) else number(value) for key, value in entry.items()}
+        shown = {
+            key: "-" if value is None else value if isinstance(value, str) else number(value)
+            for key, value in entry.items()
+        }
         shown["test_error"] = f"{entry['test_error']:.4f} ± {entry['test_error_std']:.4f}"
         table.add_row(*(shown[head] for head in heads))
     Console(highlight=False).print(table)
-    print("Test error where the panel ends: mean and standard deviation over runs.")
+    print("Test error at the end of the axis: mean and standard deviation over runs.")
 
 
 def _theory(number: int, out: Path, points: int, as_json: bool) -> None:

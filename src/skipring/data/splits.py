@@ -14,7 +14,7 @@ from .sources import Floats, Ints
 
 __all__ = ["SPLITS", "NodeData", "split_over_nodes"]
 
-SPLITS = ("iid", "dirichlet", "shards", "power-law", "groups")
+SPLITS = ("iid", "dirichlet", "dirichlet-even", "shards", "power-law", "groups")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,8 @@ def split_over_nodes(
 
     - `iid`: at random; the sizes of two nodes differ by at most one row
     - `dirichlet`: each class is shared out in its own random proportions, the more unequal the smaller `alpha`
+    - `dirichlet-even`: nodes are of like size, and each draws its own mix of classes, the further from that of all rows
+      the smaller `alpha`; nodes whose turn comes last get what is left
     - `shards`: rows sorted by label are cut into equal pieces, and each node gets `shards_per_node` of them
     - `power-law`: at random; beyond one row each, the k-th largest node gets a share proportional to k^-`exponent`
     - `groups`: as the data's own node column says
@@ -86,6 +88,9 @@ def split_over_nodes(
         if kind == "dirichlet":
             require_positive("alpha", alpha)
             owner = _by_dirichlet(_kinds(labels, classes), nodes, rng, alpha)
+        elif kind == "dirichlet-even":
+            require_positive("alpha", alpha)
+            owner = _by_mixes(_kinds(labels, classes), nodes, rng, alpha)
         elif kind == "shards":
             owner = _by_shards(_kinds(labels, classes), nodes, rng, shards_per_node)
         elif kind == "power-law":
@@ -131,6 +136,29 @@ def _by_dirichlet(kinds: Ints, nodes: int, rng: np.random.Generator, alpha: floa
             ends = np.rint(shares / shares[-1] * count).astype(np.int64)
             owner[order[begin : begin + count]] = np.repeat(np.arange(nodes), np.diff(ends, prepend=0))
             begin += count
+    return owner
+
+
+def _by_mixes(kinds: Ints, nodes: int, rng: np.random.Generator, alpha: float) -> Ints:
+    left = np.bincount(kinds)
+    order = _sorted_by_kind(kinds, rng)
+    begin = np.cumsum(left) - left
+    weights = len(left) * min(alpha, 1e12) * left / left.sum()
+    mixes = rng.dirichlet(np.maximum(weights, 1e-3), nodes)
+    owner = np.empty(len(kinds), dtype=np.int64)
+    sizes = _even_sizes(len(kinds), nodes)
+    for node in rng.permutation(nodes):
+        missing = int(sizes[node])
+        while missing:
+            mix = mixes[node] * (left > 0)
+            # A node whose classes are used up takes what there is.
+            mix = mix / mix.sum() if mix.sum() > 1e-12 else left / left.sum()
+            taken = np.minimum(rng.multinomial(missing, mix), left)
+            for kind in np.flatnonzero(taken):
+                owner[order[begin[kind] : begin[kind] + taken[kind]]] = node
+            begin += taken
+            left -= taken
+            missing -= int(taken.sum())
     return owner
 
 

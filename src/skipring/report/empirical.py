@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
     from ..experiments.empirical import EmpiricalCurve
 
-__all__ = ["draw_law_panels", "draw_rivals", "draw_series", "write_empirical_csv"]
+__all__ = ["draw_law_panels", "draw_lines", "draw_rivals", "draw_series", "write_empirical_csv"]
 
 #: Error bars on this many points of a curve: more would hide it.
 _BARS = 9
+#: Lines of a curve in a CSV file, at most.
+_LINES = 121
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 # By lightness, so that curves of different skip probabilities differ in greyscale, too.
 _SKIP_COLOURS = {1e-4: "#0072B2", 0.5: "#E69F00", 0.7: "#000000"}
@@ -33,9 +35,16 @@ _TITLES = {
 
 
 def write_empirical_csv(
-    curves: Sequence[EmpiricalCurve], path: Path, epsilons: Sequence[NDArray[Any]] | None = None
+    curves: Sequence[EmpiricalCurve],
+    path: Path,
+    epsilons: Sequence[NDArray[Any]] | None = None,
+    *,
+    until: Mapping[str, float] | None = None,
 ) -> None:
-    """Write every point of every curve, a line each; values that tell curves apart come first."""
+    """Write the points of every curve, a line each; values that tell curves apart come first.
+
+    Points beyond `until`, the end of the axis for a law of delays, and of very long curves some between are left out.
+    """
     told = dict.fromkeys(key for curve in curves for key in curve.values)
     keys = [key for key in told if not key.startswith("simulation.") and key != "privacy.noise_multiplier"]
     try:
@@ -59,8 +68,10 @@ def write_empirical_csv(
                 columns = [curve.updates, curve.latency, curve.latency_std, curve.error, curve.error_std]
                 if epsilons is not None:
                     columns.append(epsilons[place])
-                for step, *row in zip(curve.steps, *columns, strict=True):
-                    writer.writerow([*head, int(step), *(f"{value:.6g}" for value in row)])
+                last = curve.last((until or {}).get(curve.law, np.inf))
+                for point in np.unique(np.linspace(0, last, _LINES).astype(np.int64)):
+                    row = [f"{column[point]:.6g}" for column in columns]
+                    writer.writerow([*head, int(curve.steps[point]), *row])
     except OSError as error:
         raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
 
@@ -149,6 +160,32 @@ def draw_rivals(
         lines = [line for group in handles for line in group]
         figure.suptitle(title, fontsize=10)
         figure.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
+        save_figure(figure, paths)
+
+
+def draw_lines(curves: Mapping[str, EmpiricalCurve], paths: Sequence[Path], *, title: str) -> None:
+    """Draw test error against latency, on a logarithmic axis, for curves that are told apart by name."""
+    with style():
+        figure = new_figure(8.6, 5.0)
+        axes = figure.add_subplot()
+        for number, (label, curve) in enumerate(curves.items()):
+            colour, marker = PALETTE[number % len(PALETTE)], _MARKERS[number % len(_MARKERS)]
+            dashes = ("-", "--", "-.", ":")[number % 4]
+            axes.plot(curve.latency[1:], curve.error[1:], color=colour, ls=dashes, lw=1.3)
+            axes.errorbar(
+                curve.latency[-1:],
+                curve.error[-1:],
+                yerr=curve.error_std[-1:],
+                color=colour,
+                marker=marker,
+                ms=5,
+                capsize=3,
+                ls=dashes,
+                label=label,
+            )
+        axes.set(title=title, xlabel="average latency", ylabel="error rate on the test set", xscale="log")
+        axes.set_ylim(bottom=0.0)
+        figure.legend(loc="outside lower center", ncols=2, frameon=False)
         save_figure(figure, paths)
 
 

@@ -27,10 +27,10 @@ class DataSection(_Section):
     label: str | None = Field(None, description="the label's column in your file")
     node: str | None = Field(None, description="the column that says which node a row belongs to")
     nodes: int | None = Field(None, description="number of nodes (default: 113, or the groups of your file)")
-    split: Literal["iid", "dirichlet", "shards", "power-law", "groups"] | None = Field(
-        None, description="how rows are dealt to nodes: iid, dirichlet, shards, power-law or groups"
+    split: Literal["iid", "dirichlet", "dirichlet-even", "shards", "power-law", "groups"] | None = Field(
+        None, description="how rows are dealt to nodes: iid, dirichlet, dirichlet-even, shards, power-law or groups"
     )
-    alpha: float = Field(0.5, description="dirichlet: small means that nodes see few classes")
+    alpha: float = Field(0.5, description="dirichlet, dirichlet-even: small means that nodes see few classes")
     shards_per_node: int = Field(2, description="shards: how many pieces each node gets")
     exponent: float = Field(1.5, description="power-law: how unequal the nodes' sizes are")
     standardise: bool = Field(True, description="mean 0 and deviation 1 for each feature of the training part")

@@ -10,6 +10,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ...errors import InvalidInput
+from ._kernel import Graph, random_graph
 
 if TYPE_CHECKING:
     from ..setup import Setup
@@ -24,56 +25,10 @@ __all__ = [
     "random_graph",
 ]
 
-Graph = tuple[NDArray[np.int64], NDArray[np.int32]]
-
 #: Beyond this many nodes the slots are those of a smaller graph of the same degree: they grow with ln(nodes) only.
 _MOST_NODES = 20_000
 #: If the busiest node hears a neighbour in less than one slot of so many, a simulation of all slots would take hours.
 _MOST_SILENCE = 1e5
-
-
-@njit(nogil=True, cache=True)
-def random_graph(rng: np.random.Generator, nodes: int, probability: float) -> Graph:
-    """Draw a graph in which any two nodes are neighbours with this probability; rows of neighbours, sorted.
-
-    Only pairs that are neighbours are visited: the gap to the next one is geometric.
-    """
-    degrees = np.zeros(nodes + 1, np.int64)
-    if probability <= 0.0:
-        return degrees, np.empty(0, np.int32)
-    size = int(0.5 * nodes * (nodes - 1) * probability)
-    first = np.empty(size + 4 * int(np.sqrt(size)) + 16, np.int32)
-    second = np.empty(len(first), np.int32)
-    edges = 0
-    scale = -1.0 / np.log1p(-probability) if probability < 1.0 else 0.0
-    v, w = 1, -1
-    while v < nodes:
-        w += 1
-        if probability < 1.0:
-            w += int(min(rng.standard_exponential() * scale, 2.0**60))
-        while w >= v and v < nodes:
-            w -= v
-            v += 1
-        if v < nodes:
-            if edges == len(first):
-                longer_first, longer_second = np.empty(2 * edges, np.int32), np.empty(2 * edges, np.int32)
-                longer_first[:edges], longer_second[:edges] = first, second
-                first, second = longer_first, longer_second
-            first[edges], second[edges] = v, w
-            edges += 1
-            degrees[v + 1] += 1
-            degrees[w + 1] += 1
-    start = np.cumsum(degrees)
-    free = start[:-1].copy()
-    neighbours = np.empty(2 * edges, np.int32)
-    # Pairs come by the larger node, then the smaller: each row gets its smaller neighbours in order, then the larger.
-    for e in range(edges):
-        neighbours[free[first[e]]] = second[e]
-        free[first[e]] += 1
-    for e in range(edges):
-        neighbours[free[second[e]]] = first[e]
-        free[second[e]] += 1
-    return start, neighbours
 
 
 @njit(nogil=True, cache=True)

@@ -1,0 +1,127 @@
+"""Beyond the paper: `skipring paper beyond`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InvalidInput
+from ._output import Json, print_json
+from .paper import show_rows, simulate_sweep
+
+__all__ = ["beyond"]
+
+
+def beyond(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="skew, stragglers or nodes.")],
+    quick: Annotated[bool, typer.Option("--quick", help="A few runs, for a look.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
+    cells: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of finished simulations (default: OUT/sweeps).")
+    ] = None,
+    runs: Annotated[int | None, typer.Option(help="Number of runs of each cell (default: the sweep's).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw a figure that the paper does not have.
+
+    skew: classes dealt unevenly to nodes; stragglers: slow nodes that hold one class, and what helps against the bias;
+    nodes: how many nodes private learning needs.
+    """
+    from ..experiments.beyond import BEYOND  # loaded when the command runs
+    from ..experiments.empirical import paper_sweep, sweep_curves
+    from ..report.empirical import write_empirical_csv
+
+    if name not in BEYOND:
+        raise InvalidInput("NAME", name, f"one of {', '.join(BEYOND)}")
+    if runs is not None and runs < 1:
+        raise InvalidInput("runs", runs, "at least 1")
+    changes = [] if runs is None else [f"simulation.runs={runs}"]
+    sweep = paper_sweep(name, quick=quick, changes=changes)
+    outcome = simulate_sweep(sweep, cells if cells is not None else out / "sweeps")
+    base = name + ("-quick" if quick else "")
+    files = [out / f"{base}.{suffix}" for suffix in ("png", "svg", "csv")]
+    found = _DRAW[name](sweep, outcome, files[:2])
+    write_empirical_csv(sweep_curves(sweep, outcome), files[2])
+    if as_json:
+        print_json({"name": name, "rows": found, "files": [str(file) for file in files]})
+        return
+    show_rows(sweep.title, found)
+    for file in files:
+        print(f"  {file}")
+
+
+def _error(summary: dict[str, Any]) -> dict[str, Any]:
+    return {"test_error": summary["test_error"]["mean"], "test_error_std": summary["test_error"]["std"]}
+
+
+def _skew(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
+    from ..experiments.beyond import by_alpha
+    from ..report.empirical import draw_series
+
+    draw_series(
+        by_alpha(sweep, outcome),
+        files,
+        title=sweep.title,
+        xlabel="alpha of the Dirichlet split (100: evenly dealt)",
+        ylabel="error rate on the test set",
+        log_x=True,
+    )
+    return [
+        {
+            "split": cell.run.data.split if cell.run.data.split == "iid" else f"alpha {cell.run.data.alpha:g}",
+            "skip": cell.run.delay.skip,
+            "noise": outcome.results[cell.key].settings["resolved"]["noise_multiplier"],
+            **_error(outcome.results[cell.key].summary()),
+        }
+        for cell in sweep.cells
+    ]
+
+
+def _stragglers(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
+    from ..experiments.beyond import straggler_names
+    from ..experiments.empirical import sweep_curves
+    from ..report.empirical import draw_lines
+
+    names = straggler_names(sweep)
+    draw_lines(dict(zip(names, sweep_curves(sweep, outcome), strict=True)), files, title=sweep.title)
+    rows = []
+    for label, cell in zip(names, sweep.cells, strict=True):
+        summary = outcome.results[cell.key].summary()
+        epsilon = summary["privacy"].get("realised", {}).get("worst")
+        rows.append(
+            {"case": label, "skip_rate": summary["skip_rate"], "latency": summary["latency"]["mean"]}
+            | _error(summary)
+            | {"epsilon": epsilon}
+        )
+    return rows
+
+
+def _nodes(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
+    from ..experiments.beyond import best_by_nodes
+    from ..report.empirical import draw_series
+
+    series, best = best_by_nodes(sweep, outcome)
+    draw_series(
+        series,
+        files,
+        title=sweep.title,
+        xlabel="number of nodes",
+        ylabel="error rate on the test set",
+        log_x=True,
+        top=1.0,
+    )
+    return [
+        {
+            "nodes": nodes,
+            "rounds": (cell.run.schedule.steps or 0) // nodes,
+            "rate": cell.run.learning.rate,
+            "noise": outcome.results[cell.key].settings["resolved"]["noise_multiplier"],
+            **_error(outcome.results[cell.key].summary()),
+        }
+        for nodes, cell in best.items()
+    ]
+
+
+_DRAW = {"skew": _skew, "stragglers": _stragglers, "nodes": _nodes}

@@ -1,0 +1,67 @@
+"""What goes beyond the paper: uneven data, persistent stragglers, and how many nodes private learning needs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..simulation import Result
+from .runner import Outcome
+from .sweep import Cell, Sweep
+
+__all__ = ["BEYOND", "Series", "best_by_nodes", "by_alpha", "straggler_names"]
+
+BEYOND = ("skew", "stragglers", "nodes")
+#: Name -> (x, mean, standard deviation).
+Series = dict[str, tuple[list[float], list[float], list[float]]]
+
+
+def _ends(sweep: Sweep, outcome: Outcome) -> list[tuple[Cell, Result, dict[str, Any]]]:
+    """Return all cells with their final metrics."""
+    found = [(cell, outcome.results[cell.key]) for cell in sweep.cells if cell.key in outcome.results]
+    return [(cell, result, result.summary()) for cell, result in found]
+
+
+def by_alpha(sweep: Sweep, outcome: Outcome) -> Series:
+    """Return the final error against alpha, for each skip probability; evenly dealt classes stand at 100."""
+    series: Series = {}
+    for cell, _, summary in _ends(sweep, outcome):
+        alpha = cell.run.data.alpha if cell.run.data.split == "dirichlet-even" else 100.0
+        x, mean, spread = series.setdefault(f"p = {cell.run.delay.skip:g}", ([], [], []))
+        x.append(alpha)
+        mean.append(summary["test_error"]["mean"])
+        spread.append(summary["test_error"]["std"])
+    return {name: _sorted(*values) for name, values in series.items()}
+
+
+def _sorted(x: list[float], mean: list[float], spread: list[float]) -> tuple[list[float], list[float], list[float]]:
+    order = sorted(range(len(x)), key=x.__getitem__)
+    return [x[i] for i in order], [mean[i] for i in order], [spread[i] for i in order]
+
+
+def best_by_nodes(sweep: Sweep, outcome: Outcome) -> tuple[Series, dict[int, Cell]]:
+    """Return the lowest final error for each number of nodes, and the cell that had it.
+
+    It is the lowest by test rows, and so a little below what a choice without them would have reached.
+    """
+    best: dict[int, tuple[float, float, Cell]] = {}
+    for cell, _, summary in _ends(sweep, outcome):
+        error = summary["test_error"]
+        nodes = int(cell.run.data.nodes or 0)
+        if error["mean"] < best.get(nodes, (math.inf,))[0]:
+            best[nodes] = (error["mean"], error["std"], cell)
+    counts = sorted(best)
+    line = ([float(n) for n in counts], [best[n][0] for n in counts], [best[n][1] for n in counts])
+    return {"best of the grid": line}, {n: best[n][2] for n in counts}
+
+
+def straggler_names(sweep: Sweep) -> list[str]:
+    """Return what to call the cells of the stragglers' sweep."""
+    names = []
+    for cell in sweep.cells:
+        timeout = cell.run.delay.timeout
+        patience = cell.run.delay.patient_every
+        name = "nobody slow, " if cell.run.stragglers.slow_class is None else ""
+        name += "never skip" if timeout == math.inf else f"timeout {timeout:g}"
+        names.append(name + ("" if patience is None else f", patient every {patience}"))
+    return names
