@@ -72,14 +72,14 @@ def figure(
 
 def _refuse_options(number: int, **given: object) -> None:
     for option, value in given.items():
-        if value not in (None, False):
+        if value is not None and value is not False:  # 0 was given, too
             raise InvalidInput.because(option, "given", f"Figure {number} is computed, not simulated, and has none")
 
 
 def _sweep_name(number: int, row: int | None, clipped: bool, tight: bool) -> str:
     if number == 5:
         for option, value in (("row", row), ("clipped", clipped)):
-            if value not in (None, False):
+            if value is not None and value is not False:
                 raise InvalidInput.because(option, "given", "is for Figure 4")
         return "figure5-tight" if tight else "figure5"
     if row not in (1, 2, 3, 4):
@@ -99,7 +99,7 @@ def simulate_sweep(sweep: Sweep, folder: Path) -> Outcome:
     with counted_runs(sweep.runs, kept) as (stop, progress), redirect_stdout(sys.stderr):
         outcome = run_sweep(sweep, folder, stop=stop, progress=lambda finished, _: progress(finished))
     for reason in outcome.failures.values():
-        raise InvalidInput.because("sweep", sweep.name, reason)
+        raise InvalidInput.because("SWEEP", sweep.name, reason)
     return outcome
 
 
@@ -109,11 +109,12 @@ def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[s
 
     curves = law_curves(sweep, outcome)
     results = list(outcome.results.values())
-    promised = [result.privacy["forecast"]["epsilon"] for result in results if "forecast" in result.privacy]
+    forecasts = [result.privacy.get("forecast", {}) for result in results]
+    promised = [forecast["epsilon"] for forecast in forecasts if "epsilon" in forecast]
     title = sweep.title
     if any("refused" in result.privacy for result in results):
         title += "; not clipped: no privacy guarantee"
-    elif sweep.cells[0].run.model.name == "cnn":
+    elif sweep.cells[0].run.model.name == "cnn" and promised:
         title += f"; epsilon {min(promised):.3g} to {max(promised):.3g} at delta {sweep.cells[0].run.privacy.delta:g}"
     until = sweep.figure.get("until", {})
     draw_law_panels(curves, files[:2], title=title, until=until)
@@ -143,7 +144,11 @@ def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: b
     epsilons = [account(cell, curve.steps) for cell, curve in zip(sweep.cells, curves, strict=True)]
 
     def name(curve: EmpiricalCurve) -> str:
-        return f"{curve.values['schedule.name']}, noise {curve.noise_multiplier:.3g}"
+        schedule = str(curve.values["schedule.name"])
+        if not proven:
+            return f"{schedule}, noise {curve.noise_multiplier:.3g}"
+        # At one budget for all, the noise follows from the length.
+        return f"{schedule}, {curve.steps[-1]} iterations" if schedule == "gossip" else schedule
 
     draw_rivals(
         curves,

@@ -23,11 +23,12 @@ def _ends(sweep: Sweep, outcome: Outcome) -> list[tuple[Cell, Result, dict[str, 
 
 
 def by_alpha(sweep: Sweep, outcome: Outcome) -> Series:
-    """Return the final error against alpha, for each skip probability; evenly dealt classes stand at 100."""
+    """Return the final error against alpha, for each skip probability and noise; evenly dealt classes stand at 100."""
     series: Series = {}
-    for cell, _, summary in _ends(sweep, outcome):
+    for cell, result, summary in _ends(sweep, outcome):
         alpha = cell.run.data.alpha if cell.run.data.split == "dirichlet-even" else 100.0
-        x, mean, spread = series.setdefault(f"p = {cell.run.delay.skip:g}", ([], [], []))
+        noise = result.settings["resolved"]["noise_multiplier"]
+        x, mean, spread = series.setdefault(f"p = {cell.run.delay.skip:g}, noise {noise:.3g}", ([], [], []))
         x.append(alpha)
         mean.append(summary["test_error"]["mean"])
         spread.append(summary["test_error"]["std"])

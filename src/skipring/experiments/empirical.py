@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..simulation import Result
+from ..simulation.runfile import StragglersSection
 from ..timeouts import timeout_for_skip
 from .runner import Outcome
 from .sweep import Sweep, parse_sweep
@@ -22,9 +23,8 @@ __all__ = ["EmpiricalCurve", "draw_latencies", "law_curves", "paper_sweep", "shi
 
 Floats = NDArray[np.floating[Any]]
 
-#: What --quick changes: a few runs, and for networks a few steps, which a CPU can do.
-_QUICK = ("simulation.runs=10",)
-_QUICK_NETWORK = ("simulation.runs=1", "schedule.steps=100", "simulation.evaluate_every=20")
+#: Runs of --quick, at most.
+_QUICK_RUNS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,17 @@ def paper_sweep(name: str, *, quick: bool = False, changes: Sequence[str] = ()) 
     import tomllib
 
     values = tomllib.loads((resources.files(__package__) / "sweeps" / f"{name}.toml").read_text(encoding="utf-8"))
-    network = values["base"].get("model", {}).get("name") == "cnn"
-    extra = (_QUICK_NETWORK if network else _QUICK) if quick else ()
-    return parse_sweep(values, name=name, changes=[*extra, *changes])
+    sweep = parse_sweep(values, name=name, changes=changes)
+    return parse_sweep(values, name=name, changes=[*_quick(sweep), *changes]) if quick else sweep
+
+
+def _quick(sweep: Sweep) -> list[str]:
+    """Return what --quick changes: a few runs, and for networks two rounds, which a CPU can do."""
+    run = sweep.cells[0].run
+    if run.model.name == "cnn":
+        nodes = run.data.nodes or 0
+        return ["simulation.runs=1", f"schedule.steps={2 * nodes}", "simulation.evaluate_every=20"]
+    return [f"simulation.runs={min(_QUICK_RUNS, run.simulation.runs)}"]
 
 
 def draw_latencies(result: Result, law: Delay, rng: np.random.Generator) -> Floats:
@@ -91,13 +99,18 @@ def draw_latencies(result: Result, law: Delay, rng: np.random.Generator) -> Floa
     settings = result.settings
     if settings["delay"]["skip"] is None or settings["schedule"]["name"] not in ("ring", "random-ring", "random-walk"):
         raise InvalidInput.because("result", settings["schedule"]["name"], "must be of a token with a skip probability")
+    if settings["delay"]["patient_every"] is not None or settings["stragglers"] != StragglersSection().model_dump():
+        raise InvalidInput.because("result", "stragglers", "must have skips that are independent and alike")
     timeout = timeout_for_skip(law, float(settings["delay"]["skip"]))
     hops = np.diff(result.points)
     latency = np.zeros(result.latency.shape)
     for run, updates in enumerate(np.diff(result.updates, axis=1)):
         waits = np.add.reduceat(np.append(_within(law, timeout, int(updates.sum()), rng), 0.0), _starts(updates))
         waits[updates == 0] = 0.0  # an empty sum, which reduceat takes for the next number
-        gaps = waits + (hops - updates) * timeout + hops * settings["delay"]["hop_latency"]
+        skips = hops - updates
+        # Where nobody is skipped, the timeout may be infinite.
+        lost = np.multiply(skips, timeout, out=np.zeros(len(hops)), where=skips > 0)
+        gaps = waits + lost + hops * settings["delay"]["hop_latency"]
         latency[run, 1:] = np.cumsum(gaps)
     return latency
 

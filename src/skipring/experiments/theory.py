@@ -21,6 +21,7 @@ __all__ = [
     "LAWS",
     "NOISE_MULTIPLIER",
     "SKIPS",
+    "THEOREMS",
     "TheoryCurve",
     "figure_curves",
     "longest_latency",
@@ -38,7 +39,8 @@ DELTA = 1e-6
 #: The noise that the paper calls (1, 1e-6): 10.5976.
 NOISE_MULTIPLIER = paper_noise_multiplier(1.0, DELTA)
 _PROBLEM = {"dimension": 8, "diameter": 10.0, "gradient_bound": 1.0, "learning_rate": 0.6}
-_THEOREMS = {"ring": 2, "random-ring": 3, "random-walk": 4}
+#: The theorem about each schedule's privacy.
+THEOREMS = {"ring": 2, "random-ring": 3, "random-walk": 4}
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def _curve(
             learning_rate=_PROBLEM["learning_rate"],
         ),
         epsilon=theorem_curve(
-            _THEOREMS[schedule],
+            THEOREMS[schedule],
             nodes=nodes,
             steps=steps.tolist(),
             skip=skip,

@@ -25,6 +25,16 @@ _BARS = 9
 #: Lines of a curve in a CSV file, at most.
 _LINES = 121
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_DASHES: tuple[Any, ...] = (
+    "-",
+    "--",
+    "-.",
+    ":",
+    (0, (5, 1, 1, 1, 1, 1)),
+    (0, (8, 2)),
+    (0, (1, 4)),
+    (0, (6, 2, 1, 2, 1, 2)),
+)
 # By lightness, so that curves of different skip probabilities differ in greyscale, too.
 _SKIP_COLOURS = {1e-4: "#0072B2", 0.5: "#E69F00", 0.7: "#000000"}
 _TITLES = {
@@ -76,12 +86,13 @@ def write_empirical_csv(
         raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
 
 
-def _plot(axes: Axes, curve: EmpiricalCurve, *, colour: str, marker: str, dashes: str, label: str, end: float) -> None:
+def _plot(axes: Axes, curve: EmpiricalCurve, *, colour: str, marker: str, dashes: Any, label: str, end: float) -> None:
     """Draw a curve up to a latency, with standard deviations both ways on some points, spread evenly."""
     shown = curve.latency <= end * 1.0001
     latency, error = curve.latency[shown], curve.error[shown]
     axes.plot(latency, error, color=colour, ls=dashes, lw=1.3)
-    wanted = np.linspace(0.0, latency[-1], _BARS + 1)[1:]
+    bars = _BARS if np.isinf(end) else max(2, round(_BARS * float(latency[-1]) / end))  # as densely on short curves
+    wanted = np.linspace(0.0, latency[-1], bars + 1)[1:]
     some = np.unique(np.minimum(np.searchsorted(latency, wanted), len(latency) - 1))
     axes.errorbar(
         latency[some],
@@ -140,12 +151,12 @@ def draw_rivals(
         figure = new_figure(11.0, 4.6)
         left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
         names = list(dict.fromkeys(name(curve) for curve in curves))
-        looks = dict(zip(names, ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1))), strict=False))
+        looks = {key: _DASHES[number % len(_DASHES)] for number, key in enumerate(names)}
         skips = sorted({curve.skip for curve in curves})
         for curve, epsilon in zip(curves, epsilons, strict=True):
             number = skips.index(curve.skip)
             colour = _SKIP_COLOURS.get(curve.skip, PALETTE[number % len(PALETTE)])
-            dashes: Any = looks[name(curve)]
+            dashes = looks[name(curve)]
             _plot(left, curve, colour=colour, marker=_MARKERS[number], dashes=dashes, label="", end=until)
             right.plot(curve.latency, epsilon, color=colour, ls=dashes, lw=1.3)
         left.set(xlabel="average latency", ylabel="error rate on the test set", xlim=(0.0, until), ylim=(0.0, 0.5))
@@ -170,7 +181,8 @@ def draw_lines(curves: Mapping[str, EmpiricalCurve], paths: Sequence[Path], *, t
         axes = figure.add_subplot()
         for number, (label, curve) in enumerate(curves.items()):
             colour, marker = PALETTE[number % len(PALETTE)], _MARKERS[number % len(_MARKERS)]
-            dashes = ("-", "--", "-.", ":")[number % 4]
+            # Other dashes when the colours begin again: no two curves look alike.
+            dashes = _DASHES[(number + number // len(PALETTE)) % 4]
             axes.plot(curve.latency[1:], curve.error[1:], color=colour, ls=dashes, lw=1.3)
             axes.errorbar(
                 curve.latency[-1:],

@@ -240,6 +240,8 @@ def _rival_note(privacy: Mapping[str, Any]) -> str:
         words += ", which is not proven for this protocol"
     if "other_node" in realised:
         return f"{words}; the line is about the server, another node learns {number(realised['other_node'])}"
+    if "pairs" not in realised:
+        return f"{words}; the line is about the server, and for other nodes nothing better is proven"
     pairs = f"the worst of {realised['pairs']} pairs on the graphs of the first run"
     return f"{words}; proven for {pairs}: {number(realised['worst'])}"
 

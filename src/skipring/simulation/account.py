@@ -27,7 +27,7 @@ from .baselines import RIVALS
 from .setup import RunOutput, Setup
 from .stragglers import Stragglers
 
-__all__ = ["noise_for", "planned_from_settings", "privacy_of"]
+__all__ = ["noise_for", "planned", "planned_from_settings", "privacy_of"]
 
 #: Beyond this many nodes the matrix of all pairs is not computed.
 _MOST_NODES = 3000

@@ -177,6 +177,8 @@ def parse_run(values: Mapping[str, Any]) -> RunFile:
         return RunFile.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
+        if isinstance(refusal := first.get("ctx", {}).get("error"), InvalidInput):
+            raise refusal from None
         key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "float", "function")))
         given = first["input"] if not isinstance(first["input"], Mapping) else "a table"
         if first["type"] == "extra_forbidden":

@@ -68,6 +68,7 @@ class Setup:
             if self.batch > int(self.data.sizes.min()):
                 smallest = int(self.data.sizes.min())
                 raise InvalidInput("batch", self.batch, f"at most {smallest}, the number of rows of the smallest node")
+        self.stragglers.check(self.data.nodes)
         self._check_schedule()
         for name, x in (("training", self.data.features), ("test", self.test_x)):
             if x.ndim != 2 or x.shape[1] != self.model.features:

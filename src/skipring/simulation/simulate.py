@@ -28,7 +28,7 @@ from .engine import run_many
 from .result import Result, gather, load_run, save_run
 from .runfile import RunFile, parse_run, read_run_file
 from .setup import RunOutput, Setup
-from .stragglers import stragglers_of
+from .stragglers import Stragglers, stragglers_of
 
 __all__ = ["Interrupted", "build", "simulate"]
 
@@ -71,6 +71,8 @@ _KEYS = {
     "clip_noisy": "learning.clip_noisy",
     "slow_class": "stragglers.slow_class",
     "class_factor": "stragglers.class_factor",
+    **{name: f"stragglers.{name}" for name in Stragglers.__dataclass_fields__},
+    "stragglers": "stragglers.*",
     "hop_latency": "delay.hop_latency",
     "epsilon": "privacy.epsilon",
     "delta": "privacy.delta",

@@ -56,6 +56,11 @@ class Stragglers:
         if self.speeds is not None and not all(speed > 0.0 for speed in self.speeds):
             raise InvalidInput("speeds", min(self.speeds), "above 0 for every node")
 
+    def check(self, nodes: int) -> None:
+        """Refuse speeds of more or fewer nodes than there are."""
+        if self.speeds is not None and len(self.speeds) != nodes:
+            raise InvalidInput("speeds", f"{len(self.speeds)} numbers", f"one for each of the {nodes} nodes")
+
     @property
     def identical(self) -> bool:
         """Whether delays are independent and identically distributed, as forecasts of privacy assume."""
@@ -93,8 +98,7 @@ def draw_delays(
     """Draw the delay of every hop of a path; infinity means no answer."""
     delays = delay.sample(rng, len(path))
     if stragglers.speeds is not None:
-        if len(stragglers.speeds) != nodes:
-            raise InvalidInput("speeds", f"{len(stragglers.speeds)} numbers", f"one for each of the {nodes} nodes")
+        stragglers.check(nodes)
         delays = delays * np.asarray(stragglers.speeds)[path]
     if stragglers._drifts:
         stationary = stragglers.become_slow / (stragglers.become_slow + stragglers.become_fast)

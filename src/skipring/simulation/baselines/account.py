@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from .graphs import gossip_graphs
 from .rivals import Gossip
 from .runs import who_is_ready
 
-__all__ = ["gossip_pairs", "privacy_of_rival", "why_not_hidden"]
+__all__ = ["chosen_pairs", "gossip_pairs", "privacy_of_rival", "why_not_hidden"]
 
 #: Pairs of gossip that are accounted for: all of them would take hours.
 _OBSERVERS, _TARGETS = 4, 50
@@ -76,23 +76,31 @@ def _gossip(setup: Setup, delta: float, *, amplified: bool) -> dict[str, Any]:
     }
 
 
+def chosen_pairs(
+    setup: Setup, *, observers: int = _OBSERVERS, targets: int = _TARGETS
+) -> Iterator[tuple[int, list[int]]]:
+    """Yield observers with some targets each: the pairs that are accounted for, always the same for the same seed."""
+    nodes = setup.data.nodes
+    rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(2**32 - 3,)))
+    for observer in rng.choice(nodes, min(nodes, observers), replace=False):
+        others = np.setdiff1d(np.arange(nodes), [observer])
+        yield int(observer), rng.choice(others, min(len(others), targets), replace=False).tolist()
+
+
 def gossip_pairs(setup: Setup, *, amplified: bool, observers: int = _OBSERVERS, targets: int = _TARGETS) -> Any:
     """Return mu of some ordered pairs of nodes for the graphs of the first run, proven for each of them."""
     assert isinstance(setup.schedule, Gossip)
     graphs = list(gossip_graphs(setup, 0))
-    nodes = setup.data.nodes
-    rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(2**32 - 3,)))
     found = []
-    for observer in rng.choice(nodes, min(nodes, observers), replace=False):
-        others = np.setdiff1d(np.arange(nodes), [observer])
+    for observer, some in chosen_pairs(setup, observers=observers, targets=targets):
         found.append(
             gossip_mu(
                 graphs,
-                nodes=nodes,
+                nodes=setup.data.nodes,
                 rounds=setup.schedule.rounds,
                 noise_multiplier=setup.noise_multiplier,
-                observer=int(observer),
-                targets=rng.choice(others, min(len(others), targets), replace=False).tolist(),
+                observer=observer,
+                targets=some,
                 step_sizes=setup.step_sizes.first(setup.steps),
                 amplified=amplified,
             )
