@@ -215,7 +215,7 @@ EMPTY, BROKEN = "empirical:empty.csv", "empirical:broken.csv"
             "--figure",
             "x.bmp",
         ),
-        ("paper figure 5", "NUMBER", "5"),
+        ("paper figure 7", "NUMBER", "7"),
         ("paper figure 2 --out empty.csv/sub", "--figure", "empty.csv"),
     ],
 )

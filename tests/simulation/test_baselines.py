@@ -605,12 +605,12 @@ def slowest_of(count: int, timeout: float) -> float:
 @pytest.mark.parametrize(
     ("rival", "count", "constant"),
     [
-        (Gossip(nodes=40, slots=12.5, rounds=3), 4, 3 * 12.5 * 0.02),  # ln 40 = 3.69
+        (Gossip(nodes=40, slots=12.5, rounds=3), 4, 3 * 12.5 * 2.0),  # ln 40 = 3.69
         (Gossip(nodes=40, slots=0.0), 4, 0.0),
-        (Gossip(nodes=40, slots=10.0, rounds=1, degree=11.4), 11, 10.0 * 0.02),
-        (Gossip(nodes=40, slots=10.0, rounds=1, degree=0.2), 1, 10.0 * 0.02),
-        (Federated(nodes=40), 40, 1.4 * 0.02),
-        (Federated(nodes=40, channels=8), 40, 6.0 * 0.02),
+        (Gossip(nodes=40, slots=10.0, rounds=1, degree=11.4), 11, 10.0 * 2.0),
+        (Gossip(nodes=40, slots=10.0, rounds=1, degree=0.2), 1, 10.0 * 2.0),
+        (Federated(nodes=40), 40, 1.4 * 2.0),
+        (Federated(nodes=40, channels=8), 40, 6.0 * 2.0),
     ],
     ids=str,
 )
@@ -619,7 +619,7 @@ def test_an_iteration_takes_as_long_as_the_formulas_say(
 ) -> None:
     """Mean of 2400 iterations within 5 standard errors (a false alarm of 6e-7); `in_time`: P(nobody is late)."""
     delay, timeout = Exponential(1.0), -math.log1p(-(in_time ** (1.0 / count))) if in_time < 1.0 else math.inf
-    case = setup("gossip", schedule=rival, delay=delay, timeout=timeout, hop_latency=0.02, steps=300, evaluate_every=1)
+    case = setup("gossip", schedule=rival, delay=delay, timeout=timeout, hop_latency=2.0, steps=300, evaluate_every=1)
     times = np.concatenate([np.diff(run.latency) for run in all_runs(case, 8)])
     assert len(times) == 2400
     assert times.max() <= timeout + constant + 1e-9
