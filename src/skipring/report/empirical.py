@@ -37,6 +37,8 @@ _DASHES: tuple[Any, ...] = (
 )
 # By lightness, so that curves of different skip probabilities differ in greyscale, too.
 _SKIP_COLOURS = {1e-4: "#0072B2", 0.5: "#E69F00", 0.7: "#000000"}
+# Thin lines in yellow would be lost on white.
+_LINE_COLOURS = (*PALETTE[:-1], "#666666", "#882255")
 _TITLES = {
     "exponential": "exponential (mean 1)",
     "gamma": "gamma (shape 1/4, scale 1)",
