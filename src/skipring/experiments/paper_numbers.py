@@ -6,6 +6,7 @@ import csv
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from ..errors import InvalidInput
@@ -125,7 +126,8 @@ def _logistic(folder: Path) -> list[Statement]:
 
 
 def _order(errors: list[float]) -> str:
-    return "the same order" if errors == sorted(errors, reverse=True) else "not the same order"
+    falls = all(after < before for before, after in pairwise(errors))
+    return "the same order" if falls else "not the same order"
 
 
 def _networks(folder: Path) -> list[Statement]:
