@@ -16,7 +16,8 @@ The rooms, each using only those before it:
 - `learning`: one update of a model
 - `simulation`: many runs in virtual time
 - `estimator`: one run as a scikit-learn classifier
-- `experiments`: the paper's figures and tables, as data
+- `network`: the same protocol between real machines (so far its state machine)
+- `experiments`: sweeps, and the paper's figures and tables, as data
 - `report`: tables and figures for people
 - `cli`: the commands
 

@@ -1,0 +1,101 @@
+"""What a node must not forget: its promises, its newest copy of the run, its releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from .messages import Ballot, Copy, Kind, Place, Token
+
+__all__ = ["Entry", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Promised: no ballot below this one is listened to."""
+
+    ballot: Ballot
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The newest copy. It also promises its ballot. `sender` passed it on to this node, if somebody did."""
+
+    copy: Copy
+    sender: int | None = None
+
+
+@dataclass(frozen=True)
+class Released:
+    """An own update: in the ledger from now on, and the newest copy. What may be seen is counted before it is sent."""
+
+    copy: Copy
+
+
+@dataclass(frozen=True)
+class Passing:
+    """About to send the token for a hop; until it is known what became of it, it is passed to nobody else."""
+
+    ballot: Ballot
+    hop: int
+
+
+@dataclass(frozen=True)
+class Gone:
+    """Told somebody that the token of a place is not here; it will never be accepted."""
+
+    ballot: Ballot
+    hop: int
+
+
+@dataclass(frozen=True)
+class Over:
+    """The run is over, and this is its model."""
+
+    token: Token
+
+
+Entry = Heard | Kept | Released | Passing | Gone | Over
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the entries of a journal add up to."""
+
+    promised: Ballot
+    copy: Copy
+    sender: int | None = None
+    passing: Place | None = None
+    gone: Place | None = None
+    ledger: tuple[Place, ...] = field(default=())
+    outcome: Token | None = None
+
+    @classmethod
+    def blank(cls, first: int, initial: Token) -> Memory:
+        """Return what every node knows before the run begins."""
+        ballot = (0, first)
+        return cls(promised=ballot, copy=Copy(ballot, 0, Kind.INITIAL, initial))
+
+    def after(self, entry: Entry) -> Memory:
+        """Return the memory with one more entry."""
+        if isinstance(entry, Heard):
+            return replace(self, promised=max(self.promised, entry.ballot))
+        if isinstance(entry, Kept):
+            promised = max(self.promised, entry.copy.ballot)
+            return replace(self, promised=promised, copy=entry.copy, sender=entry.sender, passing=None)
+        if isinstance(entry, Released):
+            place = entry.copy.ballot, entry.copy.hop
+            return replace(self, copy=entry.copy, ledger=(*self.ledger, place), passing=None)
+        if isinstance(entry, Passing):
+            return replace(self, passing=(entry.ballot, entry.hop))
+        if isinstance(entry, Gone):
+            place = entry.ballot, entry.hop
+            return replace(self, gone=place if self.gone is None else max(self.gone, place))
+        return replace(self, outcome=entry.token)
+
+    def replayed(self, entries: Iterable[Entry]) -> Memory:
+        """Return the memory after all entries of a journal."""
+        memory = self
+        for entry in entries:
+            memory = memory.after(entry)
+        return memory

@@ -1,0 +1,564 @@
+"""How nodes pass a token on without a server: a state machine without clock, network, disk or chance.
+
+`Peer` is told what happened (`begin`, `received`, `expired`, `prepared`, `computed`) and answers with what is to be
+done, in order. Whoever drives it, asyncio and sockets or a test with virtual time, keeps one rule: nothing that comes
+after a `Write` is done before the entry is on disk. A node that restarts is a new `Peer` with the memory of its
+journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
+from .messages import (
+    Accepted,
+    Answer,
+    Ask,
+    Ballot,
+    Compute,
+    Copy,
+    Decided,
+    Final,
+    FinalAccepted,
+    Kind,
+    Message,
+    Moved,
+    Offer,
+    Outcome,
+    Pass,
+    Place,
+    Prepare,
+    PrepareBatch,
+    Promise,
+    Ready,
+    Refuse,
+    Reject,
+    Resume,
+    Resumed,
+    Say,
+    Send,
+    SetTimer,
+    StopTimer,
+    Token,
+    WantOutcome,
+    Write,
+)
+
+__all__ = ["Action", "Peer", "Rules"]
+
+Action = Send | SetTimer | StopTimer | PrepareBatch | Compute | Say | Write
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all nodes of a run agree on, as far as passing the token is concerned.
+
+    Parameters
+    ----------
+    nodes : how many there are; they are numbered from 0.
+    path : the node of each hop, the first hop first.
+    timeout : how long a node is waited for.
+    lease : how long an answer may take that has nothing to wait for; after some of them a node counts as silent.
+    silence : after so long without a sign of progress a node starts a recovery; each node a little later than the last.
+    """
+
+    nodes: int
+    path: Sequence[int]
+    timeout: float
+    lease: float = 2.0
+    silence: float = 30.0
+
+    @property
+    def steps(self) -> int:
+        """The number of hops of the whole run."""
+        return len(self.path)
+
+    @property
+    def majority(self) -> int:
+        """The least number of nodes that is more than half of them."""
+        return self.nodes // 2 + 1
+
+
+#: A receiver that does not answer is asked so often before a recovery starts.
+_ASKED = 3
+#: Recoveries that fail wait longer and longer, up to so many times the first wait.
+_LONGEST = 8
+
+
+class Peer:
+    """One node of a run.
+
+    Parameters
+    ----------
+    me : its number.
+    rules : what all agree on.
+    memory : what its journal adds up to (`Memory.blank` for a new run).
+    willing : says whether the node takes part at a place, given its ledger; a node whose privacy budget is spent does
+        not. It must not depend on data or parameters.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        rules: Rules,
+        memory: Memory,
+        willing: Callable[[Place, Sequence[Place]], bool] = lambda place, ledger: True,
+    ) -> None:
+        self.me = me
+        self.rules = rules
+        self.memory = memory
+        self._willing = willing
+        self._actions: list[Action] = []
+        # What follows is forgotten in a crash.
+        self.holding = False
+        self._hop = 0  # the hop that is being offered or passed
+        self._stage = ""  # what the holder waits for: offered, passing, computing, deciding
+        self._asked = 0
+        self._alone = 0  # hops in a row without a word from anybody else
+        self._ready_for: Place | None = None  # what this node is prepared, or preparing, for
+        self._is_ready = False
+        self._offered_by: int | None = None  # nobody, if it is an own hop of the holder
+        self._watched: tuple[int, Place] | None = None  # whom the token was passed to, and for which hop
+        self._ballot: Ballot | None = None  # of the recovery this node is leading
+        self._promises: dict[int, tuple[Ballot, int, Kind]] = {}
+        self._chosen: int | None = None  # who is to go on with it; once said, nobody else may be
+        self._votes: set[int] = set()
+        self._failures = 0
+        self._highest = memory.promised
+
+    # What happened.
+
+    def begin(self) -> list[Action]:
+        """Start, or start again after a crash."""
+        if self.memory.outcome is not None:
+            return self._done()
+        self._rest()
+        copy, mine = self.memory.copy, self.memory.copy.ballot == self.memory.promised
+        if copy.kind is Kind.INITIAL:
+            if mine and self.me == self.rules.path[0]:
+                self._hold()
+        elif mine and copy.kind is Kind.FINAL:
+            self._announce()
+        elif mine and copy.kind is Kind.ACCEPTED:
+            self._hold()
+        elif mine and copy.kind is Kind.UPDATED:
+            # The token may have been sent before the crash, or not: only its receiver knows.
+            if self.memory.passing is not None:
+                self.holding = True
+                self._hop, self._stage, self._asked = self.memory.passing[1], "passing", 0
+                self._ask()
+            else:
+                self._hold()
+        for node in self._others():
+            self._send(node, WantOutcome())
+        return self._done()
+
+    def received(self, sender: int, message: Message) -> list[Action]:
+        """Take a message."""
+        if self.memory.outcome is not None:
+            self._after_the_end(sender, message)
+            return self._done()
+        if isinstance(message, Outcome):
+            self._end(message.token)
+        elif isinstance(message, WantOutcome):
+            pass
+        else:
+            ballot = message.promised if isinstance(message, Reject) else message.ballot
+            self._highest = max(self._highest, ballot)
+            # Each kind of message, and each timer, has a method of its name.
+            getattr(self, f"_on_{type(message).__name__.lower()}")(sender, message)
+        return self._done()
+
+    def expired(self, timer: str) -> list[Action]:
+        """Take the end of a timer."""
+        if self.memory.outcome is None:
+            getattr(self, f"_late_{timer}")()
+        return self._done()
+
+    def prepared(self, ballot: Ballot, hop: int) -> list[Action]:
+        """Take the news that the batch of a hop is there."""
+        if self.memory.outcome is None and self._ready_for == (ballot, hop) and ballot >= self.memory.promised:
+            self._is_ready = True
+            if self.holding and self._stage == "offered" and self._hop == hop and self._place()[0] == ballot:
+                self._accept_own()
+            elif not self.holding and self._offered_by is not None:
+                self._send(self._offered_by, Ready(ballot, hop))
+        return self._done()
+
+    def computed(self, ballot: Ballot, hop: int, token: Token) -> list[Action]:
+        """Take an update that was asked for; it counts only if nothing has overtaken it."""
+        copy = self.memory.copy
+        wanted = self.holding and self._stage == "computing" and (copy.ballot, copy.hop) == (ballot, hop)
+        if self.memory.outcome is None and wanted and ballot == self.memory.promised:
+            self._write(Released(Copy(ballot, hop, Kind.UPDATED, token)))
+            self._offer(hop + 1)
+        return self._done()
+
+    # Holding the token.
+
+    def _place(self) -> Place:
+        return self.memory.copy.ballot, self.memory.copy.hop
+
+    def _hold(self) -> None:
+        """Go on from the newest copy, as its holder."""
+        self.holding = True
+        self._alone = 0
+        self._drop("watch")
+        self._watched = None
+        copy = self.memory.copy
+        if copy.kind is Kind.ACCEPTED:
+            self._stage, self._hop = "computing", copy.hop
+            self._actions.append(Compute(copy.ballot, copy.hop, copy.token))
+        elif copy.kind is Kind.FINAL:
+            self._announce()
+        else:
+            self._offer(copy.hop + 1)
+
+    def _offer(self, hop: int) -> None:
+        if hop > self.rules.steps:
+            ballot = self.memory.copy.ballot
+            self._write(Kept(Copy(ballot, hop, Kind.FINAL, self.memory.copy.token)))
+            self._announce()
+            return
+        self._stage, self._hop = "offered", hop
+        node, ballot = self.rules.path[hop - 1], self.memory.copy.ballot
+        self._timer("offer", self.rules.timeout)
+        if node != self.me:
+            self._send(node, Offer(ballot, hop))
+        elif self._willing((ballot, hop), self.memory.ledger):
+            self._ready_for, self._is_ready, self._offered_by = (ballot, hop), False, None
+            self._actions.append(PrepareBatch(ballot, hop))
+
+    def _late_offer(self) -> None:
+        """Nobody said ready in time: the hop is skipped."""
+        if self.holding and self._stage == "offered":
+            self._skip()
+
+    def _skip(self) -> None:
+        self._drop("offer")
+        self._alone += 1
+        if self._alone >= 2 * self.rules.nodes and self.rules.nodes > 1:
+            # Hops must not be used up while there is nobody to pass the token to.
+            if self._alone == 2 * self.rules.nodes:
+                self._actions.append(Say("nobody answers; waiting"))
+            self._stage = "waiting"
+            self._timer("wait", self.rules.lease)
+        else:
+            self._offer(self._hop + 1)
+
+    def _late_wait(self) -> None:
+        if self.holding and self._stage == "waiting":
+            self._offer(self._hop + 1 if self._hop < self.rules.steps else self._hop)
+
+    def _on_ready(self, sender: int, message: Ready) -> None:
+        current = self.holding and self._stage == "offered" and message.hop == self._hop
+        if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
+            self._alone = 0
+            self._drop("offer")
+            self._write(Passing(message.ballot, message.hop))
+            self._stage, self._asked = "passing", 0
+            self._send(sender, Pass(message.ballot, message.hop, self.memory.copy.token))
+            self._timer("lease", self.rules.lease)
+
+    def _on_refuse(self, sender: int, message: Refuse) -> None:
+        current = self.holding and self._stage == "offered" and message.hop == self._hop
+        if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
+            self._alone = 0
+            self._skip()
+
+    def _accept_own(self) -> None:
+        """Take the token for an own hop: nothing is sent, and the update is made at once."""
+        ballot = self.memory.copy.ballot
+        self._drop("offer")
+        self._write(Kept(Copy(ballot, self._hop, Kind.ACCEPTED, self.memory.copy.token), self.memory.sender))
+        self._hold()
+
+    # Having passed it: until the receiver says what became of it, it goes nowhere else.
+
+    def _ask(self) -> None:
+        self._asked += 1
+        ballot = self.memory.copy.ballot
+        self._send(self.rules.path[self._hop - 1], Ask(ballot, self._hop))
+        self._timer("lease", self.rules.lease)
+
+    def _late_lease(self) -> None:
+        if self.holding and self._stage == "passing":
+            if self._asked < _ASKED:
+                self._ask()
+            else:
+                self._recover()
+
+    def _on_accepted(self, sender: int, message: Accepted) -> None:
+        current = self.holding and self._stage == "passing" and message.hop == self._hop
+        if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
+            self._drop("lease")
+            self._let_go()
+            self._watched = sender, (message.ballot, message.hop)
+            self._asked = 0
+            self._timer("watch", self.rules.silence)
+            if self.memory.sender is not None:
+                self._send(self.memory.sender, Moved(*self._place()))
+
+    def _on_answer(self, sender: int, message: Answer) -> None:
+        if self._watched == (sender, (message.ballot, message.hop)) and message.has:
+            self._asked = 0
+            self._timer("watch", self.rules.silence)
+            return
+        current = self.holding and self._stage == "passing" and message.hop == self._hop
+        if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
+            if message.has:
+                self._on_accepted(sender, Accepted(message.ballot, message.hop))
+            else:
+                self._drop("lease")
+                self._skip()
+
+    def _on_moved(self, sender: int, message: Moved) -> None:
+        if self._watched is not None and self._watched[0] == sender and self._watched[1][0] == message.ballot:
+            self._watched = None
+            self._drop("watch")
+
+    def _late_watch(self) -> None:
+        """Ask whoever has the token whether it is still there."""
+        if self._watched is None:
+            return
+        node, (ballot, hop) = self._watched
+        self._asked += 1
+        if self._asked > _ASKED:
+            self._watched = None
+            self._recover()
+        else:
+            self._send(node, Ask(ballot, hop))
+            self._timer("watch", self.rules.lease)
+
+    # Being offered the token, and taking it.
+
+    def _on_offer(self, sender: int, message: Offer) -> None:
+        place = message.ballot, message.hop
+        mine = 1 <= message.hop <= self.rules.steps and self.rules.path[message.hop - 1] == self.me
+        new = message.ballot >= self.memory.promised and self._is_new(place)
+        if not (mine and new and not self.holding and self._willing(place, self.memory.ledger)):
+            self._send(sender, Refuse(message.ballot, message.hop, self.memory.promised))
+            return
+        self._rest()
+        self._offered_by = sender
+        if self._ready_for != place:
+            self._ready_for, self._is_ready = place, False
+            self._actions.append(PrepareBatch(*place))
+        elif self._is_ready:
+            self._send(sender, Ready(*place))
+
+    def _is_new(self, place: Place) -> bool:
+        """Say whether a place is beyond all that this node has, or has said that it has not."""
+        return place > self._place() and (self.memory.gone is None or place > self.memory.gone)
+
+    def _on_pass(self, sender: int, message: Pass) -> None:
+        place = message.ballot, message.hop
+        if message.ballot < self.memory.promised:
+            self._send(sender, Reject(self.memory.promised))
+        elif place == self._place() and self.memory.copy.kind is not Kind.INITIAL and self.memory.sender == sender:
+            self._send(sender, Accepted(*place))
+        elif self._is_new(place) and self._ready_for == place and self._is_ready:
+            self._let_go()
+            self._write(Kept(Copy(message.ballot, message.hop, Kind.ACCEPTED, message.token), sender))
+            self._send(sender, Accepted(*place))
+            self._rest()
+            self._hold()
+
+    def _on_ask(self, sender: int, message: Ask) -> None:
+        place = message.ballot, message.hop
+        has = self._place() >= place and self.memory.copy.kind is not Kind.INITIAL and self._had(place)
+        if not has and self._is_new(place):
+            self._write(Gone(*place))  # it may still be on its way, and the sender will go on without it
+        self._send(sender, Answer(message.ballot, message.hop, has))
+
+    def _had(self, place: Place) -> bool:
+        """Say whether the token of a place was accepted here, and is the copy or was updated since."""
+        return place == self._place() or place in self.memory.ledger
+
+    # Recovery.
+
+    def _recover(self) -> None:
+        """Ask all for a promise; with those of a majority, the furthest copy goes on under a new ballot."""
+        self._let_go()
+        self._ballot = (max(self._highest[0], self.memory.promised[0]) + 1, self.me)
+        self._highest = self._ballot
+        self._write(Heard(self._ballot))
+        self._promises = {self.me: self.memory.copy.rank}
+        self._chosen = None
+        self._actions.append(Say(f"recovery with ballot {self._ballot}"))
+        for node in self._others():
+            self._send(node, Prepare(self._ballot))
+        self._failures += 1
+        self._timer("recovery", self.rules.lease * min(2**self._failures, _LONGEST))
+        self._timer("silence", self._patience)
+        self._lead()
+
+    def _on_prepare(self, sender: int, message: Prepare) -> None:
+        if message.ballot < self.memory.promised:
+            self._send(sender, Reject(self.memory.promised))
+            return
+        if message.ballot > self.memory.promised:
+            self._let_go()
+            self._ballot = None
+            self._write(Heard(message.ballot))
+            self._rest()
+        self._send(sender, Promise(message.ballot, self.memory.copy.rank))
+
+    def _on_promise(self, sender: int, message: Promise) -> None:
+        if message.ballot == self._ballot:
+            self._promises[sender] = message.rank
+            self._lead()
+
+    def _lead(self) -> None:
+        if self._ballot is None or len(self._promises) < self.rules.majority or self.memory.promised != self._ballot:
+            return
+        if self._chosen is not None:
+            return
+        rank, owner = max((rank, -node) for node, rank in self._promises.items())
+        self._chosen = -owner
+        if -owner == self.me:
+            self._resume(self._ballot, rank)
+            self._ballot = None
+        else:
+            self._send(-owner, Resume(self._ballot, rank))
+
+    def _on_resume(self, sender: int, message: Resume) -> None:
+        if message.ballot < self.memory.promised:
+            self._send(sender, Reject(self.memory.promised))
+        elif message.ballot == self.memory.promised:
+            self._resume(message.ballot, message.rank)
+            self._send(sender, Resumed(message.ballot))
+
+    def _resume(self, ballot: Ballot, rank: tuple[Ballot, int, Kind]) -> None:
+        copy = self.memory.copy
+        if copy.rank != rank:  # it has gone on already
+            return
+        self._let_go()
+        # The same bytes under a new ballot: nothing new is released.
+        self._write(Kept(replace(copy, ballot=ballot), None))
+        self._failures = 0
+        self._rest()
+        self._hold()
+
+    def _on_resumed(self, sender: int, message: Resumed) -> None:
+        if message.ballot == self._ballot:
+            self._ballot = None
+            self._drop("recovery")
+            self._rest()
+
+    def _on_reject(self, sender: int, message: Reject) -> None:
+        """Somebody has promised more: a recovery with a lower ballot has no use."""
+        if self._ballot is not None and message.promised > self._ballot:
+            self._ballot = None
+
+    def _late_recovery(self) -> None:
+        if self._ballot is not None:
+            self._recover()
+
+    def _late_silence(self) -> None:
+        """There has been no sign of progress for long."""
+        if self.holding:
+            self._rest()
+        else:
+            self._recover()
+
+    # The end: written down by a majority, then told to all.
+
+    def _announce(self) -> None:
+        self.holding = True
+        self._stage = "deciding"
+        self._votes = {self.me}
+        self._propose()
+
+    def _propose(self) -> None:
+        copy = self.memory.copy
+        for node in self._others():
+            if node not in self._votes:
+                self._send(node, Final(copy.ballot, copy.token))
+        self._timer("vote", self.rules.lease)
+        self._count()
+
+    def _late_vote(self) -> None:
+        if self.holding and self._stage == "deciding":
+            self._propose()
+
+    def _on_final(self, sender: int, message: Final) -> None:
+        if message.ballot < self.memory.promised:
+            self._send(sender, Reject(self.memory.promised))
+            return
+        copy = Copy(message.ballot, self.rules.steps + 1, Kind.FINAL, message.token)
+        if self.memory.copy != copy:
+            self._let_go()
+            self._write(Kept(copy, sender))
+        self._rest()
+        self._send(sender, FinalAccepted(message.ballot))
+
+    def _on_finalaccepted(self, sender: int, message: FinalAccepted) -> None:
+        if self.holding and self._stage == "deciding" and message.ballot == self.memory.copy.ballot:
+            self._votes.add(sender)
+            self._count()
+
+    def _count(self) -> None:
+        if len(self._votes) >= self.rules.majority:
+            ballot, voters = self.memory.copy.ballot, sorted(self._votes)
+            self._end(self.memory.copy.token)
+            for node in self._others():
+                self._send(node, Decided(ballot) if node in voters else Outcome(self.memory.copy.token))
+
+    def _on_decided(self, sender: int, message: Decided) -> None:
+        copy = self.memory.copy
+        if copy.kind is Kind.FINAL and copy.ballot == message.ballot:
+            self._end(copy.token)
+        else:
+            self._send(sender, WantOutcome())
+
+    def _end(self, token: Token) -> None:
+        self._let_go()
+        self._write(Over(token))
+        for timer in ("silence", "recovery", "vote"):
+            self._drop(timer)
+
+    def _after_the_end(self, sender: int, message: Message) -> None:
+        """Tell everybody who does not know it yet."""
+        if self.memory.outcome is not None and not isinstance(message, Outcome | Decided | FinalAccepted):
+            self._send(sender, Outcome(self.memory.outcome))
+
+    # Small things.
+
+    def _others(self) -> list[int]:
+        return [node for node in range(self.rules.nodes) if node != self.me]
+
+    def _send(self, to: int, message: Message) -> None:
+        self._actions.append(Send(to, message))
+
+    def _write(self, entry: Entry) -> None:
+        self.memory = self.memory.after(entry)
+        self._actions.append(Write(entry))
+
+    def _timer(self, name: str, seconds: float) -> None:
+        self._actions.append(SetTimer(name, seconds))
+
+    def _drop(self, name: str) -> None:
+        self._actions.append(StopTimer(name))
+
+    def _rest(self) -> None:
+        """There was a sign of progress: wait anew, each node for another time."""
+        self._failures = 0
+        self._timer("silence", self._patience)
+
+    @property
+    def _patience(self) -> float:
+        return self.rules.silence * (1.0 + self.me / self.rules.nodes)
+
+    def _let_go(self) -> None:
+        """Stop being the holder, whatever was going on."""
+        self.holding, self._stage = False, ""
+        self._watched = None
+        for timer in ("offer", "lease", "wait", "watch", "vote"):
+            self._drop(timer)
+
+    def _done(self) -> list[Action]:
+        actions, self._actions = self._actions, []
+        return actions

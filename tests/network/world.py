@@ -1,0 +1,298 @@
+"""A world for the protocol: virtual time, a network that misbehaves, nodes that crash between any two actions.
+
+Everything follows from a seed, so that a history that breaks a promise is replayed exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from skipring.network.journal import Entry, Kept, Memory, Over, Released
+from skipring.network.messages import (
+    Accepted,
+    Answer,
+    Compute,
+    FinalAccepted,
+    Kind,
+    Message,
+    Outcome,
+    Pass,
+    PrepareBatch,
+    Promise,
+    Ready,
+    Say,
+    Send,
+    SetTimer,
+    StopTimer,
+    Token,
+    Write,
+)
+from skipring.network.protocol import Action, Peer, Rules
+
+Make = Callable[[int, Rules, Memory], Peer]
+INITIAL = Token(0, b"initial", b"")
+
+
+@dataclass
+class Weather:
+    """How badly things go until the sky clears."""
+
+    drop: float = 0.1
+    double: float = 0.1
+    latency: float = 0.05
+    crash: float = 0.002
+    slow: float = 0.3
+    clear_at: float = 60.0
+    partitions: int = 1
+    lost_for_good: int = 0
+
+
+@dataclass
+class Machine:
+    """A node's computer: what survives a crash, and what does not."""
+
+    memory: Memory  # what is on disk, added up
+    disk: list[Entry] = field(default_factory=list)
+    peer: Peer | None = None
+    life: int = 0
+    timers: dict[str, int] = field(default_factory=dict)
+    gone: bool = False
+
+
+class Broken(AssertionError):
+    """A promise of the protocol was broken."""
+
+
+class World:
+    """All nodes of one run, from its beginning to its end."""
+
+    def __init__(self, seed: int, rules: Rules, weather: Weather, make: Make = Peer) -> None:
+        self.rng = random.Random(seed)
+        self.rules, self.weather, self.make = rules, weather, make
+        self.now = 0.0
+        self.events: list[tuple[float, int, Callable[[], None]]] = []
+        self.order = itertools.count()
+        self.machines = [Machine(Memory.blank(rules.path[0], INITIAL)) for _ in range(rules.nodes)]
+        self.released: dict[tuple[int, Any, int], bytes] = {}  # author, ballot, hop -> bytes that others may have
+        self.readied: set[tuple[int, Any, int]] = set()
+        self.updates: dict[bytes, tuple[int, bytes]] = {}  # bytes -> author, bytes before
+        self.said: list[str] = []
+        self.forever = set(self.rng.sample(range(rules.nodes), weather.lost_for_good))
+        self.cuts = [self.cut() for _ in range(weather.partitions)]
+        for node in range(rules.nodes):
+            self.start(node)
+
+    def cut(self) -> tuple[float, float, set[int]]:
+        """Draw a partition: from when, until when, and who is on one side."""
+        begin = self.rng.uniform(0.0, self.weather.clear_at)
+        side = self.rng.sample(range(self.rules.nodes), self.rng.randint(1, self.rules.nodes - 1))
+        return begin, begin + self.rng.uniform(5.0, 25.0), set(side)
+
+    # Time.
+
+    def later(self, seconds: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (self.now + seconds, next(self.order), what))
+
+    @property
+    def stormy(self) -> bool:
+        return self.now < self.weather.clear_at
+
+    def run(self, until: float) -> None:
+        while self.events and self.now < until:
+            self.now, _, what = heapq.heappop(self.events)
+            what()
+            if self.finished():
+                return
+
+    def finished(self) -> bool:
+        return all(m.gone or (m.peer is not None and m.peer.memory.outcome is not None) for m in self.machines)
+
+    # Machines.
+
+    def start(self, node: int) -> None:
+        machine = self.machines[node]
+        if machine.gone:
+            return
+        machine.life += 1
+        machine.timers = {}
+        machine.peer = self.make(node, self.rules, machine.memory)
+        self.do(node, machine.peer.begin())
+
+    def crash(self, node: int) -> None:
+        machine = self.machines[node]
+        machine.peer = None
+        machine.life += 1
+        if node in self.forever:
+            machine.gone = True
+            return
+        self.later(self.rng.expovariate(0.2), lambda: self.start(node) if machine.peer is None else None)
+
+    def tell(self, node: int, life: int | None, what: Callable[[Peer], list[Action]]) -> None:
+        machine = self.machines[node]
+        if machine.peer is not None and (life is None or life == machine.life):
+            self.do(node, what(machine.peer))
+
+    def do(self, node: int, actions: list[Action]) -> None:
+        machine = self.machines[node]
+        life = machine.life
+        for action in actions:
+            if self.stormy and self.rng.random() < self.weather.crash:
+                self.crash(node)  # between any two actions
+                return
+            if isinstance(action, Write):
+                self.write(node, action.entry)
+            elif isinstance(action, Send):
+                self.send(node, action.to, action.message)
+            elif isinstance(action, SetTimer):
+                number = next(self.order)
+                machine.timers[action.name] = number
+                self.later(action.seconds, partial(self.ring, node, life, action.name, number))
+            elif isinstance(action, StopTimer):
+                machine.timers.pop(action.name, None)
+            elif isinstance(action, PrepareBatch):
+                slow = self.rng.random() < self.weather.slow
+                delay = self.rng.expovariate(1.0) * (3.0 if slow else 0.1) * self.rules.timeout
+                self.later(delay, partial(self.is_prepared, node, life, action))
+            elif isinstance(action, Compute):
+                self.compute(node, life, action)
+            elif isinstance(action, Say):
+                self.said.append(f"{self.now:.2f} {node}: {action.text}")
+
+    def is_prepared(self, node: int, life: int, action: PrepareBatch) -> None:
+        self.tell(node, life, lambda p: p.prepared(action.ballot, action.hop))
+
+    def ring(self, node: int, life: int, name: str, number: int) -> None:
+        if self.machines[node].timers.get(name) == number:
+            self.machines[node].timers.pop(name)
+            self.tell(node, life, lambda p: p.expired(name))
+
+    def compute(self, node: int, life: int, action: Compute) -> None:
+        noise = self.rng.randbytes(8)  # fresh: an update that is made twice comes out differently
+        made = hashlib.sha256(action.token.parameters + bytes([node]) + noise).digest()
+        self.updates[made] = node, action.token.parameters
+        chain = hashlib.sha256(action.token.chain + made).digest()
+        token = Token(action.token.updates + 1, made, chain)
+        self.later(
+            self.rng.expovariate(20.0),
+            lambda: self.tell(node, life, lambda p: p.computed(action.ballot, action.hop, token)),
+        )
+
+    # Network, and what is checked while it runs.
+
+    def write(self, node: int, entry: Any) -> None:
+        machine = self.machines[node]
+        if isinstance(entry, Kept) and entry.copy.ballot < machine.memory.promised:
+            raise Broken(f"4: node {node} accepts {entry.copy.ballot} below its promise {machine.memory.promised}")
+        machine.disk.append(entry)
+        machine.memory = machine.memory.after(entry)
+        if isinstance(entry, Over):
+            for other, m in enumerate(self.machines):
+                if m.memory.outcome not in (None, entry.token):
+                    raise Broken(f"1: nodes {node} and {other} end with different models")
+
+    def check_written(self, sender: int, message: Message) -> None:
+        """What a message says must be on the sender's disk: a crash right after it must not take it back."""
+        memory = self.machines[sender].memory
+        place = (memory.copy.ballot, memory.copy.hop)
+        kept = True
+        if isinstance(message, Accepted):
+            kept = (message.ballot, message.hop) == place or (message.ballot, message.hop) in memory.ledger
+        elif isinstance(message, Promise):
+            kept = memory.promised >= message.ballot
+        elif isinstance(message, FinalAccepted):
+            kept = memory.copy.kind is Kind.FINAL and memory.copy.ballot == message.ballot
+        elif isinstance(message, Answer) and not message.has:
+            asked = (message.ballot, message.hop)
+            kept = asked <= place or (memory.gone is not None and asked <= memory.gone)
+        elif isinstance(message, Pass):
+            kept = memory.passing == (message.ballot, message.hop) and memory.copy.token == message.token
+        elif isinstance(message, Outcome):
+            kept = memory.outcome == message.token
+        if not kept:
+            raise Broken(f"7: node {sender} says {message}, which a crash would take back")
+
+    def send(self, sender: int, to: int, message: Message) -> None:
+        self.check_written(sender, message)
+        if isinstance(message, Ready):
+            self.readied.add((sender, message.ballot, message.hop))
+        if isinstance(message, Pass):
+            if (to, message.ballot, message.hop) not in self.readied:
+                raise Broken(f"5: node {to} is sent the token of {message.hop} without having said ready")
+            self.check_release(message.token.parameters)
+        if self.stormy and self.rng.random() < self.weather.drop:
+            return
+        copies = 2 if self.stormy and self.rng.random() < self.weather.double else 1
+        for _ in range(copies):
+            delay = self.rng.expovariate(1.0 / self.weather.latency)
+            if self.stormy and self.rng.random() < 0.05:
+                delay += self.rng.uniform(0.0, 20.0)  # long after its time
+            self.later(delay, lambda: self.deliver(sender, to, message))
+
+    def check_release(self, parameters: bytes) -> None:
+        if parameters == INITIAL.parameters:
+            return
+        author, _ = self.updates[parameters]
+        entries = [
+            e for e in self.machines[author].disk if isinstance(e, Released) and e.copy.token.parameters == parameters
+        ]
+        if len(entries) != 1:
+            raise Broken(f"3: an update of node {author} is sent that its ledger has {len(entries)} times")
+        place = author, entries[0].copy.ballot, entries[0].copy.hop
+        if self.released.setdefault(place, parameters) != parameters:
+            raise Broken(f"3: node {author} has released two updates for {place[1:]}")
+
+    def deliver(self, sender: int, to: int, message: Message) -> None:
+        for begin, end, side in self.cuts:
+            if begin <= self.now < min(end, self.weather.clear_at) and (sender in side) != (to in side):
+                return
+        self.tell(to, None, lambda p: p.received(sender, message))
+
+    # What must hold in the end.
+
+    def check_end(self) -> None:
+        outcomes = {e.token for m in self.machines for e in m.disk if isinstance(e, Over)}
+        if len(outcomes) > 1:
+            raise Broken("1: different final models")
+        for token in outcomes:
+            parameters, count = token.parameters, 0
+            while parameters != INITIAL.parameters:
+                before = self.updates[parameters][1]
+                self.check_release(parameters)
+                parameters, count = before, count + 1
+            if count != token.updates:
+                raise Broken("2: the final model is not one chain of updates")
+        for node, machine in enumerate(self.machines):
+            places = [(e.copy.ballot, e.copy.hop) for e in machine.disk if isinstance(e, Released)]
+            if len(places) != len(set(places)):
+                raise Broken(f"3: node {node} has two updates for one place")
+        if not self.finished():
+            raise Broken(f"6: not finished at {self.now:.0f}")
+
+
+def history(seed: int, make: Make = Peer) -> World:
+    """Run one history; its shape, too, follows from the seed."""
+    rng = random.Random(seed * 7919 + 1)
+    nodes = rng.randint(2, 7)
+    steps = rng.randint(1, 5 * nodes)
+    path = [rng.randrange(nodes) for _ in range(steps)]
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
+    weather = Weather(
+        drop=rng.choice([0.0, 0.05, 0.3]),
+        double=rng.choice([0.0, 0.2]),
+        crash=rng.choice([0.0, 0.002, 0.02]),
+        slow=rng.choice([0.0, 0.3, 0.8]),
+        clear_at=rng.choice([0.0, 30.0, 120.0]),
+        partitions=rng.choice([0, 0, 1, 3]),
+        lost_for_good=rng.randint(0, (nodes - 1) // 2),
+    )
+    world = World(seed, rules, weather, make)
+    world.run(until=weather.clear_at + 4000.0)
+    world.check_end()
+    return world
