@@ -15,6 +15,8 @@ __all__ = [
     "Decided",
     "Final",
     "FinalAccepted",
+    "Hello",
+    "Here",
     "Kind",
     "Message",
     "Moved",
@@ -149,6 +151,20 @@ class Moved:
 
 
 @dataclass(frozen=True)
+class Hello:
+    """Are you there? I hold the token, and nobody answers my offers."""
+
+    ballot: Ballot
+
+
+@dataclass(frozen=True)
+class Here:
+    """I am."""
+
+    ballot: Ballot
+
+
+@dataclass(frozen=True)
 class Prepare:
     """Promise to listen to no ballot below this one, and tell how far you are."""
 
@@ -228,6 +244,8 @@ Message = (
     | Ask
     | Answer
     | Moved
+    | Hello
+    | Here
     | Prepare
     | Promise
     | Reject

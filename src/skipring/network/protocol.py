@@ -22,6 +22,8 @@ from .messages import (
     Decided,
     Final,
     FinalAccepted,
+    Hello,
+    Here,
     Kind,
     Message,
     Moved,
@@ -85,6 +87,8 @@ class Rules:
 _ASKED = 3
 #: Recoveries that fail wait longer and longer, up to so many times the first wait.
 _LONGEST = 8
+#: Patience grows with the recoveries that a node has started, up to so many of them.
+_SLOWEST = 8
 
 
 class Peer:
@@ -117,6 +121,7 @@ class Peer:
         self._stage = ""  # what the holder waits for: offered, passing, computing, deciding
         self._asked = 0
         self._alone = 0  # hops in a row without a word from anybody else
+        self._heard: set[int] = set()  # who is there, if nobody answered for long
         self._ready_for: Place | None = None  # what this node is prepared, or preparing, for
         self._is_ready = False
         self._offered_by: int | None = None  # nobody, if it is an own hop of the holder
@@ -126,6 +131,7 @@ class Peer:
         self._chosen: int | None = None  # who is to go on with it; once said, nobody else may be
         self._votes: set[int] = set()
         self._failures = 0
+        self._recoveries = 0
         self._highest = memory.promised
 
     # What happened.
@@ -239,18 +245,32 @@ class Peer:
     def _skip(self) -> None:
         self._drop("offer")
         self._alone += 1
-        if self._alone >= 2 * self.rules.nodes and self.rules.nodes > 1:
-            # Hops must not be used up while there is nobody to pass the token to.
-            if self._alone == 2 * self.rules.nodes:
-                self._actions.append(Say("nobody answers; waiting"))
-            self._stage = "waiting"
-            self._timer("wait", self.rules.lease)
-        else:
+        if self._alone < 2 * self.rules.nodes:
             self._offer(self._hop + 1)
+            return
+        # Hops must not be used up while there is nobody to pass the token to. Who is out there?
+        self._actions.append(Say("nobody answers; waiting for a majority"))
+        self._stage, self._heard = "waiting", {self.me}
+        self._late_wait()
 
     def _late_wait(self) -> None:
         if self.holding and self._stage == "waiting":
-            self._offer(self._hop + 1 if self._hop < self.rules.steps else self._hop)
+            for node in self._others():
+                self._send(node, Hello(self.memory.copy.ballot))
+            self._timer("wait", self.rules.lease)
+
+    def _on_hello(self, sender: int, message: Hello) -> None:
+        if message.ballot >= self.memory.promised:
+            self._rest()
+            self._send(sender, Here(message.ballot))
+
+    def _on_here(self, sender: int, message: Here) -> None:
+        if self.holding and self._stage == "waiting" and message.ballot == self.memory.copy.ballot:
+            self._heard.add(sender)
+            if len(self._heard) >= self.rules.majority:
+                self._drop("wait")
+                self._alone = 0
+                self._offer(self._hop + 1)
 
     def _on_ready(self, sender: int, message: Ready) -> None:
         current = self.holding and self._stage == "offered" and message.hop == self._hop
@@ -391,6 +411,7 @@ class Peer:
         for node in self._others():
             self._send(node, Prepare(self._ballot))
         self._failures += 1
+        self._recoveries += 1
         self._timer("recovery", self.rules.lease * min(2**self._failures, _LONGEST))
         self._timer("silence", self._patience)
         self._lead()
@@ -550,7 +571,8 @@ class Peer:
 
     @property
     def _patience(self) -> float:
-        return self.rules.silence * (1.0 + self.me / self.rules.nodes)
+        """How long this node waits for a sign of progress: longer each time, for it may be the run that is slow."""
+        return self.rules.silence * (1.0 + self.me / self.rules.nodes) * 1.5 ** min(self._recoveries, _SLOWEST)
 
     def _let_go(self) -> None:
         """Stop being the holder, whatever was going on."""
