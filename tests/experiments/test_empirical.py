@@ -389,7 +389,8 @@ RIVAL = changed(TOKEN, schedule={"steps": 60}, delay={"skip": 0.3}, learning={"r
 
 
 def only_cell(values: Mapping[str, Any], **grid: Any) -> Any:
-    (cell,) = parse_sweep({"base": values, "grid": grid}, name="one").cells
+    # A grid must not be empty; the default of a key changes nothing.
+    (cell,) = parse_sweep({"base": values, "grid": grid or {"data.alpha": 0.5}}, name="one").cells
     return cell
 
 

@@ -326,11 +326,20 @@ def test_rivals_are_drawn_with_bars_and_their_epsilon_and_none_looks_like_anothe
             name=lambda curve: f"rival {curve.values['rival']}",
             until=100.0,
             top_epsilon=30.0,
+            epsilon_label="epsilon by a theorem",
         )
 
     image = drawn_twice(draw, tmp_path)
     words = words_in(image)
-    for label in ("error rate on the test set", "epsilon", "p = 0.0001", "p = 0.5", "rival 0", "rival 6", "Rivals"):
+    for label in (
+        "error rate on the test set",
+        "epsilon by a theorem",
+        "p = 0.0001",
+        "p = 0.5",
+        "rival 0",
+        "rival 6",
+        "Rivals; bars: one standard deviation over runs",
+    ):
         assert words.count(label) == 1
     assert words.count("average latency") == 2
     assert [len(group) for group in bars_in(image)] == [9] * 28

@@ -128,9 +128,13 @@ def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
     console = Console(highlight=False)
     console.print(_table(comparison, with_noise=with_noise))
     delta = comparison.rows[0].result.privacy["delta"]
+    names = {row.result.settings["schedule"]["name"] for row in comparison.rows}
+    rivals = " Gossip: a node's own releases." if "gossip" in names else ""
+    rivals += " Federated: against the server." if "federated" in names else ""
     console.print(
         f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon is the forecast, at delta"
         f" {delta:g}, for the whole rounds made by then; - where the error was not reached or no forecast holds."
+        f"{rivals}"
         f"\nResults and figure are in {folder}; next: skipring report {folder}/*",
         style="dim",
         markup=False,

@@ -115,7 +115,8 @@ def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[s
     if any("refused" in result.privacy for result in results):
         title += "; not clipped: no privacy guarantee"
     elif sweep.cells[0].run.model.name == "cnn" and promised:
-        title += f"; epsilon {min(promised):.3g} to {max(promised):.3g} at delta {sweep.cells[0].run.privacy.delta:g}"
+        ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (min(promised), max(promised))))
+        title += f"; epsilon {ends} at delta {sweep.cells[0].run.privacy.delta:g}"
     until = sweep.figure.get("until", {})
     draw_law_panels(curves, files[:2], title=title, until=until)
     write_empirical_csv(curves, files[2], until=until)
@@ -158,6 +159,7 @@ def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: b
         name=name,
         until=float(sweep.figure["until"]),
         top_epsilon=float(sweep.figure["top_epsilon"]),
+        epsilon_label=str(sweep.figure["epsilon"]),
     )
     write_empirical_csv(curves, files[2], epsilons)
     until = float(sweep.figure["until"])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["init", "simulate"]
 
+_NODES = (("worst", "busiest"), ("pair_99", "99 %"), ("median", "median"))
+
 
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("run.toml"),
@@ -87,8 +89,16 @@ def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
     ]
     rows += _privacy_rows(privacy)
     notes = [f"Mean and standard deviation over runs; delta {privacy['delta']:g}. Results are in {folder}."]
-    if "not_amplified_because" in privacy:
+    if privacy["view"] == "server":
+        notes.append("The forecast protects a node's data against the server, which sees every upload.")
+    elif privacy["view"] == "any node":
+        notes.append(
+            "The forecast counts a node's own releases; realised: on the graphs of the first run, no final model."
+        )
+    elif "not_amplified_because" in privacy:
         notes.append(f"The noise of others is not counted: {privacy['not_amplified_because']}.")
+    if "realised" in privacy and "forecast" in privacy:
+        notes.append("A forecast is for a node or pair named beforehand; the unluckiest of all may lie beyond it.")
     print_rows(rows, " ".join(notes))
 
 
@@ -99,12 +109,20 @@ def _privacy_rows(privacy: dict[str, Any]) -> list[tuple[str, object]]:
     for name, label in (("forecast", "epsilon, forecast"), ("paper", "epsilon, paper")):
         part = privacy[name]
         said = f"epsilon, {part['method']}" if "method" in part else label
+        said += " (not proven)" if part.get("trusted") is False else ""
         rows.append((said, part.get("epsilon", part.get("refused"))))
     realised = privacy.get("realised")
     if realised is not None:
-        sampled = f" of {realised['pairs']}" if "pairs" in realised else ""
-        for name, label in (("worst", f"worst pair{sampled}"), ("pair_99", "99 % pair"), ("median", "median pair")):
-            rows.append((f"epsilon, realised, {label}", realised[name]))
+        if "other_node" in realised or privacy["view"] == "server":
+            names = (
+                ("worst", "busiest node, server"),
+                ("pair_99", "99 % node, server"),
+                ("median", "median node, server"),
+            )
+        else:
+            sampled = f" of {realised['pairs']}" if "pairs" in realised else ""
+            names = (("worst", f"worst pair{sampled}"), ("pair_99", "99 % pair"), ("median", "median pair"))
+        rows += [(f"epsilon, realised, {label}", realised[name]) for name, label in names]
         if "other_node" in realised:
             rows.append(("epsilon, realised, another node", realised["other_node"]))
     return rows

@@ -111,6 +111,9 @@ def compute_on_ray(board: Board, cells: Sequence[Cell], *, workers: int | None, 
         # Only the death of a worker is tried again: the task itself returns what goes wrong in it.
         task = ray.remote(max_retries=3, retry_exceptions=False)(_simulate_there)
         has_gpu = ray.cluster_resources().get("GPU", 0) >= 1
+        # Ray's own way to set variables does not start workers from a folder with a space in its name.
+        named = os.environ.get("SKIPRING_DATA")
+        data = str(Path(named).resolve()) if named else None
         waiting, running = deque(cells), dict[Any, tuple[Cell, ExitStack]]()
         try:
             while waiting or running:
@@ -119,7 +122,8 @@ def compute_on_ray(board: Board, cells: Sequence[Cell], *, workers: int | None, 
                     claim = claims.enter_context(ExitStack())
                     if claim.enter_context(board.store.claim(cell.key)) and not board.store.finished(cell.key):
                         options = _options(cell.run, has_gpu)
-                        running[task.options(**options).remote(cell.run, CODE_VERSION, os.getcwd())] = (cell, claim)
+                        reference = task.options(**options).remote(cell.run, CODE_VERSION, os.getcwd(), data)
+                        running[reference] = (cell, claim)
                     else:  # another process has it, or had it
                         claim.close()
                 ready, _ = ray.wait(list(running), timeout=0.5) if running else ([], [])
@@ -137,8 +141,6 @@ def _options(run: RunFile, has_gpu: bool) -> dict[str, Any]:
     options: dict[str, Any] = {"num_cpus": 1}
     if run.model.name == "cnn" and run.model.device != "cpu" and has_gpu:
         options["num_gpus"] = 1  # Ray hides GPUs from tasks that do not ask for one
-    if data := os.environ.get("SKIPRING_DATA"):
-        options["runtime_env"] = {"env_vars": {"SKIPRING_DATA": str(Path(data).resolve())}}
     return options
 
 
@@ -154,11 +156,13 @@ def _received(board: Board, ray: Any, reference: Any, cell: Cell) -> tuple[str, 
     return "computed", ""
 
 
-def _simulate_there(run: RunFile, code_version: str, folder: str) -> Result | str:
+def _simulate_there(run: RunFile, code_version: str, folder: str, data: str | None) -> Result | str:
     """Simulate a cell on some machine of the cluster; return why not, if it cannot be."""
     if code_version != CODE_VERSION:
         return f"the cluster has skipring {CODE_VERSION}, and this machine {code_version}"
     try:
+        if data is not None:
+            os.environ["SKIPRING_DATA"] = data
         if Path(folder).is_dir():  # names of data files are relative to it
             os.chdir(folder)
         return simulate_cell(run, threads=1)

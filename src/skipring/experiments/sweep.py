@@ -133,6 +133,8 @@ def _grids(given: Any, name: str) -> list[dict[str, list[Any]]]:
             if value == []:
                 raise InvalidInput.because(key, "[]", "has no values in the grid")
         grids.append({key: value if isinstance(value, list) else [value] for key, value in flat.items()})
+    if not any(grids):
+        raise InvalidInput.because("FILE", name, "has an empty [[grid]]: for a single run use `skipring simulate`")
     count = sum(math.prod(map(len, grid.values())) for grid in grids)
     if count > _MOST_CELLS:
         raise InvalidInput.because("FILE", name, f"has {count} combinations; at most {_MOST_CELLS} are run")

@@ -141,17 +141,12 @@ class Peer:
         if self.memory.outcome is not None:
             return self._done()
         self._rest()
-        copy, mine = self.memory.copy, self.memory.copy.ballot == self.memory.promised
-        if copy.kind is Kind.INITIAL:
-            if mine and self.me == self.rules.path[0]:
-                self._hold()
-        elif mine and copy.kind is Kind.FINAL:
-            self._announce()
-        elif mine and copy.kind is Kind.ACCEPTED:
-            self._hold()
-        elif mine and copy.kind is Kind.UPDATED:
-            # The token may have been sent before the crash, or not: only its receiver knows.
-            if self.memory.passing is not None:
+        copy = self.memory.copy
+        resumed = copy.ballot == self.memory.promised and copy.kind is not Kind.INITIAL
+        first = copy.kind is Kind.INITIAL and copy.ballot == self.memory.promised
+        if resumed or (first and (copy.ballot[0] > 0 or self.me == self.rules.path[0])):
+            if copy.kind in (Kind.INITIAL, Kind.UPDATED) and self.memory.passing is not None:
+                # The token may have been sent before the crash, or not: only its receiver knows.
                 self.holding = True
                 self._hop, self._stage, self._asked = self.memory.passing[1], "passing", 0
                 self._ask()
@@ -509,8 +504,10 @@ class Peer:
         if message.ballot < self.memory.promised:
             self._send(sender, Reject(self.memory.promised))
             return
-        copy = Copy(message.ballot, self.rules.steps + 1, Kind.FINAL, message.token)
-        if self.memory.copy != copy:
+        copy, had = Copy(message.ballot, self.rules.steps + 1, Kind.FINAL, message.token), self.memory.copy
+        if had != copy and (had.ballot, had.kind) == (copy.ballot, Kind.FINAL):
+            return  # one model per ballot, whatever went wrong elsewhere
+        if had != copy:
             self._let_go()
             self._write(Kept(copy, sender))
         self._rest()

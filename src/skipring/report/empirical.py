@@ -24,7 +24,7 @@ __all__ = ["draw_law_panels", "draw_lines", "draw_rivals", "draw_series", "write
 _BARS = 9
 #: Lines of a curve in a CSV file, at most.
 _LINES = 121
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")
 _DASHES: tuple[Any, ...] = (
     "-",
     "--",
@@ -147,6 +147,7 @@ def draw_rivals(
     name: Callable[[EmpiricalCurve], str],
     until: float,
     top_epsilon: float,
+    epsilon_label: str,
 ) -> None:
     """Draw Figure 5: error and epsilon against latency; colours are skip probabilities, dashes are schedules."""
     with style():
@@ -162,7 +163,7 @@ def draw_rivals(
             _plot(left, curve, colour=colour, marker=_MARKERS[number], dashes=dashes, label="", end=until)
             right.plot(curve.latency, epsilon, color=colour, ls=dashes, lw=1.3)
         left.set(xlabel="average latency", ylabel="error rate on the test set", xlim=(0.0, until), ylim=(0.0, 0.5))
-        right.set(xlabel="average latency", ylabel="epsilon", xlim=(0.0, until), ylim=(0.0, top_epsilon))
+        right.set(xlabel="average latency", ylabel=epsilon_label, xlim=(0.0, until), ylim=(0.0, top_epsilon))
         handles = [
             left.plot(
                 [], [], color=_SKIP_COLOURS.get(skip, PALETTE[i]), marker=_MARKERS[i], ms=4, label=f"p = {skip:g}"
@@ -171,7 +172,7 @@ def draw_rivals(
         ]
         handles += [left.plot([], [], color="0.4", ls=looks[key], label=key) for key in names]
         lines = [line for group in handles for line in group]
-        figure.suptitle(title, fontsize=10)
+        figure.suptitle(f"{title}; bars: one standard deviation over runs", fontsize=10)
         figure.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
         save_figure(figure, paths)
 
@@ -182,9 +183,9 @@ def draw_lines(curves: Mapping[str, EmpiricalCurve], paths: Sequence[Path], *, t
         figure = new_figure(8.6, 5.0)
         axes = figure.add_subplot()
         for number, (label, curve) in enumerate(curves.items()):
-            colour, marker = PALETTE[number % len(PALETTE)], _MARKERS[number % len(_MARKERS)]
+            colour, marker = _LINE_COLOURS[number % len(_LINE_COLOURS)], _MARKERS[number % len(_MARKERS)]
             # Other dashes when the colours begin again: no two curves look alike.
-            dashes = _DASHES[(number + number // len(PALETTE)) % 4]
+            dashes = _DASHES[(number + number // len(_LINE_COLOURS)) % 4]
             axes.plot(curve.latency[1:], curve.error[1:], color=colour, ls=dashes, lw=1.3)
             axes.errorbar(
                 curve.latency[-1:],

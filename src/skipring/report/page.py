@@ -153,10 +153,24 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
         f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Epsilon at'
         f" delta {_each(folders, lambda r: number(r.privacy['delta']))} protects all data of any node against any other"
-        " node that is always ready, the final model included.</p>",
+        f" node that is always ready, the final model included.{_rivals_caption(folders)}</p>",
         "<details><summary>The same table for LaTeX</summary>"
         f"<pre>{escape(latex_table(list(_COLUMNS.values()), rows, len(_WORDS)))}</pre></details>",
     ]
+
+
+def _rivals_caption(folders: Sequence[Folder]) -> str:
+    """Say what the epsilons of schedules without a token mean, where there are any."""
+    names = {folder.result.settings["schedule"]["name"] for folder in folders}
+    words = ""
+    if "federated" in names:
+        words += " For <b>federated</b> it protects against the server, which sees every upload."
+    if "gossip" in names:
+        words += (
+            " For <b>gossip</b> the forecast counts a node's own releases; <i>epsilon paper</i> is Muffliato's theorem,"
+            " not proven for this protocol; <i>realised worst</i> is the worst of some pairs, without a final model."
+        )
+    return words
 
 
 def _each(folders: Sequence[Folder], of: Callable[[Result], str]) -> str:
