@@ -54,14 +54,24 @@ def skipring(skipring_words: Callable[..., Answer]) -> Callable[[str], Answer]:
     return lambda line: skipring_words(*line.split())
 
 
-@pytest.fixture(scope="session")
-def slow() -> Any:
-    """The plain numpy loop that the benchmark compares with."""
-    path = Path(__file__).parents[1] / "benchmarks" / "simulation.py"
-    spec = importlib.util.spec_from_file_location("benchmarks_simulation", path)
+def _load(name: str, path: Path) -> Any:
+    """Import a file that is no module of the package."""
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def slow() -> Any:
+    """The plain numpy loop that the benchmark compares with."""
+    return _load("benchmarks_simulation", Path(__file__).parents[1] / "benchmarks" / "simulation.py")
+
+
+@pytest.fixture(scope="session")
+def world() -> Any:
+    """Virtual time, a misbehaving network and crashing nodes, to try the protocol in."""
+    return _load("protocol_world", Path(__file__).with_name("network") / "world.py")

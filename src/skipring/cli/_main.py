@@ -13,6 +13,7 @@ from ._output import option_name
 from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
+from .network import network_check, network_init, network_pack
 from .paper import figure, tables
 from .paper_numbers import numbers
 from .plan import plan
@@ -35,6 +36,9 @@ app = typer.Typer(
     epilog="Start with: skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 2 --dimension 30",
 )
 paper_app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables, and go beyond them.")
+network_app = typer.Typer(
+    no_args_is_help=True, help="Set up nodes on real machines: who they are, and how they prove it."
+)
 
 BEFORE = "Before a run"
 app.command(rich_help_panel=BEFORE)(plan)
@@ -48,6 +52,10 @@ app.command(rich_help_panel=SIMULATE)(simulate)
 app.command(rich_help_panel=SIMULATE)(compare)
 app.command(rich_help_panel=SIMULATE)(sweep)
 app.command(rich_help_panel=SIMULATE)(report)
+network_app.command("init")(network_init)
+network_app.command("pack")(network_pack)
+network_app.command("check")(network_check)
+app.add_typer(network_app, name="network", rich_help_panel="Between machines")
 paper_app.command()(figure)
 paper_app.command()(tables)
 paper_app.command()(beyond)

@@ -1,0 +1,131 @@
+"""Who the nodes of a run are: `skipring network init`, `pack` and `check`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..errors import InvalidInput
+from ._output import Json, print_json
+
+__all__ = ["network_check", "network_init", "network_pack"]
+
+
+def network_init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make; it must not exist.")],
+    nodes: Annotated[
+        str, typer.Option(metavar="NODES", help="How many nodes, or their names: a,b,c or a=HOST:PORT,b=HOST:PORT.")
+    ],
+    host: Annotated[str, typer.Option(help="The host of nodes that are given without one.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="The port of nodes that are given without one; counts up if all are on one host.")
+    ] = 7600,
+    days: Annotated[int, typer.Option(help="How long the certificates are valid.")] = 365,
+    run: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The run file that all nodes agreed on; each gets a copy.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a private authority, and a key, certificate and settings for each node.
+
+    Whoever has DIR/ca/ca.key can pass as any node: keep it offline. It is not encrypted.
+    """
+    from ..network.identity import make_network  # loaded when the command runs
+    from ..network.roster import parse_nodes
+
+    names, addresses = parse_nodes(nodes, host=host, port=port)
+    roster = make_network(folder, names, addresses, days=days, run=None if run is None else _run_file(run, len(names)))
+    if as_json:
+        print_json(
+            {
+                "folder": str(folder),
+                "authority_key": str(folder / "ca" / "ca.key"),
+                "days": days,
+                "roster_digest": roster.digest,
+                "nodes": [
+                    {"name": name, "address": str(address), "fingerprint": mark, "folder": str(folder / name)}
+                    for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True)
+                ],
+            }
+        )
+        return
+    from rich.console import Console  # only where a table is shown
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("node", "address", "fingerprint"):
+        table.add_column(column, overflow="fold")
+    for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True):
+        table.add_row(name, str(address), f"{mark[:16]}...")
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    console.print(
+        f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline: whoever"
+        f" has it can pass as any node.\nNext: skipring network pack {roster.names[0]} --dir {folder}",
+        style="dim",
+    )
+
+
+def _run_file(path: Path, nodes: int) -> bytes:
+    from ..simulation.runfile import read_run_file  # loaded when the command runs
+
+    run = read_run_file(path)
+    if run.schedule.name in ("gossip", "federated"):
+        raise InvalidInput.because("run", path, f"schedule {run.schedule.name} has no token to pass between nodes")
+    if run.data.nodes not in (None, nodes):
+        raise InvalidInput.because("run", path, f"is for {run.data.nodes} nodes, and here are {nodes}")
+    return path.read_bytes()
+
+
+def network_pack(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")],
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="The network's folder.")] = Path(),
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The archive to write (default: NODE.tar.gz).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Pack what is sent to a node's owner: its own key, certificate and settings, and nobody else's.
+
+    The archive has the node's key in it: send it over a channel that only its owner can read.
+    """
+    from ..network.identity import pack_node  # loaded when the command runs
+
+    archive = out if out is not None else Path(f"{node}.tar.gz")
+    files = pack_node(folder, node, archive)
+    if as_json:
+        print_json({"node": node, "archive": str(archive), "files": [f"{node}/{file}" for file in files]})
+        return
+    print(f"{archive} has the key of {node} in it: only its owner may get it.")
+    print(f"There: tar xzf {archive.name} && skipring network check {node}")
+
+
+def network_check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A network's folder, or that of one node.")],
+    as_json: Json = False,
+) -> None:
+    """Check keys, certificates, names, dates and file modes; exit code 1 if anything is wrong."""
+    from ..network.identity import require_cryptography
+
+    require_cryptography()
+    from ..network.checks import check_network, check_node, is_node_folder  # loaded when the command runs
+
+    if not folder.is_dir():
+        raise InvalidInput.because("DIR", folder, "is not a folder")
+    found = (check_node(folder),) if is_node_folder(folder) else check_network(folder)
+    problems = [(one.name, problem) for one in found for problem in one.problems]
+    days = min((one.days_left for one in found if one.days_left is not None), default=None)
+    if as_json:
+        checked = [{"name": one.name, "days_left": one.days_left, "problems": list(one.problems)} for one in found]
+        print_json({"folder": str(folder), "good": not problems, "days_left": days, "checked": checked})
+    else:
+        for name, problem in problems:
+            print(f"{name}: {' '.join(problem.split())}")
+        if not problems:
+            who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {len(found) - 1} nodes are"
+            print(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
+    if problems:
+        sys.exit(1)

@@ -1,0 +1,62 @@
+"""Reading the small TOML files of a network, and writing files that only their owner may read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ..errors import InvalidInput
+from ..simulation.runfile import read_toml
+
+__all__ = ["Section", "quoted", "read_checked", "write_new"]
+
+
+class Section(BaseModel):
+    """A table of a TOML file: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def read_checked(path: str | Path, model: type[_Model], *, what: str) -> _Model:
+    """Read a TOML file and check it; one line names the first key that is wrong."""
+    values = read_toml(path, if_missing="does not exist; `skipring network init` writes one")
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        refusal = first.get("ctx", {}).get("error")
+        key = ".".join(map(str, first["loc"]))
+        if isinstance(refusal, InvalidInput):
+            reason = str(refusal)
+        elif first["type"] == "extra_forbidden":
+            reason = f"{key} is not a key of {what}"
+        elif first["type"] == "missing":
+            reason = f"{key} is missing"
+        else:
+            given = "a table" if isinstance(first["input"], Mapping) else first["input"]
+            reason = f"{key} = {given}: {first['msg']}"
+        raise InvalidInput.because("FILE", path, reason) from None
+
+
+def quoted(text: str) -> str:
+    """Return a text as a TOML string."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def write_new(path: Path, content: bytes, mode: int) -> None:
+    """Write a file that must not exist yet; at no moment has anybody more rights to it than `mode` gives."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
