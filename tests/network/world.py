@@ -83,6 +83,7 @@ class World:
         self.released: dict[tuple[int, Any, int], bytes] = {}  # author, ballot, hop -> bytes that others may have
         self.readied: set[tuple[int, Any, int]] = set()
         self.updates: dict[bytes, tuple[int, bytes]] = {}  # bytes -> author, bytes before
+        self.resumed: dict[Any, int] = {}  # ballot -> who went on under it
         self.said: list[str] = []
         self.forever = set(self.rng.sample(range(rules.nodes), weather.lost_for_good))
         self.cuts = [self.cut() for _ in range(weather.partitions)]
@@ -190,6 +191,10 @@ class World:
         machine = self.machines[node]
         if isinstance(entry, Kept) and entry.copy.ballot < machine.memory.promised:
             raise Broken(f"4: node {node} accepts {entry.copy.ballot} below its promise {machine.memory.promised}")
+        if isinstance(entry, Kept) and entry.sender is None and entry.copy.ballot != machine.memory.copy.ballot:
+            other = self.resumed.setdefault(entry.copy.ballot, node)
+            if other != node:
+                raise Broken(f"1: nodes {other} and {node} both go on under ballot {entry.copy.ballot}")
         machine.disk.append(entry)
         machine.memory = machine.memory.after(entry)
         if isinstance(entry, Over):
