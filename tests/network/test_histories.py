@@ -16,10 +16,28 @@ from typing import Any
 import pytest
 
 from skipring.network.journal import Entry, Gone, Heard, Kept, Memory, Passing, Released
-from skipring.network.messages import Final, Kind, Pass, Place, Prepare, Promise, Reject, Resume, Write
+from skipring.network.messages import (
+    Ask,
+    Compute,
+    Copy,
+    Final,
+    Kind,
+    Offer,
+    Pass,
+    Place,
+    Prepare,
+    Promise,
+    Ready,
+    Reject,
+    Resume,
+    Send,
+    Token,
+    Write,
+)
 from skipring.network.protocol import Action, Peer, Rules
 
 BLOCK = 500
+INITIAL = Token(0, b"initial", b"")
 
 
 @pytest.mark.parametrize("block", range(20))
@@ -71,6 +89,22 @@ def test_a_node_whose_budget_is_spent_stays_skipped(world: Any) -> None:
         assert releases <= 2
         spent += releases == 2
     assert spent > 50
+
+
+def test_an_update_that_a_recovery_makes_too_dear_is_not_made() -> None:
+    """A node that accepted the token, and is told to go on with it under a higher ballot, may pass it on as it is."""
+    token = Token(1, b"model", b"")
+    rules = Rules(nodes=3, path=[0, 1, 2] * 3, timeout=1.0)
+    accepted = Memory.blank(0, INITIAL).after(Kept(Copy((0, 0), 2, Kind.ACCEPTED, token), 0)).after(Heard((1, 2)))
+    peer = Peer(1, rules, accepted, lambda place, _: place[0][0] == 0)
+    actions = peer.received(2, Resume((1, 2), ((0, 0), 2, Kind.ACCEPTED)))
+    assert not any(isinstance(action, Compute) for action in actions)
+    assert Send(2, Offer((1, 2), 3)) in actions
+    assert Send(2, Pass((1, 2), 3, token)) in peer.received(2, Ready((1, 2), 3))
+    # After a crash it may have been sent: it is not updated then, but asked for.
+    again = Peer(1, rules, peer.memory, lambda place, _: True).begin()
+    assert Send(2, Ask((1, 2), 3)) in again
+    assert not any(isinstance(action, Compute) for action in again)
 
 
 def test_without_trouble_every_hop_of_a_quick_node_is_an_update(world: Any) -> None:
@@ -129,7 +163,7 @@ class _DrawsNoiseAgain(Peer):
 
 class _DecidesAlone(Peer):
     def _count(self) -> None:
-        self._end(self.memory.copy.token)
+        self._end(self.memory.copy.token, self.memory.copy.ballot)
 
 
 class _RecoversWithAnybody(Peer):

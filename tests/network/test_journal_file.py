@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ import pytest
 
 from skipring.errors import InvalidInput
 from skipring.network.journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
-from skipring.network.journal_file import JournalBroken, JournalError, JournalFile, JournalFull, Release
+from skipring.network.journal_file import (
+    JournalBroken,
+    JournalError,
+    JournalFile,
+    JournalFull,
+    Release,
+    read_journal,
+)
 from skipring.network.messages import Copy, Kind, Token
 
 RUN = "run-1"
@@ -53,7 +61,14 @@ def random_entry(rng: random.Random) -> Entry:
     )
     copy = Copy(ballot, hop, rng.choice(list(Kind)), token)
     kept = Kept(copy, rng.choice([None, 0, 5]))
-    entries: list[Entry] = [Heard(ballot), kept, Released(copy), Passing(ballot, hop), Gone(ballot, hop), Over(token)]
+    entries: list[Entry] = [
+        Heard(ballot),
+        kept,
+        Released(copy),
+        Passing(ballot, hop),
+        Gone(ballot, hop),
+        Over(token, ballot),
+    ]
     return rng.choice(entries)
 
 
@@ -116,6 +131,48 @@ def test_ledger_tells_place_updates_time_and_digest(tmp_path: Path) -> None:
     assert remembered(tmp_path / "journal")[1] == before
 
 
+def test_a_long_ledger_is_the_one_that_the_entries_add_up_to(quick_path: Path) -> None:
+    rng, path = random.Random(7), quick_path / "journal"
+    entries = [release(hop) if rng.random() < 0.9 else random_entry(rng) for hop in range(3000)]
+    with create(path) as journal:
+        for start in range(0, len(entries), 100):
+            journal.append(*entries[start : start + 100])
+        assert journal.memory == BLANK.replayed(entries)
+    memory, ledger = remembered(path)
+    assert memory == BLANK.replayed(entries)
+    assert tuple((line.ballot, line.hop) for line in ledger) == memory.ledger
+
+
+def without_parameters(entry: Entry) -> Entry:
+    if isinstance(entry, Over):
+        return replace(entry, token=replace(entry.token, parameters=b""))
+    if isinstance(entry, Kept | Released):
+        return replace(entry, copy=replace(entry.copy, token=replace(entry.copy.token, parameters=b"")))
+    return entry
+
+
+def test_entries_are_told_with_their_times(quick_path: Path) -> None:
+    rng = random.Random(3)
+    entries = [random_entry(rng) for _ in range(2500)]  # they are read page by page
+    with create(quick_path / "journal") as journal:
+        for number, entry in enumerate(entries):
+            journal.append(entry, written=float(number))
+        journal.append(release(7), Heard((9, 9)), written=1e9)
+        told = list(journal.entries())
+        assert read_journal(quick_path / "journal").entries == tuple(told)
+    assert [time for time, _ in told] == [*range(2500), 1e9, 1e9]
+    assert [without_parameters(entry) for _, entry in told[:2500]] == list(map(without_parameters, entries))
+    assert [entry for _, entry in told[2500:]] == [release(7), Heard((9, 9))]
+    with reopen(quick_path / "journal") as journal:
+        assert list(journal.entries()) == told
+        telling = journal.entries()
+        next(telling)
+        journal.append(Heard((10, 1)))  # does not disturb it
+        assert list(telling) == told[1:]
+    with pytest.raises(JournalBroken, match="closed"):
+        journal.entries()
+
+
 def test_only_parameters_that_are_needed_are_kept(quick_path: Path) -> None:
     path, size = quick_path / "journal", 10**6
     with create(path) as journal:
@@ -124,7 +181,7 @@ def test_only_parameters_that_are_needed_are_kept(quick_path: Path) -> None:
         assert (
             sum(file.stat().st_size for file in quick_path.iterdir()) < 8 * size
         )  # the log is up to 1000 pages and one model
-        journal.append(Over(Token(200, model(200, size), b"")))
+        journal.append(Over(Token(200, model(200, size), b""), (0, 3)))
         memory = journal.memory
     assert sum(file.stat().st_size for file in quick_path.iterdir()) < 3 * size
     found, ledger = remembered(path)
@@ -208,6 +265,18 @@ def test_creation_that_was_interrupted_is_done_again(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
+def test_entries_that_are_written_at_once_are_there_all_or_not_at_all(tmp_path: Path) -> None:
+    odd: Any = object()
+    with create(tmp_path / "journal") as journal:
+        journal.append(release(1), Heard((1, 1)))
+        memory = journal.memory
+        with pytest.raises(JournalBroken):
+            journal.append(Heard((2, 1)), release(2), Heard((odd, 1)))
+        require_silent(journal)
+    assert memory == BLANK.replayed([release(1), Heard((1, 1))])
+    assert remembered(tmp_path / "journal")[0] == memory
+
+
 # Damage.
 
 
@@ -265,8 +334,9 @@ def test_a_missing_file_is_noticed(tmp_path: Path, lost: str) -> None:
     files = killed(tmp_path / "made", 10)
     del files[lost]
     path = put(tmp_path / "tried", files)
-    with pytest.raises(InvalidInput, match=r"damaged|does not exist"):
-        reopen(path)
+    for look in (reopen, read_journal):
+        with pytest.raises(InvalidInput, match=r"damaged|does not exist"):
+            look(path)
     with pytest.raises(InvalidInput, match=r"exists already|its witness knows of entries"):
         create(path)
     assert all((path.parent / name).read_bytes() == content for name, content in files.items())
@@ -315,8 +385,9 @@ def test_an_edited_journal_is_refused(tmp_path: Path, edit: str) -> None:
             journal.append(release(hop))
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(EDITS[edit])
-    with pytest.raises(InvalidInput, match="is damaged"):
-        reopen(path)
+    for look in (reopen, read_journal):
+        with pytest.raises(InvalidInput, match="is damaged"):
+            look(path)
 
 
 def test_an_older_file_beside_the_newest_witness_is_refused(tmp_path: Path) -> None:
@@ -327,8 +398,9 @@ def test_an_older_file_beside_the_newest_witness_is_refused(tmp_path: Path) -> N
     with reopen(path) as journal:
         journal.append(Heard((2, 1)))
     path.write_bytes(older)
-    with pytest.raises(InvalidInput, match="entries up to number 2 were written, and the newest are missing"):
-        reopen(path)
+    for look in (reopen, read_journal):
+        with pytest.raises(InvalidInput, match="entries up to number 2 were written, and the newest are missing"):
+            look(path)
 
 
 def test_an_older_witness_is_believed_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -355,8 +427,8 @@ def test_the_journal_of_another_node_run_or_format_is_refused(tmp_path: Path) ->
     with pytest.raises(InvalidInput, match="not of node ann in run run-2"):
         JournalFile.open(path, node="ann", run_digest="run-2")
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version=2")
-    with pytest.raises(InvalidInput, match="has format 2; this skipring reads format 1"):
+        connection.execute("PRAGMA user_version=1")
+    with pytest.raises(InvalidInput, match="has format 1; this skipring reads format 2"):
         reopen(path)
 
 
@@ -394,6 +466,65 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
             reopen(path)
         process.kill()
     assert remembered(path)[0].promised[0] >= 1
+
+
+# Reading along.
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if not file.name.endswith("-shm")}
+
+
+@pytest.mark.parametrize("leave", [closed, killed])
+def test_reading_changes_nothing(tmp_path: Path, leave: Callable[[Path, int], dict[str, bytes]]) -> None:
+    (tmp_path / "made").mkdir()
+    path = put(tmp_path / "left", leave(tmp_path / "made", 30))
+    before = contents(path.parent)
+    found = read_journal(path)
+    assert contents(path.parent) == before
+    assert leave is killed or not Path(f"{path}-shm").exists()
+    assert (found.node, found.run_digest, len(found.entries)) == ("ann", RUN, 30)
+    assert (found.memory, list(found.releases)) == remembered(path)
+
+
+def test_a_journal_is_read_while_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    with create(path) as journal:
+        for hop in range(1, 30):
+            journal.append(release(hop), Heard((hop, 1)))
+            found = read_journal(path)
+            assert (found.memory, found.releases) == (journal.memory, tuple(journal.releases()))
+            assert found.memory.copy == release(hop).copy
+
+
+def test_a_reader_that_takes_its_time_is_in_nobodys_way(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    create(path).close()
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)) as reader:
+        with reopen(path) as journal:
+            reader.execute("BEGIN")
+            assert reader.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+            journal.append(release(1))
+            assert reader.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+        reader.execute("COMMIT")
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM entries").fetchone() == (2,)
+        with reopen(path) as journal:  # what it reads is the newest, and is on the disk
+            journal.append(release(2))
+    assert remembered(path)[0].copy == release(2).copy
+
+
+def test_whose_it_is_can_be_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    create(path).close()
+    assert read_journal(path, node="ann").run_digest == RUN
+    assert read_journal(path, run_digest=RUN).node == "ann"
+    with pytest.raises(InvalidInput, match="is of node ann in run run-1, not of node bob in run run-1"):
+        read_journal(path, node="bob")
+    with pytest.raises(InvalidInput, match="is of node ann in run run-1, not of node ann in run run-2"):
+        read_journal(path, run_digest="run-2")
+    with pytest.raises(InvalidInput, match="does not exist"):
+        read_journal(tmp_path / "another")
 
 
 # Disks that are full or fail.

@@ -40,6 +40,12 @@ Make = Callable[[int, Rules, Memory], Peer]
 INITIAL = Token(0, b"initial", b"")
 
 
+def parameters_of(token: Token) -> bytes:
+    """The models of this world are small."""
+    assert isinstance(token.parameters, bytes)
+    return token.parameters
+
+
 @dataclass
 class Weather:
     """How badly things go until the sky clears."""
@@ -176,8 +182,9 @@ class World:
 
     def compute(self, node: int, life: int, action: Compute) -> None:
         noise = self.rng.randbytes(8)  # fresh: an update that is made twice comes out differently
-        made = hashlib.sha256(action.token.parameters + bytes([node]) + noise).digest()
-        self.updates[made] = node, action.token.parameters
+        before = parameters_of(action.token)
+        made = hashlib.sha256(before + bytes([node]) + noise).digest()
+        self.updates[made] = node, before
         chain = hashlib.sha256(action.token.chain + made).digest()
         token = Token(action.token.updates + 1, made, chain)
         self.later(
@@ -230,7 +237,7 @@ class World:
         if isinstance(message, Pass):
             if (to, message.ballot, message.hop) not in self.readied:
                 raise Broken(f"5: node {to} is sent the token of {message.hop} without having said ready")
-            self.check_release(message.token.parameters)
+            self.check_release(parameters_of(message.token))
         if self.stormy and self.rng.random() < self.weather.drop:
             return
         copies = 2 if self.stormy and self.rng.random() < self.weather.double else 1
@@ -266,7 +273,7 @@ class World:
         if len(outcomes) > 1:
             raise Broken("1: different final models")
         for token in outcomes:
-            parameters, count = token.parameters, 0
+            parameters, count = parameters_of(token), 0
             while parameters != INITIAL.parameters:
                 before = self.updates[parameters][1]
                 self.check_release(parameters)

@@ -34,7 +34,7 @@ class Released:
 
 @dataclass(frozen=True)
 class Passing:
-    """About to send the token for a hop; until it is known what became of it, it is passed to nobody else."""
+    """About to offer, and perhaps to send, the token for a hop: after a crash only the node of that hop knows which."""
 
     ballot: Ballot
     hop: int
@@ -50,9 +50,10 @@ class Gone:
 
 @dataclass(frozen=True)
 class Over:
-    """The run is over, and this is its model."""
+    """The run is over, and this is its model, decided under a ballot."""
 
     token: Token
+    ballot: Ballot
 
 
 Entry = Heard | Kept | Released | Passing | Gone | Over
@@ -69,6 +70,7 @@ class Memory:
     gone: Place | None = None
     ledger: tuple[Place, ...] = field(default=())
     outcome: Token | None = None
+    decided: Ballot | None = None
 
     @classmethod
     def blank(cls, first: int, initial: Token) -> Memory:
@@ -91,7 +93,7 @@ class Memory:
         if isinstance(entry, Gone):
             place = entry.ballot, entry.hop
             return replace(self, gone=place if self.gone is None else max(self.gone, place))
-        return replace(self, outcome=entry.token)
+        return replace(self, outcome=entry.token, decided=entry.ballot)
 
     def replayed(self, entries: Iterable[Entry]) -> Memory:
         """Return the memory after all entries of a journal."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .model_file import Parameters
 
 __all__ = [
     "Accepted",
@@ -52,7 +56,7 @@ class Token:
     """The model on its way: its parameters, how many updates made them, and a digest of the chain of updates."""
 
     updates: int
-    parameters: bytes
+    parameters: Parameters
     chain: bytes
 
 
@@ -152,7 +156,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Hello:
-    """Are you there? I hold the token, and nobody answers my offers."""
+    """I hold the token. Are you there?"""
 
     ballot: Ballot
 
@@ -230,9 +234,10 @@ class WantOutcome:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The run is over; this is its model."""
+    """The run is over; this is its model, and the ballot it was decided under."""
 
     token: Token
+    ballot: Ballot
 
 
 Message = (

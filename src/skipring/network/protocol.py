@@ -73,6 +73,11 @@ class Rules:
     silence: float = 30.0
 
     @property
+    def beat(self) -> float:
+        """How long nobody may have greeted before the holder does: often enough that nobody loses patience."""
+        return self.silence / 4.0
+
+    @property
     def steps(self) -> int:
         """The number of hops of the whole run."""
         return len(self.path)
@@ -122,6 +127,7 @@ class Peer:
         self._asked = 0
         self._alone = 0  # hops in a row without a word from anybody else
         self._heard: set[int] = set()  # who is there, if nobody answered for long
+        self._quiet = False  # nobody has said for a while that the token is on its way
         self._ready_for: Place | None = None  # what this node is prepared, or preparing, for
         self._is_ready = False
         self._offered_by: int | None = None  # nobody, if it is an own hop of the holder
@@ -141,11 +147,12 @@ class Peer:
         if self.memory.outcome is not None:
             return self._done()
         self._rest()
+        self._timer("beat", self.rules.beat)
         copy = self.memory.copy
         resumed = copy.ballot == self.memory.promised and copy.kind is not Kind.INITIAL
         first = copy.kind is Kind.INITIAL and copy.ballot == self.memory.promised
         if resumed or (first and (copy.ballot[0] > 0 or self.me == self.rules.path[0])):
-            if copy.kind in (Kind.INITIAL, Kind.UPDATED) and self.memory.passing is not None:
+            if copy.kind is not Kind.FINAL and self.memory.passing is not None:
                 # The token may have been sent before the crash, or not: only its receiver knows.
                 self.holding = True
                 self._hop, self._stage, self._asked = self.memory.passing[1], "passing", 0
@@ -162,7 +169,7 @@ class Peer:
             self._after_the_end(sender, message)
             return self._done()
         if isinstance(message, Outcome):
-            self._end(message.token)
+            self._end(message.token, message.ballot)
         elif isinstance(message, WantOutcome):
             pass
         else:
@@ -197,6 +204,26 @@ class Peer:
             self._offer(hop + 1)
         return self._done()
 
+    # What a driver may ask, for what it measures and for what it need not let in.
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this node has said ready, and the token may be on its way to it."""
+        return self._is_ready and not self.holding
+
+    @property
+    def offers_to_another(self) -> bool:
+        """Whether the holder waits for another node to be ready."""
+        return self.holding and self._stage == "offered" and self.rules.path[self._hop - 1] != self.me
+
+    def waits_for(self, node: int, hop: int) -> bool:
+        """Say whether the holder waits for this node to be ready at this hop."""
+        return self.offers_to_another and self._hop == hop and self.rules.path[hop - 1] == node
+
+    def expects(self, place: Place) -> bool:
+        """Say whether the token of a place would be taken."""
+        return self._is_ready and self._ready_for == place and self._is_new(place)
+
     # Holding the token.
 
     def _place(self) -> Place:
@@ -208,13 +235,15 @@ class Peer:
         self._alone = 0
         self._drop("watch")
         self._watched = None
+        if self._quiet:
+            self._greet()
         copy = self.memory.copy
-        if copy.kind is Kind.ACCEPTED:
+        if copy.kind is Kind.ACCEPTED and self._willing(self._place(), self.memory.ledger):
             self._stage, self._hop = "computing", copy.hop
             self._actions.append(Compute(copy.ballot, copy.hop, copy.token))
         elif copy.kind is Kind.FINAL:
             self._announce()
-        else:
+        else:  # also where a recovery has made an update too dear that was affordable when the token came
             self._offer(copy.hop + 1)
 
     def _offer(self, hop: int) -> None:
@@ -227,6 +256,8 @@ class Peer:
         node, ballot = self.rules.path[hop - 1], self.memory.copy.ballot
         self._timer("offer", self.rules.timeout)
         if node != self.me:
+            # Written before the offer and not before the token itself: on the disk together with the update before it.
+            self._write(Passing(ballot, hop))
             self._send(node, Offer(ballot, hop))
         elif self._willing((ballot, hop), self.memory.ledger):
             self._ready_for, self._is_ready, self._offered_by = (ballot, hop), False, None
@@ -254,8 +285,23 @@ class Peer:
                 self._send(node, Hello(self.memory.copy.ballot))
             self._timer("wait", self.rules.lease)
 
+    def _greet(self) -> None:
+        """Let everybody know that the token is on its way: in a large ring a node's turn comes seldom."""
+        self._quiet = False
+        self._timer("beat", self.rules.beat)
+        for node in self._others():
+            self._send(node, Hello(self.memory.copy.ballot))
+
+    def _late_beat(self) -> None:
+        """Nobody has greeted for a while: the holder does it, whoever it is by now."""
+        self._quiet = True
+        if self.holding:
+            self._greet()
+
     def _on_hello(self, sender: int, message: Hello) -> None:
         if message.ballot >= self.memory.promised:
+            self._quiet = False
+            self._timer("beat", self.rules.beat)
             self._rest()
             self._send(sender, Here(message.ballot))
 
@@ -272,7 +318,6 @@ class Peer:
         if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
             self._alone = 0
             self._drop("offer")
-            self._write(Passing(message.ballot, message.hop))
             self._stage, self._asked = "passing", 0
             self._send(sender, Pass(message.ballot, message.hop, self.memory.copy.token))
             self._timer("lease", self.rules.lease)
@@ -521,27 +566,29 @@ class Peer:
     def _count(self) -> None:
         if len(self._votes) >= self.rules.majority:
             ballot, voters = self.memory.copy.ballot, sorted(self._votes)
-            self._end(self.memory.copy.token)
+            token = self.memory.copy.token
+            self._end(token, ballot)
             for node in self._others():
-                self._send(node, Decided(ballot) if node in voters else Outcome(self.memory.copy.token))
+                self._send(node, Decided(ballot) if node in voters else Outcome(token, ballot))
 
     def _on_decided(self, sender: int, message: Decided) -> None:
         copy = self.memory.copy
         if copy.kind is Kind.FINAL and copy.ballot == message.ballot:
-            self._end(copy.token)
+            self._end(copy.token, message.ballot)
         else:
             self._send(sender, WantOutcome())
 
-    def _end(self, token: Token) -> None:
+    def _end(self, token: Token, ballot: Ballot) -> None:
         self._let_go()
-        self._write(Over(token))
-        for timer in ("silence", "recovery", "vote"):
+        self._write(Over(token, ballot))
+        for timer in ("silence", "recovery", "vote", "beat"):
             self._drop(timer)
 
     def _after_the_end(self, sender: int, message: Message) -> None:
         """Tell everybody who does not know it yet."""
-        if self.memory.outcome is not None and not isinstance(message, Outcome | Decided | FinalAccepted):
-            self._send(sender, Outcome(self.memory.outcome))
+        token, ballot = self.memory.outcome, self.memory.decided
+        if token is not None and ballot is not None and not isinstance(message, Outcome | Decided | FinalAccepted):
+            self._send(sender, Outcome(token, ballot))
 
     # Small things.
 
