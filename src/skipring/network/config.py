@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ..errors import InvalidInput, require_delta, require_positive
+from ..delays import parse_delay
+from ..errors import InvalidInput, require_delta, require_non_negative, require_positive
 from ._files import Section, quoted, read_checked
 from .roster import Address
 
-__all__ = ["NodeBudget", "NodeConfig", "NodeData", "read_node_config"]
+__all__ = ["NodeBudget", "NodeConfig", "NodeData", "NodeDelay", "read_node_config"]
 
 
 class NodeData(Section):
@@ -26,6 +27,9 @@ class NodeBudget(Section):
 
     epsilon: float | None = Field(None, description="take part only while epsilon stays below")
     delta: float | None = Field(None, description="the delta of that epsilon")
+    count: Literal["transcript", "releases"] = Field(
+        "transcript", description="or releases: each in full, so that no recovery can raise epsilon later"
+    )
 
     def model_post_init(self, _: Any) -> None:
         """Refuse half a budget, or one that means nothing."""
@@ -38,11 +42,21 @@ class NodeBudget(Section):
             raise InvalidInput.because(missing, "missing", "a budget is an epsilon and a delta")
 
 
+class NodeDelay(Section):
+    """A node that is late on purpose, so that stragglers can be shown on one machine."""
+
+    law: str | None = Field(None, description="sleep before each update: exponential:1, gamma:0.25,1, ...")
+
+
 class NodeConfig(Section):
     """The settings of one node; paths are absolute once they are read."""
 
     name: str
     listen: str
+    metrics: str | None = None
+    start_wait: float = 60.0
+    linger: float = 600.0
+    delay: NodeDelay = NodeDelay()
     journal: Path = Path("journal.sqlite")
     run: Path | None = None
     data: NodeData = NodeData()
@@ -54,6 +68,12 @@ class NodeConfig(Section):
             Address.parse(self.listen)
         else:
             Address.parse("localhost:" + self.listen.rpartition(":")[2])
+        if self.metrics is not None and not Address.parse(self.metrics).is_loopback:
+            raise InvalidInput("metrics", self.metrics, "an address of this machine alone, like 127.0.0.1:8600")
+        for name, seconds in (("start_wait", self.start_wait), ("linger", self.linger)):
+            require_non_negative(name, seconds)
+        if self.delay.law is not None:
+            parse_delay(self.delay.law)
 
 
 def read_node_config(path: str | Path) -> NodeConfig:
@@ -70,16 +90,18 @@ def read_node_config(path: str | Path) -> NodeConfig:
     )
 
 
-def node_config_text(name: str, address: Address, *, with_run: bool) -> str:
-    """Return the settings that a new node starts with."""
+def node_config_text(name: str, address: Address, *, with_run: bool, delay: str | None = None) -> str:
+    """Return the settings that a new node starts with; with `delay`, it is late on purpose."""
     everywhere = "[::]" if ":" in address.host else "0.0.0.0"
     listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
-    data, budget = NodeData.model_fields, NodeBudget.model_fields
+    data, budget, late = NodeData.model_fields, NodeBudget.model_fields, NodeDelay.model_fields
+    metrics = address.port + 1000 if address.port + 1000 <= 65535 else address.port - 1000
     lines = [
         f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
         f"name = {quoted(name)}",
         f"listen = {quoted(listen)}    # others reach it at {address}",
         'journal = "journal.sqlite"    # what it must not forget; keep it and back it up',
+        f'metrics = "127.0.0.1:{metrics}"    # /health, /metrics (Prometheus) and /status, for this machine alone',
         'run = "run.toml"' if with_run else '# run = "run.toml"    # what all nodes agreed on',
         "",
         "[data]",
@@ -89,5 +111,9 @@ def node_config_text(name: str, address: Address, *, with_run: bool) -> str:
         "[budget]",
         f"# epsilon = 2.0    # {budget['epsilon'].description}; without a budget there is no limit",
         f"# delta = 1e-5    # {budget['delta'].description}",
+        f'# count = "transcript"    # {budget["count"].description}',
+        "",
+        "[delay]",
+        f"{'# ' if delay is None else ''}law = {quoted(delay or 'gamma:0.25,1')}    # {late['law'].description}",
     ]
     return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budge
 from .forecast import Composition, Forecast, forecast
 from .gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_delta, rdp_epsilon
 from .gossip import GossipGraph, federated_mu, federated_node_mu, gossip_mu, gossip_mu_curve, muffliato_epsilon
+from .own import OwnTranscript
 from .paper import PaperBound
 from .record import PlannedRun
 from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
@@ -19,6 +20,7 @@ __all__ = [
     "Composition",
     "Forecast",
     "GossipGraph",
+    "OwnTranscript",
     "PaperBound",
     "PlannedRun",
     "RunningTranscript",

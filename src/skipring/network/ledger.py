@@ -1,0 +1,298 @@
+"""What a node has given away of its data in a run, and whether it may give away more.
+
+The account is kept from a node's own journal alone. What it rests on:
+
+*Who has seen what.* A node is taken to have seen the token at every hop of the agreed path that was offered to it,
+whether it updated it or was skipped (view `offered`: how quick an observer is, is its own choice). The chain that comes
+with a token tells which hops were updates. So when this node releases an update, it knows all looks and all noises
+between its release before and this one, and appends them to an `OwnTranscript`.
+
+*Until the next release* whatever anybody sees is made from the token just after the last release, from other nodes'
+data and from fresh noise: post-processing, as far as this node's data is concerned. "All look right after my last
+release" is therefore at least what anybody learns until the next one, the final model included.
+
+*One more release* is one more Gaussian mechanism with mu = 2 / noise multiplier, on an input made from what was counted
+so far. By composition it adds at most mu^2 for each observer.
+
+*Forks.* Within one ballot there is one chain: one node goes on under it, and the token of a hop is sent in one state
+only, because a holder writes down that it sends it and never goes back behind that hop, not even after a crash. (It may
+offer a hop again that was skipped; then nothing had been sent.) After a recovery under a higher ballot there may be two
+chains from one point, and an observer may look at both. Then noise that hides a release on one chain need not hide it
+on the other. So as soon as a higher ballot is known, all releases so far count in full: give the observer the exact
+token before and after each of them, which costs mu^2 each, by composition. Given those, every token on every chain that
+has no later release of this node is post-processing. The next release starts from such a token; the transcript begins
+anew with it, on one chain again, and by composition its cost is added.
+
+*What it cannot know.* A fork that this node has not heard of, because it is cut off with a minority while a majority
+went on, is counted only once it hears of it, and then raises the account at once. (If the final model was decided under
+the newest ballot that it knows, there was none: who has promised a higher one does not accept that model.) If that must
+not happen, count releases (`epsilon_of_releases`, or `count = "releases"` in the budget): each in full, which holds
+whatever happened elsewhere. Coalitions of observers are not accounted for, but that count holds for them, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import InvalidInput, require_integer, require_positive
+from ..privacy.gaussian import gdp_delta, gdp_epsilon
+from ..privacy.own import OwnTranscript
+from .chain import check_chain, marks_of, updated_between
+from .journal import Entry, Heard, Kept, Over, Released
+from .messages import Ballot
+
+if TYPE_CHECKING:
+    from .config import NodeBudget
+
+__all__ = ["OwnAccount", "Terms", "account_of", "willing"]
+
+#: Step sizes may differ by this factor, and the noise from 1; squares of what is allowed cannot overflow.
+_RANGE = 1e50
+#: What gives back all that rounding in a product of a few numbers may take away.
+_UP = 1.0 + 1e-10
+#: Deltas are computed to about 11 digits.
+_DELTA_UP = 1.0 + 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What decides the cost of a node's updates, all of it agreed on before the run.
+
+    Parameters
+    ----------
+    nodes : how many there are; they are numbered from 0.
+    me : the node whose account it is.
+    path : the node of each hop, the first hop first.
+    step_sizes : of each update, the first update first; as many as there are hops.
+    noise_multiplier : sigma / k, the same for all.
+    convex : whether the updates of other nodes bring two tokens no further apart; else each release counts in full.
+    """
+
+    nodes: int
+    me: int
+    path: Sequence[int]
+    step_sizes: ArrayLike
+    noise_multiplier: float
+    convex: bool
+
+    def __post_init__(self) -> None:
+        require_integer("nodes", self.nodes, 2)
+        require_integer("me", self.me, 0)
+        if self.me >= self.nodes:
+            raise InvalidInput("me", self.me, f"a node from 0 to {self.nodes - 1}")
+        path = tuple(int(node) for node in self.path)
+        if not path or min(path) < 0 or max(path) >= self.nodes:
+            raise InvalidInput("path", f"of {len(path)} hops", f"a node from 0 to {self.nodes - 1} for each hop")
+        sizes = np.array(self.step_sizes, dtype=np.float64)
+        if sizes.ndim != 1 or len(sizes) < len(path) or not np.all((sizes > 0.0) & np.isfinite(sizes)):
+            raise InvalidInput("step_sizes", f"shape {sizes.shape}", f"{len(path)} finite numbers above 0")
+        require_positive("noise_multiplier", self.noise_multiplier)
+        if sizes.max() / _RANGE > sizes.min() or not 1.0 / _RANGE < self.noise_multiplier < _RANGE:
+            raise InvalidInput.because(
+                "step_sizes", "of this run", f"or its noise are out of range (a factor of {_RANGE:g})"
+            )
+        object.__setattr__(self, "path", path)
+        sizes.setflags(write=False)  # a copy: what was agreed must not change afterwards
+        object.__setattr__(self, "step_sizes", sizes)
+
+    @property
+    def steps(self) -> int:
+        """The number of hops of the whole run."""
+        return len(self.path)
+
+
+class OwnAccount:
+    """What the others know about this node's data, at most, if all of them looked right after its last release.
+
+    `released` and `heard` are told what goes into the journal, in that order; `noted` takes the entries themselves.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.releases = 0
+        self._one = (2.0 / terms.noise_multiplier) ** 2
+        self._sizes: list[float] = np.asarray(terms.step_sizes).tolist()
+        own = np.packbits(np.array(terms.path) == terms.me, bitorder="little")
+        self._own_hops = int.from_bytes(own.tobytes(), "little")  # bit h - 1 is hop h, as in a chain
+        self._released_hops = 0
+        self._promised: Ballot = (0, terms.path[0])
+        self._in_full = 0  # so many releases count in full, whatever the others did
+        self._last = (0, 0, 0)  # hop, marks of the chain, and updates at the last release of the transcript
+        self._begin()
+
+    # What happened.
+
+    def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
+        """Count an own update that was written down; `chain` and `updates` are of the token with it.
+
+        If something is wrong with it, it is counted in full all the same, and then refused.
+        """
+        self.heard(ballot)
+        self.releases += 1
+        try:
+            marks = self._checked(hop, chain, updates)
+        except InvalidInput:
+            self._count_in_full()
+            raise
+        self._released_hops |= 1 << (hop - 1)
+        if ballot != self._promised:  # others may have gone on under the higher one, from before this update or after
+            self._count_in_full()
+            return
+        last, known, before = self._last
+        if hop <= last or (marks ^ known) & ((1 << last) - 1):
+            # Not the chain that went on from here. The protocol does not do this; if it did, it would be a fork.
+            self._in_full = self.releases - 1
+            self._begin()
+        elif last:
+            self._append(last + 1, hop - 1, chain, before)
+        self._append(hop, hop, chain, updates - 1)
+        self._last = hop, marks, updates
+        self._settle()
+
+    def heard(self, ballot: Ballot) -> None:
+        """Take a promise: of a higher ballot than before, it may mean a fork."""
+        if ballot > self._promised:
+            self._promised = ballot
+            self._count_in_full()
+
+    def noted(self, entry: Entry) -> None:
+        """Take an entry of the journal; those that say nothing about privacy change nothing."""
+        if isinstance(entry, Heard):
+            self.heard(entry.ballot)
+        elif isinstance(entry, Kept):
+            self.heard(entry.copy.ballot)
+        elif isinstance(entry, Released):
+            copy = entry.copy
+            self.released(copy.ballot, copy.hop, copy.token.chain, copy.token.updates)
+        elif isinstance(entry, Over):
+            # A majority that decided under a ballot had promised none above it: whoever hears of it has heard of all
+            # forks. Recoveries after it find the final model, and update nothing.
+            self.heard(entry.ballot)
+
+    # What it has cost.
+
+    def by_observer(self) -> NDArray[np.float64]:
+        """Return mu^2 for each observer; 0 for the node itself."""
+        return self._mu2.copy()
+
+    @property
+    def mu2(self) -> float:
+        """What the observer who knows most knows."""
+        return float(self._mu2.max())
+
+    @property
+    def worst_observer(self) -> int:
+        """Who knows most."""
+        if not self._mu2.any():
+            return 0 if self.terms.me else 1
+        return int(np.argmax(self._mu2))
+
+    @property
+    def plain_mu2(self) -> float:
+        """What it costs if each release counts in full: valid for all observers, whatever happened elsewhere."""
+        return self._full(self.releases)
+
+    @property
+    def plain_mu2_with_one_more(self) -> float:
+        """The same after one more release."""
+        return self._full(self.releases + 1)
+
+    def mu2_with_one_more(self, ballot: Ballot | None = None) -> float:
+        """Return the most that the account can be after one more release, under a ballot (None: the same as before).
+
+        A release under a higher ballot tells of that ballot, and so makes those before it count in full.
+        """
+        most = self.plain_mu2_with_one_more
+        if ballot is not None and ballot != self._promised:
+            return most
+        # The allowance is above what `OwnTranscript` adds for the rounding of all updates that may come in between.
+        return min((self.mu2 + self._one) * (1.0 + 1e-9 + 1e-14 * self.terms.steps), most)
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon of the observer who knows most."""
+        return gdp_epsilon(math.sqrt(self.mu2), delta)
+
+    def epsilon_with_one_more(self, delta: float) -> float:
+        """Return the most that epsilon can be after one more release."""
+        return gdp_epsilon(math.sqrt(self.mu2_with_one_more()), delta)
+
+    def epsilon_of_releases(self, delta: float) -> float:
+        """Return epsilon if each release counts in full: valid whatever happened elsewhere."""
+        return gdp_epsilon(math.sqrt(self.plain_mu2), delta)
+
+    # How it is kept.
+
+    def _full(self, releases: int) -> float:
+        return releases * self._one * _UP
+
+    def _begin(self) -> None:
+        """Begin a transcript: what came before is counted in full, and the next release is the first one in it."""
+        self._transcript = OwnTranscript(self.terms.nodes, self.terms.me, convex=self.terms.convex)
+        self._last = (0, 0, 0)
+        self._settle()
+
+    def _count_in_full(self) -> None:
+        self._in_full = self.releases
+        self._begin()
+
+    def _settle(self) -> None:
+        mu2 = np.minimum(self._full(self._in_full) + self._transcript.mu2_by_observer(), self.plain_mu2)
+        mu2[self.terms.me] = 0.0
+        self._mu2 = mu2
+
+    def _checked(self, hop: int, chain: bytes, updates: int) -> int:
+        """Return the marks of the chain of an own release, or refuse it."""
+        terms = self.terms
+        require_integer("hop", hop, 1)
+        if hop > terms.steps or terms.path[hop - 1] != terms.me:
+            raise InvalidInput("hop", hop, f"a hop of node {terms.me}")
+        check_chain(chain, terms.steps, updates=updates, before_hop=hop + 1)
+        marks = marks_of(chain)
+        if not marks >> (hop - 1) & 1:
+            raise InvalidInput.because("chain", f"no update at hop {hop}", "it was released there")
+        unknown = marks & self._own_hops & ~self._released_hops & ~(1 << (hop - 1))
+        if unknown:
+            # Only this node makes them, after writing them down: this is an old copy of its journal.
+            self.releases += unknown.bit_count()
+            self._released_hops |= unknown
+            raise InvalidInput.because(
+                "chain", f"an own update at hop {unknown.bit_length()}", "the journal has forgotten it"
+            )
+        return marks
+
+    def _append(self, first: int, last: int, chain: bytes, updates: int) -> None:
+        """Append hops first..last to the transcript; so many updates were made before them."""
+        noise = self.terms.noise_multiplier
+        for node, updated in zip(self.terms.path[first - 1 : last], updated_between(chain, first, last), strict=True):
+            if updated:
+                self._transcript.update(node, step_size=self._sizes[updates], noise_multiplier=noise)
+                updates += 1
+            else:
+                self._transcript.look(node)
+
+
+def willing(account: OwnAccount, budget: NodeBudget, ballot: Ballot | None = None) -> bool:
+    """Say whether one more release, under the ballot it is offered with, would stay within a budget.
+
+    It asks what delta is at the budget's epsilon, which is quick enough for every offer. The answer depends on who took
+    part when and on what was agreed, never on data or parameters.
+    """
+    if budget.epsilon is None or budget.delta is None:
+        return True
+    in_full = budget.count == "releases"
+    mu2 = account.plain_mu2_with_one_more if in_full else account.mu2_with_one_more(ballot)
+    return gdp_delta(math.sqrt(mu2) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
+
+
+def account_of(terms: Terms, entries: Iterable[Entry]) -> OwnAccount:
+    """Return the account that the entries of a node's journal add up to."""
+    account = OwnAccount(terms)
+    for entry in entries:
+        account.noted(entry)
+    return account

@@ -1,0 +1,124 @@
+"""What each observer has learned about one node, while a run goes on: the account that a node keeps of itself.
+
+It is `RunningTranscript` for one target, without a compiler: a node process starts quickly and needs memory for the
+nodes and for its own updates only.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput, require_integer, require_positive
+from .transcript import _RANGE, WorstPair, _require_node, _rounding
+
+__all__ = ["OwnTranscript"]
+
+
+class OwnTranscript:
+    """What observers learned about one target: append what happens, ask what it has cost so far.
+
+    An observer's interval is what happened between two of its looks. Of an interval only the target's own updates
+    matter (each a shift), and the noise between one of them and the next, or the look. So the run is cut at the
+    target's updates: a segment is one of them and all that follows up to the next. An interval holds whole segments,
+    but for its end: the newest segment as far as it has come. What lies before the first own update in an interval has
+    nothing to hide. Sums of noise thus only ever grow from 0, and none is a difference of two others: they are as exact
+    as sums of positive numbers are, however long the run.
+
+    Parameters
+    ----------
+    nodes : number of nodes; they are numbered from 0.
+    target : the node whose data is at stake.
+    convex : False if nothing is known about the update maps; then each update of the target counts in full.
+
+    >>> account = OwnTranscript(nodes=3, target=0)
+    >>> for node in (0, 1, 2):
+    ...     account.update(node, step_size=1.0, noise_multiplier=10.0)
+    >>> [round(float(mu2), 4) for mu2 in account.mu2_by_observer()]
+    [0.0, 0.04, 0.02]
+    """
+
+    def __init__(self, nodes: int, target: int, *, convex: bool = True) -> None:
+        require_integer("nodes", nodes, 2)
+        _require_node("target", target, nodes)
+        self.nodes = nodes
+        self.target = target
+        self.convex = convex
+        self._unit = 1.0  # the first step size; only ratios matter
+        self._updates = 0
+        self._plain = 0.0  # what the target's updates cost if each counts in full
+        self._shifts: list[float] = []  # of each segment
+        self._noises: list[float] = []  # the variance in each segment so far; only the last one grows
+        self._open = [0] * nodes  # the first segment that began after the observer's last look
+        self._closed = [0.0] * nodes  # what the observer had learned at its last look
+
+    def look(self, observer: int) -> None:
+        """Record that a node was sent the token as it is now."""
+        _require_node("observer", observer, self.nodes)
+        first, now = self._open[observer], len(self._shifts)
+        if first < now:
+            self._closed[observer] += self._costs(first)[0]
+            self._open[observer] = now
+
+    def update(self, node: int, *, step_size: float, noise_multiplier: float) -> None:
+        """Record that a node, having been sent the token, updated it."""
+        require_positive("step_size", step_size)
+        require_positive("noise_multiplier", noise_multiplier)
+        _require_node("node", node, self.nodes)
+        unit = self._unit if self._updates else step_size
+        step = step_size / unit
+        if not (1.0 / _RANGE < step < _RANGE and 1.0 / _RANGE < noise_multiplier < _RANGE):
+            raise InvalidInput.because("step_size", step_size, f"or its noise is out of range (a factor of {_RANGE:g})")
+        self._unit = unit
+        self._updates += 1
+        variance = (step * noise_multiplier) ** 2
+        if node == self.target:
+            self._shifts.append(2.0 * step)
+            self._noises.append(variance)
+            self._plain += (2.0 / noise_multiplier) ** 2
+            self._open[node] = len(self._shifts)  # it learns nothing about itself
+        else:
+            # It saw the token just before, and knows its own noise: that hides nothing from it, but all from others.
+            self.look(node)
+            if self._noises:
+                self._noises[-1] += variance
+
+    def mu2_by_observer(self) -> NDArray[np.float64]:
+        """Return mu^2 for each observer if the run ended now and everyone were sent the model; 0 for the target."""
+        if self.convex:
+            first = min(self._open)
+            waiting = np.array([*self._costs(first), 0.0])  # the last: nothing new since the observer's last look
+            mu2 = np.minimum(np.array(self._closed) + waiting[np.array(self._open) - first], self._plain)
+        else:
+            mu2 = np.full(self.nodes, self._plain)
+        mu2[self.target] = 0.0
+        return mu2 * _rounding(self._updates)
+
+    def worst(self) -> WorstPair:
+        """Return the observer who would know most if the run ended now and everyone were sent the model."""
+        mu2 = self.mu2_by_observer()
+        if not mu2.any():
+            return WorstPair(0.0, self.target, 0 if self.target else 1)
+        observer = int(np.argmax(mu2))
+        return WorstPair(math.sqrt(float(mu2[observer])), self.target, observer)
+
+    def _costs(self, first: int) -> list[float]:
+        """Return what a look now costs if the one before was in the segment before `first`, `first` + 1, and so on.
+
+        The cheapest way to absorb the shifts is the greatest convex minorant of (noise so far, shift so far). Pooling
+        adjacent violators from the end finds it for each beginning in one pass.
+        """
+        costs: list[float] = []
+        pools: list[tuple[float, float, float]] = []  # shift, noise, cost from here to the end; the earliest on top
+        for segment in range(len(self._shifts) - 1, first - 1, -1):
+            shift, noise = self._shifts[segment], self._noises[segment]
+            while pools and shift / noise >= pools[-1][0] / pools[-1][1]:
+                later = pools.pop()
+                shift += later[0]
+                noise += later[1]
+            cost = shift * shift / noise + (pools[-1][2] if pools else 0.0)
+            pools.append((shift, noise, cost))
+            costs.append(cost)
+        return costs[::-1]

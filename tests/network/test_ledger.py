@@ -1,0 +1,525 @@
+"""A node's own ledger: as exact as the account of the whole run, never below it, and never over its budget."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skipring.errors import InvalidInput
+from skipring.network.chain import blank_chain, extended_chain, sealed, updates_of
+from skipring.network.config import NodeBudget
+from skipring.network.journal import Entry, Heard, Kept, Over, Released
+from skipring.network.ledger import OwnAccount, Terms, account_of, willing
+from skipring.network.messages import Ballot, Copy, Final, Kind, Outcome, Pass, Token
+from skipring.network.order import agreed_path
+from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
+
+FIRST: Ballot = (0, 0)
+SEAL = sealed(bytes(32), bytes(32))
+
+
+def terms_of(path: Sequence[int], *, nodes: int = 4, me: int = 0, noise: float = 5.0, convex: bool = True) -> Terms:
+    """A run whose first ballot is (0, 0) if its first hop is of node 0."""
+    sizes = 1.0 / np.sqrt(1.0 + np.arange(len(path)))
+    return Terms(nodes, me, path, sizes, noise, convex)
+
+
+def chain_of(hops: Iterable[int], steps: int, ballot: Ballot = FIRST) -> bytes:
+    chain = blank_chain(steps, b"run")
+    for hop in hops:
+        chain = extended_chain(chain, ballot, hop, SEAL)
+    return chain
+
+
+def whole_account(terms: Terms, updated: Sequence[bool], hops: int | None = None) -> TranscriptAccountant:
+    """The account of somebody who knows everything, if the run had ended after so many hops."""
+    took = np.array(updated[:hops], dtype=bool)
+    run = Transcript(
+        nodes=terms.nodes,
+        offered=np.array(terms.path[:hops], dtype=np.int64),
+        updated=took,
+        step_sizes=np.asarray(terms.step_sizes)[: took.sum()],
+        noise_multiplier=terms.noise_multiplier,
+        convex=terms.convex,
+        view="offered",
+    )
+    return TranscriptAccountant(run)
+
+
+def whole_mu2(terms: Terms, updated: Sequence[bool], hops: int | None = None) -> Any:
+    return whole_account(terms, updated, hops).matrix(threads=1)[terms.me] ** 2
+
+
+def play(terms: Terms, updated: Sequence[bool], each: Callable[[OwnAccount, str], None] | None = None) -> OwnAccount:
+    """Keep the account of a run without recoveries; `each` is called before and after every release."""
+    account, chain = OwnAccount(terms), blank_chain(len(terms.path), b"run")
+    ballot = (0, terms.path[0])
+    for hop, (node, took) in enumerate(zip(terms.path, updated, strict=True), start=1):
+        if not took:
+            continue
+        chain = extended_chain(chain, ballot, hop, SEAL)
+        if node == terms.me:
+            if each is not None:
+                each(account, "before")
+            account.released(ballot, hop, chain, updates_of(chain))
+            if each is not None:
+                each(account, "after")
+    return account
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> tuple[Terms, list[bool]]:
+    nodes = draw(st.integers(2, 7))
+    steps = draw(st.integers(1, 60))
+    schedule = draw(st.sampled_from(["ring", "random-ring", "random-walk"]))
+    path = agreed_path(schedule, nodes, steps, draw(st.binary(min_size=2, max_size=2)))
+    rng = random.Random(draw(st.integers(0, 2**32)))
+    skip = draw(st.sampled_from([0.0, 0.2, 0.7]))
+    spread = draw(st.sampled_from([0.0, 0.5, 1.5]))
+    sizes = [math.exp(spread * rng.gauss(0.0, 1.0)) for _ in path]
+    me, noise = draw(st.integers(0, nodes - 1)), math.exp(rng.uniform(-1.0, 3.0))
+    terms = Terms(nodes, me, path, sizes, noise, draw(st.integers(0, 4)) > 0)
+    return terms, [rng.random() >= skip for _ in path]
+
+
+# One chain.
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs())
+def test_it_is_the_account_of_the_whole_run_up_to_the_last_release(run: tuple[Terms, list[bool]]) -> None:
+    """And never below that of the run to its end, which every node is sent; nor are its parts."""
+    terms, updated = run
+    own = [hop for hop, took in enumerate(updated, start=1) if took and terms.path[hop - 1] == terms.me]
+    account = play(terms, updated)
+    assert account.releases == len(own)
+    if own:
+        expected = whole_mu2(terms, updated, own[-1])
+        assert account.by_observer() == pytest.approx(expected, rel=1e-9, abs=0.0)
+        assert np.all(account.by_observer() >= expected * (1.0 - 1e-12))
+        assert account.mu2 == account.by_observer()[account.worst_observer]
+        assert account.worst_observer != terms.me
+        assert account.epsilon(1e-6) == pytest.approx(gdp_epsilon(math.sqrt(expected.max()), 1e-6), rel=1e-8, abs=1e-9)
+    else:
+        assert account.mu2 == account.plain_mu2 == account.epsilon(1e-6) == 0.0
+    final = whole_mu2(terms, updated)
+    assert np.all(account.by_observer() >= final * (1.0 - 1e-12))
+    assert account.mu2 <= account.plain_mu2
+    assert account.plain_mu2 == pytest.approx(len(own) * (2.0 / terms.noise_multiplier) ** 2, rel=1e-9)
+    assert account.epsilon_of_releases(1e-6) >= account.epsilon(1e-6)
+    if not terms.convex:
+        assert account.mu2 == pytest.approx(account.plain_mu2, rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs())
+def test_one_more_is_never_more_than_was_said(run: tuple[Terms, list[bool]]) -> None:
+    said: list[float] = []
+
+    def each(account: OwnAccount, when: str) -> None:
+        if when == "before":
+            said.append(account.mu2_with_one_more())
+            assert said[-1] <= account.plain_mu2_with_one_more
+            assert account.epsilon_with_one_more(1e-5) >= account.epsilon(1e-5)
+        else:
+            assert account.mu2 <= said[-1]
+
+    assert play(*run, each=each).releases == len(said)
+
+
+def test_others_hide_what_a_node_gives_away() -> None:
+    """On a ring the next node sees each update bare, the one before last: no release costs more than in full."""
+    terms = terms_of([0, 1, 2, 3] * 25, noise=10.0)
+    account = play(terms, [True] * 100)
+    mu2 = account.by_observer()
+    assert mu2[1] == pytest.approx(25 * 0.04, rel=1e-6)
+    assert mu2[1] > mu2[2] > mu2[3]
+    assert account.worst_observer == 1
+    skipped = play(terms, [node != 1 for node in terms.path])
+    assert skipped.by_observer()[1] == pytest.approx(
+        mu2[1], rel=1e-6
+    )  # it was offered the token, so it may have seen it
+
+
+def test_a_thousand_nodes_and_24000_hops() -> None:
+    path = agreed_path("random-ring", 1000, 24_000, b"long")
+    rng = random.Random(5)
+    updated = [rng.random() > 0.1 for _ in path]
+    terms = Terms(1000, 17, path, 1.0 / np.sqrt(1.0 + np.arange(24_000)), 10.6, True)
+    account = play(terms, updated)
+    last = max(hop for hop, took in enumerate(updated, start=1) if took and path[hop - 1] == 17)
+    expected = np.array([whole_account(terms, updated, last).mu(17, observer) for observer in (0, 16, 18, 999)]) ** 2
+    assert account.by_observer()[[0, 16, 18, 999]] == pytest.approx(expected, rel=1e-9)
+    assert account.releases > 15
+
+
+# Forks.
+
+
+def test_a_higher_ballot_makes_all_before_it_count_in_full() -> None:
+    steps = 40
+    terms = terms_of([0, 1, 2, 3] * 10)
+    account = OwnAccount(terms)
+    one = (2.0 / 5.0) ** 2
+    for hop in (1, 5, 9):
+        account.released(FIRST, hop, chain_of(range(1, hop + 1), steps), hop)
+    amplified = account.by_observer()
+    assert amplified[3] < 2.9 * one
+    account.heard((0, 0))
+    assert np.array_equal(account.by_observer(), amplified)  # known before
+    account.heard((2, 3))
+    assert account.by_observer() == pytest.approx([0.0, 3 * one, 3 * one, 3 * one], rel=1e-9)
+    account.heard((1, 2))
+    assert account.mu2 == account.plain_mu2
+    # From here on others hide it again: the first release on the new chain is as the first one of a run.
+    for hop in (17, 21):
+        hops = [*range(1, 13), *range(14, hop + 1)]
+        account.released((2, 3), hop, chain_of(hops, steps, (2, 3)), len(hops))
+    fresh = whole_mu2(dataclasses.replace(terms, path=[0, 1, 2, 3, 0], step_sizes=terms.step_sizes[15:]), [True] * 5)  # type: ignore[index]
+    assert account.by_observer()[1:] == pytest.approx(3 * one + fresh[1:], rel=1e-9)
+    assert account.plain_mu2 == pytest.approx(5 * one, rel=1e-9)
+
+
+def test_a_release_under_another_ballot_tells_of_a_fork() -> None:
+    terms, one = terms_of([0, 1, 2, 3, 0, 2, 3, 1, 0, 3, 1, 2] * 4), (2.0 / 5.0) ** 2
+    account = OwnAccount(terms)
+    for hop in (1, 5, 9):
+        account.released(FIRST, hop, chain_of(range(1, hop + 1), 48), hop)
+    assert account.mu2 < 2.9 * one
+    before = account.mu2_with_one_more((1, 1))
+    assert before == account.plain_mu2_with_one_more
+    assert account.mu2_with_one_more(FIRST) == account.mu2_with_one_more() < before
+    account.released((1, 1), 13, chain_of([1, 2, 13], 48), 3)
+    assert account.by_observer()[1:] == pytest.approx(4 * one, rel=1e-9)
+    assert account.mu2 <= before
+    # Under a lower ballot it should not have been: it counts in full, and hides behind nobody.
+    account.released(FIRST, 17, chain_of(range(1, 18), 48), 17)
+    account.released((1, 1), 21, chain_of([1, 2, 13, 14, 15, 16, 18, 19, 20, 21], 48), 10)
+    assert account.by_observer()[1:] == pytest.approx(6 * one, rel=1e-9)
+
+
+def test_a_chain_that_does_not_go_on_from_the_last_one_is_a_fork() -> None:
+    terms, one = terms_of([0, 1, 2, 3] * 10), (2.0 / 5.0) ** 2
+    for hops, amplified in (([1, 2, 3, 4, 5, 6, 9], True), ([1, 2, 3, 5, 6, 9], False), ([2, 3, 4, 5, 9], False)):
+        account = OwnAccount(terms)
+        account.released(FIRST, 1, chain_of([1], 40), 1)
+        account.released(FIRST, 5, chain_of([1, 2, 3, 4, 5], 40), 5)
+        account.released(FIRST, 9, chain_of(hops, 40), len(hops))
+        assert bool(account.by_observer()[3] < 2.9 * one) is amplified
+    account.released(FIRST, 9, chain_of(hops, 40), len(hops))  # twice the same hop: one more release
+    assert account.releases == 4
+    assert account.mu2 == account.plain_mu2
+
+
+def test_an_end_under_a_higher_ballot_counts_in_full() -> None:
+    """A node that was away is told the model, and the ballot it was decided under: that of a fork, if it is higher."""
+    path, steps = [0, 1, 2, 3] * 2, 8
+    token = Token(5, b"", chain_of(range(1, 6), steps))
+    entries: list[Entry] = [
+        Released(Copy(FIRST, 1, Kind.UPDATED, Token(1, b"", chain_of([1], steps)))),
+        Released(Copy(FIRST, 5, Kind.UPDATED, token)),
+    ]
+    amplified = account_of(terms_of(path), entries)
+    assert amplified.by_observer()[3] < 0.99 * amplified.plain_mu2
+    final = Token(7, b"", chain_of(range(1, 8), steps))
+
+    def after(*more: Entry) -> float:
+        return float(account_of(terms_of(path), [*entries, *more]).by_observer()[3])
+
+    in_full = pytest.approx(amplified.plain_mu2, rel=1e-9)
+    assert after(Over(final, FIRST)) == amplified.by_observer()[3]
+    assert after(Over(final, (1, 2))) == in_full
+    assert after(Kept(Copy((1, 2), 9, Kind.FINAL, final), 3), Over(final, (1, 2))) == in_full
+
+
+@pytest.mark.parametrize(
+    ("hop", "chain", "updates", "reason"),
+    [
+        (6, chain_of([1, 6], 40), 2, "hop = 6: must be a hop of node 0"),
+        (41, chain_of([1], 40), 1, "hop = 41: must be a hop of node 0"),
+        (0, chain_of([1], 40), 1, "hop = 0"),
+        (5, chain_of([1, 5], 48), 2, "must be 37 bytes for a run of 40 steps"),
+        (5, chain_of([1, 5], 40), 3, "2 updates: the token says 3"),
+        (5, chain_of([1, 4], 40), 2, "no update at hop 5: it was released there"),
+        (5, chain_of([1, 5, 6], 40), 3, "only hops before 6"),
+        (9, chain_of([1, 5, 9], 40), 3, "an own update at hop 5: the journal has forgotten it"),
+    ],
+)
+def test_a_release_that_makes_no_sense_is_refused_but_counted(
+    hop: int, chain: bytes, updates: int, reason: str
+) -> None:
+    account = OwnAccount(terms_of([0, 1, 2, 3] * 10))
+    account.released(FIRST, 1, chain_of([1], 40), 1)
+    with pytest.raises(InvalidInput, match=reason):
+        account.released(FIRST, hop, chain, updates)
+    assert account.releases == (3 if "forgotten" in reason else 2)
+    assert account.mu2 == account.plain_mu2 == pytest.approx(account.releases * 0.16, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"nodes": 1}, "nodes"),
+        ({"me": 4}, "me = 4: must be a node from 0 to 3"),
+        ({"path": []}, "path"),
+        ({"path": [0, 4]}, "path"),
+        ({"step_sizes": [1.0]}, "step_sizes"),
+        ({"step_sizes": [1.0, 0.0]}, "step_sizes"),
+        ({"step_sizes": [1.0, 1e-60]}, "step_sizes = of this run: or its noise are out of range"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier"),
+    ],
+)
+def test_terms_that_make_no_sense_are_refused(change: dict[str, Any], reason: str) -> None:
+    good: dict[str, Any] = {"nodes": 4, "me": 0, "path": [0, 1], "step_sizes": [1.0, 1.0], "noise_multiplier": 1.0}
+    with pytest.raises(InvalidInput, match=reason):
+        Terms(**(good | {"convex": True} | change))
+
+
+# Histories of the protocol, with recoveries. What an observer learned is computed exactly, for losses that make all
+# tokens Gaussian; that it sees on several chains is in it.
+
+
+def watched(world: Any) -> Any:
+    """A world with real chains that remembers which tokens each node was sent."""
+
+    class Watched(world.World):  # type: ignore[misc]
+        def __init__(self, *arguments: Any) -> None:
+            self.seen: dict[int, set[Any]] = {}
+            self.number: dict[Any, int] = {}
+            super().__init__(*arguments)
+
+        def compute(self, node: int, life: int, action: Any) -> None:
+            made, before = self.rng.randbytes(32), action.token
+            self.updates[made] = node, before.parameters
+            chain = before.chain or blank_chain(self.rules.steps, b"run")
+            chain = extended_chain(chain, action.ballot, action.hop, sealed(made, self.rng.randbytes(32)))
+            token = Token(before.updates + 1, made, chain)
+            self.number[made] = token.updates
+            told = partial(self.tell, node, life, lambda peer: peer.computed(action.ballot, action.hop, token))
+            self.later(self.rng.expovariate(20.0), told)
+
+        def write(self, node: int, entry: Any) -> None:
+            if isinstance(entry, Released):
+                made = entry.copy.token.parameters
+                self.seen.setdefault(node, set()).update((made, self.updates[made][1]))
+            super().write(node, entry)
+
+        def send(self, sender: int, to: int, message: Any) -> None:
+            if isinstance(message, Pass | Final | Outcome):
+                self.seen.setdefault(to, set()).add(message.token.parameters)
+            super().send(sender, to, message)
+
+    return Watched
+
+
+def history(world: Any, seed: int) -> Any:
+    """A history in which tokens are lost and recovered often."""
+    rng = random.Random(seed)
+    nodes = rng.randint(4, 6)
+    path = [rng.randrange(nodes) for _ in range(6 * nodes)]
+    rules = world.Rules(nodes=nodes, path=path, timeout=1.0, lease=0.3, silence=5.0)
+    stormy = rng.random() < 0.7
+    weather = world.Weather(drop=0.02, crash=0.01 if stormy else 0.0, slow=0.1, partitions=4 if stormy else 0)
+    found = watched(world)(seed, rules, weather)
+    found.run(until=4000.0)
+    found.check_end()
+    return found
+
+
+def exact_mu2(found: Any, target: int, observer: int, sizes: Sequence[float], noise: float) -> float:
+    """What an observer learned if gradients are constants, for the worst signs of the target's."""
+    lineage = set()
+    for parameters in found.seen.get(observer, ()):
+        at = parameters
+        while at in found.updates:
+            lineage.add(at)
+            at = found.updates[at][1]
+    names = sorted(lineage, key=lambda name: (found.number[name], name))
+    place = {name: index for index, name in enumerate(names)}
+    own = [place[name] for name in names if found.updates[name][0] == target]
+    seen = [place[name] for name in found.seen.get(observer, ()) if name in place]
+    if not own or not seen:
+        return 0.0
+    made_of = np.eye(len(names))  # which updates are in a token
+    for name in names:
+        before = found.updates[name][1]
+        if before in place:
+            made_of[place[name]] += made_of[place[before]]
+    scale = np.array([sizes[found.number[name] - 1] for name in names])
+    tokens = made_of[seen] * scale
+    covariance = noise**2 * tokens @ tokens.T
+    shifts = 2.0 * tokens[:, own]
+    costs = shifts.T @ np.linalg.solve(covariance, shifts)
+    choices = [[1.0, -1.0] if 0 < index < 8 else [1.0] for index in range(len(own))]
+    signs = np.array(list(itertools.product(*choices)))
+    return float(np.einsum("ij,jk,ik->i", signs, costs, signs).max())
+
+
+def stripped(entry: Entry) -> Entry:
+    """An entry as it is read from a journal that keeps only the newest parameters."""
+    if isinstance(entry, Kept | Released):
+        token = dataclasses.replace(entry.copy.token, parameters=b"")
+        return dataclasses.replace(entry, copy=dataclasses.replace(entry.copy, token=token))
+    return (
+        dataclasses.replace(entry, token=dataclasses.replace(entry.token, parameters=b""))
+        if isinstance(entry, Over)
+        else entry
+    )
+
+
+class Forgiving(OwnAccount):
+    """A mutant: it takes no notice of forks."""
+
+    def _count_in_full(self) -> None:
+        pass
+
+
+def test_no_observer_learns_more_than_the_account_says(world: Any) -> None:
+    amplified = recovered = 0
+    for seed in range(100):
+        found = history(world, seed)
+        nodes, path = found.rules.nodes, found.rules.path
+        sizes = (1.0 / np.sqrt(1.0 + np.arange(len(path)))).tolist()
+        for target in range(nodes):
+            disk = found.machines[target].disk
+            account = account_of(Terms(nodes, target, path, sizes, 5.0, True), disk)
+            recovered += any(isinstance(entry, Heard) for entry in disk)
+            for observer in set(range(nodes)) - {target}:
+                said = account.by_observer()[observer]
+                amplified += said < 0.99 * account.plain_mu2
+                assert exact_mu2(found, target, observer, sizes, 5.0) <= said * (1.0 + 1e-9)
+    assert amplified > 100
+    assert recovered > 100
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_who_takes_no_notice_of_a_fork_says_too_little(told: bool) -> None:
+    """Node 3 sees the token of hop 4 and is lost. Node 2 goes on from its copy, and now node 1 updates before hop 4."""
+    path, noise, recovered = [0, 2, 1, 3, 3, 0], 5.0, (1, 2)
+    made = {"first": (0, "initial"), "x": (2, "first"), "w": (1, "x"), "v": (3, "w"), "last": (0, "v")}
+    number = {name: index for index, name in enumerate(made, start=1)}
+    found = SimpleNamespace(updates=made, number=number, seen={3: {"x", "w", "v", "last"}})
+    terms = Terms(4, 0, path, [1.0] * 6, noise, True)
+    account, mutant = OwnAccount(terms), Forgiving(terms)
+    for each in (account, mutant):
+        each.released(FIRST, 1, chain_of([1], 6), 1)
+        if told:
+            each.heard(recovered)
+        each.released(recovered, 6, chain_of([1, 2, 3, 5, 6], 6), 5)
+    one = (2.0 / noise) ** 2
+    assert exact_mu2(found, 0, 3, [1.0] * 6, noise) == pytest.approx(1.5 * one)
+    assert account.by_observer()[3] == pytest.approx(2.0 * one)
+    assert mutant.by_observer()[3] == pytest.approx((1.0 + 1.0 / 3.0) * one)
+
+
+def test_the_journal_alone_gives_the_same_account(world: Any) -> None:
+    """At each of its entries; the live one is told of promises, releases and the end only."""
+    kinds = set()
+    for seed in range(12):
+        found = history(world, seed)
+        for me, machine in enumerate(found.machines):
+            terms = terms_of(found.rules.path, nodes=found.rules.nodes, me=me)
+            live = OwnAccount(terms)
+            for count, entry in enumerate(machine.disk, start=1):
+                kinds.add(type(entry))
+                if isinstance(entry, Heard):
+                    live.heard(entry.ballot)
+                elif isinstance(entry, Released):
+                    token = entry.copy.token
+                    live.released(entry.copy.ballot, entry.copy.hop, token.chain, token.updates)
+                elif isinstance(entry, Kept):
+                    live.heard(entry.copy.ballot)
+                elif isinstance(entry, Over):
+                    live.heard(entry.ballot)
+                if count % 7 == 0 or count == len(machine.disk):
+                    again = account_of(terms, map(stripped, machine.disk[:count]))
+                    assert np.array_equal(again.by_observer(), live.by_observer())
+                    assert (again.releases, again.mu2) == (live.releases, live.mu2)
+                    assert again.mu2_with_one_more((0, 0)) == live.mu2_with_one_more((0, 0))
+    assert kinds >= {Heard, Kept, Released, Over}
+
+
+# Budgets.
+
+
+def test_without_a_budget_everything_is_given() -> None:
+    account = play(terms_of([0, 1] * 50, noise=0.01), [True] * 100)
+    assert willing(account, NodeBudget())
+
+
+@settings(max_examples=60, deadline=None)
+@given(runs(), st.floats(0.05, 20.0), st.sampled_from([1e-3, 1e-5, 1e-9]), st.sampled_from(["transcript", "releases"]))
+def test_a_budget_is_never_exceeded(run: tuple[Terms, list[bool]], epsilon: float, delta: float, count: Any) -> None:
+    """The node refuses when it is not willing; the account of the whole run tells what was given away in the end."""
+    (terms, able), budget = run, NodeBudget(epsilon=epsilon, delta=delta, count=count)
+    account, chain, updated, ballot = OwnAccount(terms), blank_chain(len(terms.path), b"run"), [], (0, terms.path[0])
+    for hop, (node, ready) in enumerate(zip(terms.path, able, strict=True), start=1):
+        took = ready and (node != terms.me or willing(account, budget, ballot))
+        updated.append(took)
+        if took:
+            chain = extended_chain(chain, ballot, hop, SEAL)
+            if node == terms.me:
+                account.released(ballot, hop, chain, updates_of(chain))
+    assert account.epsilon(delta) <= epsilon
+    mu2 = whole_mu2(terms, updated)
+    assert gdp_epsilon(math.sqrt(mu2.max()), delta) <= epsilon
+    if count == "releases":
+        assert account.epsilon_of_releases(delta) <= epsilon
+
+
+def test_a_budget_is_used() -> None:
+    """It refuses only what would be too much: the next release in full would have been over."""
+    terms, budget = terms_of([0, 1, 2, 3] * 50), NodeBudget(epsilon=4.0, delta=1e-5)
+    releases = []
+    for count in ("transcript", "releases"):
+        counted = budget.model_copy(update={"count": count})
+        account, chain = OwnAccount(terms), blank_chain(200, b"run")
+        for hop, node in enumerate(terms.path, start=1):
+            if node or willing(account, counted):
+                chain = extended_chain(chain, FIRST, hop, SEAL)
+                if node == 0:
+                    account.released(FIRST, hop, chain, updates_of(chain))
+        releases.append(account.releases)
+        assert not willing(account, counted)
+        assert account.epsilon(1e-5) <= 4.0
+        assert gdp_epsilon(math.sqrt(account.mu2 + 0.16), 1e-5) > 4.0
+    assert 0 < releases[1] < 50
+    assert releases[0] == releases[1]  # on a ring the next node sees each update bare
+
+
+def test_an_offer_under_a_higher_ballot_is_judged_as_if_it_were_known() -> None:
+    """To take it makes all before it count in full; whoever finds out afterwards has spent too much."""
+    nodes, steps = 6, 120
+    path = agreed_path("random-ring", nodes, steps, b"seed")
+    terms = terms_of(path, nodes=nodes, me=2, noise=10.0)
+    account = play(terms, [True] * steps)
+    middle = 0.5 * (account.mu2_with_one_more() + account.plain_mu2_with_one_more)
+    budget = NodeBudget(epsilon=gdp_epsilon(math.sqrt(middle), 1e-5), delta=1e-5)
+    known = (0, path[0])
+    assert willing(account, budget)
+    assert willing(account, budget, known)
+    assert not willing(account, budget, (1, 0))
+    assert not willing(account, budget.model_copy(update={"count": "releases"}))
+    account.heard((1, 0))
+    assert not willing(account, budget, (1, 0))
+
+
+def test_rounding_is_on_the_safe_side() -> None:
+    """A budget that is spent to the last digit is spent."""
+    terms = terms_of([0, 1, 2, 3] * 3)
+    account = OwnAccount(terms)
+    for delta in (1e-300, 1e-12, 1e-3):
+        exact = gdp_epsilon(0.4, delta)  # of one release, without any allowance
+        assert not willing(account, NodeBudget(epsilon=exact * (1.0 - 1e-12), delta=delta))
+        assert willing(account, NodeBudget(epsilon=exact * (1.0 + 1e-6), delta=delta))
