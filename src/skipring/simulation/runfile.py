@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, require_integer, require_positive
 
 __all__ = ["RunFile", "example_run_file", "parse_run", "read_run_file", "with_changes"]
+
+#: A section, and two of its keys of which one may be given.
+_EITHER = (
+    ("delay", "timeout", "skip"),
+    ("gossip", "slots", "access"),
+    ("model", "classes", "label_bound"),
+    ("privacy", "noise_multiplier", "epsilon"),
+)
+#: What nodes with files of their own must agree on, since nobody sees all of the data.
+_AGREED = ("classes", "features", "label_bound")
+_MODELS = ("logistic", "softmax", "squared", "cnn")
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
 class _Section(BaseModel):
@@ -41,12 +54,45 @@ class DataSection(_Section):
 class ModelSection(_Section):
     """Which model."""
 
-    name: Literal["logistic", "softmax", "squared", "cnn"] | None = Field(
-        None, description="logistic (two classes), softmax (more), squared (numbers) or cnn; default: by the labels"
+    name: str | None = Field(
+        None,
+        description="logistic (two classes), softmax (more), squared (numbers), cnn, or for nodes of a network "
+        "module:function, which returns a PyTorch module; default: by the labels",
     )
     intercept: bool = Field(False, description="append a constant column")
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
-    device: str = Field("auto", description="cnn: auto (a GPU if there is one), cpu or cuda")
+    device: str = Field("auto", description="networks: auto (a GPU if there is one), cpu or cuda")
+    classes: list[str] | None = Field(
+        None, description="nodes with files of their own: the classes, in the order that all agreed on"
+    )
+    features: int | None = Field(
+        None, description="nodes with files of their own: how many columns each file has beside the label"
+    )
+    label_bound: float | None = Field(
+        None, description="nodes with files of their own whose labels are numbers: the largest, in absolute value"
+    )
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse a model that nobody can make, and an agreement that is none."""
+        if self.name is not None and self.name not in _MODELS and _FUNCTION.fullmatch(self.name) is None:
+            raise InvalidInput("model.name", self.name, f"{', '.join(_MODELS)} or module:function")
+        if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
+            raise InvalidInput("model.classes", self.classes, "at least two names, all different")
+        if self.features is not None:
+            require_integer("model.features", self.features, 1)
+        if self.label_bound is not None:
+            require_positive("model.label_bound", self.label_bound)
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the agreement where there is none: what is not used must not change the key of a result."""
+        values: dict[str, Any] = values_of(self)
+        return {name: value for name, value in values.items() if value is not None or name not in _AGREED}
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the model is whatever a function of the user's own returns."""
+        return self.name is not None and ":" in self.name
 
 
 class ScheduleSection(_Section):
@@ -67,8 +113,9 @@ class DelaySection(_Section):
         "gamma:0.25,1", description="exponential:1, gamma:0.25,1, lomax:3,2, empirical:FILE.csv, scipy:..."
     )
     hop_latency: float = Field(0.01, description="time a hop takes")
-    timeout: float | Literal["best"] | None = Field(
-        None, description='a time, inf (never skip) or "best" (the default)'
+    timeout: float | Literal["best", "adaptive"] | None = Field(
+        None,
+        description='a time, inf (never skip), "best" (the default) or "adaptive" (the nodes of a network learn it)',
     )
     skip: float | None = Field(None, description="the skip probability, instead of a timeout")
     patient_every: int | None = Field(None, description="in every so many-th round nobody is skipped (default: never)")
@@ -141,6 +188,13 @@ class SimulationSection(_Section):
     record_path: bool = Field(True, description="account for the realised path of the first run")
 
 
+class NetworkSection(_Section):
+    """When real nodes lose patience; a simulation has no use for it."""
+
+    lease: float = Field(2.0, gt=0.0, description="time for an answer that has nothing to wait for")
+    silence: float = Field(30.0, gt=0.0, description="after so long without a sign of the token, a recovery begins")
+
+
 class RunFile(_Section):
     """A simulation, section by section."""
 
@@ -154,14 +208,17 @@ class RunFile(_Section):
     learning: LearningSection = LearningSection()
     privacy: PrivacySection = PrivacySection()
     simulation: SimulationSection = SimulationSection()
+    network: NetworkSection = NetworkSection()
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what only real nodes use: it must not change the key of a simulation's result."""
+        values: dict[str, Any] = values_of(self)
+        return {name: value for name, value in values.items() if name != "network" or self.network != NetworkSection()}
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two values where one is meant."""
-        for section, first, second in (
-            ("delay", "timeout", "skip"),
-            ("gossip", "slots", "access"),
-            ("privacy", "noise_multiplier", "epsilon"),
-        ):
+        for section, first, second in _EITHER:
             values = getattr(self, section)
             if getattr(values, first) is not None and getattr(values, second) is not None:
                 raise InvalidInput.because(
@@ -244,7 +301,7 @@ def change_value(values: dict[str, Any], key: str, value: Any) -> None:
     table = values.setdefault(section, {})
     if not isinstance(table, dict):
         raise InvalidInput("set", f"{key}={value}", "about a section of the run file")
-    for pair in (("timeout", "skip"), ("slots", "access"), ("noise_multiplier", "epsilon")):
+    for _, *pair in _EITHER:
         if name in pair:
             table.pop(pair[1 - pair.index(name)], None)
     table[name] = value
@@ -262,12 +319,13 @@ def example_run_file() -> str:
             if key.default is None:
                 lines.append(f"# {name} =    # {key.description}")
             else:
-                lines.append(f"{name} = {_toml(key.default)}    # {key.description}")
+                lines.append(f"{name} = {toml_value(key.default)}    # {key.description}")
         lines.append("")
     return "\n".join(lines)
 
 
-def _toml(value: object) -> str:
+def toml_value(value: object) -> str:
+    """Return a value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -275,5 +333,5 @@ def _toml(value: object) -> str:
     if isinstance(value, float) and math.isinf(value):
         return "inf"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(toml_value, value)) + "]"
     return repr(value)

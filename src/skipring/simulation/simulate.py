@@ -6,16 +6,16 @@ import dataclasses
 import math
 import platform
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from .._version import __version__
-from ..data import Dataset, load_dataset, prepare, read_table, split_over_nodes
+from ..data import Dataset, NodeData, Prepared, load_dataset, prepare, read_table, split_over_nodes
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
 from ..learning import LinearModel, NeuralModel, StepSizes
@@ -35,6 +35,7 @@ __all__ = ["Interrupted", "build", "simulate"]
 _DEFAULT_NODES = 113
 _DEFAULT_ROUNDS = 30
 _DEFAULT_EPSILON = 8.0
+_LOSSES: dict[str, LossName] = {name: name for name in get_args(LossName)}
 #: The key of the run file that sets a parameter, for messages.
 _KEYS = {
     "rate": "learning.rate",
@@ -87,33 +88,37 @@ class Interrupted(Exception):
     """The simulation was stopped; finished runs are in its folder."""
 
 
-def build(run: RunFile) -> Setup:
-    """Return the setup that a run file describes."""
+@contextmanager
+def in_words_of_the_run_file() -> Iterator[None]:
+    """Refuse what is refused in here by the key of the run file that sets it."""
     try:
-        return _build(run)
+        yield
     except InvalidInput as problem:
         key = _KEYS.get(problem.parameter, problem.parameter)
         raise InvalidInput.because(key, problem.given, problem.reason) from None
 
 
-def _build(run: RunFile) -> Setup:
+def build(run: RunFile) -> Setup:
+    """Return the setup that a run file describes."""
+    with in_words_of_the_run_file():
+        return _build(run)
+
+
+def owned_rows(run: RunFile, usual_nodes: int = _DEFAULT_NODES) -> tuple[Dataset, Prepared, NodeData]:
+    """Return the data set of a run file, the same prepared, and its training rows dealt to nodes.
+
+    It is the same in a simulation and at every node of a network. `usual_nodes` counts where the run file says nothing.
+    """
     data = run.data
     dataset = (
         load_dataset(data.name) if data.path is None else read_table(data.path, label=data.label or "", node=data.node)
     )
+    check_agreement(run, dataset)
     # Data and split have a stream of their own: they are the same for all runs.
     rng = np.random.default_rng(np.random.SeedSequence(run.simulation.seed, spawn_key=(2**32 - 1,)))
-    ready = prepare(
-        dataset,
-        rng,
-        # Networks take pixels as they are.
-        standardise=data.standardise and run.model.name != "cnn",
-        unit_rows=data.unit_rows and run.model.name != "cnn",
-        intercept=run.model.intercept,
-        test_share=data.test_share,
-    )
+    ready = prepared_rows(run, dataset, rng)
     kind = data.split or ("groups" if ready.train_groups is not None else "iid")
-    nodes = data.nodes if data.nodes is not None or kind == "groups" else _DEFAULT_NODES
+    nodes = data.nodes if data.nodes is not None or kind == "groups" else usual_nodes
     owned = split_over_nodes(
         ready.train_x,
         ready.train_y,
@@ -125,11 +130,49 @@ def _build(run: RunFile) -> Setup:
         exponent=data.exponent,
         groups=ready.train_groups,
     )
+    return dataset, ready, owned
+
+
+def prepared_rows(run: RunFile, dataset: Dataset, rng: np.random.Generator) -> Prepared:
+    """Set test rows aside and scale all rows, as a run file says."""
+    data = run.data
+    return prepare(
+        dataset,
+        rng,
+        # Networks take pixels as they are.
+        standardise=data.standardise and run.model.name != "cnn",
+        unit_rows=data.unit_rows and run.model.name != "cnn",
+        intercept=run.model.intercept,
+        test_share=data.test_share,
+    )
+
+
+def check_agreement(run: RunFile, dataset: Dataset) -> None:
+    """Refuse data that are not what the run file says of them."""
+    agreed, columns = run.model, dataset.features.shape[1]
+    if agreed.features is not None and agreed.features != columns:
+        raise InvalidInput.because("model.features", agreed.features, f"{dataset.name} has {columns} features")
+    if agreed.classes is not None and tuple(agreed.classes) != dataset.classes:
+        its = f"the classes {', '.join(dataset.classes)}" if dataset.classes else "numbers as labels"
+        raise InvalidInput.because("model.classes", ", ".join(agreed.classes), f"{dataset.name} has {its}")
+    if agreed.label_bound is None:
+        return
+    if dataset.classes:
+        raise InvalidInput.because("model.label_bound", agreed.label_bound, f"{dataset.name} has classes, not numbers")
+    largest = float(np.abs(dataset.labels).max())
+    if largest > agreed.label_bound:
+        reason = f"{dataset.name} has a label of absolute value {largest:g}"
+        raise InvalidInput.because("model.label_bound", agreed.label_bound, reason)
+
+
+def _build(run: RunFile) -> Setup:
+    _refuse_what_needs_a_network(run)
+    dataset, ready, owned = owned_rows(run)
     delay = parse_delay(run.delay.law)
     timeout = _timeout(run, delay)
     rival = run.schedule.name in RIVALS
     setup = Setup(
-        model=_model(run, dataset, ready.train_x.shape[1], float(np.abs(ready.train_y).max(initial=1.0))),
+        model=model_of(run, len(dataset.classes), ready.train_x.shape[1], largest_label(run, ready)),
         data=owned,
         test_x=ready.test_x,
         test_y=ready.test_y,
@@ -153,8 +196,22 @@ def _build(run: RunFile) -> Setup:
     return dataclasses.replace(setup, noise_multiplier=noise_for(setup, budget, run.privacy.delta))
 
 
-def _model(run: RunFile, dataset: Dataset, features: int, largest_label: float) -> LinearModel | NeuralModel:
-    classes = len(dataset.classes)
+def _refuse_what_needs_a_network(run: RunFile) -> None:
+    if run.model.is_function:
+        reason = "only the nodes of a network run a module of your own; simulate logistic, softmax, squared or cnn"
+        raise InvalidInput.because("model", run.model.name, reason)
+    if run.delay.timeout == "adaptive":
+        reason = "only a network's nodes can learn a timeout from what they see; use best"
+        raise InvalidInput.because("timeout", run.delay.timeout, reason)
+
+
+def largest_label(run: RunFile, prepared: Prepared) -> float:
+    """Return a bound for the labels of all nodes: as agreed on, or the largest of the training rows, if above 1."""
+    return run.model.label_bound or float(np.abs(prepared.train_y).max(initial=1.0))
+
+
+def model_of(run: RunFile, classes: int, features: int, largest_label: float) -> LinearModel | NeuralModel:
+    """Return the model for rows with so many classes (0: labels are numbers) and features."""
     if run.model.name == "cnn":
         if classes == 0:
             raise InvalidInput.because("model", "cnn", "the labels are numbers, not classes; use squared")
@@ -166,7 +223,7 @@ def _model(run: RunFile, dataset: Dataset, features: int, largest_label: float) 
             device=run.model.device,
         )
     usual: LossName = "squared" if classes == 0 else "logistic" if classes == 2 else "softmax"
-    name = run.model.name or usual
+    name = usual if run.model.name is None else _LOSSES[run.model.name]
     if (name == "squared") != (classes == 0) or (name == "logistic" and classes > 2):
         raise InvalidInput.because("model", name, f"the labels have {classes or 'no'} classes; use {usual}")
     # A rival's models are averages, which nothing keeps in a ball; only the squared loss has no bound without one.
