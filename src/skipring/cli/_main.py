@@ -14,6 +14,8 @@ from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
 from .network import network_check, network_init, network_pack
+from .network_up import network_status, network_stop, network_up
+from .node import node_privacy, node_run
 from .paper import figure, tables
 from .paper_numbers import numbers
 from .plan import plan
@@ -37,8 +39,9 @@ app = typer.Typer(
 )
 paper_app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables, and go beyond them.")
 network_app = typer.Typer(
-    no_args_is_help=True, help="Set up nodes on real machines: who they are, and how they prove it."
+    no_args_is_help=True, help="Nodes on real machines: who they are, and all of them on this one."
 )
+node_app = typer.Typer(no_args_is_help=True, help="One node: run it, and see what it has given away.")
 
 BEFORE = "Before a run"
 app.command(rich_help_panel=BEFORE)(plan)
@@ -55,7 +58,13 @@ app.command(rich_help_panel=SIMULATE)(report)
 network_app.command("init")(network_init)
 network_app.command("pack")(network_pack)
 network_app.command("check")(network_check)
+network_app.command("up")(network_up)
+network_app.command("status")(network_status)
+network_app.command("stop")(network_stop)
+node_app.command("run")(node_run)
+node_app.command("privacy")(node_privacy)
 app.add_typer(network_app, name="network", rich_help_panel="Between machines")
+app.add_typer(node_app, name="node", rich_help_panel="Between machines")
 paper_app.command()(figure)
 paper_app.command()(tables)
 paper_app.command()(beyond)

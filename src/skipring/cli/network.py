@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from ..delays import parse_delay
 from ..errors import InvalidInput
 from ._output import Json, print_json
 
@@ -25,19 +26,27 @@ def network_init(
     ] = 7600,
     days: Annotated[int, typer.Option(help="How long the certificates are valid.")] = 365,
     run: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The run file that all nodes agreed on; each gets a copy.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The run file that all nodes agreed on (default: logistic, breast-cancer)."),
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(metavar="LAW", help="Let nodes be late on purpose: exponential:1, gamma:0.25,1, ...")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a private authority, and a key, certificate and settings for each node.
+    """Make a private authority, and a key, certificate, settings and the agreed run for each node.
 
-    Whoever has DIR/ca/ca.key can pass as any node: keep it offline. It is not encrypted.
+    Steps, timeout and noise that the run file leaves open are written down once, for all nodes. Whoever has
+    DIR/ca/ca.key can pass as any node: keep it offline. It is not encrypted.
     """
     from ..network.identity import make_network  # loaded when the command runs
     from ..network.roster import parse_nodes
 
     names, addresses = parse_nodes(nodes, host=host, port=port)
-    roster = make_network(folder, names, addresses, days=days, run=None if run is None else _run_file(run, len(names)))
+    if delay is not None:
+        parse_delay(delay)
+    text = _run_text(run, len(names)).encode()
+    roster = make_network(folder, names, addresses, days=days, run=text, delay=delay)
     if as_json:
         print_json(
             {
@@ -64,20 +73,17 @@ def network_init(
     console.print(table)
     console.print(
         f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline: whoever"
-        f" has it can pass as any node.\nNext: skipring network pack {roster.names[0]} --dir {folder}",
+        f" has it can pass as any node.\nHere: skipring network up {folder}\nElsewhere: skipring network pack"
+        f" {roster.names[0]} --dir {folder}",
         style="dim",
     )
 
 
-def _run_file(path: Path, nodes: int) -> bytes:
-    from ..simulation.runfile import read_run_file  # loaded when the command runs
+def _run_text(path: Path | None, nodes: int) -> str:
+    from ..network.agreed_run import agreed_run, run_text  # loaded when the command runs
+    from ..simulation.runfile import RunFile, read_run_file
 
-    run = read_run_file(path)
-    if run.schedule.name in ("gossip", "federated"):
-        raise InvalidInput.because("run", path, f"schedule {run.schedule.name} has no token to pass between nodes")
-    if run.data.nodes not in (None, nodes):
-        raise InvalidInput.because("run", path, f"is for {run.data.nodes} nodes, and here are {nodes}")
-    return path.read_bytes()
+    return run_text(agreed_run(RunFile() if path is None else read_run_file(path), nodes))
 
 
 def network_pack(

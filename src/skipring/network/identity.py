@@ -97,11 +97,12 @@ def make_network(
     *,
     days: int = 365,
     run: bytes | None = None,
+    delay: str | None = None,
 ) -> Roster:
     """Make an authority and one folder per node; the folder is there with everything in it, or not at all.
 
     Whoever has `ca/ca.key` can make itself any node's certificate: keep it offline, or delete it once all nodes have
-    theirs. It is not encrypted.
+    theirs. It is not encrypted. With a `delay`, nodes are late on purpose, by this law.
     """
     if not 1 <= days <= 36500:
         raise InvalidInput("days", days, "from 1 to 36500")
@@ -114,7 +115,7 @@ def make_network(
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
     try:
-        roster = _fill(draft, names, addresses, days=days, run=run)
+        roster = _fill(draft, names, addresses, days=days, run=run, delay=delay)
         draft.rename(folder)
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
@@ -123,7 +124,15 @@ def make_network(
     return roster
 
 
-def _fill(folder: Path, names: Sequence[str], addresses: Sequence[Address], *, days: int, run: bytes | None) -> Roster:
+def _fill(
+    folder: Path,
+    names: Sequence[str],
+    addresses: Sequence[Address],
+    *,
+    days: int,
+    run: bytes | None,
+    delay: str | None,
+) -> Roster:
     from . import _certificates as made  # an extra
 
     now = datetime.now(UTC).replace(microsecond=0)
@@ -140,7 +149,7 @@ def _fill(folder: Path, names: Sequence[str], addresses: Sequence[Address], *, d
     _write_folder(folder, {name: text for name, text in public.items() if name != "ca.crt"}, {})
     _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
     for name, address, (key, certificate) in zip(names, addresses, issued, strict=True):
-        config = node_config_text(name, address, with_run=run is not None).encode()
+        config = node_config_text(name, address, with_run=run is not None, delay=delay).encode()
         own = public | {"node.crt": made.certificate_pem(certificate), "node.toml": config}
         _write_folder(folder / name, own, {"node.key": made.key_pem(key)})
     return roster

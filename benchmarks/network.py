@@ -1,0 +1,226 @@
+"""What a hop between real nodes costs beside bare gRPC calls, and how fast a large model moves: both sides in one run.
+
+    python benchmarks/network.py [--quick]
+
+A hop is everything from one node having the token on disk to the next one having it on disk: the update and its release
+written, offer, ready, the token, its acknowledgment. Beside it stand two bare gRPC calls over the same TLS between two
+processes of this machine, and one fsync. Then a model of 100 MB moves from node to node; beside it, as many bytes over
+one bare gRPC stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from skipring.network.identity import server_name
+from skipring.network.local import LocalNetwork
+from skipring.network.transport import Keys, load_grpc
+
+CHUNK = 1 << 20
+HOPS = 1000
+MODEL = 100_000_000
+
+
+def free_port(count: int = 1) -> int:
+    """Return the first of some neighbouring ports that nobody uses."""
+    for first in range(21000, 60000, 97):
+        try:
+            for port in (*range(first, first + count), *range(first + 1000, first + 1000 + count)):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise RuntimeError("no free ports")
+
+
+def make_network(folder: Path, nodes: int, run: str) -> int:
+    """Make a network with a run file; return its first port."""
+    file = folder.with_suffix(".toml")
+    file.write_text(run)
+    port = free_port(nodes)
+    words = ["network", "init", str(folder), "--nodes", str(nodes), "--port", str(port), "--run", str(file), "--json"]
+    subprocess.run([sys.executable, "-m", "skipring", *words], check=True, stdout=subprocess.DEVNULL)
+    return port
+
+
+# The other side: bare calls.
+
+
+async def serve(folder: Path, port: int) -> None:
+    """Answer bare calls, in a process of its own."""
+    grpc = load_grpc()
+
+    async def echo(request: bytes, _: Any) -> bytes:
+        return request
+
+    async def swallow(chunks: AsyncIterator[bytes], _: Any) -> bytes:
+        size = 0
+        async for chunk in chunks:
+            size += len(chunk)
+        return str(size).encode()
+
+    methods = {
+        "Echo": grpc.unary_unary_rpc_method_handler(echo),
+        "Swallow": grpc.stream_unary_rpc_method_handler(swallow),
+    }
+    keys = Keys.read(folder)
+    server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * CHUNK)])
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare.Bare", methods),))
+    credentials = grpc.ssl_server_credentials([(keys.key, keys.certificate)], keys.authority, require_client_auth=True)
+    server.add_secure_port(f"127.0.0.1:{port}", credentials)
+    await server.start()
+    print("ready", flush=True)
+    await server.wait_for_termination()
+
+
+async def call(folder: Path, name: str, port: int, measure: Callable[[Any], Any]) -> Any:
+    """Measure something with a connection to the bare server."""
+    grpc, keys = load_grpc(), Keys.read(folder)
+    credentials = grpc.ssl_channel_credentials(keys.authority, keys.key, keys.certificate)
+    options = [("grpc.ssl_target_name_override", server_name(name))]
+    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
+        return await measure(channel)
+
+
+async def two_calls(channel: Any) -> float:
+    """Return the median time of two calls, one after the other."""
+    echo = channel.unary_unary("/bare.Bare/Echo")
+    request, times = os.urandom(300), []
+    for _ in range(600):
+        start = time.perf_counter()
+        await echo(request)
+        await echo(request)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[100:])
+
+
+async def one_stream(channel: Any) -> float:
+    """Return the bytes per second of a stream, the median of some."""
+    chunk = os.urandom(CHUNK)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(MODEL // CHUNK):
+            yield chunk
+
+    rates = []
+    for _ in range(7):
+        start = time.perf_counter()
+        await channel.stream_unary("/bare.Bare/Swallow")(chunks())
+        rates.append(MODEL / (time.perf_counter() - start))
+    return statistics.median(rates)
+
+
+def bare(folder: Path, measure: Callable[[Any], Any]) -> Any:
+    """Measure with a server in another process."""
+    port = free_port()
+    names = sorted(path.name for path in folder.iterdir() if (path / "node.key").exists())
+    words = [sys.executable, __file__, "--serve", str(folder / names[1]), "--port", str(port)]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE)
+    try:
+        assert server.stdout is not None
+        server.stdout.readline()
+        return asyncio.run(call(folder / names[0], names[1], port, measure))
+    finally:
+        server.kill()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()
+
+
+def one_fsync(folder: Path) -> float:
+    """Return the median time to write a page and see it on the disk."""
+    times = []
+    with open(folder / "page", "wb", buffering=0) as file:
+        for _ in range(300):
+            file.write(os.urandom(4096))
+            start = time.perf_counter()
+            os.fsync(file.fileno())
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+# Our side.
+
+
+def run_network(folder: Path) -> list[dict[str, Any]]:
+    """Run a network to its end; return what its nodes say."""
+    import json
+
+    network = LocalNetwork(folder)
+    network.start()
+    try:
+        while not network.over:
+            network.look()
+            time.sleep(0.2)
+    finally:
+        network.stop()
+    return [json.loads((folder / name / "result.json").read_text()) for name in network.roster.names]
+
+
+def hops(folder: Path, nodes: int, steps: int) -> float:
+    """Return the median time of a hop between nodes that are always ready."""
+    run = f'[schedule]\nname = "ring"\nsteps = {steps}\n[delay]\ntimeout = 5.0\n[privacy]\nnoise_multiplier = 5.0\n'
+    make_network(folder, nodes, run + '[model]\nname = "logistic"\n')
+    return statistics.median(status["hop_time"] for status in run_network(folder))
+
+
+NETWORK = """
+import torch
+def model():
+    return torch.nn.Sequential(torch.nn.Linear(30, 806_000, bias=False), torch.nn.Linear(806_000, 1, bias=False))
+"""
+
+
+def moves(folder: Path) -> tuple[float, float]:
+    """Return the bytes per second of a model's way: over the network and checked; and until it is on disk."""
+    (folder.parent / "large_model.py").write_text(NETWORK)
+    os.environ["PYTHONPATH"] = str(folder.parent)
+    run = '[schedule]\nname = "ring"\nsteps = 12\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 5.0\n'
+    run += '[model]\nname = "large_model:model"\n[learning]\ngradient_bound = 1.0\n'
+    make_network(folder, 2, run)
+    found = run_network(folder)
+    carried = statistics.median(status["carry_rate"] for status in found if status["carry_rate"])
+    kept = statistics.median(status["pass_rate"] for status in found if status["pass_rate"])
+    return carried, kept
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--serve", type=Path)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--quick", action="store_true")
+    asked = parser.parse_args()
+    if asked.serve is not None:
+        asyncio.run(serve(asked.serve, asked.port))
+        return
+    with tempfile.TemporaryDirectory(prefix="skipring-benchmark-") as place:
+        folder = Path(place)
+        ours = hops(folder / "small", 2, 300 if asked.quick else HOPS)
+        calls = bare(folder / "small", two_calls)
+        fsync = one_fsync(folder)
+        allowed = 3.0 * calls + fsync
+        print(f"hop {1e3 * ours:.2f} ms; two bare calls {1e3 * calls:.2f} ms, one fsync {1e3 * fsync:.2f} ms")
+        print(f"hop / (3 x two calls + fsync) = {ours / allowed:.2f}   (at most 1)")
+        if asked.quick:
+            return
+        carried, kept = moves(folder / "large")
+        stream = bare(folder / "large", one_stream)
+        print(f"100 MB: {carried / 1e6:.0f} MB/s over the network, {kept / 1e6:.0f} MB/s until it is on disk;", end=" ")
+        print(f"one bare stream {stream / 1e6:.0f} MB/s")
+        print(f"ours / bare = {carried / stream:.2f}   (at least 0.60)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""All nodes of a network on one machine: `skipring network up`, `status` and `stop`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InvalidInput, require_integer
+from ._output import Json, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..network.local import LocalNetwork, NodeState
+
+__all__ = ["network_status", "network_stop", "network_up"]
+
+_LOOK = 0.5  # seconds between two looks at the nodes
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder (skipring network init).")]
+
+
+def network_up(
+    folder: Folder,
+    steps: Annotated[int | None, typer.Option(help="Another length of the run, before it has begun.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Nodes log every update, in node.log.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Start all nodes on this machine, watch them, and show what came out.
+
+    A node that dies is started again. Ctrl-C stops all of them, after their step; `up` again goes on.
+    """
+    from ..network.local import LocalNetwork, set_steps  # loaded when the command runs
+
+    if steps is not None:
+        require_integer("steps", steps, 1)
+        set_steps(folder, steps)
+    network = LocalNetwork(folder, verbose=verbose)
+    interrupted = _watch(network, show=not as_json)
+    states = network.states
+    results = [_result(network.folder / state.name) or state.status for state in states]
+    failed = [state for state in states if state.code not in (0, None)]
+    if as_json:
+        nodes = [
+            {"name": state.name, "starts": state.starts, "exit_code": state.code, "status": result}
+            for state, result in zip(states, results, strict=True)
+        ]
+        print_json({"folder": str(folder), "seconds": network.seconds, "interrupted": interrupted, "nodes": nodes})
+    else:
+        _summary(network, results)
+    for state in failed:
+        log = network.folder / state.name / "node.log"
+        sys.stderr.write(f"{state.name} ended with exit code {state.code}: {_last_line(log)}\n")
+    if interrupted:
+        sys.stderr.write(f"interrupted: all nodes stopped after their step; skipring network up {folder} goes on\n")
+        sys.exit(130)
+    if failed:
+        sys.exit(1)
+
+
+def _watch(network: LocalNetwork, *, show: bool) -> bool:
+    """Look at the nodes until all have ended; return whether that was because of Ctrl-C."""
+    from rich.console import Console
+    from rich.live import Live
+
+    told: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    console = Console(stderr=True, highlight=False)
+    try:
+        network.start()
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            while not told:
+                states = network.look()
+                if show and console.is_terminal:
+                    live.update(_live_table(network, states), refresh=True)
+                if all(not state.running for state in states) or network.over:
+                    break
+                time.sleep(_LOOK)
+        deadline = time.monotonic() + 5.0  # they tell each other that it is over, and end
+        while not told and any(state.running for state in network.look()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        network.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return bool(told)
+
+
+def _live_table(network: LocalNetwork, states: Sequence[NodeState]) -> Table:
+    known = [state.status for state in states if state.status]
+    newest = max(known, key=lambda status: (status["ballot"], status["hop"]), default=None)
+    title = f"{network.seconds:.0f} s: starting"
+    if newest is not None:
+        done = newest["hop"] / newest["steps"]
+        title = f"{network.seconds:.0f} s: hop {newest['hop']} of {newest['steps']} ({done:.0%})"
+    table = _columns(title)
+    for index, state in enumerate(states):
+        status = state.status
+        if status is None or newest is None:
+            table.add_row("", state.name, *[""] * 6, _word(state))
+            continue
+        mark = "*" if status["holding"] else ""
+        table.add_row(mark, state.name, *_numbers(status, newest, index), _word(state))
+    return table
+
+
+def _columns(title: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    columns = ("", "node", "updates", "skipped", "hop ms", "timeout s", "epsilon", "test error", "")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("", "node") else "right", no_wrap=True)
+    return table
+
+
+def _numbers(status: dict[str, Any], newest: dict[str, Any], index: int) -> list[str]:
+    """Return what the live view shows of a node: its share in the newest token, and its own account."""
+    skipped = newest["turns"][index] - newest["updates_by_node"][index]
+    return [
+        str(newest["updates_by_node"][index]),
+        str(max(0, skipped)),
+        "" if status["hop_time"] is None else f"{1e3 * status['hop_time']:.1f}",
+        f"{status['timeout']:.3g}",
+        f"{status['epsilon']:.3f}",
+        "" if status["test_error"] is None else f"{status['test_error']:.3f}",
+    ]
+
+
+def _word(state: NodeState) -> str:
+    if not state.running:
+        return "ended" if state.code == 0 else f"exit code {state.code}"
+    again = f", started {state.starts} times" if state.starts > 1 else ""
+    if state.status is None:
+        return f"starting{again}"
+    if state.status["over"]:
+        return f"over{again}"
+    away = state.status["nodes"] - 1 - state.status["reachable"]
+    return (f"{away} away" if away else "") + again
+
+
+def _result(folder: Path) -> dict[str, Any] | None:
+    import json
+
+    try:
+        found: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return "no log"
+    return lines[-1][:300] if lines else "no log"
+
+
+def _summary(network: LocalNetwork, results: Sequence[dict[str, Any] | None]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    known = [result for result in results if result is not None]
+    newest = max(known, key=lambda status: (status["over"], status["ballot"], status["hop"]), default=None)
+    if newest is None:
+        console.print("No node has said anything; see node.log in their folders.")
+        return
+    table = _columns("")
+    for index, (state, result) in enumerate(zip(network.states, results, strict=True)):
+        if result is not None:
+            table.add_row("", state.name, *_numbers(result, newest, index), _word(state))
+    console.print(table)
+    models = {result["model"] for result in results if result is not None and result["over"]}
+    over = sum(bool(result and result["over"]) for result in results)
+    if over:
+        alike = "the same" if len(models) == 1 else f"{len(models)} DIFFERENT models"
+        console.print(
+            f"\n{over} of {len(results)} nodes hold {alike} final model"
+            f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest['updates']} updates in "
+            f"{newest['steps']} hops and {network.seconds:.1f} s (starting included). It is model.npy in each "
+            f"node's folder. Epsilon at delta {newest['delta']:g}, against the other node that knows most.",
+            style="dim",
+        )
+    else:
+        console.print(f"\nStopped at hop {newest['hop']} of {newest['steps']}.", style="dim")
+
+
+def network_status(folder: Folder, as_json: Json = False) -> None:
+    """Show how the nodes on this machine are doing."""
+    from ..network.local import NodeState, node_status, read_network, running_pid
+
+    roster, configs = read_network(folder)
+    states = [
+        NodeState(config.name, running=running_pid(config) is not None, status=node_status(config))
+        for config in configs
+    ]
+    results = [state.status or _result(folder / state.name) for state in states]
+    if as_json:
+        nodes = [
+            {"name": state.name, "running": state.running, "status": result}
+            for state, result in zip(states, results, strict=True)
+        ]
+        print_json({"folder": str(folder), "nodes": nodes})
+        return
+    known = [result for result in results if result is not None]
+    if not known:
+        print(f"None of the {len(roster)} nodes runs here, and none has ended. Next: skipring network up {folder}")
+        return
+    from rich.console import Console
+
+    newest = max(known, key=lambda status: (status["over"], status["ballot"], status["hop"]))
+    table = _columns(f"hop {newest['hop']} of {newest['steps']}")
+    for index, (state, result) in enumerate(zip(states, results, strict=True)):
+        word = "running" if state.running else "ended" if result and result["over"] else "not running"
+        if result is None:
+            table.add_row("", state.name, *[""] * 6, word)
+        else:
+            mark = "*" if result["holding"] and state.running else ""
+            table.add_row(mark, state.name, *_numbers(result, newest, index), word)
+    Console(highlight=False).print(table)
+
+
+def network_stop(folder: Folder, as_json: Json = False) -> None:
+    """Stop the nodes that run on this machine: each finishes its step and passes the token on."""
+    from ..network.local import read_network, running_pid, stop_nodes
+
+    _, configs = read_network(folder)
+    stopped = stop_nodes(configs)
+    left = [config.name for config in configs if running_pid(config) is not None]
+    if as_json:
+        print_json({"folder": str(folder), "stopped": [name for name, was in stopped.items() if was], "left": left})
+    else:
+        count = sum(stopped.values())
+        print(f"{count} nodes stopped." if count else "No node was running here.")
+    if left:
+        raise InvalidInput.because("DIR", folder, f"still running: {', '.join(left)}")

@@ -1,0 +1,81 @@
+"""One node of a network: `skipring node run` and `skipring node privacy`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InvalidInput, require_delta
+from ._output import Json, print_json
+
+__all__ = ["node_privacy", "node_run"]
+
+
+def node_run(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The node's settings (node.toml).")],
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log every update.")] = False,
+    log: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="json or text (default: text on a terminal, else json).")
+    ] = None,
+) -> None:
+    """Run one node in the foreground, until the run is over or it is told to stop.
+
+    Logs go to standard error. SIGTERM or Ctrl-C: the node finishes its step, passes the token on and stops; started
+    again, it goes on where it was. Exit code 0: over, or stopped; 1: it could not go on; 2: bad settings.
+    """
+    if log not in (None, "json", "text"):
+        raise InvalidInput("log", log, "json or text")
+    from ..network.process import run_node  # loaded when the command runs
+
+    sys.exit(run_node(config, verbose=verbose, json_logs=None if log is None else log == "json"))
+
+
+def node_privacy(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one node.")],
+    delta: Annotated[
+        float | None, typer.Option(help="The delta of the epsilons (default: of the node's budget, or of the run).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell from a node's journal alone what it has given away of its data, and to whom.
+
+    The account holds against each other node by itself; it may be asked for while the node runs.
+    """
+    from ..network.given_away import given_away  # loaded when the command runs
+
+    if delta is not None:
+        require_delta(delta)
+    found = given_away(folder, delta)
+    if as_json:
+        print_json(found)
+        return
+    _print(found)
+
+
+def _print(found: dict[str, Any]) -> None:
+    from rich.console import Console  # only where a table is shown
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False)
+    console.print(
+        f"Node {found['node']}: {found['releases']} updates released, hop {found['hop']} of {found['steps']}"
+        f"{', run over' if found['over'] else ''}. delta {found['delta']:g}."
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, justify in (("observer", "left"), ("its turns", "right"), ("mu", "right"), ("epsilon", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type] # one of rich's words
+    for one in found["observers"]:
+        table.add_row(one["name"], str(one["turns"]), f"{one['mu']:.4f}", f"{one['epsilon']:.4f}")
+    console.print(table)
+    budget = found["budget"]
+    limit = "no budget was set" if budget is None else f"budget {budget:g}"
+    console.print(
+        f"\nWorst observer: epsilon {found['epsilon']:.4f} ({limit}). Each release in full: epsilon "
+        f"{found['epsilon_of_releases']:.4f}, which holds for coalitions too, and whatever happened elsewhere.",
+        style="dim",
+    )
+    for note in found["notes"]:
+        console.print(note, style="dim")

@@ -1,0 +1,80 @@
+"""What all nodes of a run must agree on, and which part of it two nodes see differently."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._version import __version__
+from ..errors import InvalidInput
+
+if TYPE_CHECKING:
+    from ..simulation.runfile import RunFile
+    from .roster import Roster
+
+__all__ = ["PROTOCOL", "Agreement", "agreement_of"]
+
+#: Nodes with another number do not understand each other.
+PROTOCOL = 1
+#: A node's own affair: where its files and its processor are, and what only a simulation knows.
+_OWN = {
+    "data": ("path", "node"),
+    "model": ("device",),
+    "delay": ("law", "hop_latency", "skip", "patient_every"),
+    "privacy": ("epsilon", "delta"),
+    "simulation": ("runs", "evaluate_every", "record_path"),
+}
+_NOT_HERE = ("stragglers", "gossip", "federated")
+_MARK = 16  # hexadecimal digits that tell two values of a key apart
+
+
+class Agreement:
+    """The agreed values, each with its key; their digest travels in every message.
+
+    >>> ours, theirs = Agreement({"steps": 8, "seed": 1}), Agreement({"steps": 9, "seed": 1})
+    >>> ours.digest == theirs.digest, ours.differing(theirs.marks)
+    (False, ('steps',))
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = dict(sorted(values.items()))
+        #: A short digest of each value: enough to find the keys that differ, without sending the values.
+        self.marks = {key: _digest(value).hex()[:_MARK] for key, value in self.values.items()}
+        self.digest = _digest(self.values)
+
+    def differing(self, marks: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the keys whose values are others, or missing, on one of the two sides."""
+        return tuple(key for key in sorted({*self.marks, *marks}) if self.marks.get(key) != marks.get(key))
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+
+def agreement_of(run: RunFile, roster: Roster, resolved: Mapping[str, Any]) -> Agreement:
+    """Return what nodes with this run file, roster and model agree on.
+
+    `resolved` has what the run file leaves open: the number of steps, the timeout, the model's type and size.
+    """
+    values: dict[str, Any] = {"protocol": PROTOCOL, "version": __version__, "roster": roster.digest}
+    for section, keys in run.model_dump(mode="json").items():
+        if section not in _NOT_HERE:
+            values |= {f"{section}.{key}": value for key, value in keys.items() if key not in _OWN.get(section, ())}
+    return Agreement(values | dict(resolved))
+
+
+def require_network_run(run: RunFile, nodes: int) -> None:
+    """Refuse a run file that real nodes cannot follow, in one line."""
+    refused: list[tuple[str, object, str]] = []
+    if run.schedule.name in ("gossip", "federated"):
+        refused.append(("schedule.name", run.schedule.name, "has no token to pass between nodes"))
+    if run.data.nodes not in (None, nodes):
+        refused.append(("data.nodes", run.data.nodes, f"the roster has {nodes} nodes"))
+    if run.delay.patient_every is not None:
+        refused.append(("delay.patient_every", run.delay.patient_every, "is for simulations"))
+    if run.stragglers != type(run.stragglers)():
+        refused.append(("stragglers", "given", "are for simulations; real nodes are late by themselves"))
+    for key, given, reason in refused:
+        raise InvalidInput.because(key, given, reason)

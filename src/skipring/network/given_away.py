@@ -1,0 +1,75 @@
+"""What a node has given away, told from its journal alone: for its owner, with the node running or not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..privacy.gaussian import gdp_epsilon
+from ..simulation.runfile import read_run_file
+from .config import read_node_config
+from .journal_file import read_journal
+from .ledger import account_of
+from .roster import read_roster
+from .setup import terms_of
+
+__all__ = ["given_away"]
+
+
+def given_away(folder: str | Path, delta: float | None = None) -> dict[str, Any]:
+    """Return a node's account: epsilon of every other node's view of its data, and of the one that knows most."""
+    folder = Path(folder)
+    if not (folder / "node.toml").is_file():
+        raise InvalidInput.because("DIR", folder, "is not the folder of a node: there is no node.toml in it")
+    config = read_node_config(folder / "node.toml")
+    roster = read_roster(folder / "roster.toml")
+    if config.run is None:
+        raise InvalidInput.because("DIR", folder, "its node.toml says no run")
+    run = read_run_file(config.run)
+    me = roster.index(config.name)
+    terms = terms_of(run, config.run, roster, me)
+    if not config.journal.exists():
+        raise InvalidInput.because("DIR", folder, "has no journal: the node has not run yet, and given nothing away")
+    reading = read_journal(config.journal, node=config.name)
+    account = account_of(terms, (entry for _, entry in reading.entries))
+    memory = reading.memory
+    given_delta = config.budget.delta if config.budget.delta is not None else run.privacy.delta
+    used = given_delta if delta is None else delta
+    mu = np.sqrt(account.by_observer())
+    turns = np.bincount(np.asarray(terms.path[: memory.copy.hop], dtype=np.int64), minlength=len(roster))
+    others = [node for node in range(len(roster)) if node != me]
+    notes = []
+    if memory.promised[0] > 0:
+        notes.append(
+            f"There was a recovery (ballot {memory.promised[0]}): releases before the node heard of it count in full."
+        )
+    if not terms.convex:
+        notes.append("Updates of this model are no contractions: each release counts in full.")
+    return {
+        "node": config.name,
+        "run": reading.run_digest,
+        "releases": account.releases,
+        "hop": min(memory.copy.hop, terms.steps),
+        "steps": terms.steps,
+        "over": memory.outcome is not None,
+        "delta": used,
+        "noise_multiplier": terms.noise_multiplier,
+        "epsilon": account.epsilon(used),
+        "epsilon_of_releases": account.epsilon_of_releases(used),
+        "worst_observer": roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
+        "budget": config.budget.epsilon,
+        "observers": [
+            {
+                "name": roster.names[node],
+                "turns": int(turns[node]),
+                "mu": float(mu[node]),
+                "epsilon": gdp_epsilon(float(mu[node]), used),
+            }
+            for node in others
+        ],
+        "notes": notes,
+    }

@@ -1,0 +1,157 @@
+"""What a node shows on its own machine: health for a supervisor, metrics for Prometheus, its state for a live view.
+
+It listens on a loopback address only. What it shows (test errors, the node's own epsilon) is the owner's business:
+published, a test error would be one more observation of everybody's data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ..errors import InvalidInput
+from .roster import Address
+
+__all__ = ["Monitor", "metrics_text", "status_text"]
+
+#: name, kind, what it says, and the key of the status that it shows.
+_METRICS = (
+    ("skipring_hop", "gauge", "The newest hop that this node knows of.", "hop"),
+    ("skipring_steps", "gauge", "Hops of the whole run.", "steps"),
+    ("skipring_holding", "gauge", "Whether this node holds the token.", "holding"),
+    ("skipring_over", "gauge", "Whether this node has the final model.", "over"),
+    ("skipring_ballot", "gauge", "The number of the ballot: recoveries so far.", "ballot_number"),
+    ("skipring_token_updates", "gauge", "Updates of the newest token that this node has seen.", "updates"),
+    ("skipring_own_updates_total", "counter", "Updates that this node has released, on all branches.", "own_updates"),
+    ("skipring_refused_offers_total", "counter", "Offers that this node has refused itself.", "refused"),
+    ("skipring_recoveries_total", "counter", "Recoveries that this node has started.", "recoveries"),
+    ("skipring_epsilon", "gauge", "What the observer who knows most knows of this node's data.", "epsilon"),
+    ("skipring_epsilon_releases", "gauge", "The same with each release in full.", "epsilon_of_releases"),
+    ("skipring_epsilon_budget", "gauge", "What this node is ready to give away.", "budget"),
+    (
+        "skipring_test_error",
+        "gauge",
+        "Error on this node's test rows of the newest token sent to it.",
+        "test_error",
+    ),
+    ("skipring_timeout_seconds", "gauge", "How long this node waits for another one.", "timeout"),
+    ("skipring_hop_seconds", "gauge", "Median time from getting the token to having passed it on.", "hop_time"),
+    ("skipring_hop_overhead_seconds", "gauge", "The same without the wait for the next node.", "overhead"),
+    ("skipring_reachable_nodes", "gauge", "Nodes that messages go through to.", "reachable"),
+    ("skipring_running_seconds", "gauge", "Time since this process started.", "running_for"),
+)
+
+
+def metrics_text(status: dict[str, Any]) -> str:
+    """Return a node's state in the text format of Prometheus.
+
+    >>> print(metrics_text({"name": "a", "hop": 3, "ballot": [0, 1], "holding": True}).splitlines()[2])
+    skipring_hop{node="a"} 3
+    """
+    return "".join(_lines(status | {"ballot_number": status["ballot"][0]}))
+
+
+def _lines(status: dict[str, Any]) -> Iterator[str]:
+    for name, kind, what, key in _METRICS:
+        value = status.get(key)
+        if value is not None:
+            # Names of nodes are letters, digits and -, so that nothing has to be escaped.
+            yield f"# HELP {name} {what}\n# TYPE {name} {kind}\n"
+            yield f'{name}{{node="{status["name"]}"}} {_number(value)}\n'
+
+
+def _number(value: float) -> str:
+    if isinstance(value, bool | int):
+        return str(int(value))
+    if math.isfinite(value):
+        return repr(float(value))
+    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+
+
+def status_text(status: dict[str, Any]) -> str:
+    """Return a node's state as JSON. Infinity is written 1e999, which parsers read as infinity.
+
+    >>> status_text({"name": "a", "epsilon": math.inf})
+    '{"name": "a", "epsilon": 1e999}'
+    """
+    values = (
+        f"{json.dumps(key)}: {'1e999' if value == math.inf else json.dumps(value)}" for key, value in status.items()
+    )
+    return f"{{{', '.join(values)}}}"
+
+
+class Monitor:
+    """A small web server in a thread of its own; `status` is called for each request."""
+
+    def __init__(self, address: str, status: Callable[[], dict[str, Any]]) -> None:
+        where = Address.parse(address)
+        if not where.is_loopback:
+            raise InvalidInput("metrics", address, "an address of this machine alone, like 127.0.0.1:8600")
+        try:
+            self._server = (_Server6 if ":" in where.host else _Server)((where.host, where.port), _answers(status))
+        except OSError as error:
+            raise InvalidInput.because("metrics", address, f"cannot be listened on: {error.strerror}") from None
+        threading.Thread(target=self._server.serve_forever, name="monitor", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64  # some slow clients must not keep a supervisor waiting
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a client that has gone; the others are served by other threads."""
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+def _is_here(host: str | None) -> bool:
+    """Whether the address that a browser was asked for is one of this machine.
+
+    A web site whose name leads to 127.0.0.1 would otherwise have its visitor read these pages to it.
+    """
+    try:
+        return host is None or Address.parse(host if host.rpartition("]")[2].count(":") else f"{host}:80").is_loopback
+    except InvalidInput:
+        return False
+
+
+def _answers(status: Callable[[], dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
+    class Answers(BaseHTTPRequestHandler):
+        timeout = 5.0
+
+        def do_GET(self) -> None:
+            if not _is_here(self.headers["Host"]):
+                self._send(403, "ask for 127.0.0.1 or localhost\n", "text/plain; charset=utf-8")
+            elif self.path == "/metrics":
+                self._send(200, metrics_text(status()), "text/plain; version=0.0.4; charset=utf-8")
+            elif self.path == "/status":
+                self._send(200, status_text(status()), "application/json")
+            elif self.path == "/health":
+                self._send(200, "ok\n", "text/plain; charset=utf-8")
+            else:
+                self._send(404, "there is /health, /metrics and /status\n", "text/plain; charset=utf-8")
+
+        def _send(self, code: int, text: str, kind: str) -> None:
+            body = text.encode()
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Say nothing: a supervisor asks every few seconds."""
+
+    return Answers

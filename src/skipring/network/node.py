@@ -1,0 +1,488 @@
+"""One node at work: drives the protocol with a real clock, disk, network and data.
+
+The loop has one rule, the protocol's: nothing that others can see is done before the entries that come before it are on
+disk. If they cannot be written, the node stops, so that nothing is released that was not recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from .chain import check_chain, extended_chain, sealed, updated_hops
+from .journal import Entry, Kept, Over, Released
+from .journal_file import JournalError, JournalFile
+from .ledger import account_of, willing
+from .messages import (
+    Accepted,
+    Compute,
+    Final,
+    Kind,
+    Message,
+    Offer,
+    Outcome,
+    Pass,
+    Place,
+    PrepareBatch,
+    Ready,
+    Say,
+    Send,
+    SetTimer,
+    StopTimer,
+    Token,
+    WantOutcome,
+    Write,
+)
+from .model_file import ModelFile, digest_of, load, store
+from .noise import NoiseSource
+from .protocol import Action, Peer
+from .setup import NodeSetup
+from .transport import Transport
+from .wire import Done
+
+__all__ = ["Node", "Stopped"]
+
+#: An update of so few bytes is made at once; a larger one in a thread, so that messages are answered meanwhile.
+_QUICK = 1 << 16
+#: How long a node that was told to stop may go on, until it has passed the token on.
+_GRACE = 15.0
+_RECENT = 200  # hops that medians are taken over
+
+
+def discard(parameters: Any) -> None:
+    """Delete a large model that nobody has taken."""
+    if isinstance(parameters, ModelFile):
+        parameters.discard()
+
+
+class Stopped(Exception):
+    """The node had to stop; the message says why."""
+
+
+class Node:
+    """A node of a run; `run` returns when the run is over, or the node was told to stop.
+
+    Parameters
+    ----------
+    setup : everything that decides what it does.
+    journal : what it must not forget.
+    say : is told what happens (an event, and facts about it).
+    """
+
+    def __init__(self, setup: NodeSetup, journal: JournalFile, say: Callable[..., None]) -> None:
+        self.setup, self.journal, self._say = setup, journal, say
+        self.started = time.time()
+        self._loop: Any = None
+        self._noise = NoiseSource()
+        self._emulated = np.random.default_rng()
+        self.account = account_of(setup.terms, (entry for _, entry in journal.entries()))
+        memory = journal.memory
+        self.peer = Peer(setup.me, setup.rules, memory, self._willing)
+        self.transport = Transport(
+            setup.me,
+            setup.roster,
+            setup.keys,
+            listen=setup.config.listen,
+            agreement=setup.agreement,
+            shape=setup.shape,
+            steps=setup.rules.steps,
+            models=setup.models,
+            receiver=self,
+        )
+        self.pace = setup.new_pace()
+        self._queue: deque[Action] = deque()
+        self._entries: list[Entry] = []
+        self._messages: list[Send] = []
+        self._busy = False
+        self._begun = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._preparing: asyncio.Task[None] | None = None
+        self._finished = asyncio.Event()
+        self._failure: Exception | None = None
+        self._stopping = False
+        self._all_done: set[int] = set()
+        # What people may want to see.
+        self.hop = memory.copy.hop
+        self.refused = 0
+        self.recoveries = 0
+        self.test_error = math.nan
+        self._offered_at = 0.0
+        self._held_since: float | None = None
+        self._waited = 0.0
+        self._overheads: deque[float] = deque(maxlen=_RECENT)
+        self._hops: deque[float] = deque(maxlen=_RECENT)
+        self.waits: deque[float] = deque(maxlen=10 * _RECENT)
+        self._passed_at = 0.0
+        self._pass_rates: deque[float] = deque(maxlen=_RECENT)  # bytes per second, until it is on the other's disk
+
+    async def run(self) -> None:
+        """Take part until the run is over and everybody knows, or until `stop`; raise Stopped if it cannot go on."""
+        self._loop = asyncio.get_running_loop()
+        await self.transport.start()
+        self._say("started", node=self.setup.name, listen=self.setup.config.listen, hop=self.hop)
+        beginning = self._spawn(self._begin_in_time())
+        try:
+            await self._finished.wait()
+        finally:
+            beginning.cancel()
+            for task in list(self._tasks):
+                task.cancel()
+            for timer in self._timers.values():
+                timer.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self.transport.stop()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Finish the current step, pass the token on, and stop."""
+        if not self._stopping:
+            self._stopping = True
+            self._spawn(self._stop_in_time())
+
+    async def _stop_in_time(self) -> None:
+        deadline = time.monotonic() + _GRACE
+        if self.peer.is_ready and not self.peer.holding:
+            await asyncio.sleep(0.5)  # the token may be on its way here
+        while self.peer.holding and self.peer.memory.outcome is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        self._say("stopped", node=self.setup.name, holding=self.peer.holding, hop=self.hop)
+        self._finished.set()
+
+    async def _begin_in_time(self) -> None:
+        """Begin when everybody is there: that others are still starting must not count as being late."""
+        deadline = time.monotonic() + self.setup.config.start_wait
+        others = len(self.setup.roster) - 1
+        fresh = self.journal.memory.copy.kind is Kind.INITIAL and self.journal.memory.outcome is None
+        while fresh and len(self.transport.reachable) < others and time.monotonic() < deadline and not self._begun:
+            await asyncio.sleep(0.02)
+        if fresh and not self._begun and len(self.transport.reachable) < others:
+            missing = others - len(self.transport.reachable)
+            self._say("incomplete", missing=missing, waited=self.setup.config.start_wait)
+        self._begin()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._do(self.peer.begin())
+            if self.peer.memory.outcome is not None:
+                self._end()
+
+    # What arrives (transport.Receiver).
+
+    def received(self, sender: int, message: Message) -> None:
+        """Take a message that is well formed; what is in it is checked here."""
+        if self._finished.is_set():
+            return
+        token: Token | None = getattr(message, "token", None)
+        if token is None:
+            self._take(sender, message)
+        elif self.setup.shape.size <= _QUICK:
+            self._take_token(sender, message, self.setup.check_parameters(token.parameters))
+        else:
+            self._spawn(self._check_large(sender, message, token))
+
+    async def _check_large(self, sender: int, message: Message, token: Token) -> None:
+        try:
+            self._take_token(sender, message, await asyncio.to_thread(self.setup.check_parameters, token.parameters))
+        finally:
+            discard(token.parameters)  # if the journal has not taken it
+
+    def _take_token(self, sender: int, message: Message, problem: str) -> None:
+        problem = problem or self._check_path(sender, message)
+        if problem:
+            self.transport.say_once("refused", f"{self.setup.roster.names[sender]}: {problem}")
+        else:
+            self._take(sender, message)
+
+    def _check_path(self, sender: int, message: Message) -> str:
+        """Say why a token cannot have come the agreed way; nothing if it may have."""
+        assert isinstance(message, Pass | Final | Outcome)
+        token, rules = message.token, self.setup.rules
+        try:
+            before = message.hop if isinstance(message, Pass) else rules.steps + 1
+            check_chain(token.chain, rules.steps, updates=token.updates, before_hop=before)
+        except InvalidInput as problem:
+            return str(problem)
+        if isinstance(message, Pass) and token.updates:
+            # It was the sender's turn at the last update, or after it, without one.
+            since = rules.path[updated_hops(token.chain)[-1] - 1 : message.hop - 1]
+            if sender not in since:
+                return (
+                    f"passes on a token that it never had: the last update was that of hop {message.hop - len(since)}"
+                )
+        return ""
+
+    def _take(self, sender: int, message: Message) -> None:
+        if self._finished.is_set():
+            return
+        self._begin()  # whoever sends something has begun
+        if isinstance(message, Ready) and self.peer.waits_for(sender, message.hop):
+            self.pace.saw(self._wait_ended(), ready=True)
+        elif isinstance(message, Accepted) and self.peer.holding and self._held_since is not None:
+            self._passed()
+        self._do(self.peer.received(sender, message))
+
+    def _wait_ended(self) -> float:
+        waited = time.monotonic() - self._offered_at
+        self._waited += waited
+        self.waits.append(waited)
+        return waited
+
+    def _passed(self) -> None:
+        """Note what the hop took, beyond waiting for the node that is next."""
+        assert self._held_since is not None
+        taken = time.monotonic() - self._held_since
+        self._hops.append(taken)
+        self._overheads.append(max(0.0, taken - self._waited))
+        self._held_since = None
+        self._pass_rates.append(self.setup.shape.size / max(1e-9, time.monotonic() - self._passed_at))
+
+    def wants(self, sender: int, message: Message) -> str:
+        """Say why the large model of a message is not wanted."""
+        memory = self.peer.memory
+        if memory.outcome is not None:
+            return "the run is over here"
+        if isinstance(message, Pass) and not self.peer.expects((message.ballot, message.hop)):
+            return "not asked for"
+        return ""
+
+    def done(self, sender: int) -> None:
+        """Take the news that a node has the final model."""
+        self._all_done.add(sender)
+        if self.peer.memory.outcome is None:
+            self.transport.send(sender, WantOutcome())
+        self._leave_if_all_done()
+
+    def connected(self, node: int) -> None:
+        """Say where we are to whoever has just been reached."""
+        if self.peer.memory.outcome is not None:
+            self.transport.send(node, Done())
+        elif self._begun:
+            self.transport.send(node, WantOutcome())
+
+    def say(self, event: str, **facts: object) -> None:
+        """Pass on what the transport has to say."""
+        self._say(event, **facts)
+
+    # What is to be done.
+
+    def _do(self, actions: Sequence[Action]) -> None:
+        """Do what is to be done. All entries of one go are written at once; then, and only then, messages are sent."""
+        self._queue.extend(actions)
+        if self._busy:  # an action has led to another; they are done in order
+            return
+        self._busy, started = True, time.monotonic()
+        try:
+            while self._queue:
+                self._act(self._queue.popleft())
+            if self._entries:
+                self.journal.append(*self._entries)
+            for send in self._messages:
+                if isinstance(send.message, Offer):
+                    self._offered(send.message.hop)
+                    self.pace.overhead(self._offered_at - started)  # what each offer costs, whatever comes of it
+                elif isinstance(send.message, Pass):
+                    self._passed_at = time.monotonic()
+                self.transport.send(send.to, send.message)
+        except JournalError as error:
+            self._fail(Stopped(str(error)))  # and nothing is sent
+        finally:
+            self._entries.clear()
+            self._messages.clear()
+            self._busy = False
+
+    def _act(self, action: Action) -> None:
+        if isinstance(action, Send):
+            self._messages.append(action)
+        elif isinstance(action, Write):
+            self._write(action.entry)  # type: ignore[arg-type] # the protocol writes nothing else
+        elif isinstance(action, SetTimer):
+            seconds = self.pace.offered() if action.name == "offer" else action.seconds
+            self._stop_timer(action.name)
+            self._timers[action.name] = self._loop.call_later(seconds, self._expired, action.name)
+        elif isinstance(action, StopTimer):
+            self._stop_timer(action.name)
+        elif isinstance(action, PrepareBatch):
+            if self._preparing is not None:
+                self._preparing.cancel()  # for a hop that is over
+            self._preparing = self._spawn(self._prepare(action))
+        elif isinstance(action, Compute):
+            if self.setup.shape.size <= _QUICK:
+                self._computed(action, self._update(action))
+            else:
+                self._spawn(self._compute(action))
+        elif isinstance(action, Say):
+            self.recoveries += "recovery" in action.text
+            self._say("protocol", what=action.text)
+
+    def _write(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self.account.noted(entry)  # now: whether one more release is affordable may be asked before it is on disk
+        if isinstance(entry, Released):
+            self.hop = entry.copy.hop
+            self._say("updated", hop=entry.copy.hop, updates=entry.copy.token.updates, level="debug")
+        elif isinstance(entry, Kept) and entry.copy.kind is Kind.ACCEPTED:
+            self.hop, self._held_since, self._waited = entry.copy.hop, time.monotonic(), 0.0
+        elif isinstance(entry, Over):
+            self._loop.call_soon(self._end)
+
+    def _offered(self, hop: int) -> None:
+        self._offered_at = time.monotonic()
+        self.hop = hop
+
+    def _expired(self, name: str) -> None:
+        self._timers.pop(name, None)
+        if self._finished.is_set():
+            return
+        if name == "offer" and self.peer.holding:
+            waited = self._wait_ended()
+            if self.peer.offers_to_another:
+                self.pace.saw(waited, ready=False)
+        self._do(self.peer.expired(name))
+
+    def _stop_timer(self, name: str) -> None:
+        timer = self._timers.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    async def _prepare(self, action: PrepareBatch) -> None:
+        delay = self.setup.delay
+        if delay is not None:
+            await asyncio.sleep(min(float(delay.sample(self._emulated, 1)[0]), 1e6))
+        if self.setup.shape.size <= _QUICK:
+            self.setup.learner.prepare()
+        else:
+            await asyncio.to_thread(self.setup.learner.prepare)
+        self._do(self.peer.prepared(action.ballot, action.hop))
+
+    async def _compute(self, action: Compute) -> None:
+        try:
+            token = await asyncio.to_thread(self._update, action)
+        except FileNotFoundError:
+            return  # something newer has taken the model's place
+        except OSError as error:
+            self._fail(Stopped(f"the update cannot be written: {error.strerror}"))
+            return
+        self._computed(action, token)
+
+    def _update(self, action: Compute) -> Token:
+        """Make the update of a hop: gradient, noise, step. It is released only once it is in the journal."""
+        setup, token = self.setup, action.token
+        parameters = load(token.parameters, setup.learner.dtype)
+        self.test_error = setup.learner.test_error(parameters)
+        step_size = float(np.asarray(setup.terms.step_sizes)[token.updates])
+        updated = setup.learner.update(
+            parameters, step_size=step_size, noise_multiplier=setup.terms.noise_multiplier, noise=self._noise
+        )
+        if not np.isfinite(updated).all():
+            raise Stopped(f"the update of hop {action.hop} is not finite; nothing was released")
+        stored = store(updated, setup.models)
+        # A fresh secret in the digest: without it, a later observer could check a guess of what was released here.
+        seal = sealed(bytes.fromhex(digest_of(stored)), os.urandom(32))
+        chain = extended_chain(token.chain, action.ballot, action.hop, seal)
+        return Token(token.updates + 1, stored, chain)
+
+    def _computed(self, action: Compute, token: Token) -> None:
+        self._do(self.peer.computed(action.ballot, action.hop, token))
+        discard(token.parameters)  # if something has overtaken it
+
+    def _willing(self, place: Place, _ledger: Sequence[Place]) -> bool:
+        copy = self.peer.memory.copy
+        accepted = place == (copy.ballot, copy.hop)  # a step that has begun is finished
+        if (self._stopping and not accepted) or not willing(self.account, self.setup.config.budget, place[0]):
+            self.refused += 1
+            return False
+        return True
+
+    # The end.
+
+    def _end(self) -> None:
+        token = self.peer.memory.outcome
+        assert token is not None
+        if self.setup.me not in self._all_done:
+            self._all_done.add(self.setup.me)
+            self.hop = self.setup.rules.steps
+            self.test_error = self.setup.learner.test_error(load(token.parameters, self.setup.learner.dtype))
+            try:
+                self.setup.write_model(token.parameters)
+                self.setup.write_result(self.status())
+            except OSError as error:
+                self._fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
+                return
+            self._say("over", updates=token.updates, model=digest_of(token.parameters))
+            for node in range(len(self.setup.roster)):
+                if node != self.setup.me:
+                    self.transport.send(node, Done())
+            self._loop.call_later(self.setup.config.linger, self._finished.set)
+        self._leave_if_all_done()
+
+    def _leave_if_all_done(self) -> None:
+        if len(self._all_done) == len(self.setup.roster):
+            self._loop.call_later(0.3, self._finished.set)  # so that they hear it from this node, too
+
+    def _fail(self, failure: Exception) -> None:
+        self._failure = failure
+        self._finished.set()
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None and self._failure is None:
+            problem = task.exception()
+            assert isinstance(problem, Exception)
+            self._fail(problem)
+
+    # What people may want to see.
+
+    def status(self) -> dict[str, Any]:
+        """Return what the node knows about the run and about itself; nothing of it is sent to other nodes."""
+        setup, memory, budget = self.setup, self.peer.memory, self.setup.config.budget
+        delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
+        token = memory.outcome or memory.copy.token
+        offered = np.asarray(setup.rules.path[: self.hop], dtype=np.int64)
+        updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
+        nodes = len(setup.roster)
+        return {
+            "name": setup.name,
+            "nodes": nodes,
+            "steps": setup.rules.steps,
+            "hop": self.hop,
+            "holding": self.peer.holding and memory.outcome is None,
+            "over": memory.outcome is not None,
+            "model": digest_of(token.parameters)[:16] if memory.outcome is not None else None,
+            "ballot": list(memory.promised),
+            "updates": token.updates,
+            "own_updates": self.account.releases,
+            "turns": np.bincount(offered, minlength=nodes).tolist(),
+            "updates_by_node": np.bincount(updated, minlength=nodes).tolist(),
+            "epsilon": self.account.epsilon(delta),
+            "epsilon_of_releases": self.account.epsilon_of_releases(delta),
+            "delta": delta,
+            "budget": budget.epsilon,
+            "refused": self.refused,
+            "test_error": None if math.isnan(self.test_error) else self.test_error,
+            "timeout": self.pace.timeout,
+            "hop_time": median(self._hops) if self._hops else None,
+            "overhead": median(self._overheads) if self._overheads else None,
+            "carry_rate": median(self.transport.carry_rates) if self.transport.carry_rates else None,
+            "pass_rate": median(self._pass_rates) if self._pass_rates else None,
+            "recoveries": self.recoveries,
+            "reachable": len(self.transport.reachable),
+            "running_for": time.time() - self.started,
+        }

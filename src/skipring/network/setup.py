@@ -1,0 +1,209 @@
+"""From a node's settings to what it needs to run: the agreed run, its data, its keys, its account."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..delays import Delay, parse_delay
+from ..errors import InvalidInput
+from ..learning import LinearModel, StepSizes
+from ..learning.linear import LossName
+from ..simulation.runfile import RunFile, read_run_file
+from .agreement import Agreement, agreement_of, require_network_run
+from .chain import blank_chain
+from .config import NodeConfig, read_node_config
+from .journal import Memory
+from .journal_file import JournalFile
+from .learner import Learner, make_learner
+from .ledger import Terms
+from .messages import Token
+from .model_file import ModelFile, chunks_of, digest_of, size_of, store
+from .order import path_of
+from .pace import AdaptivePace, FixedPace, Pace
+from .protocol import Rules
+from .roster import Roster, read_roster
+from .transport import Keys, Shape
+
+__all__ = ["NodeSetup", "load_node", "open_journal", "terms_of"]
+
+#: Norms are computed from rounded numbers; this much above the bound is rounding.
+_ROUNDING = 1e-5
+_FIRST_TIMEOUT = 10.0  # before anything was learned
+_WRITTEN = "`skipring network init --run` writes it down for all nodes"
+_SLOWEST_DISK = 2e7  # bytes per second that any link and disk should manage: how long a large model may take
+
+
+@dataclass(frozen=True)
+class NodeSetup:
+    """Everything that decides what a node does."""
+
+    name: str
+    me: int
+    config: NodeConfig
+    roster: Roster
+    run: RunFile
+    keys: Keys
+    learner: Learner
+    agreement: Agreement
+    rules: Rules
+    terms: Terms
+    initial: Token
+    delay: Delay | None
+
+    @property
+    def shape(self) -> Shape:
+        """What parameters look like."""
+        return Shape(np.dtype(self.learner.dtype).str, size_of(self.initial.parameters))
+
+    @property
+    def models(self) -> Path:
+        """The folder that large models are kept in, beside the journal."""
+        return Path(f"{self.config.journal}-models")
+
+    def new_pace(self) -> Pace:
+        """Return how long this node waits for others."""
+        return AdaptivePace() if self.run.delay.timeout == "adaptive" else FixedPace(self.rules.timeout)
+
+    def check_parameters(self, parameters: Any) -> str:
+        """Say why parameters that arrived cannot be a model of this run; nothing if they can."""
+        if size_of(parameters) != self.shape.size:
+            return f"a model of {size_of(parameters)} bytes, not {self.shape.size}"
+        square = 0.0
+        try:
+            for chunk in chunks_of(parameters, 1 << 20):
+                values = np.frombuffer(chunk, dtype=self.learner.dtype)
+                if not np.isfinite(values).all():
+                    return "a model with numbers that are not finite"
+                wide = values.astype(np.float64)
+                square += float(wide @ wide)
+        except OSError as error:
+            return f"a model that cannot be read: {error.strerror}"
+        if math.sqrt(square) > self.learner.radius * (1.0 + _ROUNDING):
+            return f"a model of norm {math.sqrt(square):.6g}, and {self.learner.radius:g} is the largest"
+        return ""
+
+    def write_model(self, parameters: Any) -> None:
+        """Write the final model where its owner finds it: model.npy in the node's folder."""
+        path = self.config.journal.parent / "model.npy"
+        draft = path.with_suffix(".npy.part")
+        header = {"descr": self.shape.dtype, "fortran_order": False, "shape": self.learner.shape}
+        with open(draft, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for chunk in chunks_of(parameters, 1 << 20):
+                file.write(chunk)
+        draft.rename(path)
+
+    def write_result(self, status: dict[str, Any]) -> None:
+        """Write what the node knows at the end: result.json in its folder."""
+        path = self.config.journal.parent / "result.json"
+        draft = path.with_suffix(".json.part")
+        draft.write_text(json.dumps(status, indent=2, default=str) + "\n", encoding="utf-8")
+        draft.rename(path)
+
+
+def load_node(path: str | Path) -> NodeSetup:
+    """Read a node's settings and all that they refer to; one line says what is wrong."""
+    path = Path(path)
+    config = read_node_config(path)
+    folder = path.absolute().parent
+    roster = read_roster(folder / "roster.toml")
+    me = roster.index(config.name)
+    if config.run is None:
+        raise InvalidInput.because("FILE", path, 'says no run; add: run = "run.toml"')
+    run = read_run_file(config.run)
+    require_network_run(run, len(roster))
+    terms = terms_of(run, config.run, roster, me)
+    learner = make_learner(
+        run, index=me, nodes=len(roster), name=config.name, data=config.data, rng=np.random.default_rng()
+    )
+    initial = store(np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models"))
+    resolved = {
+        "model.dtype": np.dtype(learner.dtype).str,
+        "model.shape": list(learner.shape),
+        "model.radius": learner.radius if math.isfinite(learner.radius) else None,
+        "model.bound": learner.gradient_bound,
+        "model.initial": digest_of(initial),
+    }
+    agreement = agreement_of(run, roster, resolved)
+    if learner.name != run.model.name or learner.contracts(_sizes(run).largest) != terms.convex:
+        raise InvalidInput.because("model.name", run.model.name, f"the data asks for {learner.name}")
+    rules = Rules(
+        nodes=len(roster),
+        path=terms.path,
+        timeout=_FIRST_TIMEOUT if run.delay.timeout == "adaptive" else _timeout(run, config.run),
+        lease=run.network.lease + 2.0 * size_of(initial) / _SLOWEST_DISK,
+        silence=run.network.silence,
+    )
+    return NodeSetup(
+        name=config.name,
+        me=me,
+        config=config,
+        roster=roster,
+        run=run,
+        keys=Keys.read(folder),
+        learner=learner,
+        agreement=agreement,
+        rules=rules,
+        terms=terms,
+        initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
+        delay=None if config.delay.law is None else parse_delay(config.delay.law),
+    )
+
+
+def terms_of(run: RunFile, path: Path, roster: Roster, me: int) -> Terms:
+    """Return what decides the cost of a node's updates: all of it is in the run file and the roster."""
+    steps, noise = run.schedule.steps, run.privacy.noise_multiplier
+    for key, value in (("schedule.steps", steps), ("privacy.noise_multiplier", noise), ("model.name", run.model.name)):
+        if not value:  # nodes that each computed it might not agree
+            raise InvalidInput.because(key, "missing", f"in {path}; {_WRITTEN}")
+    assert steps is not None
+    assert noise is not None
+    sizes = _sizes(run)
+    return Terms(
+        nodes=len(roster),
+        me=me,
+        path=path_of(run, len(roster), steps),
+        step_sizes=sizes.first(steps),
+        noise_multiplier=noise,
+        convex=_contracts(run, sizes.largest),
+    )
+
+
+def _sizes(run: RunFile) -> StepSizes:
+    return StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own))
+
+
+def _contracts(run: RunFile, step_size: float) -> bool:
+    """Say whether updates are contractions, which follows from the model and needs no data."""
+    names: dict[str | None, LossName] = {"logistic": "logistic", "softmax": "softmax", "squared": "squared"}
+    name = names.get(run.model.name)
+    if name is None:
+        return False
+    diameter = 10.0 if run.learning.diameter is None else run.learning.diameter
+    clip, ridge = run.learning.gradient_bound, run.model.ridge
+    model = LinearModel(loss=name, features=1, diameter=diameter, ridge=ridge, clip=clip)
+    return model.contracts(step_size)
+
+
+def _timeout(run: RunFile, path: Path) -> float:
+    timeout = run.delay.timeout
+    if not isinstance(timeout, float | int) or not 0.0 < timeout < math.inf:
+        raise InvalidInput("delay.timeout", timeout, f'a time, or "adaptive", in {path}; {_WRITTEN}')
+    return float(timeout)
+
+
+def open_journal(setup: NodeSetup) -> JournalFile:
+    """Return the node's journal: a new one, or the one that it left."""
+    digest = setup.agreement.digest.hex()
+    if setup.config.journal.exists():
+        if isinstance(setup.initial.parameters, ModelFile):
+            setup.initial.parameters.discard()  # the journal has it
+        return JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
+    blank = Memory.blank(setup.rules.path[0], setup.initial)
+    return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)

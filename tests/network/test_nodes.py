@@ -1,0 +1,254 @@
+"""Real nodes (TLS, gRPC, SQLite) that train together, all in one process: they end with one and the right model."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring.network.agreed_run import agreed_run, run_text
+from skipring.network.given_away import given_away
+from skipring.network.identity import make_network
+from skipring.network.journal_file import read_journal
+from skipring.network.ledger import account_of
+from skipring.network.node import Node
+from skipring.network.roster import parse_nodes
+from skipring.network.setup import NodeSetup, load_node, open_journal
+from skipring.privacy import Transcript, TranscriptAccountant
+from skipring.simulation import simulate
+from skipring.simulation.runfile import RunFile, parse_run
+
+#: gRPC's asyncio is made for one event loop in the life of a process.
+LOOP = asyncio.Runner()
+
+QUICK = {
+    "schedule": {"steps": 60},
+    "delay": {"timeout": 20.0},
+    "privacy": {"noise_multiplier": 3.0},
+    "model": {"name": "logistic"},
+}
+
+
+def free_port(count: int) -> int:
+    """Return the first of some neighbouring ports that nobody uses; other tests look elsewhere at the same time."""
+    rng = np.random.default_rng()
+    while True:
+        first = int(rng.integers(20_000, 60_000))
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+
+
+def make(folder: Path, nodes: int, run: dict[str, Any] | RunFile, delay: str | None = None) -> list[Path]:
+    """Make a network with a run that all agree on; return the nodes' settings."""
+    asked = run if isinstance(run, RunFile) else parse_run(run)
+    names, addresses = parse_nodes(str(nodes), port=free_port(nodes))
+    text = run_text(agreed_run(asked, nodes)).encode()
+    make_network(folder, names, addresses, run=text, delay=delay)
+    configs = [folder / name / "node.toml" for name in names]
+    for config in configs:  # several tests at once would need more ports
+        lines = [line for line in config.read_text().splitlines() if not line.startswith("metrics")]
+        config.write_text("\n".join(lines) + "\n")
+    return configs
+
+
+def run_nodes(
+    configs: Sequence[Path], change: Callable[[int, NodeSetup], NodeSetup] = lambda _, setup: setup
+) -> list[Node]:
+    """Run nodes to the end of their run; return what is left of them."""
+    nodes: list[Node] = []
+
+    async def all_of_them() -> None:
+        setups = [change(i, load_node(config)) for i, config in enumerate(configs)]
+        journals = [open_journal(setup) for setup in setups]
+        try:
+            nodes.extend(
+                Node(setup, journal, lambda event, **facts: None)
+                for setup, journal in zip(setups, journals, strict=True)
+            )
+            async with asyncio.timeout(120.0):
+                await asyncio.gather(*(node.run() for node in nodes))
+        finally:
+            for journal in journals:
+                journal.close()
+
+    LOOP.run(all_of_them())
+    return nodes
+
+
+def final_models(configs: Sequence[Path]) -> list[Any]:
+    return [np.load(config.with_name("model.npy")) for config in configs]
+
+
+def test_all_nodes_end_with_the_same_model_and_an_account_of_their_own(tmp_path: Path) -> None:
+    configs = make(tmp_path / "net", 5, QUICK)
+    nodes = run_nodes(configs)
+    models = final_models(configs)
+    assert all((model == models[0]).all() for model in models)
+    assert np.isfinite(models[0]).all()
+    # The chain of the final model tells who updated; the accountant of transcripts is told the same, and agrees.
+    readings = [read_journal(config.with_name("journal.sqlite")) for config in configs]
+    setup = nodes[0].setup
+    updated = np.zeros(setup.rules.steps, dtype=bool)
+    for reading in readings:
+        for release in reading.releases:
+            updated[release.hop - 1] = True
+    assert updated.sum() == readings[0].memory.outcome.updates  # type: ignore[union-attr] # the run is over
+    whole = TranscriptAccountant(
+        Transcript(
+            nodes=5,
+            offered=np.array(setup.rules.path),
+            updated=updated,
+            step_sizes=np.asarray(setup.terms.step_sizes)[: updated.sum()],
+            noise_multiplier=3.0,
+        )
+    ).matrix()
+    for me, (node, reading, config) in enumerate(zip(nodes, readings, configs, strict=True)):
+        account = account_of(node.setup.terms, (entry for _, entry in reading.entries))
+        assert account.by_observer() == pytest.approx(node.account.by_observer(), rel=1e-12)
+        assert (np.sqrt(account.by_observer()) >= whole[me] * (1.0 - 1e-12)).all()
+        told = given_away(config.parent)
+        assert told["releases"] == len(list(reading.releases)) == node.account.releases
+        assert told["epsilon"] == pytest.approx(node.account.epsilon(told["delta"]))
+
+
+def test_the_error_is_that_of_the_simulator(tmp_path: Path) -> None:
+    """Over several seeds, the nodes' final error is as far from the simulator's mean as chance allows (p = 6e-5)."""
+    scores = []
+    for seed in range(6):
+        values = {
+            "data": {"nodes": 5},
+            "schedule": {"steps": 100},
+            "delay": {"timeout": 20.0, "law": "exponential:0.001"},
+            "privacy": {"noise_multiplier": 1.0},
+            "simulation": {"seed": seed, "runs": 200, "evaluate_every": 100},
+        }
+        configs = make(tmp_path / str(seed), 5, values)
+        node = run_nodes(configs)[0]
+        simulated = simulate(values)
+        errors = simulated.test_error[:, -1]
+        assert node.account.releases == 20
+        scores.append((node.test_error - errors.mean()) / errors.std())
+    assert abs(np.mean(scores)) < 4.0 / np.sqrt(len(scores))
+    assert np.abs(scores).max() < 6.0
+
+
+def test_a_run_with_late_nodes_takes_at_least_what_lemma_1_says(tmp_path: Path) -> None:
+    """A sleep is never too short: waits and skips are at least those of the law (p = 3e-5 each, one-sided)."""
+    steps, timeout = 120, 0.03
+    configs = make(
+        tmp_path / "net", 4, QUICK | {"schedule": {"steps": steps}, "delay": {"timeout": timeout}}, "exponential:0.02"
+    )
+    nodes = run_nodes(configs)
+    reading = read_journal(configs[0].with_name("journal.sqlite"))
+    assert reading.memory.outcome is not None
+    skipped = steps - reading.memory.outcome.updates
+    p = np.exp(-timeout / 0.02)
+    assert skipped >= steps * p - 4.0 * np.sqrt(steps * p * (1.0 - p))
+    waits = [wait for node in nodes for wait in node.waits]
+    mean, square = 0.02 * (1.0 - p), 2 * 0.02**2 * (1.0 - p * (1.0 + timeout / 0.02))
+    assert np.mean(waits) >= mean - 4.0 * np.sqrt((square - mean**2) / len(waits))
+
+
+def test_a_node_stops_taking_part_when_its_budget_is_spent(tmp_path: Path) -> None:
+    configs = make(tmp_path / "net", 4, QUICK)
+    with configs[2].open("a") as file:
+        file.write("\n")
+    text = configs[2].read_text().replace("[budget]\n", "[budget]\nepsilon = 5.0\ndelta = 1e-5\n")
+    configs[2].write_text(text)
+    nodes = run_nodes(configs)
+    assert nodes[2].refused > 0
+    assert nodes[2].account.epsilon(1e-5) <= 5.0
+    assert nodes[2].account.epsilon_with_one_more(1e-5) > 5.0
+    assert 0 < nodes[2].account.releases < 15
+    assert nodes[1].account.releases == 15
+    assert len({model.tobytes() for model in final_models(configs)}) == 1
+
+
+def test_nodes_learn_how_long_to_wait(tmp_path: Path) -> None:
+    """The learned timeouts leave the first guess of 10 s."""
+    run = QUICK | {"schedule": {"steps": 400}, "delay": {"timeout": "adaptive"}}
+    configs = make(tmp_path / "net", 4, run, "exponential:0.005")
+    nodes = run_nodes(configs)
+    assert all(node.pace.timeout < 5.0 for node in nodes)
+
+
+def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    run = QUICK | {"model": {"name": "logistic", "classes": ["no", "yes"], "features": 2}}
+    configs = make(tmp_path / "net", 3, run)
+    for config in configs:
+        x = rng.normal(size=(60, 2))
+        y = np.where(x[:, 0] + x[:, 1] + 0.3 * rng.normal(size=60) > 0.0, "yes", "no")
+        rows = "\n".join(f"{a},{b},{label}" for (a, b), label in zip(x, y, strict=True))
+        config.with_name("rows.csv").write_text(f"first,second,outcome\n{rows}\n")
+        text = config.read_text().replace("[data]\n", '[data]\npath = "rows.csv"\nlabel = "outcome"\n')
+        config.write_text(text)
+    nodes = run_nodes(configs)
+    assert len({model.tobytes() for model in final_models(configs)}) == 1
+    assert np.mean([node.test_error for node in nodes]) < 0.35
+
+
+def test_large_models_travel_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network of 6 million parameters (24 MB): kept in files, carried in chunks, the same bytes everywhere."""
+    (tmp_path / "wide_network.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    first, second = torch.nn.Linear(30, 190_000, bias=False), torch.nn.Linear(190_000, 2, bias=False)\n"
+        "    return torch.nn.Sequential(first, second)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    run = {
+        "schedule": {"name": "ring", "steps": 6},
+        "delay": {"timeout": 60.0},
+        "privacy": {"noise_multiplier": 0.01},
+        "model": {"name": "wide_network:make", "device": "cpu"},
+        "learning": {"gradient_bound": 1.0, "rate": 0.01},
+    }
+    configs = make(tmp_path / "net", 3, run)
+    nodes = run_nodes(configs)
+    assert nodes[0].setup.shape.size == 24_320_000
+    models = final_models(configs)
+    assert all((model == models[0]).all() for model in models)
+    assert sum(node.account.releases for node in nodes) == 6
+    assert nodes[1].account.epsilon(1e-5) == pytest.approx(nodes[1].account.epsilon_of_releases(1e-5))
+    for config in configs:  # nothing is left over but what the journal needs
+        left = list(Path(f"{config.with_name('journal.sqlite')}-models").iterdir())
+        assert not [path for path in left if path.name.startswith("incoming-")]
+
+
+def test_a_node_that_comes_back_late_is_told_the_outcome(tmp_path: Path) -> None:
+    configs = make(tmp_path / "net", 4, QUICK | {"schedule": {"steps": 24}, "delay": {"timeout": 0.5}})
+
+    async def story() -> None:
+        setups = [load_node(config) for config in configs]
+        hurry = [
+            dataclasses.replace(setup, config=setup.config.model_copy(update={"start_wait": 0.5, "linger": 60.0}))
+            for setup in setups
+        ]
+        journals = [open_journal(setup) for setup in hurry]
+        nodes = [
+            Node(setup, journal, lambda event, **facts: None) for setup, journal in zip(hurry, journals, strict=True)
+        ]
+        try:
+            async with asyncio.timeout(120.0):
+                early = [asyncio.create_task(node.run()) for node in nodes[:3]]
+                while any(node.peer.memory.outcome is None for node in nodes[:3]):
+                    await asyncio.sleep(0.05)
+                await asyncio.gather(*early, nodes[3].run())
+        finally:
+            for journal in journals:
+                journal.close()
+
+    LOOP.run(story())
+    assert len({model.tobytes() for model in final_models(configs)}) == 1
