@@ -59,9 +59,11 @@ def agreement_of(run: RunFile, roster: Roster, resolved: Mapping[str, Any]) -> A
     `resolved` has what the run file leaves open: the number of steps, the timeout, the model's type and size.
     """
     values: dict[str, Any] = {"protocol": PROTOCOL, "version": __version__, "roster": roster.digest}
-    for section, keys in run.model_dump(mode="json").items():
+    # All keys, also those that a dump leaves out as long as they are not given: who has the default must know its name.
+    for section, part in run:
         if section not in _NOT_HERE:
-            values |= {f"{section}.{key}": value for key, value in keys.items() if key not in _OWN.get(section, ())}
+            keys = [key for key in type(part).model_fields if key not in _OWN.get(section, ())]
+            values |= {f"{section}.{key}": getattr(part, key) for key in keys}
     return Agreement(values | dict(resolved))
 
 

@@ -155,6 +155,8 @@ class Node:
         if self.peer.is_ready and not self.peer.holding:
             await asyncio.sleep(0.5)  # the token may be on its way here
         while self.peer.holding and self.peer.memory.outcome is None and time.monotonic() < deadline:
+            if not self.transport.reachable and not self.peer.computing:
+                break  # there is nobody to pass it on to; the journal has it
             await asyncio.sleep(0.02)
         self._say("stopped", node=self.setup.name, holding=self.peer.holding, hop=self.hop)
         self._finished.set()

@@ -212,6 +212,11 @@ class Peer:
         return self._is_ready and not self.holding
 
     @property
+    def computing(self) -> bool:
+        """Whether this node makes an update."""
+        return self.holding and self._stage == "computing"
+
+    @property
     def offers_to_another(self) -> bool:
         """Whether the holder waits for another node to be ready."""
         return self.holding and self._stage == "offered" and self.rules.path[self._hop - 1] != self.me

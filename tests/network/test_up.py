@@ -1,0 +1,210 @@
+"""Nodes as processes: started, watched, stopped and started again, as a person or a supervisor does it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+
+from skipring.errors import InvalidInput
+from skipring.network.chain import updated_hops
+from skipring.network.config import read_node_config
+from skipring.network.journal_file import read_journal
+from skipring.network.local import LocalNetwork, node_status
+from skipring.network.setup import load_node
+
+RUN = "[schedule]\nsteps = {steps}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
+
+
+def free_port(count: int) -> int:
+    """Return the first of some neighbouring ports that nobody uses, nor those a thousand above them."""
+    rng = np.random.default_rng()
+    while True:
+        first = int(rng.integers(32_000, 60_000))
+        try:
+            for port in (*range(first, first + count), *range(first + 1000, first + 1000 + count)):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+
+
+Command = Callable[..., Any]
+
+
+def make(skipring_words: Command, folder: Path, nodes: int, steps: int, *more: str) -> Path:
+    run = folder.with_suffix(".toml")
+    run.write_text(RUN.format(steps=steps))
+    words = ["--nodes", str(nodes), "--port", str(free_port(nodes)), "--run", str(run), *more]
+    made = skipring_words("network", "init", str(folder), *words)
+    assert made.code == 0, made.err
+    return folder
+
+
+def until(true: Callable[[], Any], what: str) -> Any:
+    """Wait for something that will come, however busy the machine is."""
+    deadline = time.monotonic() + 90.0
+    while time.monotonic() < deadline:
+        found = true()
+        if found:
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"waited in vain: {what}")
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Callable[[Path], LocalNetwork]]:
+    """Start the nodes of a folder; they are stopped when the test ends."""
+    running: list[LocalNetwork] = []
+
+    def start(folder: Path) -> LocalNetwork:
+        running.append(LocalNetwork(folder))
+        running[-1].start()
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None:
+    folder = make(skipring_words, tmp_path / "net", 3, 400)
+    done = skipring_words("network", "up", str(folder), "--steps", "30")
+    assert done.code == 0, done.err
+    assert "3 of 3 nodes hold the same final model" in " ".join(done.out.split())
+    assert "in 30 hops" in " ".join(done.out.split())
+    assert max(map(len, done.out.splitlines())) <= 80
+    models = [(folder / f"node{i}" / "model.npy").read_bytes() for i in (1, 2, 3)]
+    assert models[0] == models[1] == models[2]
+    told = skipring_words("network", "status", str(folder), "--json").data
+    assert [node["running"] for node in told["nodes"]] == [False] * 3
+    assert all(node["status"]["over"] for node in told["nodes"])
+    privacy = skipring_words("node", "privacy", str(folder / "node2"), "--json").data
+    assert privacy["releases"] == told["nodes"][1]["status"]["own_updates"]
+    assert privacy["epsilon"] == pytest.approx(told["nodes"][1]["status"]["epsilon"])
+    assert [one["name"] for one in privacy["observers"]] == ["node1", "node3"]
+    shown = skipring_words("node", "privacy", str(folder / "node2")).out
+    assert f"epsilon {privacy['epsilon']:.4f}" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    other = skipring_words("network", "up", str(folder), "--steps", "31")
+    assert other.code == 2
+    assert "the run has begun" in other.err
+    # A damaged journal stops a node before it starts.
+    (folder / "node1" / "journal.sqlite").write_bytes(b"x" * 5000)
+    words = [sys.executable, "-m", "skipring", "node", "run", str(folder / "node1" / "node.toml")]
+    refused = subprocess.run(words, capture_output=True, text=True, check=False, timeout=90)
+    assert refused.returncode == 2
+    assert len(refused.stderr.splitlines()) == 1
+    assert "journal.sqlite: is" in refused.stderr
+    again = skipring_words("network", "up", str(folder), "--json")
+    assert again.code == 1
+    assert "node1 ended with exit code 2" in again.err
+
+
+def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
+    tmp_path: Path, skipring_words: Command, network: Callable[[Path], LocalNetwork]
+) -> None:
+    folder = make(skipring_words, tmp_path / "net", 3, 60, "--delay", "exponential:0.05")
+    running = network(folder)
+    config = read_node_config(folder / "node2" / "node.toml")
+    until(lambda: (node_status(config) or {}).get("own_updates", 0) >= 2, "two updates")
+    with urlopen(f"http://{config.metrics}/health") as answer:
+        assert answer.read() == b"ok\n"
+    with urlopen(f"http://{config.metrics}/metrics") as answer:
+        assert 'skipring_steps{node="node2"} 60' in answer.read().decode()
+    os.kill(running.pid("node2"), signal.SIGTERM)
+    assert until(lambda: not running.look(restart=False)[1].running, "the node to stop")
+    assert running.states[1].code == 0
+    assert not (folder / "node2" / "node.pid").exists()
+    before = read_journal(config.journal)
+    # Status and stop find the others by themselves; everything goes on afterwards.
+    status = skipring_words("network", "status", str(folder)).out
+    assert (status.count(" running"), status.count("not running")) == (3, 1)
+    stopped = skipring_words("network", "stop", str(folder), "--json").data
+    assert stopped == {"folder": str(folder), "stopped": ["node1", "node3"], "left": []}
+    assert skipring_words("network", "stop", str(folder)).out == "No node was running here.\n"
+    done = skipring_words("network", "up", str(folder), "--json")
+    assert done.code == 0, done.err
+    after = read_journal(config.journal)
+    assert [r.parameters for r in after.releases][: len(before.releases)] == [r.parameters for r in before.releases]
+    assert len({(folder / f"node{i}" / "model.npy").read_bytes() for i in (1, 2, 3)}) == 1
+    lines = [json.loads(line) for line in (folder / "node2" / "node.log").read_text().splitlines()]
+    assert [line["event"] for line in lines].count("started") == 2
+    assert "stopped" in [line["event"] for line in lines]
+
+
+def test_a_full_disk_stops_a_node_before_it_releases_anything(
+    tmp_path: Path, skipring_words: Command, network: Callable[[Path], LocalNetwork]
+) -> None:
+    """The journal's disk fills up while the run goes on: the node says so and stops; the others end without it."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(place)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no right to mount a file system")
+    try:
+        # It is full long before the end.
+        folder = make(skipring_words, tmp_path / "net", 3, 240)
+        file = folder / "node3" / "node.toml"
+        file.write_text(file.read_text().replace('"journal.sqlite"', f'"{place}/journal.sqlite"'))
+        for name in ("node1", "node2", "node3"):
+            path = folder / name / "run.toml"
+            path.write_text(path.read_text().replace("timeout = 30.0", "timeout = 0.1"))
+        running = network(folder)
+        until(lambda: not running.look()[2].running, "the node to stop")
+        assert running.states[2].code == 1
+        last = json.loads((folder / "node3" / "node.log").read_text().splitlines()[-1])
+        assert last["event"] == "failed"
+        assert "the disk is full" in last["why"]
+        config = read_node_config(folder / "node1" / "node.toml")
+        until(lambda: read_journal(config.journal).memory.outcome is not None, "the others to end")
+        outcome = read_journal(config.journal).memory.outcome
+        assert outcome is not None
+        # What it had recorded is all that the others ever saw of it.
+        recorded = {release.hop for release in read_journal(place / "journal.sqlite").releases}
+        path_of = load_node(folder / "node1" / "node.toml").rules.path
+        seen = {hop for hop in updated_hops(outcome.chain) if path_of[hop - 1] == 2}
+        assert seen
+        assert seen <= recorded
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("node.toml", 'name = "node1"', 'name = "node9"'), "node9"),
+        (("node.toml", "metrics = ", "metric = "), "metric is not a key"),
+        (("node.toml", 'metrics = "127.0.0.1', 'metrics = "10.0.0.1'), "an address of this machine alone"),
+        (("node.toml", '# law = "gamma:0.25,1"', 'law = "gamma"'), "gamma"),
+        (("run.toml", "noise_multiplier = 3.0", "epsilon = 2.0"), "privacy.noise_multiplier = missing"),
+        (("run.toml", "steps = 10", "steps = 0"), "schedule.steps"),
+        (("run.toml", "timeout = 30.0", 'timeout = "best"'), "delay.timeout = best"),
+        (("run.toml", 'name = "logistic"', 'name = "squared"'), "squared"),
+        (("run.toml", "nodes = 2", "nodes = 5"), "the roster has 2 nodes"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(
+    tmp_path: Path, skipring_words: Command, change: tuple[str, str, str], said: str
+) -> None:
+    folder = make(skipring_words, tmp_path / "net", 2, 10)
+    name, old, new = change
+    file = folder / "node1" / name
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(InvalidInput) as refused:
+        load_node(folder / "node1" / "node.toml")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
