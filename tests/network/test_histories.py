@@ -230,7 +230,7 @@ class _HoldsOnAfterItsPromise(Peer):
 
 
 class _NeverRecovers(Peer):
-    def _recover(self) -> None:
+    def _recover(self, why: str) -> None:
         pass
 
 

@@ -186,6 +186,7 @@ def test_nodes_learn_how_long_to_wait(tmp_path: Path) -> None:
 def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     run = QUICK | {"model": {"name": "logistic", "classes": ["no", "yes"], "features": 2}}
+    run |= {"privacy": {"noise_multiplier": 0.2}}
     configs = make(tmp_path / "net", 3, run)
     for config in configs:
         x = rng.normal(size=(60, 2))
@@ -196,7 +197,7 @@ def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
         config.write_text(text)
     nodes = run_nodes(configs)
     assert len({model.tobytes() for model in final_models(configs)}) == 1
-    assert np.mean([node.test_error for node in nodes]) < 0.35
+    assert np.mean([node.test_error for node in nodes]) < 0.3  # what little noise there is, hardly matters
 
 
 def test_large_models_travel_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ _METRICS = (
     ("skipring_hop_seconds", "gauge", "Median time from getting the token to having passed it on.", "hop_time"),
     ("skipring_hop_overhead_seconds", "gauge", "The same without the wait for the next node.", "overhead"),
     ("skipring_reachable_nodes", "gauge", "Nodes that messages go through to.", "reachable"),
+    ("skipring_peak_memory_bytes", "gauge", "The most memory that this process has used.", "peak_memory"),
     ("skipring_running_seconds", "gauge", "Time since this process started.", "running_for"),
 )
 

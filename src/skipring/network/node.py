@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import resource
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
@@ -83,6 +85,7 @@ class Node:
         self.started = time.time()
         self._loop: Any = None
         self._noise = NoiseSource()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
         self._emulated = np.random.default_rng()
         self.account = account_of(setup.terms, (entry for _, entry in journal.entries()))
         memory = journal.memory
@@ -107,6 +110,7 @@ class Node:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._preparing: asyncio.Task[None] | None = None
+        self._finishing: asyncio.Task[None] | None = None
         self._finished = asyncio.Event()
         self._failure: Exception | None = None
         self._stopping = False
@@ -141,6 +145,7 @@ class Node:
                 timer.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.transport.stop()
+            self._worker.shutdown(wait=False, cancel_futures=True)
         if self._failure is not None:
             raise self._failure
 
@@ -157,6 +162,8 @@ class Node:
         while self.peer.holding and self.peer.memory.outcome is None and time.monotonic() < deadline:
             if not self.transport.reachable and not self.peer.computing:
                 break  # there is nobody to pass it on to; the journal has it
+            await asyncio.sleep(0.02)
+        while self._finishing is not None and not self._finishing.done() and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         self._say("stopped", node=self.setup.name, holding=self.peer.holding, hop=self.hop)
         self._finished.set()
@@ -299,6 +306,8 @@ class Node:
                 self.transport.send(send.to, send.message)
         except JournalError as error:
             self._fail(Stopped(str(error)))  # and nothing is sent
+        except Exception as error:  # whoever called cannot help; a node that does not know where it is must not go on
+            self._fail(error)
         finally:
             self._entries.clear()
             self._messages.clear()
@@ -365,18 +374,22 @@ class Node:
         if self.setup.shape.size <= _QUICK:
             self.setup.learner.prepare()
         else:
-            await asyncio.to_thread(self.setup.learner.prepare)
+            await self._alone(self.setup.learner.prepare)
         self._do(self.peer.prepared(action.ballot, action.hop))
 
     async def _compute(self, action: Compute) -> None:
         try:
-            token = await asyncio.to_thread(self._update, action)
+            token = await self._alone(self._update, action)
         except FileNotFoundError:
             return  # something newer has taken the model's place
         except OSError as error:
             self._fail(Stopped(f"the update cannot be written: {error.strerror}"))
             return
         self._computed(action, token)
+
+    def _alone(self, work: Callable[..., Any], *given: Any) -> Any:
+        """Do something with the learner in a thread, one thing after the other: it has room for one model."""
+        return self._loop.run_in_executor(self._worker, work, *given)
 
     def _update(self, action: Compute) -> Token:
         """Make the update of a hop: gradient, noise, step. It is released only once it is in the journal."""
@@ -412,22 +425,29 @@ class Node:
     def _end(self) -> None:
         token = self.peer.memory.outcome
         assert token is not None
-        if self.setup.me not in self._all_done:
-            self._all_done.add(self.setup.me)
+        if self._finishing is None:
             self.hop = self.setup.rules.steps
-            self.test_error = self.setup.learner.test_error(load(token.parameters, self.setup.learner.dtype))
-            try:
-                self.setup.write_model(token.parameters)
-                self.setup.write_result(self.status())
-            except OSError as error:
-                self._fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
-                return
-            self._say("over", updates=token.updates, model=digest_of(token.parameters))
-            for node in range(len(self.setup.roster)):
-                if node != self.setup.me:
-                    self.transport.send(node, Done())
-            self._loop.call_later(self.setup.config.linger, self._finished.set)
+            self._finishing = self._spawn(self._finish(token))
+
+    async def _finish(self, token: Token) -> None:
+        """Keep the final model where its owner finds it, and let everybody know that it is here."""
+        try:
+            await self._alone(self._keep_model, token)
+            self.setup.write_result(self.status(finished=True))
+        except OSError as error:
+            self._fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
+            return
+        self._say("over", updates=token.updates, model=digest_of(token.parameters))
+        for node in range(len(self.setup.roster)):
+            if node != self.setup.me:
+                self.transport.send(node, Done())
+        self._loop.call_later(self.setup.config.linger, self._finished.set)
+        self._all_done.add(self.setup.me)
         self._leave_if_all_done()
+
+    def _keep_model(self, token: Token) -> None:
+        self.setup.write_model(token.parameters)
+        self.test_error = self.setup.learner.test_error(load(token.parameters, self.setup.learner.dtype))
 
     def _leave_if_all_done(self) -> None:
         if len(self._all_done) == len(self.setup.roster):
@@ -452,7 +472,7 @@ class Node:
 
     # What people may want to see.
 
-    def status(self) -> dict[str, Any]:
+    def status(self, *, finished: bool = False) -> dict[str, Any]:
         """Return what the node knows about the run and about itself; nothing of it is sent to other nodes."""
         setup, memory, budget = self.setup, self.peer.memory, self.setup.config.budget
         delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
@@ -466,7 +486,7 @@ class Node:
             "steps": setup.rules.steps,
             "hop": self.hop,
             "holding": self.peer.holding and memory.outcome is None,
-            "over": memory.outcome is not None,
+            "over": memory.outcome is not None and (finished or setup.me in self._all_done),
             "model": digest_of(token.parameters)[:16] if memory.outcome is not None else None,
             "ballot": list(memory.promised),
             "updates": token.updates,
@@ -486,5 +506,6 @@ class Node:
             "pass_rate": median(self._pass_rates) if self._pass_rates else None,
             "recoveries": self.recoveries,
             "reachable": len(self.transport.reachable),
+            "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "running_for": time.time() - self.started,
         }

@@ -353,7 +353,7 @@ class Peer:
             if self._asked < _ASKED:
                 self._ask()
             else:
-                self._recover()
+                self._recover("nobody says what became of the token")
 
     def _on_accepted(self, sender: int, message: Accepted) -> None:
         current = self.holding and self._stage == "passing" and message.hop == self._hop
@@ -392,7 +392,7 @@ class Peer:
         self._asked += 1
         if self._asked > _ASKED:
             self._watched = None
-            self._recover()
+            self._recover("whoever has the token is silent")
         else:
             self._send(node, Ask(ballot, hop))
             self._timer("watch", self.rules.lease)
@@ -444,7 +444,7 @@ class Peer:
 
     # Recovery.
 
-    def _recover(self) -> None:
+    def _recover(self, why: str) -> None:
         """Ask all for a promise; with those of a majority, the furthest copy goes on under a new ballot."""
         self._let_go()
         self._ballot = (max(self._highest[0], self.memory.promised[0]) + 1, self.me)
@@ -452,7 +452,7 @@ class Peer:
         self._write(Heard(self._ballot))
         self._promises = {self.me: self.memory.copy.rank}
         self._chosen = None
-        self._actions.append(Say(f"recovery with ballot {self._ballot}"))
+        self._actions.append(Say(f"recovery with ballot {self._ballot}: {why}"))
         for node in self._others():
             self._send(node, Prepare(self._ballot))
         self._failures += 1
@@ -521,14 +521,14 @@ class Peer:
 
     def _late_recovery(self) -> None:
         if self._ballot is not None:
-            self._recover()
+            self._recover("no majority yet")
 
     def _late_silence(self) -> None:
         """There has been no sign of progress for long."""
         if self.holding:
             self._rest()
         else:
-            self._recover()
+            self._recover("no sign of the token")
 
     # The end: written down by a majority, then told to all.
 

@@ -36,7 +36,7 @@ __all__ = ["NodeSetup", "load_node", "open_journal", "terms_of"]
 _ROUNDING = 1e-5
 _FIRST_TIMEOUT = 10.0  # before anything was learned
 _WRITTEN = "`skipring network init --run` writes it down for all nodes"
-_SLOWEST_DISK = 2e7  # bytes per second that any link and disk should manage: how long a large model may take
+_SLOWEST = 2e7  # bytes per second that any link, disk and processor should manage: how long a large model may take
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def load_node(path: str | Path) -> NodeSetup:
         nodes=len(roster),
         path=terms.path,
         timeout=_FIRST_TIMEOUT if run.delay.timeout == "adaptive" else _timeout(run, config.run),
-        lease=run.network.lease + 2.0 * size_of(initial) / _SLOWEST_DISK,
-        silence=run.network.silence,
+        lease=run.network.lease + 2.0 * size_of(initial) / _SLOWEST,
+        silence=run.network.silence + 4.0 * size_of(initial) / _SLOWEST,
     )
     return NodeSetup(
         name=config.name,
