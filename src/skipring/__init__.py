@@ -16,7 +16,7 @@ The rooms, each using only those before it:
 - `learning`: one update of a model
 - `simulation`: many runs in virtual time
 - `estimator`: one run as a scikit-learn classifier
-- `network`: the same protocol between real machines (so far its state machine)
+- `network`: the same protocol between real machines
 - `experiments`: sweeps, and the paper's figures and tables, as data
 - `report`: tables and figures for people
 - `cli`: the commands

@@ -110,7 +110,8 @@ def _live_table(network: LocalNetwork, states: Sequence[NodeState]) -> Table:
         if status is None or newest is None:
             table.add_row("", state.name, *[""] * 6, _word(state))
             continue
-        mark = "*" if status["holding"] else ""
+        # They are asked one after the other, and the token moves meanwhile: whoever is furthest has it.
+        mark = "*" if status["holding"] and status["hop"] == newest["hop"] else ""
         table.add_row(mark, state.name, *_numbers(status, newest, index), _word(state))
     return table
 

@@ -1,7 +1,16 @@
-"""The same protocol between real machines: so far its state machine, which any driver can run.
+"""The same protocol between real machines.
 
-`Peer` is one node: it is told what happened and answers with what is to be done. `Rules` is what all nodes agree on,
-`agreed_path` the order in which they are offered the token, and `Memory` what a node's journal adds up to.
+Its heart is a state machine without I/O: `Peer` is told what happened and answers with what is to be done; `Rules` is
+what all nodes agree on, `agreed_path` the order in which they are offered the token, `Memory` what a node's journal
+adds up to. Around it, each in a file of its own and imported from there, since they need the extra ``network``:
+
+- who takes part: `roster`, `identity`, `checks`, `config`
+- what all agree on: `agreed_run`, `agreement`, `order`
+- how messages travel: `messages`, `wire`, `transport`
+- what is remembered: `journal`, `journal_file`, `model_file`
+- what a node computes, and what it costs: `learner`, `noise`, `chain`, `ledger`, `given_away`
+- running it: `setup`, `pace`, `node`, `process`, `monitor`, `local`
+
 docs/protocol.md explains it.
 """
 

@@ -477,7 +477,8 @@ class Node:
         setup, memory, budget = self.setup, self.peer.memory, self.setup.config.budget
         delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
         token = memory.outcome or memory.copy.token
-        offered = np.asarray(setup.rules.path[: self.hop], dtype=np.int64)
+        decided = self.hop - 1 if self.peer.offers_to_another else self.hop  # nobody knows yet about the hop on offer
+        offered = np.asarray(setup.rules.path[:decided], dtype=np.int64)
         updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
         nodes = len(setup.roster)
         return {
