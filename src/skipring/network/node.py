@@ -48,7 +48,7 @@ from .model_file import ModelFile, digest_of, load, store
 from .noise import NoiseSource
 from .protocol import Action, Peer
 from .setup import NodeSetup
-from .transport import Transport
+from .transport import FRESH, Transport
 from .wire import Done
 
 __all__ = ["Node", "Stopped"]
@@ -319,7 +319,7 @@ class Node:
         elif isinstance(action, Write):
             self._write(action.entry)  # type: ignore[arg-type] # the protocol writes nothing else
         elif isinstance(action, SetTimer):
-            seconds = self.pace.offered() if action.name == "offer" else action.seconds
+            seconds = self._patience() if action.name == "offer" else action.seconds
             self._stop_timer(action.name)
             self._timers[action.name] = self._loop.call_later(seconds, self._expired, action.name)
         elif isinstance(action, StopTimer):
@@ -348,6 +348,12 @@ class Node:
         elif isinstance(entry, Over):
             self._loop.call_soon(self._end)
 
+    def _patience(self) -> float:
+        """Return how long to wait for the node that is offered the token; not longer than the offer lives."""
+        node, seconds = self.peer.offers_to, self.pace.offered()
+        unreachable = node is not None and node not in self.transport.reachable
+        return min(seconds, FRESH) if unreachable else seconds
+
     def _offered(self, hop: int) -> None:
         self._offered_at = time.monotonic()
         self.hop = hop
@@ -358,7 +364,7 @@ class Node:
             return
         if name == "offer" and self.peer.holding:
             waited = self._wait_ended()
-            if self.peer.offers_to_another:
+            if self.peer.offers_to is not None:
                 self.pace.saw(waited, ready=False)
         self._do(self.peer.expired(name))
 
@@ -477,7 +483,7 @@ class Node:
         setup, memory, budget = self.setup, self.peer.memory, self.setup.config.budget
         delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
         token = memory.outcome or memory.copy.token
-        decided = self.hop - 1 if self.peer.offers_to_another else self.hop  # nobody knows yet about the hop on offer
+        decided = self.hop - 1 if self.peer.offers_to is not None else self.hop  # nobody knows yet about the hop on offer
         offered = np.asarray(setup.rules.path[:decided], dtype=np.int64)
         updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
         nodes = len(setup.roster)

@@ -217,13 +217,14 @@ class Peer:
         return self.holding and self._stage == "computing"
 
     @property
-    def offers_to_another(self) -> bool:
-        """Whether the holder waits for another node to be ready."""
-        return self.holding and self._stage == "offered" and self.rules.path[self._hop - 1] != self.me
+    def offers_to(self) -> int | None:
+        """The other node that the holder waits for to be ready, if it does."""
+        waits = self.holding and self._stage == "offered" and self.rules.path[self._hop - 1] != self.me
+        return self.rules.path[self._hop - 1] if waits else None
 
     def waits_for(self, node: int, hop: int) -> bool:
         """Say whether the holder waits for this node to be ready at this hop."""
-        return self.offers_to_another and self._hop == hop and self.rules.path[hop - 1] == node
+        return self.offers_to == node and self._hop == hop
 
     def expects(self, place: Place) -> bool:
         """Say whether the token of a place would be taken."""

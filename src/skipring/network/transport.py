@@ -30,7 +30,7 @@ from .model_file import LARGE, ModelWriter, chunks_of, digest_of, size_of
 from .roster import Roster
 from .wire import INLINE, PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
-__all__ = ["Keys", "Receiver", "Shape", "Transport"]
+__all__ = ["FRESH", "Keys", "Receiver", "Shape", "Transport"]
 
 # gRPC offers no setting for the lowest version of TLS. Nodes have ECDSA certificates, which no cipher of TLS 1.2 in
 # this list can be used with, so that only TLS 1.3 is left. It must be set before gRPC is loaded.
@@ -40,7 +40,8 @@ _CHUNK = 1 << 20
 #: No frame is larger. gRPC itself refuses only what is far larger: it does so without a word.
 _LARGEST = 2 * _CHUNK
 _WAITING = 1000  # messages that may wait for a slow link
-_FRESH = 1.0  # seconds that a message may wait for a connection; later it may be wrong
+#: Seconds that a message waits for a connection; later it may be wrong, and is dropped.
+FRESH = 1.0
 #: Messages per second, and at once, that a peer may send; a run with hops of 1 ms needs a tenth of it.
 _RATE, _BURST = 2000.0, 4000.0
 _PENALTY = 10.0
@@ -519,7 +520,7 @@ class _Link:
                     self._transport.arrived(self._node)
                 while not call.done():
                     since, data = await self._waiting.get()
-                    if data is not None and time.monotonic() - since < _FRESH:
+                    if data is not None and time.monotonic() - since < FRESH:
                         await call.write(data)
                 code = await call.code()
                 if code is not grpc.StatusCode.OK:
