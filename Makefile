@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test benchmarks clean
+.PHONY: demo test test-network benchmarks clean
 
 demo: $(VENV)/core
 	rm -rf out
@@ -19,12 +19,18 @@ test: $(VENV)/dev
 	$(RUN) -m mypy
 	OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -n 2
 
+# Nodes that are killed, delayed and cut off for minutes. Network namespaces need root; without it they are skipped.
+test-network: $(VENV)/dev
+	OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -m slow -n 0 -rPs tests/network
+
 benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/theorems.py
 	$(RUN) benchmarks/transcript.py
 	$(RUN) benchmarks/commands.py
 	$(RUN) benchmarks/simulation.py
 	$(RUN) benchmarks/rivals.py
+	$(RUN) benchmarks/noise.py
+	$(RUN) benchmarks/network.py
 
 clean:
 	rm -rf $(VENV) out

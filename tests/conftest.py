@@ -75,3 +75,9 @@ def slow() -> Any:
 def world() -> Any:
     """Virtual time, a misbehaving network and crashing nodes, to try the protocol in."""
     return _load("protocol_world", Path(__file__).with_name("network") / "world.py")
+
+
+@pytest.fixture(scope="session")
+def chaos() -> Any:
+    """Real nodes that are killed, delayed and cut off, and what their journals must say then."""
+    return _load("network_chaos", Path(__file__).with_name("network") / "chaos.py")

@@ -59,7 +59,7 @@ def test_histories_are_as_rough_as_they_claim(world: Any) -> None:
         seen["lost"] += any(machine.gone for machine in found.machines)
         seen["denied"] += any(isinstance(entry, Gone) for disk in disks for entry in disk)
         seen["waited"] += any("nobody answers" in line for line in found.said)
-    assert seen["recovery"] > 80
+    assert seen["recovery"] > 50
     assert seen["branch"] > 20
     assert seen["lost"] > 20
     assert seen["denied"] > 20
@@ -105,6 +105,27 @@ def test_an_update_that_a_recovery_makes_too_dear_is_not_made() -> None:
     again = Peer(1, rules, peer.memory, lambda place, _: True).begin()
     assert Send(2, Ask((1, 2), 3)) in again
     assert not any(isinstance(action, Compute) for action in again)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_node_that_was_cut_off_disturbs_nobody(world: Any, asks: bool) -> None:
+    """It thinks that the token is lost, but nobody agrees; one that did not ask would stop the run when it returns."""
+
+    class Hasty(Peer):
+        def _doubt(self, place: Place, *, asked: bool) -> None:
+            self._recover("in a hurry")
+
+    rules = Rules(nodes=5, path=[0, 1, 2, 3, 4] * 60, timeout=1.0, lease=1.0, silence=8.0)
+    calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=50.0, partitions=0)
+    ballots = []
+    for seed in range(20):
+        found = world.World(seed, rules, calm, Peer if asks else Hasty)
+        found.cuts = [(0.05, 40.0, {4})]  # the token has not come to it yet
+        found.run(until=4000.0)
+        found.check_end()
+        ballots.append(max(machine.memory.promised[0] for machine in found.machines))
+    # Messages are late at times, and then there is a recovery now and then.
+    assert sum(ballot > 0 for ballot in ballots) <= 3 if asks else min(ballots) > 0
 
 
 def test_without_trouble_every_hop_of_a_quick_node_is_an_update(world: Any) -> None:
@@ -168,10 +189,16 @@ class _DecidesAlone(Peer):
 
 class _RecoversWithAnybody(Peer):
     def _lead(self) -> None:
+        self._alone_with(super()._lead)
+
+    def _agreement(self) -> None:
+        self._alone_with(super()._agreement)
+
+    def _alone_with(self, what: Callable[[], None]) -> None:
         rules = self.rules
         self.rules = replace(rules, nodes=1)
         try:
-            super()._lead()
+            what()
         finally:
             self.rules = rules
 

@@ -11,14 +11,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accepted",
+    "Agree",
     "Answer",
     "Ask",
     "Ballot",
     "Compute",
     "Copy",
     "Decided",
+    "Doubt",
     "Final",
     "FinalAccepted",
+    "Fine",
     "Hello",
     "Here",
     "Kind",
@@ -169,6 +172,31 @@ class Here:
 
 
 @dataclass(frozen=True)
+class Doubt:
+    """I think that the token is lost: I know of nothing beyond this place; `asked` whoever has it, and it is silent."""
+
+    ballot: Ballot
+    hop: int
+    asked: bool
+
+
+@dataclass(frozen=True)
+class Agree:
+    """I know of nothing either."""
+
+    ballot: Ballot
+    hop: int
+
+
+@dataclass(frozen=True)
+class Fine:
+    """It is not lost."""
+
+    ballot: Ballot
+    hop: int
+
+
+@dataclass(frozen=True)
 class Prepare:
     """Promise to listen to no ballot below this one, and tell how far you are."""
 
@@ -261,6 +289,9 @@ Message = (
     | Decided
     | WantOutcome
     | Outcome
+    | Doubt
+    | Agree
+    | Fine
 )
 
 

@@ -172,7 +172,8 @@ class Node:
         """Begin when everybody is there: that others are still starting must not count as being late."""
         deadline = time.monotonic() + self.setup.config.start_wait
         others = len(self.setup.roster) - 1
-        fresh = self.journal.memory.copy.kind is Kind.INITIAL and self.journal.memory.outcome is None
+        memory = self.journal.memory
+        fresh = memory.copy.kind is Kind.INITIAL and memory.passing is None and memory.outcome is None
         while fresh and len(self.transport.reachable) < others and time.monotonic() < deadline and not self._begun:
             await asyncio.sleep(0.02)
         if fresh and not self._begun and len(self.transport.reachable) < others:
@@ -288,6 +289,8 @@ class Node:
 
     def _do(self, actions: Sequence[Action]) -> None:
         """Do what is to be done. All entries of one go are written at once; then, and only then, messages are sent."""
+        if self._failure is not None:
+            return
         self._queue.extend(actions)
         if self._busy:  # an action has led to another; they are done in order
             return
@@ -309,6 +312,7 @@ class Node:
         except Exception as error:  # whoever called cannot help; a node that does not know where it is must not go on
             self._fail(error)
         finally:
+            self._queue.clear()
             self._entries.clear()
             self._messages.clear()
             self._busy = False
@@ -483,7 +487,8 @@ class Node:
         setup, memory, budget = self.setup, self.peer.memory, self.setup.config.budget
         delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
         token = memory.outcome or memory.copy.token
-        decided = self.hop - 1 if self.peer.offers_to is not None else self.hop  # nobody knows yet about the hop on offer
+        on_offer = self.peer.offers_to is not None  # nobody knows yet what becomes of that hop
+        decided = self.hop - 1 if on_offer else self.hop
         offered = np.asarray(setup.rules.path[:decided], dtype=np.int64)
         updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
         nodes = len(setup.roster)

@@ -14,14 +14,17 @@ from dataclasses import dataclass, replace
 from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     Accepted,
+    Agree,
     Answer,
     Ask,
     Ballot,
     Compute,
     Copy,
     Decided,
+    Doubt,
     Final,
     FinalAccepted,
+    Fine,
     Hello,
     Here,
     Kind,
@@ -128,6 +131,10 @@ class Peer:
         self._alone = 0  # hops in a row without a word from anybody else
         self._heard: set[int] = set()  # who is there, if nobody answered for long
         self._quiet = False  # nobody has said for a while that the token is on its way
+        self._hushed = True  # there has been no sign of the token for longer than that
+        self._seen: Place = self._place()  # the furthest place that this node knows of
+        self._doubted: tuple[Place, bool] | None = None  # where this node thinks that the token was lost
+        self._agreed: set[int] = set()
         self._ready_for: Place | None = None  # what this node is prepared, or preparing, for
         self._is_ready = False
         self._offered_by: int | None = None  # nobody, if it is an own hop of the holder
@@ -147,6 +154,7 @@ class Peer:
         if self.memory.outcome is not None:
             return self._done()
         self._rest()
+        self._hushed = True
         self._timer("beat", self.rules.beat)
         copy = self.memory.copy
         resumed = copy.ballot == self.memory.promised and copy.kind is not Kind.INITIAL
@@ -175,6 +183,10 @@ class Peer:
         else:
             ballot = message.promised if isinstance(message, Reject) else message.ballot
             self._highest = max(self._highest, ballot)
+            if isinstance(message, Offer | Pass):
+                self._seen = max(self._seen, (message.ballot, message.hop))
+            if isinstance(message, Offer | Hello | Ask | Pass | Final | Doubt) and ballot > self.memory.promised:
+                self._outdated(ballot)  # only who goes on under it, after a recovery, says so
             # Each kind of message, and each timer, has a method of its name.
             getattr(self, f"_on_{type(message).__name__.lower()}")(sender, message)
         return self._done()
@@ -238,7 +250,6 @@ class Peer:
     def _hold(self) -> None:
         """Go on from the newest copy, as its holder."""
         self.holding = True
-        self._alone = 0
         self._drop("watch")
         self._watched = None
         if self._quiet:
@@ -301,15 +312,19 @@ class Peer:
     def _late_beat(self) -> None:
         """Nobody has greeted for a while: the holder does it, whoever it is by now."""
         self._quiet = True
-        if self.holding:
+        if self._has_it:
             self._greet()
 
     def _on_hello(self, sender: int, message: Hello) -> None:
         if message.ballot >= self.memory.promised:
+            if self.holding and not self._has_it:
+                self._let_go()  # it was passed on: somebody else has it
             self._quiet = False
             self._timer("beat", self.rules.beat)
             self._rest()
             self._send(sender, Here(message.ballot))
+        else:
+            self._send(sender, Reject(self.memory.promised))
 
     def _on_here(self, sender: int, message: Here) -> None:
         if self.holding and self._stage == "waiting" and message.ballot == self.memory.copy.ballot:
@@ -331,8 +346,18 @@ class Peer:
     def _on_refuse(self, sender: int, message: Refuse) -> None:
         current = self.holding and self._stage == "offered" and message.hop == self._hop
         if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
+            if message.promised > self.memory.promised:
+                self._outdated(message.promised)
+                return
             self._alone = 0
             self._skip()
+
+    def _outdated(self, ballot: Ballot) -> None:
+        """Somebody has promised a higher ballot: what is done under this one would be lost, and released all the same."""
+        self._let_go()
+        self._ballot = None
+        self._write(Heard(ballot))
+        self._rest()
 
     def _accept_own(self) -> None:
         """Take the token for an own hop: nothing is sent, and the update is made at once."""
@@ -354,7 +379,7 @@ class Peer:
             if self._asked < _ASKED:
                 self._ask()
             else:
-                self._recover("nobody says what became of the token")
+                self._doubt((self.memory.copy.ballot, self._hop), asked=True)
 
     def _on_accepted(self, sender: int, message: Accepted) -> None:
         current = self.holding and self._stage == "passing" and message.hop == self._hop
@@ -393,7 +418,7 @@ class Peer:
         self._asked += 1
         if self._asked > _ASKED:
             self._watched = None
-            self._recover("whoever has the token is silent")
+            self._doubt((ballot, hop), asked=True)
         else:
             self._send(node, Ask(ballot, hop))
             self._timer("watch", self.rules.lease)
@@ -430,10 +455,13 @@ class Peer:
             self._write(Kept(Copy(message.ballot, message.hop, Kind.ACCEPTED, message.token), sender))
             self._send(sender, Accepted(*place))
             self._rest()
+            self._alone = 0
             self._hold()
 
     def _on_ask(self, sender: int, message: Ask) -> None:
         place = message.ballot, message.hop
+        if message.ballot < self.memory.promised:
+            self._send(sender, Reject(self.memory.promised))
         has = self._place() >= place and self.memory.copy.kind is not Kind.INITIAL and self._had(place)
         if not has and self._is_new(place):
             self._write(Gone(*place))  # it may still be on its way, and the sender will go on without it
@@ -443,11 +471,45 @@ class Peer:
         """Say whether the token of a place was accepted here, and is the copy or was updated since."""
         return place == self._place() or place in self.memory.ledger
 
-    # Recovery.
+    # Recovery. It stops whoever has the token, and makes all releases before it count in full: so a majority must think
+    # that the token is lost before anybody takes a higher ballot. A node that was cut off, or away, disturbs nobody.
+
+    def _doubt(self, place: Place, *, asked: bool) -> None:
+        """Ask the others whether they know of the token."""
+        self._doubted, self._agreed = (place, asked), {self.me}
+        self._failures += 1
+        for node in self._others():
+            self._send(node, Doubt(*place, asked))
+        self._timer("recovery", self.rules.lease * min(2**self._failures, _LONGEST))
+        self._agreement()
+
+    def _on_doubt(self, sender: int, message: Doubt) -> None:
+        place = message.ballot, message.hop
+        known = self._seen > place if message.asked else not self._hushed
+        if self._has_it or known:
+            self._send(sender, Fine(*place))
+        else:
+            self._send(sender, Agree(*place))
+
+    def _on_agree(self, sender: int, message: Agree) -> None:
+        if self._doubted is not None and self._doubted[0] == (message.ballot, message.hop):
+            self._agreed.add(sender)
+            self._agreement()
+
+    def _agreement(self) -> None:
+        if self._doubted is not None and len(self._agreed) >= self.rules.majority:
+            _, asked = self._doubted
+            self._recover("whoever has the token is silent" if asked else "no sign of the token")
+
+    def _on_fine(self, sender: int, message: Fine) -> None:
+        if self._doubted is not None and self._doubted[0] == (message.ballot, message.hop):
+            self._let_go()
+            self._rest()
 
     def _recover(self, why: str) -> None:
         """Ask all for a promise; with those of a majority, the furthest copy goes on under a new ballot."""
         self._let_go()
+        self._doubted = None
         self._ballot = (max(self._highest[0], self.memory.promised[0]) + 1, self.me)
         self._highest = self._ballot
         self._write(Heard(self._ballot))
@@ -507,6 +569,7 @@ class Peer:
         self._write(Kept(replace(copy, ballot=ballot), None))
         self._failures = 0
         self._rest()
+        self._alone = 0
         self._hold()
 
     def _on_resumed(self, sender: int, message: Resumed) -> None:
@@ -517,19 +580,25 @@ class Peer:
 
     def _on_reject(self, sender: int, message: Reject) -> None:
         """Somebody has promised more: a recovery with a lower ballot has no use."""
+        if self.holding and message.promised > self.memory.promised:
+            self._outdated(message.promised)
         if self._ballot is not None and message.promised > self._ballot:
             self._ballot = None
 
     def _late_recovery(self) -> None:
-        if self._ballot is not None:
-            self._recover("no majority yet")
+        if self._doubted is not None:
+            place, asked = self._doubted
+            self._doubt(place, asked=asked)
+        elif self._ballot is not None:
+            self._ballot = None
+            self._doubt(max(self._seen, self._place()), asked=False)
 
     def _late_silence(self) -> None:
         """There has been no sign of progress for long."""
-        if self.holding:
+        if self._has_it:
             self._rest()
-        else:
-            self._recover("no sign of the token")
+        elif self._doubted is None:
+            self._doubt(max(self._seen, self._place()), asked=False)
 
     # The end: written down by a majority, then told to all.
 
@@ -587,7 +656,7 @@ class Peer:
     def _end(self, token: Token, ballot: Ballot) -> None:
         self._let_go()
         self._write(Over(token, ballot))
-        for timer in ("silence", "recovery", "vote", "beat"):
+        for timer in ("silence", "recovery", "vote", "beat", "hush"):
             self._drop(timer)
 
     def _after_the_end(self, sender: int, message: Message) -> None:
@@ -617,12 +686,25 @@ class Peer:
     def _rest(self) -> None:
         """There was a sign of progress: wait anew, each node for another time."""
         self._failures = 0
+        self._hushed = False
+        if not self.holding or self._has_it:
+            self._doubted = None
         self._timer("silence", self._patience)
+        self._timer("hush", self.rules.silence / 2.0)
+
+    def _late_hush(self) -> None:
+        """Nobody has shown a sign of the token, though the holder greets more often than this."""
+        self._hushed = True
 
     @property
     def _patience(self) -> float:
         """How long this node waits for a sign of progress: longer each time, for it may be the run that is slow."""
         return self.rules.silence * (1.0 + self.me / self.rules.nodes) * 1.5 ** min(self._recoveries, _SLOWEST)
+
+    @property
+    def _has_it(self) -> bool:
+        """Whether this node holds the token, and has not sent it to somebody who does not answer."""
+        return self.holding and self._stage != "passing"
 
     def _let_go(self) -> None:
         """Stop being the holder, whatever was going on."""

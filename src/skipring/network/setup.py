@@ -17,6 +17,7 @@ from ..learning.linear import LossName
 from ..simulation.runfile import RunFile, read_run_file
 from .agreement import Agreement, agreement_of, require_network_run
 from .chain import blank_chain
+from .checks import check_node
 from .config import NodeConfig, read_node_config
 from .journal import Memory
 from .journal_file import JournalFile
@@ -118,6 +119,9 @@ def load_node(path: str | Path) -> NodeSetup:
         raise InvalidInput.because("FILE", path, 'says no run; add: run = "run.toml"')
     run = read_run_file(config.run)
     require_network_run(run, len(roster))
+    problems = check_node(folder, expected=config.name).problems
+    if problems:  # others would only hang up on it
+        raise InvalidInput.because("DIR", folder, problems[0])
     terms = terms_of(run, config.run, roster, me)
     learner = make_learner(
         run, index=me, nodes=len(roster), name=config.name, data=config.data, rng=np.random.default_rng()

@@ -42,6 +42,7 @@ _FIELDS = {
     "promised": "Ballot",
     "hop": "uint64",
     "has": "bool",
+    "asked": "bool",
     "rank": "Rank",
     "token": "Token",
 }
