@@ -353,7 +353,7 @@ class Peer:
             self._skip()
 
     def _outdated(self, ballot: Ballot) -> None:
-        """Somebody has promised a higher ballot: what is done under this one would be lost, and released all the same."""
+        """Somebody has promised a higher ballot: what is done under this one is lost, and released all the same."""
         self._let_go()
         self._ballot = None
         self._write(Heard(ballot))
