@@ -23,16 +23,27 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from ..errors import InvalidInput
-from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
-from .messages import Ballot, Copy, Kind, Place, Token
+from ._entries import (
+    Release,
+    ballot_from,
+    copy_fields,
+    copy_from,
+    dated_entry,
+    entry_fields,
+    entry_from,
+    entry_text,
+    release_from,
+    token_in,
+)
+from .journal import Entry, Kept, Memory, Over, Released
+from .messages import Place, Token
 from .model_file import ModelFile, ModelFolder, Parameters, digest_of, sync_folder
 
 __all__ = [
@@ -65,17 +76,6 @@ class JournalFull(JournalError):
 
 class JournalBroken(JournalError):
     """The disk, or something else, failed."""
-
-
-@dataclass(frozen=True)
-class Release:
-    """One line of the ledger: an own update, when it was written down, and the SHA-256 of its parameters."""
-
-    ballot: Ballot
-    hop: int
-    updates: int
-    written: float
-    parameters: str
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class JournalFile:
 
     def _put(self, entry: Entry, written: float) -> None:
         """Add an entry to what will be committed; if that fails, this object refuses everything."""
-        number, token, name = self._count + 1, _token_in(entry), ""
+        number, token, name = self._count + 1, token_in(entry), ""
         needed, stored, files = self._needed, self._stored, self._files
         if token is not None:
             name = self._name(token)
@@ -244,8 +244,8 @@ class JournalFile:
             if isinstance(token.parameters, ModelFile) and name not in files:
                 files[name] = self._folder.model(name, token.parameters.size)
             stored = {kept: at for kept, at in stored.items() if kept in needed.values() and kept not in files}
-        fields = _fields(entry, name, files.get(name))
-        body = _text({"entry": type(entry).__name__, "written": float(written), **fields})
+        fields = entry_fields(entry, name, files.get(name))
+        body = entry_text({"entry": type(entry).__name__, "written": float(written), **fields})
         digest = hashlib.sha256(self._digest + body.encode()).digest()
         if token is not None and isinstance(token.parameters, ModelFile):
             entry = self._with_file(entry, token, token.parameters, files[name])
@@ -264,7 +264,7 @@ class JournalFile:
         self._memory, self._whole = memory, None
         self._stored, self._files, self._needed = stored, files, needed
         if isinstance(entry, Released):
-            self._releases.append(_release(json.loads(body)))
+            self._releases.append(release_from(json.loads(body)))
 
     def _name(self, token: Token) -> str:
         """Return the SHA-256 of the parameters; to compare them with the copy's is quicker than to compute it."""
@@ -294,87 +294,12 @@ class JournalFile:
                 self._require_sound()
                 query = "SELECT body FROM entries WHERE number BETWEEN ? AND ? ORDER BY number"
                 rows = self._connection.execute(query, (first, min(count, first + page - 1))).fetchall()
-                yield from (_dated(body, models) for (body,) in rows)
+                yield from (dated_entry(body, models) for (body,) in rows)
         except sqlite3.Error as error:
             raise _failure(self.path, error) from error
 
     def _testify(self) -> None:
         _write_witness(self._witness, self._count, self._digest)
-
-
-# Entries as text. The names of fields are those of the classes; a token's parameters are replaced by their SHA-256, and
-# by their size if they are in a file.
-
-
-def _text(fields: Mapping[str, Any]) -> str:
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _token_fields(token: Token, name: str, file: ModelFile | None) -> dict[str, Any]:
-    fields = {"updates": token.updates, "chain": token.chain.hex(), "parameters": name}
-    return fields if file is None else {**fields, "file": file.size}
-
-
-def _copy_fields(copy: Copy, name: str, file: ModelFile | None) -> dict[str, Any]:
-    token = _token_fields(copy.token, name, file)
-    return {"ballot": copy.ballot, "hop": copy.hop, "kind": copy.kind.name, "token": token}
-
-
-def _token_in(entry: Entry) -> Token | None:
-    if isinstance(entry, Kept | Released):
-        return entry.copy.token
-    return entry.token if isinstance(entry, Over) else None
-
-
-def _fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, Any]:
-    if isinstance(entry, Heard):
-        return {"ballot": entry.ballot}
-    if isinstance(entry, Kept):
-        return {"copy": _copy_fields(entry.copy, name, file), "sender": entry.sender}
-    if isinstance(entry, Released):
-        return {"copy": _copy_fields(entry.copy, name, file)}
-    if isinstance(entry, Passing | Gone):
-        return {"ballot": entry.ballot, "hop": entry.hop}
-    return {"token": _token_fields(entry.token, name, file), "ballot": entry.ballot}
-
-
-def _ballot(numbers: list[int]) -> Ballot:
-    number, node = numbers
-    return number, node
-
-
-def _token(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Token:
-    return Token(fields["updates"], models.get(fields["parameters"], b""), bytes.fromhex(fields["chain"]))
-
-
-def _copy(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Copy:
-    token = _token(fields["token"], models)
-    return Copy(_ballot(fields["ballot"]), fields["hop"], Kind[fields["kind"]], token)
-
-
-def _entry(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Entry:
-    kind = fields["entry"]
-    if kind == "Heard":
-        return Heard(_ballot(fields["ballot"]))
-    if kind == "Kept":
-        return Kept(_copy(fields["copy"], models), fields["sender"])
-    if kind == "Released":
-        return Released(_copy(fields["copy"], models))
-    if kind in {"Passing", "Gone"}:
-        return (Passing if kind == "Passing" else Gone)(_ballot(fields["ballot"]), fields["hop"])
-    if kind == "Over":
-        return Over(_token(fields["token"], models), _ballot(fields["ballot"]))
-    raise ValueError(f"an entry of kind {kind}")
-
-
-def _dated(body: str | bytes, models: Mapping[str, Parameters]) -> tuple[float, Entry]:
-    fields = json.loads(body)
-    return fields["written"], _entry(fields, models)
-
-
-def _release(fields: Mapping[str, Any]) -> Release:
-    copy, token = fields["copy"], fields["copy"]["token"]
-    return Release(_ballot(copy["ballot"]), copy["hop"], token["updates"], fields["written"], token["parameters"])
 
 
 # The file.
@@ -419,8 +344,8 @@ def _build(path: Path, witness: int, node: str, run_digest: str, blank: Memory) 
     parameters, name, file = blank.copy.token.parameters, digest_of(blank.copy.token.parameters), None
     if isinstance(parameters, ModelFile):
         file = _folder(path).keep(parameters)
-    copy = _copy_fields(blank.copy, name, file)
-    body = _text({"node": node, "run": run_digest, "promised": blank.promised, "copy": copy})
+    copy = copy_fields(blank.copy, name, file)
+    body = entry_text({"node": node, "run": run_digest, "promised": blank.promised, "copy": copy})
     digest = hashlib.sha256(_ROOT + body.encode()).digest()
     with closing(_connect(unfinished, "rw")) as connection:
         _tune(connection)
@@ -466,7 +391,7 @@ def read_journal(path: str | Path, *, node: str | None = None, run_digest: str |
         if at_rest and (Path(f"{path}-wal").exists() or witness != _witness_text(path)):
             continue  # the node was started: read anew, as one does while it runs
         memory = replace(found.memory, ledger=tuple(found.ledger))
-        entries = tuple(_dated(body, found.models) for body in bodies)
+        entries = tuple(dated_entry(body, found.models) for body in bodies)
         return JournalReading(found.node, found.run_digest, memory, tuple(found.releases), entries)
     raise InvalidInput.because("journal", path, "cannot be read: its node is started again and again")
 
@@ -563,13 +488,13 @@ def _replayed(
             if is_of != wanted:
                 whose = "is of node {} in run {}, not of node {} in run {}".format(*is_of, *wanted)
                 raise InvalidInput.because("journal", path, whose)
-            memory = Memory(_ballot(fields["promised"]), _copy(fields["copy"], {}))
+            memory = Memory(ballot_from(fields["promised"]), copy_from(fields["copy"], {}))
             name = token["parameters"]
             found = _Found(fields["node"], fields["run"], memory, digest, {"initial": name, "copy": name})
             continue
         if bodies is not None:
             bodies.append(body)
-        memory = found.memory.after(_entry(fields, {}))
+        memory = found.memory.after(entry_from(fields, {}))
         if memory.ledger:
             found.ledger.extend(memory.ledger)
             memory = replace(memory, ledger=())
@@ -579,7 +504,7 @@ def _replayed(
         elif "copy" in fields:
             found.needed["copy"] = token["parameters"]
         if fields["entry"] == "Released":
-            found.releases.append(_release(fields))
+            found.releases.append(release_from(fields))
     if found is None or not witnessed:
         raise _damaged(path, f"entries up to number {witness[0]} were written, and the newest are missing")
     for name in found.needed.values():
