@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from ..delays import parse_delay
 from ..errors import InvalidInput
+from ..learning import LinearModel, StepSizes
+from ..learning.linear import LossName
 from ..simulation.runfile import RunFile, parse_run, toml_value
+from ..simulation.simulate import build, in_words_of_the_run_file
+from ..timeouts import best_timeout, skip_probability, timeout_for_skip
 from .agreement import require_network_run
 from .order import path_of
 
-if TYPE_CHECKING:
-    from ..simulation.setup import Setup
-
-__all__ = ["agreed_run", "run_text"]
+__all__ = ["agreed_run", "contracts", "run_text", "step_sizes_of"]
 
 _ROUNDS = 30
 _DEFAULT_EPSILON = 8.0
@@ -24,67 +27,90 @@ _DEFAULT_EPSILON = 8.0
 def agreed_run(run: RunFile, nodes: int) -> RunFile:
     """Return the run with its steps, timeout, noise and model written down.
 
-    Without a timeout, a skip probability or a law of delays, nodes learn their timeout. No forecast covers that; the
-    noise for a budget is then the least that keeps it on the agreed path if nobody is skipped, and each node's own
-    account tells what it came to.
+    Without a timeout, a skip probability or a law of delays, nodes learn their timeout. Data is looked at only if the
+    run file does not name a model.
     """
+    with in_words_of_the_run_file():
+        return _agreed_run(run, nodes)
+
+
+def _agreed_run(run: RunFile, nodes: int) -> RunFile:
     require_network_run(run, nodes)
     values = run.model_dump(mode="json", exclude_unset=True)
     for section in ("data", "model", "schedule", "delay", "privacy"):
         values.setdefault(section, {})
-    delay, given = values["delay"], run.delay
-    unknown = given.timeout is None and given.skip is None and "law" not in given.model_fields_set
-    if unknown or given.timeout == "adaptive":
-        delay["timeout"] = "adaptive"
     values["data"]["nodes"] = nodes
     values["schedule"].setdefault("steps", _ROUNDS * nodes)
     values["schedule"].setdefault("name", run.schedule.name)
-    explicit = isinstance(delay.get("timeout"), float | int | str) and delay["timeout"] != "best"
-    if not explicit or run.privacy.noise_multiplier is None or run.model.name is None:
-        _resolve(values, adaptive=delay.get("timeout") == "adaptive")
-    delay.pop("skip", None)
-    if delay["timeout"] != "adaptive" and not math.isfinite(float(delay["timeout"])):
-        raise InvalidInput.because(
-            "delay.timeout", "infinity", 'a node that died would be waited for without end; give a time, or "adaptive"'
-        )
-    values["simulation"] = {"seed": run.simulation.seed}
+    if run.model.name is None:
+        values["model"]["name"] = _usual_model(values)
+    values["delay"].pop("skip", None)
+    values["delay"]["timeout"] = _timeout(run)
     values["privacy"].setdefault("delta", run.privacy.delta)
+    values["simulation"] = {"seed": run.simulation.seed}
+    if run.privacy.noise_multiplier is None:
+        epsilon = values["privacy"].pop("epsilon", None)
+        budget = _DEFAULT_EPSILON if epsilon is None else float(epsilon)
+        values["privacy"]["noise_multiplier"] = _noise(
+            parse_run(values), nodes, budget, "law" in run.delay.model_fields_set
+        )
     return parse_run(values)
 
 
-def _resolve(values: dict[str, Any], *, adaptive: bool) -> None:
-    from ..simulation.simulate import build  # it needs the data: which model, how many columns
-
-    asked = dict(values) | {"delay": dict(values["delay"]), "privacy": dict(values["privacy"])}
-    if adaptive:
-        asked["delay"]["timeout"] = math.inf
-        asked["privacy"] = {"noise_multiplier": 1.0}
-    setup = build(parse_run(asked))
-    values["model"]["name"] = values["model"].get("name") or setup.model.loss
-    privacy = values["privacy"]
-    epsilon = privacy.pop("epsilon", None)
-    if privacy.get("noise_multiplier") is None:
-        noise = setup.noise_multiplier
-        if adaptive:
-            run = parse_run(values)
-            noise = _noise_on_path(setup, run, _DEFAULT_EPSILON if epsilon is None else epsilon, run.privacy.delta)
-        privacy["noise_multiplier"] = noise
-    if not adaptive:
-        values["delay"]["timeout"] = setup.timeout
+def _usual_model(values: Mapping[str, Any]) -> str:
+    """Look at the labels."""
+    return build(parse_run({**values, "delay": {}, "privacy": {"noise_multiplier": 1.0}})).model.loss
 
 
-def _noise_on_path(setup: Setup, run: RunFile, epsilon: float, delta: float) -> float:
-    """Return the noise with which no pair of nodes exceeds a budget on the agreed path, if every hop is an update."""
-    from ..privacy import Transcript, TranscriptAccountant, gdp_mu  # numba is loaded only where it is needed
+def _timeout(run: RunFile) -> float | str:
+    given, known = run.delay, "law" in run.delay.model_fields_set
+    if given.timeout == "adaptive" or (given.timeout is None and given.skip is None and not known):
+        return "adaptive"
+    delay = parse_delay(given.law)
+    if given.skip is not None:
+        timeout = timeout_for_skip(delay, given.skip)
+    elif given.timeout is None or given.timeout == "best":
+        timeout = best_timeout(delay, given.hop_latency)
+    else:
+        timeout = float(given.timeout)
+    if not 0.0 < timeout < math.inf:
+        raise InvalidInput.because(
+            "delay.timeout", timeout, 'a node that died would be waited for without end; give a time, or "adaptive"'
+        )
+    return timeout
 
-    path = np.array(path_of(run, setup.data.nodes, setup.steps))
+
+def _noise(run: RunFile, nodes: int, epsilon: float, known_law: bool) -> float:
+    """Return the noise that a budget asks for.
+
+    With a fixed timeout and a law of delays it is the forecast's, as in a simulation. Else nobody knows how many are
+    skipped: then it is the least with which no pair of nodes exceeds the budget on the agreed path, if every hop is an
+    update.
+    """
+    from ..privacy import PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget  # slow to load
+
+    steps, sizes, delta = run.schedule.steps, step_sizes_of(run), run.privacy.delta
+    assert steps is not None
+    convex = contracts(run, sizes.largest)
+    if known_law and isinstance(run.delay.timeout, float) and sizes.law != "own":
+        planned = PlannedRun(
+            schedule=run.schedule.name,  # type: ignore[arg-type] # those without a token were refused
+            nodes=nodes,
+            steps=steps,
+            skip=skip_probability(parse_delay(run.delay.law), run.delay.timeout),
+            noise_multiplier=1.0,
+            convex=convex,
+            step_size=sizes.law,
+        )
+        return noise_for_budget(planned, epsilon, delta)
+    path = np.array(path_of(run, nodes, steps))
     loud = Transcript(
-        nodes=setup.data.nodes,
+        nodes=nodes,
         offered=path,
         updated=np.ones(len(path), dtype=bool),
-        step_sizes=setup.step_sizes.first(len(path)),
+        step_sizes=sizes.first(len(path)),
         noise_multiplier=1.0,
-        convex=setup.model.contracts(setup.step_sizes.largest),
+        convex=convex,
     )
     # mu is inversely proportional to the noise; rounding up keeps the budget.
     return TranscriptAccountant(loud).worst().mu / gdp_mu(epsilon, delta) * (1.0 + 1e-9)
@@ -97,3 +123,20 @@ def run_text(run: RunFile) -> str:
         lines += ["", f"[{section}]"]
         lines += [f"{key} = {toml_value(value)}" for key, value in keys.items() if value is not None]
     return "\n".join(lines) + "\n"
+
+
+def step_sizes_of(run: RunFile) -> StepSizes:
+    """Return how far updates go."""
+    return StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own))
+
+
+def contracts(run: RunFile, step_size: float) -> bool:
+    """Say whether updates are contractions, which follows from the model and needs no data."""
+    names: dict[str | None, LossName] = {"logistic": "logistic", "softmax": "softmax", "squared": "squared"}
+    name = names.get(run.model.name)
+    if name is None:
+        return False
+    diameter = 10.0 if run.learning.diameter is None else run.learning.diameter
+    clip, ridge = run.learning.gradient_bound, run.model.ridge
+    model = LinearModel(loss=name, features=1, diameter=diameter, ridge=ridge, clip=clip)
+    return model.contracts(step_size)

@@ -133,7 +133,7 @@ class Node:
         """Take part until the run is over and everybody knows, or until `stop`; raise Stopped if it cannot go on."""
         self._loop = asyncio.get_running_loop()
         await self.transport.start()
-        self._say("started", node=self.setup.name, listen=self.setup.config.listen, hop=self.hop)
+        self._say("started", listen=self.setup.config.listen, hop=self.hop)
         beginning = self._spawn(self._begin_in_time())
         try:
             await self._finished.wait()
@@ -165,7 +165,7 @@ class Node:
             await asyncio.sleep(0.02)
         while self._finishing is not None and not self._finishing.done() and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
-        self._say("stopped", node=self.setup.name, holding=self.peer.holding, hop=self.hop)
+        self._say("stopped", holding=self.peer.holding, hop=self.hop)
         self._finished.set()
 
     async def _begin_in_time(self) -> None:

@@ -427,6 +427,8 @@ class Peer:
 
     def _on_offer(self, sender: int, message: Offer) -> None:
         place = message.ballot, message.hop
+        if self.holding and not self._has_it and place > (self.memory.copy.ballot, self._hop):
+            self._let_go()  # the token has moved on; whoever said so may have been overtaken by this offer
         mine = 1 <= message.hop <= self.rules.steps and self.rules.path[message.hop - 1] == self.me
         new = message.ballot >= self.memory.promised and self._is_new(place)
         if not (mine and new and not self.holding and self._willing(place, self.memory.ledger)):

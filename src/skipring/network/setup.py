@@ -12,9 +12,8 @@ import numpy as np
 
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
-from ..learning import LinearModel, StepSizes
-from ..learning.linear import LossName
 from ..simulation.runfile import RunFile, read_run_file
+from .agreed_run import contracts, step_sizes_of
 from .agreement import Agreement, agreement_of, require_network_run
 from .chain import blank_chain
 from .checks import check_node
@@ -135,7 +134,7 @@ def load_node(path: str | Path) -> NodeSetup:
         "model.initial": digest_of(initial),
     }
     agreement = agreement_of(run, roster, resolved)
-    if learner.name != run.model.name or learner.contracts(_sizes(run).largest) != terms.convex:
+    if learner.name != run.model.name or learner.contracts(step_sizes_of(run).largest) != terms.convex:
         raise InvalidInput.because("model.name", run.model.name, f"the data asks for {learner.name}")
     rules = Rules(
         nodes=len(roster),
@@ -168,31 +167,15 @@ def terms_of(run: RunFile, path: Path, roster: Roster, me: int) -> Terms:
             raise InvalidInput.because(key, "missing", f"in {path}; {_WRITTEN}")
     assert steps is not None
     assert noise is not None
-    sizes = _sizes(run)
+    sizes = step_sizes_of(run)
     return Terms(
         nodes=len(roster),
         me=me,
         path=path_of(run, len(roster), steps),
         step_sizes=sizes.first(steps),
         noise_multiplier=noise,
-        convex=_contracts(run, sizes.largest),
+        convex=contracts(run, sizes.largest),
     )
-
-
-def _sizes(run: RunFile) -> StepSizes:
-    return StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own))
-
-
-def _contracts(run: RunFile, step_size: float) -> bool:
-    """Say whether updates are contractions, which follows from the model and needs no data."""
-    names: dict[str | None, LossName] = {"logistic": "logistic", "softmax": "softmax", "squared": "squared"}
-    name = names.get(run.model.name)
-    if name is None:
-        return False
-    diameter = 10.0 if run.learning.diameter is None else run.learning.diameter
-    clip, ridge = run.learning.gradient_bound, run.model.ridge
-    model = LinearModel(loss=name, features=1, diameter=diameter, ridge=ridge, clip=clip)
-    return model.contracts(step_size)
 
 
 def _timeout(run: RunFile, path: Path) -> float:

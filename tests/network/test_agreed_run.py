@@ -1,0 +1,93 @@
+"""The run file that all nodes share: nothing is left open in it, and its noise keeps the budget."""
+
+from __future__ import annotations
+
+import tomllib
+
+import numpy as np
+import pytest
+
+from skipring.errors import InvalidInput
+from skipring.network.agreed_run import agreed_run, run_text, step_sizes_of
+from skipring.network.order import path_of
+from skipring.privacy import Transcript, TranscriptAccountant
+from skipring.simulation.runfile import RunFile, parse_run
+from skipring.simulation.simulate import build
+
+
+def test_without_anything_nodes_learn_their_timeout_and_the_noise_keeps_epsilon_8_on_the_agreed_path() -> None:
+    run = agreed_run(RunFile(), 8)
+    assert (run.delay.timeout, run.schedule.steps, run.model.name, run.data.nodes) == ("adaptive", 240, "logistic", 8)
+    assert run.privacy.noise_multiplier is not None
+    path = np.array(path_of(run, 8, 240))
+    everybody = Transcript(
+        nodes=8,
+        offered=path,
+        updated=np.ones(240, dtype=bool),
+        step_sizes=step_sizes_of(run).first(240),
+        noise_multiplier=run.privacy.noise_multiplier,
+    )
+    epsilon = TranscriptAccountant(everybody).epsilon(1e-5)
+    assert 8.0 * (1.0 - 1e-6) < epsilon <= 8.0
+
+
+@pytest.mark.parametrize("model", ["logistic", None])
+def test_with_a_law_of_delays_timeout_and_noise_are_those_of_a_simulation(model: str | None) -> None:
+    values = {"data": {"nodes": 6}, "delay": {"law": "exponential:0.5", "skip": 0.3}, "privacy": {"epsilon": 4.0}}
+    simulated = build(parse_run(values))
+    run = agreed_run(parse_run(values | ({} if model is None else {"model": {"name": model}})), 6)
+    assert run.delay.timeout == simulated.timeout
+    assert run.privacy.noise_multiplier == simulated.noise_multiplier
+    assert (run.delay.skip, run.privacy.epsilon) == (None, None)
+
+
+def test_no_data_is_needed_where_nodes_have_files_of_their_own() -> None:
+    model = {"name": "softmax", "classes": ["a", "b", "c"], "features": 2}
+    run = agreed_run(parse_run({"model": model, "schedule": {"steps": 40}, "privacy": {"epsilon": 3.0}}), 4)
+    assert run.privacy.noise_multiplier is not None
+    fixed = {"model": model, "delay": {"timeout": 2.0}, "privacy": {"epsilon": 3.0}}
+    assert agreed_run(parse_run(fixed), 4).delay.timeout == 2.0
+
+
+def test_networks_count_every_release_in_full() -> None:
+    run = agreed_run(
+        parse_run(
+            {"model": {"name": "some:net"}, "schedule": {"name": "ring", "steps": 20}, "privacy": {"epsilon": 3.0}}
+        ),
+        5,
+    )
+    linear = agreed_run(
+        parse_run(
+            {"model": {"name": "logistic"}, "schedule": {"name": "ring", "steps": 20}, "privacy": {"epsilon": 3.0}}
+        ),
+        5,
+    )
+    assert run.privacy.noise_multiplier is not None
+    assert linear.privacy.noise_multiplier is not None
+    assert run.privacy.noise_multiplier >= linear.privacy.noise_multiplier
+
+
+def test_the_text_says_the_same() -> None:
+    for values in ({}, {"model": {"name": "logistic", "classes": ['a "b"', "c"]}, "learning": {"batch": 3}}):
+        run = agreed_run(parse_run(values), 3)
+        again = parse_run(tomllib.loads(run_text(run)))
+        assert again == run
+        assert agreed_run(again, 3) == run
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"delay": {"timeout": float("inf")}}, "delay.timeout"),
+        ({"delay": {"law": "exponential:1"}}, "delay.timeout"),  # waiting is best, and never ends
+        ({"schedule": {"name": "gossip"}}, "no token"),
+        ({"data": {"nodes": 9}}, "the roster has 3"),
+        ({"delay": {"patient_every": 3}}, "delay.patient_every"),
+        ({"stragglers": {"die": 0.1}}, "stragglers"),
+        ({"delay": {"law": "gamma:0.25,1"}, "schedule": {"steps": 31}}, "schedule.steps"),
+    ],
+)
+def test_what_real_nodes_cannot_follow_is_refused(values: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        agreed_run(parse_run(values), 3)
+    assert said in str(refused.value)

@@ -1,0 +1,170 @@
+"""What docs/deploy.md tells people to type, write and watch exists: commands, settings, metrics, and the service."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import socket
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer.main
+
+from skipring.cli._main import app
+from skipring.network.agreed_run import agreed_run
+from skipring.network.config import read_node_config
+from skipring.network.learner import make_learner
+from skipring.network.monitor import _METRICS, Monitor
+from skipring.simulation.runfile import RunFile, read_run_file
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
+SETTINGS = [text for kind, text in BLOCKS if kind == "toml"]
+PROGRAMS = [text for kind, text in BLOCKS if kind == "python"]
+UNIT = (ROOT / "deploy" / "skipring-node@.service").read_text(encoding="utf-8")
+CONTAINER = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
+
+
+def commands() -> list[list[str]]:
+    """Return what follows `skipring` in every such line of the guide's shell blocks, the service and the image."""
+    lines = [line for kind, text in BLOCKS if kind == "sh" for line in text.replace("\\\n", " ").splitlines()]
+    lines += re.findall(r"^ExecStart=(.*)$", UNIT, re.MULTILINE)
+    lines += [" ".join(re.findall(r'"(.*?)"', line)) for line in re.findall(r"^CMD (\[.*\])$", CONTAINER, re.MULTILINE)]
+    found = []
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        at = [i for i, word in enumerate(words) if word.endswith("/bin/skipring") or (i == 0 and word == "skipring")]
+        if at:
+            found.append(words[at[0] + 1 :])
+    return found
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_commands_exist_with_their_options(words: list[str]) -> None:
+    command = typer.main.get_command(app)
+    rest = list(words)
+    while hasattr(command, "commands"):
+        assert rest, f"{words} stops at a group"
+        name = rest.pop(0)
+        assert name in command.commands, f"there is no command {name}"
+        command = command.commands[name]
+    command.make_context("skipring", rest)  # reads all options, and runs nothing
+
+
+def test_there_are_commands_to_check() -> None:
+    tried = {" ".join(words[:2]) if words[0] in ("network", "node") else words[0] for words in commands()}
+    assert tried == {"noise", "plan", "network init", "network check", "network pack", "node run", "node privacy"}
+
+
+def named(settings: str) -> str:
+    """Return the file that a block of settings says it is."""
+    return settings.splitlines()[0].removeprefix("# ")
+
+
+def test_run_files_can_be_agreed_on_without_any_data(tmp_path: Path) -> None:
+    texts = [text for text in SETTINGS if named(text) == "run.toml"]
+    assert len(texts) == 2
+    for text in texts:
+        (tmp_path / "run.toml").write_text(text)
+        read_run_file(tmp_path / "run.toml")
+    (tmp_path / "run.toml").write_text(texts[0])
+    run = agreed_run(read_run_file(tmp_path / "run.toml"), 3)
+    assert run.schedule.steps == 90
+    assert run.privacy.noise_multiplier == 6.05
+    assert texts[1].count("[network]") == 1
+    given = tomllib.loads(texts[1])["network"]
+    assert given == {key: getattr(RunFile().network, key) for key in given}, "the guide calls these the defaults"
+
+
+def test_settings_of_a_node_can_be_read(tmp_path: Path) -> None:
+    (text,) = [text for text in SETTINGS if named(text) == "node.toml"]
+    (tmp_path / "node.toml").write_text(text)
+    config = read_node_config(tmp_path / "node.toml")
+    assert config.data.path == tmp_path / "rows.csv"
+    assert config.budget.epsilon == 8.0
+    assert len(SETTINGS) == 3
+
+
+def test_the_rows_fit_the_run_and_the_model_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["rows.py", "1"])
+    for text in SETTINGS[:2]:
+        (tmp_path / named(text)).write_text(text)
+    rows, use = PROGRAMS
+    exec(compile(rows, "rows.py", "exec"), {})
+    run, config = read_run_file(tmp_path / "run.toml"), read_node_config(tmp_path / "node.toml")
+    rng = np.random.default_rng(1)
+    learner = make_learner(run, index=0, nodes=3, name=config.name, data=config.data, rng=rng)
+    # The rows were drawn such that a high age and a low dose speak against it.
+    model = 5.0 / np.sqrt(2.0) * np.array([-1.0, 1.0, 0.0, 0.0])
+    assert learner.test_error(model) < 0.2
+    np.save(tmp_path / "model.npy", model.astype(learner.dtype).reshape(learner.shape))
+    exec(compile(use, "use.py", "exec"), {})
+    answer, chance = capsys.readouterr().out.split()
+    assert answer == "yes"
+    assert 0.5 < float(chance) < 1.0
+
+
+def test_all_metrics_are_explained_and_all_that_are_explained_exist() -> None:
+    rows = re.findall(r"^\| (`skipring_.*?) \|", GUIDE, re.MULTILINE)
+    explained = [name for row in rows for name in re.findall(r"`(skipring_\w+)`", row)]
+    assert sorted(explained) == sorted(name for name, *_ in _METRICS)
+    assert set(re.findall(r"\bskipring_\w+", GUIDE)) == set(explained)
+
+
+def unit() -> configparser.RawConfigParser:
+    parser = configparser.RawConfigParser(strict=True, delimiters=("=",), interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign] # systemd's keys are written as they are
+    parser.read_string(UNIT)
+    return parser
+
+
+def test_the_service_is_what_the_guide_says_of_it() -> None:
+    settings = {key: value for section in unit().values() for key, value in section.items()}
+    chapter = GUIDE.partition("\n## As a service\n")[2].partition("\n## ")[0]
+    claimed = re.findall(r"`([A-Z]\w+)=([^`]*)`", chapter)
+    assert len(claimed) >= 12
+    for key, value in claimed:
+        assert settings[key] == value
+    assert "MemoryDenyWriteExecute" not in settings
+    assert settings["RestartSec"] == "15"
+    assert set(unit().sections()) == {"Unit", "Service", "Install"}
+
+
+def test_a_node_has_longer_to_stop_than_it_takes() -> None:
+    from skipring.network.node import _GRACE
+
+    assert float(unit()["Service"]["TimeoutStopSec"]) > _GRACE + 5.0
+    (given,) = re.findall(r"--stop-timeout (\d+)", GUIDE)
+    assert float(given) > _GRACE + 5.0
+    assert f"{_GRACE:g} seconds" in GUIDE
+
+
+def test_the_image_has_no_secrets_and_no_root() -> None:
+    assert re.findall(r"^USER (.*)$", CONTAINER, re.MULTILINE) == ["10001:10001"]
+    assert "10001:10001" in GUIDE
+    copied = {word for line in re.findall(r"^COPY (?!--from)(.*) /", CONTAINER, re.MULTILINE) for word in line.split()}
+    assert copied == {"pyproject.toml", "README.md", "LICENSE", "src"}
+    for name in copied:
+        assert (ROOT / name).exists()
+
+
+def test_the_image_asks_a_node_for_its_health() -> None:
+    (check,) = re.findall(r'^    CMD \["python", "-c", "(.*)"\]$', CONTAINER, re.MULTILINE)
+    (host,) = re.findall(r"'http://(.*?)/health'", check)
+    assert f"http://{host}/health" in GUIDE
+    assert f'metrics = "{host}"' in next(text for text in SETTINGS if named(text) == "node.toml")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        here = f"127.0.0.1:{free.getsockname()[1]}"
+    monitor = Monitor(here, dict)
+    exec(check.replace(host, here), {})
+    monitor.close()
+    with pytest.raises(OSError, match="refused"):
+        exec(check.replace(host, here), {})
