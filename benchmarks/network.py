@@ -111,12 +111,12 @@ async def two_calls(channel: Any) -> float:
 
 
 async def one_stream(channel: Any) -> float:
-    """Return the bytes per second of a stream, the median of some."""
-    chunk = os.urandom(CHUNK)
+    """Return the bytes per second of a stream that moves a model from memory into nothing, the median of some."""
+    model = os.urandom(MODEL)
 
     async def chunks() -> AsyncIterator[bytes]:
-        for _ in range(MODEL // CHUNK):
-            yield chunk
+        for start in range(0, MODEL, CHUNK):
+            yield model[start : start + CHUNK]
 
     rates = []
     for _ in range(7):

@@ -69,6 +69,7 @@ class Memory:
     passing: Place | None = None
     gone: Place | None = None
     ledger: tuple[Place, ...] = field(default=())
+    unchanged: tuple[Place, ...] = field(default=())  # tokens that were accepted, and passed on as they were
     outcome: Token | None = None
     decided: Ballot | None = None
 
@@ -84,7 +85,11 @@ class Memory:
             return replace(self, promised=max(self.promised, entry.ballot))
         if isinstance(entry, Kept):
             promised = max(self.promised, entry.copy.ballot)
-            return replace(self, promised=promised, copy=entry.copy, sender=entry.sender, passing=None)
+            unchanged = self.unchanged
+            if self.copy.kind is Kind.ACCEPTED:
+                unchanged = (*unchanged, (self.copy.ballot, self.copy.hop))
+            memory = replace(self, promised=promised, copy=entry.copy, sender=entry.sender, passing=None)
+            return memory if unchanged is self.unchanged else replace(memory, unchanged=unchanged)
         if isinstance(entry, Released):
             place = entry.copy.ballot, entry.copy.hop
             return replace(self, copy=entry.copy, ledger=(*self.ledger, place), passing=None)

@@ -135,6 +135,7 @@ class Peer:
         self._seen: Place = self._place()  # the furthest place that this node knows of
         self._doubted: tuple[Place, bool] | None = None  # where this node thinks that the token was lost
         self._agreed: set[int] = set()
+        self._waits_for_fine = False
         self._ready_for: Place | None = None  # what this node is prepared, or preparing, for
         self._is_ready = False
         self._offered_by: int | None = None  # nobody, if it is an own hop of the holder
@@ -269,6 +270,8 @@ class Peer:
             self._write(Kept(Copy(ballot, hop, Kind.FINAL, self.memory.copy.token)))
             self._announce()
             return
+        if self._quiet:
+            self._greet()
         self._stage, self._hop = "offered", hop
         node, ballot = self.rules.path[hop - 1], self.memory.copy.ballot
         self._timer("offer", self.rules.timeout)
@@ -344,11 +347,11 @@ class Peer:
             self._timer("lease", self.rules.lease)
 
     def _on_refuse(self, sender: int, message: Refuse) -> None:
+        if message.promised > self.memory.promised:
+            self._outdated(message.promised)
+            return
         current = self.holding and self._stage == "offered" and message.hop == self._hop
         if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
-            if message.promised > self.memory.promised:
-                self._outdated(message.promised)
-                return
             self._alone = 0
             self._skip()
 
@@ -471,14 +474,15 @@ class Peer:
 
     def _had(self, place: Place) -> bool:
         """Say whether the token of a place was accepted here, and is the copy or was updated since."""
-        return place == self._place() or place in self.memory.ledger
+        return place == self._place() or place in self.memory.ledger or place in self.memory.unchanged
 
     # Recovery. It stops whoever has the token, and makes all releases before it count in full: so a majority must think
     # that the token is lost before anybody takes a higher ballot. A node that was cut off, or away, disturbs nobody.
 
     def _doubt(self, place: Place, *, asked: bool) -> None:
         """Ask the others whether they know of the token."""
-        self._doubted, self._agreed = (place, asked), {self.me}
+        if self._doubted != (place, asked):
+            self._doubted, self._agreed = (place, asked), {self.me}
         self._failures += 1
         for node in self._others():
             self._send(node, Doubt(*place, asked))
@@ -499,6 +503,16 @@ class Peer:
             self._agreement()
 
     def _agreement(self) -> None:
+        if self._doubted is None or len(self._agreed) < self.rules.majority:
+            return
+        if len(self._agreed) == self.rules.nodes:
+            self._late_agreed()
+        elif not self._waits_for_fine:  # one node that knows better is worth a moment
+            self._waits_for_fine = True
+            self._timer("agreed", self.rules.lease)
+
+    def _late_agreed(self) -> None:
+        self._waits_for_fine = False
         if self._doubted is not None and len(self._agreed) >= self.rules.majority:
             _, asked = self._doubted
             self._recover("whoever has the token is silent" if asked else "no sign of the token")
@@ -582,7 +596,7 @@ class Peer:
 
     def _on_reject(self, sender: int, message: Reject) -> None:
         """Somebody has promised more: a recovery with a lower ballot has no use."""
-        if self.holding and message.promised > self.memory.promised:
+        if message.promised > self.memory.promised:
             self._outdated(message.promised)
         if self._ballot is not None and message.promised > self._ballot:
             self._ballot = None
@@ -599,8 +613,10 @@ class Peer:
         """There has been no sign of progress for long."""
         if self._has_it:
             self._rest()
-        elif self._doubted is None:
+        elif self._doubted is None and not self.holding:
             self._doubt(max(self._seen, self._place()), asked=False)
+        else:  # whoever was sent the token is being asked, or everybody is
+            self._timer("silence", self._patience)
 
     # The end: written down by a majority, then told to all.
 
@@ -658,7 +674,7 @@ class Peer:
     def _end(self, token: Token, ballot: Ballot) -> None:
         self._let_go()
         self._write(Over(token, ballot))
-        for timer in ("silence", "recovery", "vote", "beat", "hush"):
+        for timer in ("silence", "recovery", "vote", "beat", "hush", "agreed"):
             self._drop(timer)
 
     def _after_the_end(self, sender: int, message: Message) -> None:

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
 from urllib.parse import unquote
 
@@ -37,6 +38,7 @@ __all__ = ["FRESH", "Keys", "Receiver", "Shape", "Transport"]
 _ONLY_TLS_1_3 = "ECDHE-RSA-AES128-GCM-SHA256"
 
 _CHUNK = 1 << 20
+_AHEAD = 16  # chunks that may wait for the disk
 #: No frame is larger. gRPC itself refuses only what is far larger: it does so without a word.
 _LARGEST = 2 * _CHUNK
 _WAITING = 1000  # messages that may wait for a slow link
@@ -323,12 +325,25 @@ class Transport:
         """Return the parameters that follow, once they are whole and their checksum is right."""
         started, name = time.monotonic(), self._roster.names[sender]
         with ModelWriter(self._models, keep_in_memory=heading.size < LARGE) as writer:
-            async for chunk in chunks:
-                if not self._allowances[sender].take():
-                    await self._refuse(context, "RESOURCE_EXHAUSTED", f"{name} sends too much")
-                if len(chunk) > _CHUNK or writer.size + len(chunk) > heading.size:
-                    await self._refuse(context, "INVALID_ARGUMENT", f"{name}: a model larger than it says")
-                writer.write(chunk)
+            # Checksum and disk are at work in a thread while the next chunks come.
+            arrived: SimpleQueue[bytes | None] = SimpleQueue()
+            writing = asyncio.ensure_future(asyncio.to_thread(_write_all, writer, arrived))
+            received = 0
+            try:
+                async for chunk in chunks:
+                    if not self._allowances[sender].take():
+                        await self._refuse(context, "RESOURCE_EXHAUSTED", f"{name} sends too much")
+                    received += len(chunk)
+                    if len(chunk) > _CHUNK or received > heading.size:
+                        await self._refuse(context, "INVALID_ARGUMENT", f"{name}: a model larger than it says")
+                    arrived.put(chunk)
+                    while arrived.qsize() > _AHEAD and not writing.done():
+                        await asyncio.sleep(0.001)
+                    if writing.done():
+                        break  # it has failed, and says so below
+            finally:
+                arrived.put(None)
+                await _unbroken(writing)
             if writer.size != heading.size:
                 await self._refuse(context, "INVALID_ARGUMENT", f"{name}: a model that breaks off")
             self.carry_rates.append(writer.size / max(1e-9, time.monotonic() - started))
@@ -399,6 +414,11 @@ class Transport:
                 del self._said[next(iter(self._said))]
         if not again:
             self._receiver.say(event, why=shown, **({"before": times} if times else {}))
+
+
+def _write_all(writer: ModelWriter, arrived: SimpleQueue[bytes | None]) -> None:
+    while (chunk := arrived.get()) is not None:
+        writer.write(chunk)
 
 
 async def _unbroken(work: Awaitable[_Some]) -> _Some:
