@@ -175,6 +175,18 @@ def test_a_node_stops_taking_part_when_its_budget_is_spent(tmp_path: Path) -> No
     assert len({model.tobytes() for model in final_models(configs)}) == 1
 
 
+def test_whatever_goes_wrong_inside_a_node_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error while a message is taken must not end in the call that brought it, with the node going on."""
+    configs = make(tmp_path / "net", 3, QUICK)
+
+    def fails(self: Node, *_: Any) -> bool:
+        raise ArithmeticError("a bug")
+
+    monkeypatch.setattr(Node, "_willing", fails)
+    with pytest.raises(ArithmeticError, match="a bug"):
+        run_nodes(configs)
+
+
 def test_nodes_learn_how_long_to_wait(tmp_path: Path) -> None:
     """The learned timeouts leave the first guess of 10 s."""
     run = QUICK | {"schedule": {"steps": 400}, "delay": {"timeout": "adaptive"}}

@@ -101,6 +101,13 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     other = skipring_words("network", "up", str(folder), "--steps", "31")
     assert other.code == 2
     assert "the run has begun" in other.err
+    # What it has given away is told with the terms of the run it took part in, or not at all.
+    run = folder / "node2" / "run.toml"
+    run.write_text(run.read_text().replace("noise_multiplier = 3.0", "noise_multiplier = 30.0"))
+    lie = skipring_words("node", "privacy", str(folder / "node2"))
+    assert lie.code == 2
+    assert "is not the run file of journal.sqlite" in lie.err
+    run.write_text(run.read_text().replace("noise_multiplier = 30.0", "noise_multiplier = 3.0"))
     # A damaged journal stops a node before it starts.
     (folder / "node1" / "journal.sqlite").write_bytes(b"x" * 5000)
     words = [sys.executable, "-m", "skipring", "node", "run", str(folder / "node1" / "node.toml")]
@@ -108,9 +115,15 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     assert refused.returncode == 2
     assert len(refused.stderr.splitlines()) == 1
     assert "journal.sqlite: is" in refused.stderr
+    # Without a majority nobody waits for ever; and results of an earlier run are not shown as those of a new one.
+    for name in ("node1", "node3"):
+        (folder / name / "node.key").write_text("no key")
+    for path in folder.glob("node2/journal*"):
+        path.unlink()
     again = skipring_words("network", "up", str(folder), "--json")
     assert again.code == 1
     assert "node1 ended with exit code 2" in again.err
+    assert not (folder / "node2" / "result.json").exists()
 
 
 def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(

@@ -42,6 +42,7 @@ def network_up(
     if steps is not None:
         require_integer("steps", steps, 1)
         set_steps(folder, steps)
+        sys.stderr.write("The noise stays as it was chosen for the length before; epsilon will be another.\n")
     network = LocalNetwork(folder, verbose=verbose)
     interrupted = _watch(network, show=not as_json)
     states = network.states
@@ -84,7 +85,7 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
                 states = network.look()
                 if show and console.is_terminal:
                     live.update(_live_table(network, states), refresh=True)
-                if all(not state.running for state in states) or network.over:
+                if all(not state.running for state in states) or network.over or network.stuck:
                     break
                 time.sleep(_LOOK)
         deadline = time.monotonic() + 5.0  # they tell each other that it is over, and end

@@ -27,6 +27,8 @@ _OWN = {
     "simulation": ("runs", "evaluate_every", "record_path"),
 }
 _NOT_HERE = ("stragglers", "gossip", "federated")
+#: More hops than this have a chain that is too long to be sent with every token.
+MOST_STEPS = 10_000_000
 _MARK = 16  # hexadecimal digits that tell two values of a key apart
 
 
@@ -70,6 +72,8 @@ def agreement_of(run: RunFile, roster: Roster, resolved: Mapping[str, Any]) -> A
 def require_network_run(run: RunFile, nodes: int) -> None:
     """Refuse a run file that real nodes cannot follow, in one line."""
     refused: list[tuple[str, object, str]] = []
+    if run.schedule.steps is not None and not 1 <= run.schedule.steps <= MOST_STEPS:
+        refused.append(("schedule.steps", run.schedule.steps, f"must be from 1 to {MOST_STEPS}"))
     if run.schedule.name in ("gossip", "federated"):
         refused.append(("schedule.name", run.schedule.name, "has no token to pass between nodes"))
     if run.data.nodes not in (None, nodes):

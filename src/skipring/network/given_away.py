@@ -35,6 +35,9 @@ def given_away(folder: str | Path, delta: float | None = None) -> dict[str, Any]
     if not config.journal.exists():
         raise InvalidInput.because("DIR", folder, "has no journal: the node has not run yet, and given nothing away")
     reading = read_journal(config.journal, node=config.name)
+    if reading.run_digest.split()[1:] != [terms.digest]:
+        reason = f"is not the run file of {config.journal.name}: noise, steps, order or model differ"
+        raise InvalidInput.because("FILE", config.run, reason)
     account = account_of(terms, (entry for _, entry in reading.entries))
     memory = reading.memory
     given_delta = config.budget.delta if config.budget.delta is not None else run.privacy.delta
@@ -51,7 +54,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> dict[str, Any]
         notes.append("Updates of this model are no contractions: each release counts in full.")
     return {
         "node": config.name,
-        "run": reading.run_digest,
+        "run": reading.run_digest.split()[0],
         "releases": account.releases,
         "hop": min(memory.copy.hop, terms.steps),
         "steps": terms.steps,

@@ -32,6 +32,7 @@ whatever happened elsewhere. Coalitions of observers are not accounted for, but 
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -105,6 +106,12 @@ class Terms:
     def steps(self) -> int:
         """The number of hops of the whole run."""
         return len(self.path)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of it: a journal has it, so that its account is never made with other terms."""
+        parts = (self.nodes, self.me, self.path, self.step_sizes, float(self.noise_multiplier), self.convex)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 class OwnAccount:

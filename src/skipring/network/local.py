@@ -15,10 +15,12 @@ from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, require_integer
 from ..simulation.runfile import change_value, parse_run, read_run_file
 from .agreed_run import run_text
+from .agreement import MOST_STEPS
 from .config import NodeConfig, read_node_config
+from .process import process_start
 from .roster import Address, Roster, read_roster
 
 __all__ = ["LocalNetwork", "NodeState", "node_status", "read_network", "set_steps", "stop_nodes"]
@@ -48,7 +50,8 @@ def read_network(folder: str | Path) -> tuple[Roster, list[NodeConfig]]:
 def set_steps(folder: str | Path, steps: int) -> None:
     """Change the length of a run that has not begun, in the run files of all nodes."""
     folder = Path(folder)
-    roster, configs = read_network(folder)
+    require_integer("steps", steps, 1, MOST_STEPS)
+    _, configs = read_network(folder)
     begun = [config.name for config in configs if config.journal.exists()]
     paths = [folder / "run.toml", *(config.run for config in configs)]
     for path in paths:
@@ -61,7 +64,6 @@ def set_steps(folder: str | Path, steps: int) -> None:
             raise InvalidInput.because("steps", steps, f"the run has begun with other steps: {begun[0]} has a journal")
         change_value(values, "schedule.steps", steps)
         path.write_text(run_text(parse_run(values)), encoding="utf-8")
-    assert len(roster) == len(configs)
 
 
 def node_status(config: NodeConfig, timeout: float = 1.0) -> dict[str, Any] | None:
@@ -97,11 +99,11 @@ def stop_nodes(configs: Sequence[NodeConfig], *, wait: float = 20.0) -> dict[str
 def running_pid(config: NodeConfig) -> int | None:
     """Return the process of a node on this machine, if it runs."""
     try:
-        pid = int((config.journal.parent / "node.pid").read_text())
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        pid, started = (config.journal.parent / "node.pid").read_text().split()
+        # The number may be another program's by now; when it was started tells.
+        return int(pid) if process_start(int(pid)) == started else None
     except (OSError, ValueError):
         return None
-    return pid if b"node" in words and b"run" in words else None  # the number may be another program's by now
 
 
 class LocalNetwork:
@@ -145,10 +147,13 @@ class LocalNetwork:
         words += ["--verbose"] if self._verbose else []
         # Many processes on one machine: each with one thread for linear algebra, or they get into each other's way.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        with open(folder / "node.log", "ab") as log:
-            self._processes[name] = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
-            )
+        try:
+            with open(folder / "node.log", "ab") as log:
+                self._processes[name] = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+                )
+        except OSError as error:
+            raise InvalidInput.because("DIR", folder, f"the node cannot be started: {error}") from None
         state = self.states[self.roster.index(name)]
         state.starts, state.running, state.code = state.starts + 1, True, None
 
@@ -175,6 +180,11 @@ class LocalNetwork:
             state.code in _FINAL if not state.running else bool((state.status or {}).get("over"))
             for state in self.states
         )
+
+    @property
+    def stuck(self) -> bool:
+        """Whether so many nodes could not go on that no majority is left."""
+        return sum(state.code in (1, 2) for state in self.states) > (len(self.states) - 1) // 2
 
     @property
     def seconds(self) -> float:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from .chain import check_chain, extended_chain, sealed, updated_hops
+from .chain import check_chain, extended_chain, marks_of, sealed, updated_hops
 from .journal import Entry, Kept, Over, Released
 from .journal_file import JournalError, JournalFile
 from .ledger import account_of, willing
@@ -114,6 +114,7 @@ class Node:
         self._finished = asyncio.Event()
         self._failure: Exception | None = None
         self._stopping = False
+        self._checking = 0  # large models that have arrived
         self._all_done: set[int] = set()
         # What people may want to see.
         self.hop = memory.copy.hop
@@ -159,6 +160,8 @@ class Node:
         deadline = time.monotonic() + _GRACE
         if self.peer.is_ready and not self.peer.holding:
             await asyncio.sleep(0.5)  # the token may be on its way here
+        while (self.transport.receives or self._checking) and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
         while self.peer.holding and self.peer.memory.outcome is None and time.monotonic() < deadline:
             if not self.transport.reachable and not self.peer.computing:
                 break  # there is nobody to pass it on to; the journal has it
@@ -184,7 +187,7 @@ class Node:
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._do(self.peer.begin())
+            self._do(self.peer.begin)
             if self.peer.memory.outcome is not None:
                 self._end()
 
@@ -203,9 +206,11 @@ class Node:
             self._spawn(self._check_large(sender, message, token))
 
     async def _check_large(self, sender: int, message: Message, token: Token) -> None:
+        self._checking += 1
         try:
             self._take_token(sender, message, await asyncio.to_thread(self.setup.check_parameters, token.parameters))
         finally:
+            self._checking -= 1
             discard(token.parameters)  # if the journal has not taken it
 
     def _take_token(self, sender: int, message: Message, problem: str) -> None:
@@ -226,7 +231,7 @@ class Node:
             return str(problem)
         if isinstance(message, Pass) and token.updates:
             # It was the sender's turn at the last update, or after it, without one.
-            since = rules.path[updated_hops(token.chain)[-1] - 1 : message.hop - 1]
+            since = rules.path[marks_of(token.chain).bit_length() - 1 : message.hop - 1]
             if sender not in since:
                 return (
                     f"passes on a token that it never had: the last update was that of hop {message.hop - len(since)}"
@@ -237,11 +242,15 @@ class Node:
         if self._finished.is_set():
             return
         self._begin()  # whoever sends something has begun
+        self._do(lambda: self._noticed(sender, message))
+
+    def _noticed(self, sender: int, message: Message) -> Sequence[Action]:
+        """Measure what a message tells about time, and let the protocol take it."""
         if isinstance(message, Ready) and self.peer.waits_for(sender, message.hop):
             self.pace.saw(self._wait_ended(), ready=True)
-        elif isinstance(message, Accepted) and self.peer.holding and self._held_since is not None:
+        elif isinstance(message, Accepted) and self.peer.asks(sender, message.hop) and self._held_since is not None:
             self._passed()
-        self._do(self.peer.received(sender, message))
+        return self.peer.received(sender, message)
 
     def _wait_ended(self) -> float:
         waited = time.monotonic() - self._offered_at
@@ -287,15 +296,20 @@ class Node:
 
     # What is to be done.
 
-    def _do(self, actions: Sequence[Action]) -> None:
-        """Do what is to be done. All entries of one go are written at once; then, and only then, messages are sent."""
+    def _do(self, told: Callable[[], Sequence[Action]]) -> None:
+        """Tell the protocol something, and do what it answers.
+
+        All entries of one go are written at once; then, and only then, messages are sent. Whatever goes wrong stops the
+        node: a gRPC call or a timer that it happened in would swallow it.
+        """
         if self._failure is not None:
             return
-        self._queue.extend(actions)
         if self._busy:  # an action has led to another; they are done in order
+            self._queue.extend(told())
             return
         self._busy, started = True, time.monotonic()
         try:
+            self._queue.extend(told())
             while self._queue:
                 self._act(self._queue.popleft())
             if self._entries:
@@ -366,11 +380,15 @@ class Node:
         self._timers.pop(name, None)
         if self._finished.is_set():
             return
+        if name == "lease" and self.transport.carries_to(self.peer.passed_to):
+            # A large model on a slow link is not lost; asked now, the receiver would say no, and never take it.
+            self._timers[name] = self._loop.call_later(self.setup.rules.lease, self._expired, name)
+            return
         if name == "offer" and self.peer.holding:
             waited = self._wait_ended()
             if self.peer.offers_to is not None:
                 self.pace.saw(waited, ready=False)
-        self._do(self.peer.expired(name))
+        self._do(lambda: self.peer.expired(name))
 
     def _stop_timer(self, name: str) -> None:
         timer = self._timers.pop(name, None)
@@ -385,13 +403,15 @@ class Node:
             self.setup.learner.prepare()
         else:
             await self._alone(self.setup.learner.prepare)
-        self._do(self.peer.prepared(action.ballot, action.hop))
+        self._do(lambda: self.peer.prepared(action.ballot, action.hop))
 
     async def _compute(self, action: Compute) -> None:
         try:
             token = await self._alone(self._update, action)
-        except FileNotFoundError:
-            return  # something newer has taken the model's place
+        except FileNotFoundError as error:
+            if self.peer.computing and self.peer.memory.copy.token == action.token:
+                self._fail(Stopped(f"the model of the token has gone: {error.filename}"))
+            return  # else something newer has taken its place
         except OSError as error:
             self._fail(Stopped(f"the update cannot be written: {error.strerror}"))
             return
@@ -419,7 +439,7 @@ class Node:
         return Token(token.updates + 1, stored, chain)
 
     def _computed(self, action: Compute, token: Token) -> None:
-        self._do(self.peer.computed(action.ballot, action.hop, token))
+        self._do(lambda: self.peer.computed(action.ballot, action.hop, token))
         discard(token.parameters)  # if something has overtaken it
 
     def _willing(self, place: Place, _ledger: Sequence[Place]) -> bool:

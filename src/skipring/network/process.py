@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 
-__all__ = ["run_node"]
+__all__ = ["process_start", "run_node"]
 
 
 def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | None = None) -> int:
@@ -35,6 +35,7 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
     from .setup import load_node, open_journal
 
     _raise_file_limit()
+    os.umask(0o077)  # what a node writes is its owner's alone
     setup = load_node(config)
     log.name = setup.name
     try:
@@ -103,7 +104,7 @@ def _pid_file(folder: Path) -> Iterator[None]:
     """Leave the number of the process in the node's folder while it runs: `skipring network stop` looks there."""
     path = folder / "node.pid"
     try:
-        path.write_text(f"{os.getpid()}\n")
+        path.write_text(f"{os.getpid()} {process_start(os.getpid())}\n")
     except OSError as error:
         raise InvalidInput.because("FILE", path, f"cannot be written: {error.strerror}") from None
     try:
@@ -111,6 +112,12 @@ def _pid_file(folder: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+def process_start(pid: int) -> str:
+    """Return when a process was started, in the words of the system; OSError if there is none."""
+    # The name of the program, in brackets, may have blanks in it.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
 
 
 def _raise_file_limit() -> None:

@@ -239,6 +239,15 @@ class Peer:
         """Say whether the holder waits for this node to be ready at this hop."""
         return self.offers_to == node and self._hop == hop
 
+    @property
+    def passed_to(self) -> int | None:
+        """The node that the token was sent to and that has not answered yet, if there is one."""
+        return self.rules.path[self._hop - 1] if self.holding and self._stage == "passing" else None
+
+    def asks(self, node: int, hop: int) -> bool:
+        """Say whether this node has been sent the token of this hop, and has not answered yet."""
+        return self.passed_to == node and self._hop == hop
+
     def expects(self, place: Place) -> bool:
         """Say whether the token of a place would be taken."""
         return self._is_ready and self._ready_for == place and self._is_new(place)
@@ -282,6 +291,12 @@ class Peer:
         elif self._willing((ballot, hop), self.memory.ledger):
             self._ready_for, self._is_ready, self._offered_by = (ballot, hop), False, None
             self._actions.append(PrepareBatch(ballot, hop))
+        else:  # there is nobody to wait for
+            self._drop("offer")
+            self._timer("skip", 0.0)
+
+    def _late_skip(self) -> None:
+        self._late_offer()
 
     def _late_offer(self) -> None:
         """Nobody said ready in time: the hop is skipped."""
@@ -457,6 +472,7 @@ class Peer:
             self._send(sender, Accepted(*place))
         elif self._is_new(place) and self._ready_for == place and self._is_ready:
             self._let_go()
+            self._recoveries = 0  # the run goes on; patience need not grow any more
             self._write(Kept(Copy(message.ballot, message.hop, Kind.ACCEPTED, message.token), sender))
             self._send(sender, Accepted(*place))
             self._rest()
@@ -728,7 +744,7 @@ class Peer:
         """Stop being the holder, whatever was going on."""
         self.holding, self._stage = False, ""
         self._watched = None
-        for timer in ("offer", "lease", "wait", "watch", "vote"):
+        for timer in ("offer", "skip", "lease", "wait", "watch", "vote"):
             self._drop(timer)
 
     def _done(self) -> list[Action]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from .learner import Learner, make_learner
 from .ledger import Terms
 from .messages import Token
 from .model_file import ModelFile, chunks_of, digest_of, size_of, store
+from .monitor import status_text
 from .order import path_of
 from .pace import AdaptivePace, FixedPace, Pace
 from .protocol import Rules
@@ -103,7 +103,7 @@ class NodeSetup:
         """Write what the node knows at the end: result.json in its folder."""
         path = self.config.journal.parent / "result.json"
         draft = path.with_suffix(".json.part")
-        draft.write_text(json.dumps(status, indent=2, default=str) + "\n", encoding="utf-8")
+        draft.write_text(status_text(status) + "\n", encoding="utf-8")
         draft.rename(path)
 
 
@@ -187,10 +187,12 @@ def _timeout(run: RunFile, path: Path) -> float:
 
 def open_journal(setup: NodeSetup) -> JournalFile:
     """Return the node's journal: a new one, or the one that it left."""
-    digest = setup.agreement.digest.hex()
+    digest = f"{setup.agreement.digest.hex()} {setup.terms.digest}"
     if setup.config.journal.exists():
         if isinstance(setup.initial.parameters, ModelFile):
             setup.initial.parameters.discard()  # the journal has it
         return JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
+    for name in ("model.npy", "result.json"):  # of an earlier run
+        (setup.config.journal.parent / name).unlink(missing_ok=True)
     blank = Memory.blank(setup.rules.path[0], setup.initial)
     return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)

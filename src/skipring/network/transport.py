@@ -211,6 +211,15 @@ class Transport:
         """The nodes that messages go through to."""
         return {node for node, link in self._links.items() if link.connected}
 
+    @property
+    def receives(self) -> bool:
+        """Whether a large model is arriving."""
+        return bool(self._carries)
+
+    def carries_to(self, node: int | None) -> bool:
+        """Say whether a large model is on its way to a node."""
+        return node is not None and self._links[node].carries
+
     def send(self, node: int, message: Message | Done) -> None:
         """Send a message; it is lost if the node cannot be reached."""
         self._links[node].send(message)
@@ -480,6 +489,10 @@ class _Link:
             task.cancel()
         await asyncio.gather(self._task, *self._carried.values(), return_exceptions=True)
         await self._channel.close()
+
+    @property
+    def carries(self) -> bool:
+        return bool(self._carried)
 
     def send(self, message: Message | Done) -> None:
         data, chunks = self._transport.frame(message)
