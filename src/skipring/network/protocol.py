@@ -8,23 +8,18 @@ journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-
-from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
+from ._majority import Majority
+from ._standing import Action, Rules
+from .journal import Gone, Kept, Passing, Released
 from .messages import (
     Accepted,
-    Agree,
     Answer,
     Ask,
     Ballot,
     Compute,
     Copy,
-    Decided,
     Doubt,
     Final,
-    FinalAccepted,
-    Fine,
     Hello,
     Here,
     Kind,
@@ -34,72 +29,22 @@ from .messages import (
     Outcome,
     Pass,
     Place,
-    Prepare,
     PrepareBatch,
-    Promise,
     Ready,
     Refuse,
     Reject,
-    Resume,
-    Resumed,
     Say,
-    Send,
-    SetTimer,
-    StopTimer,
     Token,
     WantOutcome,
-    Write,
 )
 
 __all__ = ["Action", "Peer", "Rules"]
 
-Action = Send | SetTimer | StopTimer | PrepareBatch | Compute | Say | Write
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What all nodes of a run agree on, as far as passing the token is concerned.
-
-    Parameters
-    ----------
-    nodes : how many there are; they are numbered from 0.
-    path : the node of each hop, the first hop first.
-    timeout : how long a node is waited for.
-    lease : how long an answer may take that has nothing to wait for; after some of them a node counts as silent.
-    silence : after so long without a sign of progress a node starts a recovery; each node a little later than the last.
-    """
-
-    nodes: int
-    path: Sequence[int]
-    timeout: float
-    lease: float = 2.0
-    silence: float = 30.0
-
-    @property
-    def beat(self) -> float:
-        """How long nobody may have greeted before the holder does: often enough that nobody loses patience."""
-        return self.silence / 4.0
-
-    @property
-    def steps(self) -> int:
-        """The number of hops of the whole run."""
-        return len(self.path)
-
-    @property
-    def majority(self) -> int:
-        """The least number of nodes that is more than half of them."""
-        return self.nodes // 2 + 1
-
-
 #: A receiver that does not answer is asked so often before a recovery starts.
 _ASKED = 3
-#: Recoveries that fail wait longer and longer, up to so many times the first wait.
-_LONGEST = 8
-#: Patience grows with the recoveries that a node has started, up to so many of them.
-_SLOWEST = 8
 
 
-class Peer:
+class Peer(Majority):
     """One node of a run.
 
     Parameters
@@ -110,43 +55,6 @@ class Peer:
     willing : says whether the node takes part at a place, given its ledger; a node whose privacy budget is spent does
         not. It must not depend on data or parameters.
     """
-
-    def __init__(
-        self,
-        me: int,
-        rules: Rules,
-        memory: Memory,
-        willing: Callable[[Place, Sequence[Place]], bool] = lambda place, ledger: True,
-    ) -> None:
-        self.me = me
-        self.rules = rules
-        self.memory = memory
-        self._willing = willing
-        self._actions: list[Action] = []
-        # What follows is forgotten in a crash.
-        self.holding = False
-        self._hop = 0  # the hop that is being offered or passed
-        self._stage = ""  # what the holder waits for: offered, passing, computing, deciding
-        self._asked = 0
-        self._alone = 0  # hops in a row without a word from anybody else
-        self._heard: set[int] = set()  # who is there, if nobody answered for long
-        self._quiet = False  # nobody has said for a while that the token is on its way
-        self._hushed = True  # there has been no sign of the token for longer than that
-        self._seen: Place = self._place()  # the furthest place that this node knows of
-        self._doubted: tuple[Place, bool] | None = None  # where this node thinks that the token was lost
-        self._agreed: set[int] = set()
-        self._waits_for_fine = False
-        self._ready_for: Place | None = None  # what this node is prepared, or preparing, for
-        self._is_ready = False
-        self._offered_by: int | None = None  # nobody, if it is an own hop of the holder
-        self._watched: tuple[int, Place] | None = None  # whom the token was passed to, and for which hop
-        self._ballot: Ballot | None = None  # of the recovery this node is leading
-        self._promises: dict[int, tuple[Ballot, int, Kind]] = {}
-        self._chosen: int | None = None  # who is to go on with it; once said, nobody else may be
-        self._votes: set[int] = set()
-        self._failures = 0
-        self._recoveries = 0
-        self._highest = memory.promised
 
     # What happened.
 
@@ -253,9 +161,6 @@ class Peer:
         return self._is_ready and self._ready_for == place and self._is_new(place)
 
     # Holding the token.
-
-    def _place(self) -> Place:
-        return self.memory.copy.ballot, self.memory.copy.hop
 
     def _hold(self) -> None:
         """Go on from the newest copy, as its holder."""
@@ -369,13 +274,6 @@ class Peer:
         if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
             self._alone = 0
             self._skip()
-
-    def _outdated(self, ballot: Ballot) -> None:
-        """Somebody has promised a higher ballot: what is done under this one is lost, and released all the same."""
-        self._let_go()
-        self._ballot = None
-        self._write(Heard(ballot))
-        self._rest()
 
     def _accept_own(self) -> None:
         """Take the token for an own hop: nothing is sent, and the update is made at once."""
@@ -491,262 +389,3 @@ class Peer:
     def _had(self, place: Place) -> bool:
         """Say whether the token of a place was accepted here, and is the copy or was updated since."""
         return place == self._place() or place in self.memory.ledger or place in self.memory.unchanged
-
-    # Recovery. It stops whoever has the token, and makes all releases before it count in full: so a majority must think
-    # that the token is lost before anybody takes a higher ballot. A node that was cut off, or away, disturbs nobody.
-
-    def _doubt(self, place: Place, *, asked: bool) -> None:
-        """Ask the others whether they know of the token."""
-        if self._doubted != (place, asked):
-            self._doubted, self._agreed = (place, asked), {self.me}
-        self._failures += 1
-        for node in self._others():
-            self._send(node, Doubt(*place, asked))
-        self._timer("recovery", self.rules.lease * min(2**self._failures, _LONGEST))
-        self._agreement()
-
-    def _on_doubt(self, sender: int, message: Doubt) -> None:
-        place = message.ballot, message.hop
-        known = self._seen > place if message.asked else not self._hushed
-        if self._has_it or known:
-            self._send(sender, Fine(*place))
-        else:
-            self._send(sender, Agree(*place))
-
-    def _on_agree(self, sender: int, message: Agree) -> None:
-        if self._doubted is not None and self._doubted[0] == (message.ballot, message.hop):
-            self._agreed.add(sender)
-            self._agreement()
-
-    def _agreement(self) -> None:
-        if self._doubted is None or len(self._agreed) < self.rules.majority:
-            return
-        if len(self._agreed) == self.rules.nodes:
-            self._late_agreed()
-        elif not self._waits_for_fine:  # one node that knows better is worth a moment
-            self._waits_for_fine = True
-            self._timer("agreed", self.rules.lease)
-
-    def _late_agreed(self) -> None:
-        self._waits_for_fine = False
-        if self._doubted is not None and len(self._agreed) >= self.rules.majority:
-            _, asked = self._doubted
-            self._recover("whoever has the token is silent" if asked else "no sign of the token")
-
-    def _on_fine(self, sender: int, message: Fine) -> None:
-        if self._doubted is not None and self._doubted[0] == (message.ballot, message.hop):
-            self._let_go()
-            self._rest()
-
-    def _recover(self, why: str) -> None:
-        """Ask all for a promise; with those of a majority, the furthest copy goes on under a new ballot."""
-        self._let_go()
-        self._doubted = None
-        self._ballot = (max(self._highest[0], self.memory.promised[0]) + 1, self.me)
-        self._highest = self._ballot
-        self._write(Heard(self._ballot))
-        self._promises = {self.me: self.memory.copy.rank}
-        self._chosen = None
-        self._actions.append(Say(f"recovery with ballot {self._ballot}: {why}"))
-        for node in self._others():
-            self._send(node, Prepare(self._ballot))
-        self._failures += 1
-        self._recoveries += 1
-        self._timer("recovery", self.rules.lease * min(2**self._failures, _LONGEST))
-        self._timer("silence", self._patience)
-        self._lead()
-
-    def _on_prepare(self, sender: int, message: Prepare) -> None:
-        if message.ballot < self.memory.promised:
-            self._send(sender, Reject(self.memory.promised))
-            return
-        if message.ballot > self.memory.promised:
-            self._let_go()
-            self._ballot = None
-            self._write(Heard(message.ballot))
-            self._rest()
-        self._send(sender, Promise(message.ballot, self.memory.copy.rank))
-
-    def _on_promise(self, sender: int, message: Promise) -> None:
-        if message.ballot == self._ballot:
-            self._promises[sender] = message.rank
-            self._lead()
-
-    def _lead(self) -> None:
-        if self._ballot is None or len(self._promises) < self.rules.majority or self.memory.promised != self._ballot:
-            return
-        if self._chosen is not None:
-            return
-        rank, owner = max((rank, -node) for node, rank in self._promises.items())
-        self._chosen = -owner
-        if -owner == self.me:
-            self._resume(self._ballot, rank)
-            self._ballot = None
-        else:
-            self._send(-owner, Resume(self._ballot, rank))
-
-    def _on_resume(self, sender: int, message: Resume) -> None:
-        if message.ballot < self.memory.promised:
-            self._send(sender, Reject(self.memory.promised))
-        elif message.ballot == self.memory.promised:
-            self._resume(message.ballot, message.rank)
-            self._send(sender, Resumed(message.ballot))
-
-    def _resume(self, ballot: Ballot, rank: tuple[Ballot, int, Kind]) -> None:
-        copy = self.memory.copy
-        if copy.rank != rank:  # it has gone on already
-            return
-        self._let_go()
-        # The same bytes under a new ballot: nothing new is released.
-        self._write(Kept(replace(copy, ballot=ballot), None))
-        self._failures = 0
-        self._rest()
-        self._alone = 0
-        self._hold()
-
-    def _on_resumed(self, sender: int, message: Resumed) -> None:
-        if message.ballot == self._ballot:
-            self._ballot = None
-            self._drop("recovery")
-            self._rest()
-
-    def _on_reject(self, sender: int, message: Reject) -> None:
-        """Somebody has promised more: a recovery with a lower ballot has no use."""
-        if message.promised > self.memory.promised:
-            self._outdated(message.promised)
-        if self._ballot is not None and message.promised > self._ballot:
-            self._ballot = None
-
-    def _late_recovery(self) -> None:
-        if self._doubted is not None:
-            place, asked = self._doubted
-            self._doubt(place, asked=asked)
-        elif self._ballot is not None:
-            self._ballot = None
-            self._doubt(max(self._seen, self._place()), asked=False)
-
-    def _late_silence(self) -> None:
-        """There has been no sign of progress for long."""
-        if self._has_it:
-            self._rest()
-        elif self._doubted is None and not self.holding:
-            self._doubt(max(self._seen, self._place()), asked=False)
-        else:  # whoever was sent the token is being asked, or everybody is
-            self._timer("silence", self._patience)
-
-    # The end: written down by a majority, then told to all.
-
-    def _announce(self) -> None:
-        self.holding = True
-        self._stage = "deciding"
-        self._votes = {self.me}
-        self._propose()
-
-    def _propose(self) -> None:
-        copy = self.memory.copy
-        for node in self._others():
-            if node not in self._votes:
-                self._send(node, Final(copy.ballot, copy.token))
-        self._timer("vote", self.rules.lease)
-        self._count()
-
-    def _late_vote(self) -> None:
-        if self.holding and self._stage == "deciding":
-            self._propose()
-
-    def _on_final(self, sender: int, message: Final) -> None:
-        if message.ballot < self.memory.promised:
-            self._send(sender, Reject(self.memory.promised))
-            return
-        copy, had = Copy(message.ballot, self.rules.steps + 1, Kind.FINAL, message.token), self.memory.copy
-        if had != copy and (had.ballot, had.kind) == (copy.ballot, Kind.FINAL):
-            return  # one model per ballot, whatever went wrong elsewhere
-        if had != copy:
-            self._let_go()
-            self._write(Kept(copy, sender))
-        self._rest()
-        self._send(sender, FinalAccepted(message.ballot))
-
-    def _on_finalaccepted(self, sender: int, message: FinalAccepted) -> None:
-        if self.holding and self._stage == "deciding" and message.ballot == self.memory.copy.ballot:
-            self._votes.add(sender)
-            self._count()
-
-    def _count(self) -> None:
-        if len(self._votes) >= self.rules.majority:
-            ballot, voters = self.memory.copy.ballot, sorted(self._votes)
-            token = self.memory.copy.token
-            self._end(token, ballot)
-            for node in self._others():
-                self._send(node, Decided(ballot) if node in voters else Outcome(token, ballot))
-
-    def _on_decided(self, sender: int, message: Decided) -> None:
-        copy = self.memory.copy
-        if copy.kind is Kind.FINAL and copy.ballot == message.ballot:
-            self._end(copy.token, message.ballot)
-        else:
-            self._send(sender, WantOutcome())
-
-    def _end(self, token: Token, ballot: Ballot) -> None:
-        self._let_go()
-        self._write(Over(token, ballot))
-        for timer in ("silence", "recovery", "vote", "beat", "hush", "agreed"):
-            self._drop(timer)
-
-    def _after_the_end(self, sender: int, message: Message) -> None:
-        """Tell everybody who does not know it yet."""
-        token, ballot = self.memory.outcome, self.memory.decided
-        if token is not None and ballot is not None and not isinstance(message, Outcome | Decided | FinalAccepted):
-            self._send(sender, Outcome(token, ballot))
-
-    # Small things.
-
-    def _others(self) -> list[int]:
-        return [node for node in range(self.rules.nodes) if node != self.me]
-
-    def _send(self, to: int, message: Message) -> None:
-        self._actions.append(Send(to, message))
-
-    def _write(self, entry: Entry) -> None:
-        self.memory = self.memory.after(entry)
-        self._actions.append(Write(entry))
-
-    def _timer(self, name: str, seconds: float) -> None:
-        self._actions.append(SetTimer(name, seconds))
-
-    def _drop(self, name: str) -> None:
-        self._actions.append(StopTimer(name))
-
-    def _rest(self) -> None:
-        """There was a sign of progress: wait anew, each node for another time."""
-        self._failures = 0
-        self._hushed = False
-        if not self.holding or self._has_it:
-            self._doubted = None
-        self._timer("silence", self._patience)
-        self._timer("hush", self.rules.silence / 2.0)
-
-    def _late_hush(self) -> None:
-        """Nobody has shown a sign of the token, though the holder greets more often than this."""
-        self._hushed = True
-
-    @property
-    def _patience(self) -> float:
-        """How long this node waits for a sign of progress: longer each time, for it may be the run that is slow."""
-        return self.rules.silence * (1.0 + self.me / self.rules.nodes) * 1.5 ** min(self._recoveries, _SLOWEST)
-
-    @property
-    def _has_it(self) -> bool:
-        """Whether this node holds the token, and has not sent it to somebody who does not answer."""
-        return self.holding and self._stage != "passing"
-
-    def _let_go(self) -> None:
-        """Stop being the holder, whatever was going on."""
-        self.holding, self._stage = False, ""
-        self._watched = None
-        for timer in ("offer", "skip", "lease", "wait", "watch", "vote"):
-            self._drop(timer)
-
-    def _done(self) -> list[Action]:
-        actions, self._actions = self._actions, []
-        return actions
