@@ -53,9 +53,9 @@ def make(skipring_words: Command, folder: Path, nodes: int, steps: int, *more: s
     return folder
 
 
-def until(true: Callable[[], Any], what: str) -> Any:
+def until(true: Callable[[], Any], what: str, seconds: float = 90.0) -> Any:
     """Wait for something that will come, however busy the machine is."""
-    deadline = time.monotonic() + 90.0
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = true()
         if found:
@@ -193,6 +193,41 @@ def test_a_full_disk_stops_a_node_before_it_releases_anything(
         assert seen <= recorded
     finally:
         subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+@pytest.mark.slow
+def test_a_model_of_1_gb_needs_at_most_two_and_a_half_times_its_size_in_memory(
+    tmp_path: Path,
+    skipring_words: Command,
+    network: Callable[[Path], LocalNetwork],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "huge_network.py").write_text(
+        "from torch.nn import Linear, Sequential\n"
+        "def make():\n"
+        "    width = 15_795\n"
+        "    sizes = (30, width, width, 2)\n"
+        "    return Sequential(*(Linear(a, b, bias=False) for a, b in zip(sizes, sizes[1:])))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    folder = tmp_path / "net"
+    run = tmp_path / "run.toml"
+    run.write_text(
+        '[schedule]\nname = "ring"\nsteps = 4\n[delay]\ntimeout = 300.0\n[privacy]\nnoise_multiplier = 5.0\n'
+        '[model]\nname = "huge_network:make"\ndevice = "cpu"\n[learning]\ngradient_bound = 1.0\nbatch = 4\n'
+    )
+    words = ["--nodes", "2", "--port", str(free_port(2)), "--run", str(run)]
+    assert skipring_words("network", "init", str(folder), *words).code == 0
+    running = network(folder)
+    until(lambda: running.look() and running.over, "the end of the run", seconds=900.0)
+    running.stop()
+    results = [json.loads((folder / name / "result.json").read_text()) for name in ("node1", "node2")]
+    size = 4 * (32 * 15_795 + 15_795**2)
+    assert size > 999_000_000
+    assert [result["own_updates"] for result in results] == [2, 2]
+    assert results[0]["model"] == results[1]["model"]
+    print([result["peak_memory"] / size for result in results])
+    assert max(result["peak_memory"] for result in results) < 2.5 * size
 
 
 @pytest.mark.parametrize(
