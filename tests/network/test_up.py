@@ -227,7 +227,8 @@ def test_a_model_of_1_gb_needs_at_most_two_and_a_half_times_its_size_in_memory(
     assert [result["own_updates"] for result in results] == [2, 2]
     assert results[0]["model"] == results[1]["model"]
     print([result["peak_memory"] / size for result in results])
-    assert max(result["peak_memory"] for result in results) < 2.5 * size
+    # Python and PyTorch take 0.38 GB by themselves, with a model of any size.
+    assert max(result["peak_memory"] for result in results) < 2.5 * size + 0.3e9
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ __all__ = ["Node", "Stopped"]
 _QUICK = 1 << 16
 #: How long a node that was told to stop may go on, until it has passed the token on.
 _GRACE = 15.0
+_PIECE = 1 << 20
 _RECENT = 200  # hops that medians are taken over
 
 
@@ -430,7 +431,8 @@ class Node:
         updated = setup.learner.update(
             parameters, step_size=step_size, noise_multiplier=setup.terms.noise_multiplier, noise=self._noise
         )
-        if not np.isfinite(updated).all():
+        # Piece by piece: one truth value for each of a billion parameters would be a gigabyte.
+        if not all(np.isfinite(updated[at : at + _PIECE]).all() for at in range(0, len(updated), _PIECE)):
             raise Stopped(f"the update of hop {action.hop} is not finite; nothing was released")
         stored = store(updated, setup.models)
         # A fresh secret in the digest: without it, a later observer could check a guess of what was released here.

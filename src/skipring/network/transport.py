@@ -38,7 +38,7 @@ __all__ = ["FRESH", "Keys", "Receiver", "Shape", "Transport"]
 _ONLY_TLS_1_3 = "ECDHE-RSA-AES128-GCM-SHA256"
 
 _CHUNK = 1 << 20
-_AHEAD = 16  # chunks that may wait for the disk
+_AHEAD = 8  # chunks that may wait for the disk
 #: No frame is larger. gRPC itself refuses only what is far larger: it does so without a word.
 _LARGEST = 2 * _CHUNK
 _WAITING = 1000  # messages that may wait for a slow link
