@@ -31,7 +31,7 @@ def free_port(count: int) -> int:
     """Return the first of some neighbouring ports that nobody uses, nor those a thousand above them."""
     rng = np.random.default_rng()
     while True:
-        first = int(rng.integers(32_000, 60_000))
+        first = int(rng.integers(10_000, 19_000))
         try:
             for port in (*range(first, first + count), *range(first + 1000, first + 1000 + count)):
                 with socket.socket() as probe:

@@ -65,8 +65,9 @@ def _print(found: dict[str, Any]) -> None:
         f"{', run over' if found['over'] else ''}. delta {found['delta']:g}."
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, justify in (("observer", "left"), ("its turns", "right"), ("mu", "right"), ("epsilon", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type] # one of rich's words
+    table.add_column("observer")
+    for column in ("its turns", "mu", "epsilon"):
+        table.add_column(column, justify="right")
     for one in found["observers"]:
         table.add_row(one["name"], str(one["turns"]), f"{one['mu']:.4f}", f"{one['epsilon']:.4f}")
     console.print(table)

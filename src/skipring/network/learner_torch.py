@@ -86,12 +86,12 @@ def _make(name: str) -> nn.Module:
     where, _, function = name.partition(":")
     try:
         found = getattr(importlib.import_module(where), function)
-    except Exception as error:
+    except Exception as error:  # a user's module may raise anything
         hint = "; the module must be installed, or its folder be in PYTHONPATH"
         raise InvalidInput.because("model.name", name, f"cannot be imported: {_line(error)}{hint}") from error
     try:
         made = found()
-    except Exception as error:
+    except Exception as error:  # so may a user's function
         raise InvalidInput.because("model.name", name, f"made no module: {_line(error)}") from error
     if not isinstance(made, nn.Module):
         raise InvalidInput.because("model.name", name, f"made no PyTorch module, but a {type(made).__name__}")
@@ -172,7 +172,7 @@ class NetworkLearner:
         try:
             with torch.no_grad():
                 answer = self._module.eval()(some)
-        except Exception as error:
+        except Exception as error:  # so may a user's network
             reason = f"cannot take a batch of shape {tuple(some.shape)}: {_line(error)}"
             raise InvalidInput.because("model.name", name, reason) from error
         shape = tuple(answer.shape) if isinstance(answer, torch.Tensor) else type(answer).__name__

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .journal import Entry
     from .model_file import Parameters
 
 __all__ = [
@@ -349,4 +350,4 @@ class Say:
 class Write:
     """Write an entry of the journal to disk."""
 
-    entry: object
+    entry: Entry

@@ -336,7 +336,7 @@ class Node:
         if isinstance(action, Send):
             self._messages.append(action)
         elif isinstance(action, Write):
-            self._write(action.entry)  # type: ignore[arg-type] # the protocol writes nothing else
+            self._write(action.entry)
         elif isinstance(action, SetTimer):
             seconds = self._patience() if action.name == "offer" else action.seconds
             self._stop_timer(action.name)
