@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from .convergence import ErrorTerms, best_learning_rate, error_terms
 from .delays import Delay
-from .errors import InvalidInput, require_integer, require_open_unit, require_positive
-from .privacy import Forecast, PlannedRun, noise_for_budget, paper_noise_for_budget
+from .errors import InvalidInput, require_delta, require_integer, require_positive
+from .privacy import Forecast, PaperBound, PlannedRun, noise_for_budget, paper_noise_for_budget
 from .privacy.leakage import Leakage
 from .privacy.record import ScheduleName
 from .timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
@@ -63,7 +63,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         require_positive("epsilon", self.epsilon)
-        require_open_unit("delta", self.delta)
+        require_delta(self.delta)
         require_integer("dimension", self.dimension, 1)
         require_positive("gradient_bound", self.gradient_bound)
         require_positive("diameter", self.diameter)
@@ -96,6 +96,8 @@ class Plan:
     noise_multiplier: float
     learning_rate: float
     error_bound: float
+    #: Why the paper's theorem, if the noise is its, is not shown to keep the budget here; empty if it is.
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -275,8 +277,10 @@ class _Planner:
     def paper(self, name: str, candidate: _Candidate, epsilon: float) -> Plan:
         """Return a plan with the noise that the paper's theorem asks for; it gets half of delta twice."""
         half = 0.5 * self.budget.delta
-        noise = paper_noise_for_budget(candidate.forecast.run, epsilon, half, half)
-        return self._plan(name, "paper", candidate, noise)
+        run = candidate.forecast.run
+        noise = paper_noise_for_budget(run, epsilon, half, half)
+        doubt = PaperBound(run.replace(noise_multiplier=noise), delta_prime=half).doubt(half)
+        return dataclasses.replace(self._plan(name, "paper", candidate, noise), doubt=doubt)
 
     def _plan(self, name: str, accounting: Literal["tight", "paper"], candidate: _Candidate, noise: float) -> Plan:
         budget = self.budget

@@ -183,34 +183,3 @@ def test_delta_of_the_paper_is_the_inverse_of_its_epsilon() -> None:
         assert bound.delta(epsilon) == pytest.approx(1e-5, rel=1e-6)
         with pytest.raises(InvalidInput):
             bound.delta(0.0)
-
-
-# nodes, skip, steps, what Theorem 3 claims, true epsilon or a lower bound of it
-COUNTER_EXAMPLES = [
-    (2, 0.9, 2_000, 6.34, 10.3),
-    (2, 0.9, 20_000, 19.7, 44.9),
-    (2, 0.7, 6_000, 37.2, 41.7),
-    (3, 0.9, 15_000, 16.8, 24.8),
-    (5, 0.95, 50_000, 14.8, 24.7),
-    (10, 0.99, 200_000, 5.79, 15.0),
-]
-
-
-@pytest.mark.parametrize(("nodes", "skip", "steps", "claimed", "true"), COUNTER_EXAMPLES)
-def test_counter_examples_are_not_trusted_and_the_forecast_is_above_the_truth(
-    nodes: int, skip: float, steps: int, claimed: float, true: float
-) -> None:
-    run = PlannedRun(schedule="random-ring", nodes=nodes, steps=steps, skip=skip, noise_multiplier=10.597605053700947)
-    bound = PaperBound(run, delta_prime=1e-6)
-    assert bound.epsilon(1e-6) == pytest.approx(claimed, rel=3e-3)
-    assert not bound.trusted
-    # The truth is printed to three digits.
-    assert forecast(run).epsilon(2e-6) >= true * (1.0 - 5e-3)
-
-
-def test_the_paper_is_trusted_on_its_own_grid() -> None:
-    for nodes in (10, 500, 1000):
-        for skip in (1e-4, 0.5, 0.7):
-            run = PlannedRun(schedule="random-ring", nodes=nodes, steps=nodes, skip=skip, noise_multiplier=10.0)
-            assert PaperBound(run, delta_prime=1e-6).trusted
-    assert PaperBound(RUNS["ring"].replace(skip=0.99), delta_prime=1e-6).trusted

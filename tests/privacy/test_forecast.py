@@ -409,7 +409,7 @@ def test_walk_without_amplification(nodes: int, steps: int, epsilon: float) -> N
     assert forecast(run).epsilon(2e-6) == pytest.approx(epsilon, abs=6e-4)
 
 
-@pytest.mark.parametrize("delta", [1e-30, 1e-100, 1e-250])
+@pytest.mark.parametrize("delta", [1e-30, 1e-74])
 @pytest.mark.parametrize("schedule", ["random-ring", "random-walk"])
 def test_tiny_deltas_have_an_answer(schedule: ScheduleName, delta: float) -> None:
     run = planned(schedule, 10, 60 if schedule == "random-walk" else 100, 0.3)

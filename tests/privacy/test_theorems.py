@@ -18,7 +18,6 @@ from skipring.privacy.theorems import (
     paper_noise_multiplier,
     theorem2,
     theorem3,
-    theorem3_can_be_trusted,
     theorem4,
     theorem_curve,
     visits,
@@ -250,31 +249,6 @@ def test_theorem_3_is_false_for_two_nodes_that_are_mostly_skipped() -> None:
     )
     assert 3.4e-3 < delta < 3.5e-3
     assert delta > 1000 * (PAPER["delta"] + PAPER["delta_prime"])
-    assert not theorem3_can_be_trusted(2, 0.9)
-
-
-@pytest.mark.parametrize(("nodes", "skip"), sorted({(row[0], row[1]) for row in TABLE_1}))
-def test_the_papers_own_settings_can_be_trusted(nodes: int, skip: float) -> None:
-    assert theorem3_can_be_trusted(nodes, skip)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "skip"),
-    [(2, 0.7), (2, 0.9), (3, 0.9), (5, 0.95), (10, 0.95), (10, 0.99), (10, 0.9), (100, 0.99)],
-)
-def test_every_known_counter_example_is_distrusted(nodes: int, skip: float) -> None:
-    assert not theorem3_can_be_trusted(nodes, skip)
-
-
-@pytest.mark.parametrize(("nodes", "skip"), [(2, 0.3), (4, 0.8), (10, 0.0), (12, 0.93)])
-def test_trust_compares_the_two_laws_of_an_interval(nodes: int, skip: float) -> None:
-    """Both laws from their definitions: uniform distance; conditioned on the target's own update or not."""
-    p, claimed, true = mpmath.mpf(skip), mpmath.mpf(0), mpmath.mpf(0)
-    for d in range(1, nodes):
-        for h in range(1, d + 1):
-            claimed += printed_updates_law(d, h, p) / h
-            true += printed_updates_law(d - 1, h - 1, p) / h
-    assert theorem3_can_be_trusted(nodes, skip) == bool(2 * claimed > true)
 
 
 @pytest.mark.parametrize("theorem", [2, 3])
@@ -338,7 +312,3 @@ def test_labels_need_positive_values() -> None:
         label_epsilon(0.0, 1e-6)
     with pytest.raises(InvalidInput, match="epsilon"):
         paper_noise_multiplier(0.0, 1e-6)
-    with pytest.raises(InvalidInput, match="nodes"):
-        theorem3_can_be_trusted(1, 0.5)
-    with pytest.raises(InvalidInput, match="skip"):
-        theorem3_can_be_trusted(10, 1.0)

@@ -11,7 +11,7 @@ from . import _options as options
 from ._output import Json, print_json, print_rows
 
 if TYPE_CHECKING:
-    from ..privacy import PlannedRun
+    from ..privacy import PaperBound, PlannedRun
 
 __all__ = ["error", "noise", "privacy", "timeout"]
 
@@ -115,10 +115,8 @@ def privacy(
             "epsilon": bound.epsilon(small) if epsilon is None else epsilon,
             "delta": small + prime,
             "delta_prime": prime,
-            "trusted": bound.trusted,
-        }
-        if not bound.trusted:
-            warning = " Theorem 3 is false where so few nodes take part in a round: do not use this number."
+        } | _trust(bound, small)
+        warning = _warning(bound, small)
     else:
         account = forecast(run)
         result |= {
@@ -164,7 +162,7 @@ def noise(
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
-    from ..privacy import noise_for_budget, paper_noise_for_budget
+    from ..privacy import PaperBound, noise_for_budget, paper_noise_for_budget
 
     run = _record(
         schedule=schedule,
@@ -183,24 +181,27 @@ def noise(
         learning_rate=learning_rate,
         smoothness=smoothness,
     )
-    total = delta
+    total, trust, warning = delta, dict[str, Any](), ""
     if _is_paper(method, delta_prime):
         prime = delta if delta_prime is None else delta_prime
         total = delta + prime
         found = paper_noise_for_budget(run, epsilon, delta, prime)
+        bound = PaperBound(run.replace(noise_multiplier=found), delta_prime=prime)
+        trust, warning = _trust(bound, delta), _warning(bound, delta)
     else:
         found = noise_for_budget(run, epsilon, delta)
     if as_json:
         facts = _facts(run) | {"noise_multiplier": found}
         print_json(
             {"noise_multiplier": found, "epsilon": epsilon, "delta": total, "method": method, "view": view}
+            | trust
             | {"schedule": schedule}
             | facts
         )
         return
     print_rows(
         [("noise multiplier", found), ("epsilon", epsilon), ("delta", total), ("method", method)],
-        _who(run, method) + " Noise std = noise multiplier x gradient bound.",
+        _who(run, method) + " Noise std = noise multiplier x gradient bound." + warning,
     )
 
 
@@ -247,6 +248,16 @@ def _is_paper(method: str, delta_prime: float | None) -> bool:
     if method == "tight" and delta_prime is not None:
         raise InvalidInput.because("delta_prime", delta_prime, "belongs to --method paper")
     return method == "paper"
+
+
+def _trust(bound: PaperBound, delta: float) -> dict[str, Any]:
+    doubt = bound.doubt(delta)
+    return {"trusted": not doubt} | ({"not_trusted_because": doubt} if doubt else {})
+
+
+def _warning(bound: PaperBound, delta: float) -> str:
+    doubt = bound.doubt(delta)
+    return f"\nDo not rely on this number: {doubt}." if doubt else ""
 
 
 def _record(**values: Any) -> PlannedRun:

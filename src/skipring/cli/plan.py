@@ -93,7 +93,6 @@ def plan(
 def _show(plans: Plans, drawn: Path | None) -> None:
     from rich.console import Console
 
-    from ..privacy.theorems import theorem3_can_be_trusted
     from ..report.tables import plan_table
 
     budget, best = plans.budget, plans.best
@@ -115,8 +114,8 @@ def _show(plans: Plans, drawn: Path | None) -> None:
         f" needs a convex loss of smoothness at most {2 / best.learning_rate:.3g}.",
         f"The error bound (Theorem 1) compares plans; above gradient bound x diameter = {trivial:g} it says no more.",
     ]
-    if budget.schedule == "random-ring" and not theorem3_can_be_trusted(budget.nodes, best.skip_probability):
-        notes[0] = "The paper's Theorem 3 is false where so few nodes take part in a round: do not use its noise."
+    if paper.doubt:
+        notes[0] = f"Do not use the noise of the paper's theorem: {paper.doubt}."
     if drawn is not None:
         notes.append(f"Trade-off between privacy and error: {drawn}")
     console.print("\n" + "\n".join(notes), style="dim", markup=False)

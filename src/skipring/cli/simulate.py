@@ -97,6 +97,8 @@ def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
         )
     elif "not_amplified_because" in privacy:
         notes.append(f"The noise of others is not counted: {privacy['not_amplified_because']}.")
+    if "doubt" in privacy.get("paper", {}):
+        notes.append(f"Do not rely on the paper's epsilon: {privacy['paper']['doubt']}.")
     if "realised" in privacy and "forecast" in privacy:
         notes.append("A forecast is for a node or pair named beforehand; the unluckiest of all may lie beyond it.")
     print_rows(rows, " ".join(notes))

@@ -94,6 +94,7 @@ class Terms:
         if sizes.ndim != 1 or len(sizes) < len(path) or not np.all((sizes > 0.0) & np.isfinite(sizes)):
             raise InvalidInput("step_sizes", f"shape {sizes.shape}", f"{len(path)} finite numbers above 0")
         require_positive("noise_multiplier", self.noise_multiplier)
+        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
         if sizes.max() / _RANGE > sizes.min() or not 1.0 / _RANGE < self.noise_multiplier < _RANGE:
             raise InvalidInput.because(
                 "step_sizes", "of this run", f"or its noise are out of range (a factor of {_RANGE:g})"
@@ -110,7 +111,7 @@ class Terms:
     @property
     def digest(self) -> str:
         """SHA-256 of all of it: a journal has it, so that its account is never made with other terms."""
-        parts = (self.nodes, self.me, self.path, self.step_sizes, float(self.noise_multiplier), self.convex)
+        parts = (self.nodes, self.me, self.path, self.step_sizes, self.noise_multiplier, self.convex)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

@@ -24,6 +24,7 @@ def noise_for_budget(run: PlannedRun | Forecast, epsilon: float, delta: float) -
     """
     require_non_negative("epsilon", epsilon)
     require_delta(delta)
+    epsilon, delta = float(epsilon), float(delta)
     account = run if isinstance(run, Forecast) else forecast(run)
     laws = account.laws(1e-3 * delta)
 

@@ -92,7 +92,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     """
     require_delta(delta)
     require_non_negative("mu", mu)
-    mu = float(mu)
+    mu, delta = float(mu), float(delta)
     if mu == 0.0 or gdp_delta(mu, 0.0) <= delta:
         return 0.0
     ceiling = 0.5 * mu * mu + mu * math.sqrt(2.0 * math.log(1.0 / delta)) + 1e-12
@@ -107,6 +107,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     """
     require_delta(delta)
     require_non_negative("epsilon", epsilon)
+    epsilon, delta = float(epsilon), float(delta)
     low, high = 0.0, 1.0
     while gdp_delta(high, epsilon) <= delta:
         low, high = high, 2.0 * high

@@ -137,6 +137,7 @@ def gossip_mu_curve(
     require_integer("nodes", nodes, 2)
     require_integer("rounds", rounds, 1)
     require_positive("noise_multiplier", noise_multiplier)
+    noise_multiplier = float(noise_multiplier)  # a float16 would round the bound
     _require_node("observer", observer, nodes)
     adjacencies = [_adjacency(graph, nodes) for graph in graphs]
     for target in targets:
@@ -199,6 +200,7 @@ def muffliato_epsilon(
     require_integer("nodes", nodes, 2)
     require_integer("rounds", rounds, 1)
     require_positive("noise_multiplier", noise_multiplier)
+    noise_multiplier = float(noise_multiplier)  # a float16 would round the bound
     require_delta(delta)
     _require_node("target", target, nodes)
     rho = np.zeros(nodes)
@@ -228,6 +230,7 @@ def federated_mu(uploads: int, noise_multiplier: float) -> float:
     """
     require_integer("uploads", uploads, 0)
     require_positive("noise_multiplier", noise_multiplier)
+    noise_multiplier = float(noise_multiplier)  # a float16 would round the bound
     return 2.0 * math.sqrt(uploads) / noise_multiplier
 
 
@@ -255,6 +258,7 @@ def federated_node_mu(
     0.201
     """
     require_positive("noise_multiplier", noise_multiplier)
+    noise_multiplier = float(noise_multiplier)  # a float16 would round the bound
     count, present = np.asarray(participants), np.asarray(target_present)
     if count.ndim != 1 or (count.size and (count.dtype.kind not in "iu" or count.min() < 0)):
         raise InvalidInput("participants", participants, "a whole number of at least 0 for each iteration")

@@ -67,6 +67,7 @@ class OwnTranscript:
         require_positive("step_size", step_size)
         require_positive("noise_multiplier", noise_multiplier)
         _require_node("node", node, self.nodes)
+        step_size, noise_multiplier = float(step_size), float(noise_multiplier)  # a float16 would round the bound
         unit = self._unit if self._updates else step_size
         step = step_size / unit
         if not (1.0 / _RANGE < step < _RANGE and 1.0 / _RANGE < noise_multiplier < _RANGE):

@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betainc
 
-from ..errors import InvalidInput, require_non_negative, require_open_unit
+from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative, require_open_unit
+from .forecast import forecast
 from .gaussian import smallest
 from .record import PlannedRun
-from .theorems import theorem2, theorem3, theorem3_can_be_trusted, theorem4
+from .theorems import theorem2, theorem3, theorem4, visits
 
 __all__ = ["PaperBound"]
 
 _THEOREMS = {"ring": theorem2, "random-ring": theorem3, "random-walk": theorem4}
+_NUMBERS = {"ring": 2, "random-ring": 3, "random-walk": 4}
 
 
 class PaperBound:
@@ -55,13 +58,38 @@ class PaperBound:
         self.delta_prime = delta_prime
         self.method = "paper"
 
-    @property
-    def trusted(self) -> bool:
-        """Whether the theorem can be believed here: Theorem 3 is false where few nodes take part in a round."""
-        return self.run.schedule != "random-ring" or theorem3_can_be_trusted(self.run.nodes, self.run.skip)
+    def doubt(self, delta: float) -> str:
+        """Say why the value at `delta` is not shown to hold; empty where it is.
+
+        Theorem 2 counts the target's updates, so its value holds where the exact probability of more updates than it
+        counts is at most delta_prime. The proofs of Theorems 3 and 4 have gaps: their values are believed only where
+        the tight forecast proves as much, at the same total delta.
+        """
+        run, epsilon = self.run, self.epsilon(delta)
+        if run.schedule == "ring":
+            counted = visits(run.nodes, run.steps, run.skip, self.delta_prime)
+            beyond = _chance_of_more(counted, run.rounds, run.target_ready)
+            if beyond <= self.delta_prime:
+                return ""
+            return (
+                f"Theorem 2 counts {counted} updates of a node; more happen with probability {beyond:.2g}, above delta'"
+                f" = {self.delta_prime:g}"
+            )
+        proven, total = forecast(run), delta + self.delta_prime
+        if proven.keeps(epsilon, total):
+            return ""
+        return (
+            f"Theorem {_NUMBERS[run.schedule]} claims {epsilon:.4g}, and only {proven.epsilon(total):.4g} is proven; it is"
+            " false where few nodes take part in a round"
+        )
+
+    def trusted(self, delta: float) -> bool:
+        """Whether the value at `delta` is shown to hold; `doubt` says why not."""
+        return not self.doubt(delta)
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon; the statement holds with probability parameter delta + delta_prime."""
+        require_delta(delta)
         run = self.run
         return _THEOREMS[run.schedule](
             nodes=run.nodes,
@@ -77,11 +105,18 @@ class PaperBound:
         return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
 
     def delta(self, epsilon: float) -> float:
-        """Return the smallest delta (without delta_prime) at which the theorem gives this epsilon."""
+        """Return the smallest delta (without delta_prime, at least 1e-75) at which the theorem gives this epsilon."""
         require_non_negative("epsilon", epsilon)
         largest = 1.0 - 1e-12
         if self.epsilon(largest) > epsilon:
             raise InvalidInput("epsilon", epsilon, f"at least {self.epsilon(largest):.4g} for any delta below 1")
-        if self.epsilon(1e-300) <= epsilon:
-            return 1e-300
-        return smallest(lambda delta: self.epsilon(delta) <= epsilon, 1e-300, largest)
+        if self.epsilon(LEAST_DELTA) <= epsilon:
+            return LEAST_DELTA
+        return smallest(lambda delta: self.epsilon(delta) <= epsilon, LEAST_DELTA, largest)
+
+
+def _chance_of_more(counted: int, trials: int, probability: float) -> float:
+    """Return P(Binomial(trials, probability) > counted), rounded up."""
+    if counted >= trials:
+        return 0.0
+    return float(betainc(counted + 1.0, trials - counted, min(1.0, probability))) * (1.0 + 1e-9)

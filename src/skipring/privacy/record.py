@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, Self, get_args
 
 from ..errors import (
@@ -67,6 +68,10 @@ class PlannedRun:
     smoothness: float | None = None
 
     def __post_init__(self) -> None:
+        for parameter in ("skip", "noise_multiplier", "target_skip", "observer_skip", "learning_rate", "smoothness"):
+            value = getattr(self, parameter)
+            if isinstance(value, Real) and not isinstance(value, bool):
+                object.__setattr__(self, parameter, float(value))  # a float16 would round every bound made from it
         for parameter, names in (
             ("schedule", get_args(ScheduleName)),
             ("view", get_args(View)),

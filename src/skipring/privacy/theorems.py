@@ -3,8 +3,8 @@
 Theorems 2 (fixed ring), 3 (random ring) and 4 (random walk) bound epsilon_skip for a total of
 delta + delta_prime, with the misprints of Theorem 4 mended. They are kept for reproducing and comparing, not
 for promising privacy: the number of visits comes from a Chernoff bound outside its range for short runs, the
-final model everyone receives is not counted, and Theorem 3 fails when few nodes take part per round (see
-`theorem3_can_be_trusted`).
+final model everyone receives is not counted, and Theorems 3 and 4 fail when few nodes take part per round
+(`PaperBound.doubt` says where a value is not shown to hold).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ __all__ = [
     "paper_noise_multiplier",
     "theorem2",
     "theorem3",
-    "theorem3_can_be_trusted",
     "theorem4",
     "theorem_curve",
     "visits",
@@ -103,7 +102,7 @@ def theorem3(
 ) -> float:
     """Return the paper's epsilon for the random ring, which it claims with delta + delta_prime.
 
-    Ask `theorem3_can_be_trusted` first: for few nodes and many skips the claim is false.
+    Ask `PaperBound.doubt` first: for few nodes and many skips the claim is false.
 
     >>> round(theorem3(nodes=10, steps=1000, skip=1e-4, noise_multiplier=10.5976, delta=1e-6,
     ...                delta_prime=1e-6), 3)
@@ -121,7 +120,7 @@ def theorem4(
 
     Two misprints are mended: the geometric weight is (1 - 2/n)^(d-1), and the order alpha is the best one, as
     in Theorem 3. (The printed alpha is legal too. It gives up to 6 % more where alpha is not capped: 5.70 in
-    the example.)
+    the example.) For few nodes and many skips this claim is false as well.
 
     >>> round(theorem4(nodes=100, steps=10_000, skip=0.5, noise_multiplier=10.5976, delta=1e-6,
     ...                delta_prime=1e-6), 2)
@@ -161,27 +160,6 @@ def theorem_curve(
     return _epsilons(theorem, nodes, skip, visited, noise_multiplier=noise_multiplier, delta=delta)[where]
 
 
-def theorem3_can_be_trusted(nodes: int, skip: float) -> bool:
-    """Return whether Theorem 3's value is a plausible upper bound for this many nodes and skips.
-
-    A rule of thumb, not a proof. Theorem 3 under-counts short intervals between the target's update and the
-    observer's look, but charges every interval about twice what the best analysis does; it is trusted while
-    the second outweighs the first. It fails for about nodes * (1 - skip) <= 1.
-
-    >>> theorem3_can_be_trusted(10, 0.7), theorem3_can_be_trusted(2, 0.9)
-    (True, False)
-    """
-    require_integer("nodes", nodes, 2)
-    require_probability_below_one("skip", skip)
-    n, q = int(nodes), 1.0 - skip
-    h = np.arange(1.0, n)
-    # Weights of "h updates in the interval", both times q (n - 1): P(Bin(n, q) > h) in the paper, and
-    # P(Bin(n - 1, q) >= h) in truth.
-    claimed = binomial_tails(n, q)[2 : n + 1]
-    true = binomial_tails(n - 1, q)[1:n]
-    return bool(2.0 * np.sum(claimed / h) > np.sum(true / h))
-
-
 def _require_walk(nodes: int, skip: float, delta_prime: float) -> None:
     require_integer("nodes", nodes, 2)
     require_probability_below_one("skip", skip)
@@ -213,6 +191,7 @@ def _epsilons(
     """
     require_positive("noise_multiplier", noise_multiplier)
     require_open_unit("delta", delta)
+    noise_multiplier = float(noise_multiplier)  # a float16 would round the bound
     root_log_delta = math.sqrt(-math.log(delta))
     with np.errstate(over="ignore", divide="ignore"):  # Next to no noise epsilon is infinite, and said so.
         if theorem == 2:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import InvalidInput, require_integer, require_positive
+from ..errors import LEAST_DELTA, InvalidInput, require_integer, require_positive
 from .gaussian import gdp_delta, gdp_epsilon
 from .record import View
 
@@ -259,13 +259,14 @@ class TranscriptAccountant:
         return gdp_epsilon(self.worst().mu, delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return delta of the pair that leaks most."""
-        return gdp_delta(self.worst().mu, epsilon)
+        """Return delta of the pair that leaks most; unless it is 0, it is at least `LEAST_DELTA`."""
+        return float(self.curve([epsilon])[0])
 
     def curve(self, epsilons: Iterable[float]) -> Floats:
         """Return delta of the pair that leaks most, for each epsilon."""
         mu = self.worst().mu
-        return np.array([gdp_delta(mu, float(epsilon)) for epsilon in epsilons])
+        least = LEAST_DELTA if mu > 0.0 else 0.0
+        return np.array([max(gdp_delta(mu, float(epsilon)), least) for epsilon in epsilons])
 
 
 class RunningTranscript:
@@ -323,6 +324,7 @@ class RunningTranscript:
         if not 0.0 <= contraction < math.inf:
             raise InvalidInput("contraction", contraction, "a finite number of at least 0")
         _require_node("node", node, self.nodes)
+        step_size, noise_multiplier = float(step_size), float(noise_multiplier)  # a float16 would round the bound
         if self._updates == 0:
             self._unit = step_size
         step_size /= self._unit

@@ -225,15 +225,17 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
         notes.append(f"no line for the paper, because {privacy['paper']['refused']}")
     elif "method" in privacy["paper"]:
         notes.append(_rival_note(privacy))
-    elif not privacy["paper"]["trusted"]:
-        notes.append("the paper's theorem is false where so few nodes take part in a round; do not use its line")
     steps, delta = _moments(result), privacy["delta"]
     try:
         records = [planned_from_settings(result.settings, privacy, moment) for moment in steps]
         tight = [forecast(record).epsilon(delta) for record in records]
         papers: list[float] = []
         if "epsilon" in privacy["paper"] and "method" not in privacy["paper"]:
-            papers = [PaperBound(record, delta_prime=0.5 * delta).epsilon(0.5 * delta) for record in records]
+            half = 0.5 * delta
+            bounds = [PaperBound(record, delta_prime=half) for record in records]
+            papers = [bound.epsilon(half) for bound in bounds]
+            if doubt := next((why for bound in reversed(bounds) if (why := bound.doubt(half))), ""):
+                notes.append(f"do not rely on the paper's line: {doubt}")
     except InvalidInput as refusal:  # such as measured delays whose file is not here
         return [], [*notes, f"no line, because {refusal}"]
     latency = np.interp(steps, result.points, result.latency.mean(axis=0)).tolist()

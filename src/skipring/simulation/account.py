@@ -140,7 +140,8 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> dict[s
         report["forecast"] = {"epsilon": forecast(run).epsilon(delta)}
         half = 0.5 * delta
         paper = PaperBound(run, delta_prime=half)
-        report["paper"] = {"epsilon": paper.epsilon(half), "trusted": paper.trusted}
+        doubt = paper.doubt(half)
+        report["paper"] = {"epsilon": paper.epsilon(half), "trusted": not doubt} | ({"doubt": doubt} if doubt else {})
     except InvalidInput as refusal:
         report.setdefault("forecast", {"refused": str(refusal)})
         report.setdefault("paper", {"refused": str(refusal)})
