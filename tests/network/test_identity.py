@@ -380,7 +380,7 @@ def test_settings_are_read_with_paths_from_their_folder(net: Path) -> None:
     ("old", "new", "reason"),
     [
         ("# epsilon", "epsilon", "delta = missing: a budget is an epsilon and a delta"),
-        ("# delta = 1e-5", "delta = 2.0", "delta = 2.0: must be above 0"),
+        ("# delta = 1e-5", "delta = 2.0", "delta = 2.0: must be .* below 1"),
         ("# epsilon = 2.0", "epsilon = inf", "epsilon = inf: must be a finite number"),
         ("[budget]", "[budgets]", "budgets is not a key"),
         ("127.0.0.1:7600", "127.0.0.1", "of the form host:port"),

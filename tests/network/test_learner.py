@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import itertools
 import json
 import math
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from skipring.data import Scaling
 from skipring.errors import InvalidInput
+from skipring.learning import LinearModel
 from skipring.network.config import NodeData
 from skipring.network.learner import LinearLearner, make_learner
 from skipring.simulation import RunFile, build, example_run_file, simulate, with_changes
@@ -68,7 +70,7 @@ def run_of(kind: str, prices: Path, *changes: str) -> RunFile:
     data = {
         "logistic": ["data.name=breast-cancer"],
         "softmax": ["data.name=digits"],
-        "squared": [f"data.path={prices}", "data.label=y"],
+        "squared": [f"data.path={prices}", "data.label=y", "model.label_bound=10"],
     }[kind]
     common = ["data.nodes=5", "schedule.steps=60", "delay.skip=0.2", "learning.rate=2", "privacy.noise_multiplier=0"]
     return with_changes(None, [*data, *common, *changes])
@@ -174,7 +176,7 @@ def test_a_node_has_the_rows_that_the_simulation_gives_it(split: str, prices: Pa
 
 
 def test_without_a_number_of_nodes_the_data_are_shared_by_the_network(prices: Path) -> None:
-    open_run = with_changes(None, [f"data.path={prices}", "data.label=y"])
+    open_run = with_changes(None, [f"data.path={prices}", "data.label=y", "model.label_bound=10"])
     said = learner(run_of("squared", prices), 4)
     assert learner(open_run, 4).rows.train_x.tobytes() == said.rows.train_x.tobytes()
     with pytest.raises(InvalidInput, match=r"data.nodes = 5: so many share the data, but the network has 6"):
@@ -300,8 +302,14 @@ def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
         ),
         ("1 2", [CLASSES], "has the label '1' there"),
         ("sick well", ["model.label_bound=3"], "model.label_bound = given: own has labels such as sick, well"),
-        ("1 2 3.5", ["model.label_bound=3"], "model.label_bound = 3.0: own.csv has a label of absolute value 3.5"),
-        ("1 -2 -3.5", ["model.label_bound=3"], "absolute value 3.5"),
+        ("nan inf", ["model.label_bound=3"], "must be finite numbers"),
+        (
+            "sick well",
+            ["model.name=squared", "learning.gradient_bound=3"],
+            "model.name = squared: own has labels such as sick, well",
+        ),
+        ("1 2 3.5", ["model.name=squared"], "model.classes = missing: nodes with files of their own must agree"),
+        ("1 2 1e300", ["model.label_bound=3"], "labels = 1e+300 in the test data: must be at most 1e+150"),
         ("sick well", [CLASSES, "model.features=3"], "model.features = 3: own.csv has 2 features"),
         ("sick well", [CLASSES, "learning.batch=33"], "learning.batch = 33: must be at most 32"),
         ("sick well", [CLASSES, "learning.batch=0"], "learning.batch = 0: must be a whole number of at least 1"),
@@ -491,10 +499,85 @@ def test_an_agreement_also_holds_for_data_that_are_shared(prices: Path) -> None:
                 read(run_of("logistic", prices, change))
         with pytest.raises(InvalidInput, match="prices has numbers as labels"):
             read(run_of("squared", prices, CLASSES))
-        with pytest.raises(InvalidInput, match="prices has a label of absolute value"):
-            read(run_of("squared", prices, "model.label_bound=1"))
     bounded = run_of("squared", prices, "model.label_bound=50")
     assert build(bounded).model.gradient_bound == learner(bounded).gradient_bound == 55.0
+
+
+def test_a_node_clips_its_labels_as_the_simulator_does_and_says_how_many(prices: Path) -> None:
+    run = run_of("squared", prices, "model.label_bound=1")
+    setup, nodes = build(run), [learner(run, index) for index in range(5)]
+    assert [*itertools.chain(*(made.rows.train_y for made in nodes))] == setup.data.labels.tolist()
+    assert np.abs(setup.data.labels).max() == 1.0
+    assert np.abs(nodes[0].rows.test_y).max() > 1.0  # errors are those of true labels
+    assert nodes[0].rows.test_y.tolist() == setup.test_y.tolist()
+    assert sum(made.labels_clipped for made in nodes) == setup.labels_clipped
+    assert nodes[0].labels_clipped == (np.abs(nodes[0].rows.train_y) == 1.0).sum() > 0
+    assert learner(run_of("squared", prices)).labels_clipped == 0
+    # It clips them, and then learns from what it clipped.
+    assert not np.allclose(
+        quiet_step(nodes[0], np.zeros(4)), quiet_step(learner(run_of("squared", prices)), np.zeros(4))
+    )
+
+
+def test_labels_in_a_nodes_own_file_are_clipped_and_not_refused(tmp_path: Path) -> None:
+    data = write(tmp_path / "own.csv", [(age, age % 5, 1.5 * age - 20.0) for age in range(40)])
+    free, bounded = (learner(with_changes(None, [f"model.label_bound={most}"]), data=data) for most in (50, 8))
+    assert bounded.rows.train_y.tolist() == free.rows.train_y.clip(-8.0, 8.0).tolist()
+    assert bounded.labels_clipped == (np.abs(free.rows.train_y) > 8.0).sum() > 0
+    assert np.abs(bounded.rows.test_y).max() > 8.0
+    assert (free.gradient_bound, bounded.gradient_bound) == (55.0, 13.0)
+    assert free.labels_clipped == 0
+
+
+@pytest.mark.parametrize("bound", ["0.3", "1000"])
+def test_with_a_bound_for_gradients_labels_need_none(prices: Path, tmp_path: Path, bound: str) -> None:
+    own = write(tmp_path / "own.csv", [(age, age % 5, 1e10 * age) for age in range(40)])
+    changes = [f"learning.gradient_bound={bound}", "model.name=squared"]
+    for made in (
+        learner(with_changes(None, [f"data.path={prices}", "data.label=y", *changes])),
+        learner(with_changes(None, changes), data=own),
+    ):
+        assert made.gradient_bound == float(bound)
+        noise = Recorded()
+        made.update(np.zeros(made.shape), step_size=1.0, noise_multiplier=1.0, noise=noise)
+        assert np.linalg.norm(noise.before[0]) <= float(bound) * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("noise", ["privacy.noise_multiplier=0", "privacy.noise_multiplier=1", "privacy.epsilon=8"])
+def test_a_node_refuses_a_squared_loss_without_an_agreed_bound(prices: Path, noise: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        learner(with_changes(None, [f"data.path={prices}", "data.label=y", noise]))
+    assert str(refusal.value).startswith("model.label_bound = missing: the noise follows from the largest label of all")
+
+
+@pytest.mark.parametrize("worth", [math.nan, math.inf, 1e200])
+@pytest.mark.parametrize("part", ["train_x", "test_x", "train_y", "test_y"])
+def test_rows_and_labels_that_are_no_numbers_are_refused(prices: Path, part: str, worth: float) -> None:
+    made = learner(run_of("squared", prices))
+    spoilt = getattr(made.rows, part).copy()
+    spoilt.flat[3] = worth
+    rows = dataclasses.replace(made.rows, **{part: spoilt})
+    model = build(run_of("squared", prices)).model
+    assert isinstance(model, LinearModel)
+    if part == "train_y" and worth == 1e200:  # its gradient is clipped like any other
+        noise, harmless = Recorded(), LinearLearner(model, rows, batch=None, rng=np.random.default_rng(3))
+        harmless.update(np.zeros(4), step_size=1.0, noise_multiplier=1.0, noise=noise)
+        assert np.linalg.norm(noise.before[0]) <= harmless.gradient_bound
+        return
+    with pytest.raises(InvalidInput) as refusal:
+        LinearLearner(model, rows, batch=None, rng=np.random.default_rng(3))
+    assert refusal.value.parameter in ({"labels"} if part.endswith("y") else {"features", "unit_rows"})
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e-300, 1e-320, 0.0])
+def test_what_the_noise_hides_is_bounded_for_tiny_rows_and_huge_labels(prices: Path, size: float) -> None:
+    made = learner(run_of("squared", prices, "learning.gradient_bound=0.3"))
+    few = made.rows.train_x[:2] * size
+    rows = dataclasses.replace(made.rows, train_x=few, train_y=np.array([1e300, 1e308]))
+    model = LinearModel(loss="squared", features=4, diameter=10.0, label_bound=math.inf, clip=0.3)
+    tiny, noise = LinearLearner(model, rows, batch=None, rng=np.random.default_rng(3)), Recorded()
+    tiny.update(np.zeros(4), step_size=1.0, noise_multiplier=1.0, noise=noise)
+    assert np.linalg.norm(noise.before[0]) <= 0.3
 
 
 def test_results_of_simulations_keep_their_keys() -> None:

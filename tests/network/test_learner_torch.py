@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from skipring.errors import InvalidInput
 from skipring.learning.neural import NeuralToken, paper_cnn
 from skipring.network.config import NodeData
-from skipring.network.learner import Learner, make_learner
+from skipring.network.learner import Learner, Rows, make_learner
 from skipring.network.learner_torch import NetworkLearner
 from skipring.simulation import with_changes
 
@@ -367,6 +367,42 @@ def test_numbers_need_one_answer_for_each_row(table: Path) -> None:
         network(table, "net", label="amount")
     with pytest.raises(InvalidInput, match="the labels are numbers, not classes"):
         made_of(table, "cnn", label="amount")
+
+
+@pytest.mark.parametrize("worth", [math.nan, math.inf, 1e200])
+@pytest.mark.parametrize("part", ["train_x", "test_x", "train_y", "test_y"])
+def test_rows_and_labels_that_are_no_numbers_are_refused(part: str, worth: float) -> None:
+    """1e200 is none in single precision."""
+    rng = np.random.default_rng(1)
+    rows = Rows(rng.random((8, 6)), rng.random(8), rng.random((4, 6)), rng.random(4), classes=0)
+    settings: dict[str, Any] = {"name": "x:y", "gradient_bound": 1.0, "radius": 1.0, "ridge": 0.0}
+    settings |= {"batch": None, "device": "cpu", "seed": 0, "rng": rng}
+
+    def made() -> NetworkLearner:
+        return NetworkLearner(lambda: torch.nn.Linear(6, 1), rows, **settings)
+
+    assert made().labels_clipped == 0
+    getattr(rows, part).flat[2] = worth
+    with pytest.raises(InvalidInput) as refusal:
+        made()
+    assert str(refusal.value).startswith("labels = " if part.endswith("y") else "features = ")
+
+
+def test_pixels_that_overflow_are_refused(tmp_path: Path) -> None:
+    x = np.random.default_rng(3).random((40, 784))
+    x[:, 5] = 1e39
+    np.savez(tmp_path / "images.npz", X=x, y=np.arange(40) % 3)
+    with pytest.raises(InvalidInput, match=r"features = 1e\+39 in the training data: must be at most 3.40282e\+38"):
+        made_of(tmp_path / "images.npz", "cnn", "model.device=cpu", label="y")
+
+
+def test_a_network_learns_from_labels_within_their_bound(table: Path) -> None:
+    free, bounded = (network(table, "number", f"model.label_bound={most}", label="amount") for most in (100, 0.5))
+    assert free.labels_clipped == 0
+    assert 0 < bounded.labels_clipped <= 20
+    w = np.zeros(free.shape, np.float32)
+    assert not np.allclose(step(free, w.copy()), step(bounded, w.copy()))
+    assert free.test_error(w) == bounded.test_error(w)
 
 
 @pytest.mark.parametrize("name", ["cnn", "clinic_models:net"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import socket
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+import skipring.network.node as node_module
+from skipring.errors import InvalidInput
 from skipring.network.agreed_run import agreed_run, run_text
 from skipring.network.given_away import given_away
 from skipring.network.identity import make_network
 from skipring.network.journal_file import read_journal
+from skipring.network.learner import Learner
 from skipring.network.ledger import account_of
 from skipring.network.node import Node
+from skipring.network.pace import AdaptivePace, Pace
 from skipring.network.roster import parse_nodes
 from skipring.network.setup import NodeSetup, load_node, open_journal
 from skipring.privacy import Transcript, TranscriptAccountant
@@ -195,10 +200,123 @@ def test_nodes_learn_how_long_to_wait(tmp_path: Path) -> None:
     assert all(node.pace.timeout < 5.0 for node in nodes)
 
 
+class Slow:
+    """A learner that takes long over its own rows, by the node's clock: `clock` goes on while it works."""
+
+    def __init__(self, learner: Learner, clock: Clock) -> None:
+        self._learner, self._clock = learner, clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)
+
+    def update(self, *given: Any, **named: Any) -> Any:
+        self._clock.ahead += LONG
+        return self._learner.update(*given, **named)
+
+    def test_error(self, parameters: Any) -> float:
+        self._clock.ahead += LONG
+        return self._learner.test_error(parameters)
+
+
+class Clock:
+    """The time, and how far it was put forward."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
+
+    def time(self) -> float:
+        return time.time()
+
+
+class Told(AdaptivePace):
+    """A pace that keeps all it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.overheads: list[float] = []
+        self.waits: list[float] = []
+
+    def overhead(self, seconds: float) -> None:
+        self.overheads.append(seconds)
+        super().overhead(seconds)
+
+    def saw(self, waited: float, ready: bool) -> None:
+        self.waits.append(waited)
+        super().saw(waited, ready)
+
+
+class TellingSetup(NodeSetup):
+    """A setup whose pace keeps all it is told."""
+
+    def new_pace(self) -> Pace:
+        return Told()
+
+
+LONG = 1e4  # seconds; no test takes that long
+
+
+def test_what_a_timeout_is_learned_from_has_nothing_to_do_with_the_holders_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Updates and tests take hours by the nodes' clock. Else the timeout would tell others how many rows there are."""
+    clock = Clock()
+    monkeypatch.setattr(node_module, "time", clock)
+
+    def slow(_: int, setup: NodeSetup) -> NodeSetup:
+        parts = {field.name: getattr(setup, field.name) for field in dataclasses.fields(setup)}
+        return TellingSetup(**parts | {"learner": Slow(setup.learner, clock)})
+
+    configs = make(tmp_path / "net", 3, QUICK | {"delay": {"timeout": "adaptive"}})
+    nodes = run_nodes(configs, slow)
+    assert clock.ahead >= 60 * LONG
+    assert sum(node.account.releases for node in nodes) == 60
+    for node in nodes:
+        assert isinstance(node.pace, Told)
+        assert len(node.pace.overheads) >= 10
+        assert len(node.pace.waits) >= 10
+        assert max(node.pace.overheads) < LONG / 2.0
+        assert max(node.pace.waits) < LONG / 2.0
+        assert node.pace.timeout < LONG / 2.0
+
+
+def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over(tmp_path: Path) -> None:
+    """The answer would wait until it has done so, and the wait would tell of the holder's own rows."""
+    nodes: list[Node] = []
+    prepared: list[int | None] = []
+
+    class Watched(Slow):
+        def prepare(self) -> None:
+            prepared.extend(node.peer.offers_to for node in nodes if node.setup.learner is self)
+            self._learner.prepare()
+
+    async def story() -> None:
+        setups = [load_node(config) for config in configs]
+        setups = [dataclasses.replace(one, learner=Watched(one.learner, Clock())) for one in setups]
+        journals = [open_journal(setup) for setup in setups]
+        try:
+            for setup, journal in zip(setups, journals, strict=True):
+                nodes.append(Node(setup, journal, lambda event, **facts: None))
+            async with asyncio.timeout(120.0):
+                await asyncio.gather(*(node.run() for node in nodes))
+        finally:
+            for journal in journals:
+                journal.close()
+
+    # On a walk a hop in two is the holder's own; it is late for half of them, and then offers the next one.
+    walk = {"schedule": {"name": "random-walk", "steps": 200}, "delay": {"timeout": 0.02}}
+    configs = make(tmp_path / "net", 2, QUICK | walk, "exponential:0.03")
+    LOOP.run(story())
+    assert len(prepared) > 50
+    assert prepared == [None] * len(prepared)
+
+
 def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     run = QUICK | {"model": {"name": "logistic", "classes": ["no", "yes"], "features": 2}}
-    run |= {"privacy": {"noise_multiplier": 0.2}}
+    run |= {"privacy": {"noise_multiplier": 0.4}}
     configs = make(tmp_path / "net", 3, run)
     for config in configs:
         x = rng.normal(size=(60, 2))
@@ -210,6 +328,14 @@ def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
     nodes = run_nodes(configs)
     assert len({model.tobytes() for model in final_models(configs)}) == 1
     assert np.mean([node.test_error for node in nodes]) < 0.3  # what little noise there is, hardly matters
+
+
+def test_noise_whose_ends_would_show_is_refused(tmp_path: Path) -> None:
+    """At a noise multiplier of 0.1, two worlds are 20 deviations apart, and noise reaches 18.84."""
+    little = {"schedule": {"steps": 24}, "delay": {"timeout": 0.5}, "privacy": {"noise_multiplier": 0.1}}
+    configs = make(tmp_path / "net", 3, QUICK | little)
+    with pytest.raises(InvalidInput, match=r"privacy.noise_multiplier = 0.1: .*ends of the noise add up to 1 to delta"):
+        load_node(configs[0])
 
 
 def test_large_models_travel_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +350,7 @@ def test_large_models_travel_in_chunks(tmp_path: Path, monkeypatch: pytest.Monke
     run = {
         "schedule": {"name": "ring", "steps": 6},
         "delay": {"timeout": 60.0},
-        "privacy": {"noise_multiplier": 0.01},
+        "privacy": {"noise_multiplier": 1.0},
         "model": {"name": "wide_network:make", "device": "cpu"},
         "learning": {"gradient_bound": 1.0, "rate": 0.01},
     }

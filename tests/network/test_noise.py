@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare, kstest
 
 from skipring.errors import InvalidInput
-from skipring.network.noise import _CHUNK, NoiseSource, _gaussians
+from skipring.network.noise import _CHUNK, NoiseSource, _gaussians, unreached
 
 Floats = NDArray[np.float64]
 
@@ -182,3 +182,15 @@ def test_a_vector_that_noise_cannot_hide_is_refused(vector: Floats) -> None:
 def test_a_count_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidInput, match="count = "):
         NoiseSource().normals(-1)
+
+
+@pytest.mark.parametrize("noise_multiplier", [0.3, 1.0, 10.0])
+def test_what_the_ends_of_the_noise_add_is_an_upper_bound(noise_multiplier: float) -> None:
+    """Exact for one number: noise that ends at 18.83 deviations, and two worlds 2 / noise multiplier apart."""
+    with mpmath.workdps(120):
+        reach, shift = mpmath.mpf("18.83"), 2 / mpmath.mpf(noise_multiplier)
+        kept = 1 - 2 * mpmath.ncdf(-reach)
+        # What one world shows and the other cannot: the last `shift` deviations before the end.
+        only_here = (mpmath.ncdf(shift - reach) - mpmath.ncdf(-reach)) / kept
+        assert only_here < unreached(noise_multiplier, 1.0)
+        assert unreached(noise_multiplier, 1e6) == pytest.approx(1e6 * unreached(noise_multiplier, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -23,6 +24,8 @@ from skipring.network.config import read_node_config
 from skipring.network.journal_file import read_journal
 from skipring.network.local import LocalNetwork, node_status
 from skipring.network.setup import load_node
+from skipring.privacy import gdp_epsilon
+from skipring.simulation.runfile import read_run_file
 
 RUN = "[schedule]\nsteps = {steps}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
 
@@ -124,6 +127,35 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     assert again.code == 1
     assert "node1 ended with exit code 2" in again.err
     assert not (folder / "node2" / "result.json").exists()
+
+
+def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command) -> None:
+    """A ring, and nobody is late: each of four nodes has 6 turns, and node2 can afford 2 updates."""
+    run = tmp_path / "asked.toml"
+    run.write_text('[schedule]\nname = "ring"\nsteps = 24\n[delay]\ntimeout = 30.0\n[privacy]\nepsilon = 4.0\n')
+    folder = tmp_path / "net"
+    words = ["--nodes", "4", "--port", str(free_port(4)), "--run", str(run), "--delay", "exponential:0.01"]
+    made = skipring_words("network", "init", str(folder), *words)
+    assert made.code == 0, made.err
+    assert "Each keeps epsilon 4 at delta 1e-05: it refuses" in " ".join(made.out.split())
+    noise = read_run_file(folder / "run.toml").privacy.noise_multiplier
+    assert noise is not None
+    settings = folder / "node2" / "node.toml"
+    less = gdp_epsilon(2.0 * math.sqrt(2.5) / noise, 1e-5)
+    settings.write_text(settings.read_text().replace("\nepsilon = 4.0 ", f"\nepsilon = {less} "))
+    done = skipring_words("network", "up", str(folder))
+    assert done.code == 0, done.err
+    text = " ".join(done.out.split())
+    assert "4 of 4 nodes hold the same final model" in text
+    assert "after 20 updates in 24 hops" in text
+    assert "turns were refused (counted as skipped): node2 4." in text
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert "node2 4." in " ".join(skipring_words("network", "status", str(folder)).out.split())
+    told = skipring_words("network", "status", str(folder), "--json").data["nodes"]
+    assert [node["status"]["refused_for_budget"] for node in told] == [0, 4, 0, 0]
+    assert [node["status"]["own_updates"] for node in told] == [6, 2, 6, 6]
+    assert told[1]["status"]["epsilon"] <= less
+    assert all(node["status"]["epsilon"] <= 4.0 for node in told)
 
 
 def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..delays import parse_delay
 from ..errors import InvalidInput
 from ._output import Json, print_json
+
+if TYPE_CHECKING:
+    from ..network.config import NodeBudget
 
 __all__ = ["network_check", "network_init", "network_pack"]
 
@@ -36,8 +39,9 @@ def network_init(
 ) -> None:
     """Make a private authority, and a key, certificate, settings and the agreed run for each node.
 
-    Steps, timeout and noise that the run file leaves open are written down once, for all nodes. Whoever has
-    DIR/ca/ca.key can pass as any node: keep it offline. It is not encrypted.
+    Steps, timeout and noise that the run file leaves open are written down once, for all nodes. Its epsilon becomes
+    each node's budget: a node refuses to take part once it is spent. Whoever has DIR/ca/ca.key can pass as any node:
+    keep it offline. It is not encrypted.
     """
     from ..network.identity import make_network  # loaded when the command runs
     from ..network.roster import parse_nodes
@@ -45,8 +49,8 @@ def network_init(
     names, addresses = parse_nodes(nodes, host=host, port=port)
     if delay is not None:
         parse_delay(delay)
-    text = _run_text(run, len(names)).encode()
-    roster = make_network(folder, names, addresses, days=days, run=text, delay=delay)
+    text, budget = _agreed(run, len(names))
+    roster = make_network(folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget)
     if as_json:
         print_json(
             {
@@ -54,6 +58,7 @@ def network_init(
                 "authority_key": str(folder / "ca" / "ca.key"),
                 "days": days,
                 "roster_digest": roster.digest,
+                "budget": None if budget.epsilon is None else {"epsilon": budget.epsilon, "delta": budget.delta},
                 "nodes": [
                     {"name": name, "address": str(address), "fingerprint": mark, "folder": str(folder / name)}
                     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True)
@@ -71,19 +76,26 @@ def network_init(
         table.add_row(name, str(address), f"{mark[:16]}...")
     console = Console(highlight=False, markup=False)
     console.print(table)
+    kept = (
+        ""
+        if budget.epsilon is None
+        else f"\nEach keeps epsilon {budget.epsilon:g} at delta {budget.delta:g}: it refuses to take part beyond that."
+    )
     console.print(
-        f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline: whoever"
-        f" has it can pass as any node.\nHere: skipring network up {folder}\nElsewhere: skipring network pack"
-        f" {roster.names[0]} --dir {folder}",
+        f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline:"
+        f" whoever has it can pass as any node.{kept}\nHere: skipring network up {folder}\nElsewhere:"
+        f" skipring network pack {roster.names[0]} --dir {folder}",
         style="dim",
     )
 
 
-def _run_text(path: Path | None, nodes: int) -> str:
-    from ..network.agreed_run import agreed_run, run_text  # loaded when the command runs
+def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget]:
+    """Return the run that all nodes share, and what each is to keep."""
+    from ..network.agreed_run import agreed_run, asked_budget, run_text  # loaded when the command runs
     from ..simulation.runfile import RunFile, read_run_file
 
-    return run_text(agreed_run(RunFile() if path is None else read_run_file(path), nodes))
+    asked = RunFile() if path is None else read_run_file(path)
+    return run_text(agreed_run(asked, nodes)), asked_budget(asked)
 
 
 def network_pack(

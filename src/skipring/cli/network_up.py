@@ -16,6 +16,7 @@ from ..errors import InvalidInput, require_integer
 from ._output import Json, print_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from ..network.local import LocalNetwork, NodeState
@@ -42,7 +43,9 @@ def network_up(
     if steps is not None:
         require_integer("steps", steps, 1)
         set_steps(folder, steps)
-        sys.stderr.write("The noise stays as it was chosen for the length before; epsilon will be another.\n")
+        sys.stderr.write(
+            "The noise stays as it was chosen for the length before; epsilon will be another, or budgets are spent.\n"
+        )
     network = LocalNetwork(folder, verbose=verbose)
     interrupted = _watch(network, show=not as_json)
     states = network.states
@@ -149,7 +152,8 @@ def _word(state: NodeState) -> str:
     if state.status["over"]:
         return f"over{again}"
     away = state.status["nodes"] - 1 - state.status["reachable"]
-    return (f"{away} away" if away else "") + again
+    spent = "budget spent" if state.status.get("refused_for_budget") else ""
+    return (f"{away} away" if away else spent) + again
 
 
 def _result(folder: Path) -> dict[str, Any] | None:
@@ -197,6 +201,18 @@ def _summary(network: LocalNetwork, results: Sequence[dict[str, Any] | None]) ->
         )
     else:
         console.print(f"\nStopped at hop {newest['hop']} of {newest['steps']}.", style="dim")
+    _tell_refusals(console, known)
+
+
+def _tell_refusals(console: Console, results: Sequence[dict[str, Any]]) -> None:
+    """Say who stopped taking part because its budget was spent; in the table its turns are among those skipped."""
+    refused = [f"{one['name']} {one['refused_for_budget']}" for one in results if one.get("refused_for_budget")]
+    if refused:
+        console.print(
+            f"Budgets were kept: one more update would have exceeded them, so turns were refused (counted as skipped): "
+            f"{', '.join(refused)}.",
+            style="dim",
+        )
 
 
 def network_status(folder: Folder, as_json: Json = False) -> None:
@@ -231,7 +247,9 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         else:
             mark = "*" if result["holding"] and state.running else ""
             table.add_row(mark, state.name, *_numbers(result, newest, index), word)
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    _tell_refusals(console, known)
 
 
 def network_stop(folder: Folder, as_json: Json = False) -> None:

@@ -9,19 +9,22 @@ from typing import Any
 import numpy as np
 
 from ..delays import parse_delay
-from ..errors import InvalidInput
+from ..errors import InvalidInput, require_delta, require_positive
 from ..learning import LinearModel, StepSizes
 from ..learning.linear import LossName
 from ..simulation.runfile import RunFile, parse_run, toml_value
 from ..simulation.simulate import build, in_words_of_the_run_file
 from ..timeouts import best_timeout, skip_probability, timeout_for_skip
 from .agreement import require_network_run
+from .config import NodeBudget
 from .order import path_of
 
-__all__ = ["agreed_run", "contracts", "run_text", "step_sizes_of"]
+__all__ = ["agreed_run", "asked_budget", "contracts", "run_text", "step_sizes_of"]
 
 _ROUNDS = 30
 _DEFAULT_EPSILON = 8.0
+#: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
+_SPARE = 1.0 + 1e-7
 
 
 def agreed_run(run: RunFile, nodes: int) -> RunFile:
@@ -48,13 +51,27 @@ def _agreed_run(run: RunFile, nodes: int) -> RunFile:
     values["delay"]["timeout"] = _timeout(run)
     values["privacy"].setdefault("delta", run.privacy.delta)
     values["simulation"] = {"seed": run.simulation.seed}
-    if run.privacy.noise_multiplier is None:
-        epsilon = values["privacy"].pop("epsilon", None)
-        budget = _DEFAULT_EPSILON if epsilon is None else float(epsilon)
-        values["privacy"]["noise_multiplier"] = _noise(
-            parse_run(values), nodes, budget, "law" in run.delay.model_fields_set
-        )
+    budget = asked_budget(run)
+    if budget.epsilon is not None:
+        values["privacy"].pop("epsilon", None)
+        known_law = "law" in run.delay.model_fields_set
+        values["privacy"]["noise_multiplier"] = _noise(parse_run(values), nodes, budget.epsilon, known_law)
     return parse_run(values)
+
+
+def asked_budget(run: RunFile) -> NodeBudget:
+    """Return the epsilon and delta that a run file asks for, for each node to keep; none if it gives the noise.
+
+    The noise is chosen for them, but how many are skipped is known only afterwards, and who is not hidden by others
+    gives away more. So what holds is what each node refuses.
+    """
+    if run.privacy.noise_multiplier is not None:
+        return NodeBudget()
+    epsilon = _DEFAULT_EPSILON if run.privacy.epsilon is None else run.privacy.epsilon
+    with in_words_of_the_run_file():
+        require_positive("epsilon", epsilon)
+        require_delta(run.privacy.delta)
+    return NodeBudget(epsilon=epsilon, delta=run.privacy.delta)
 
 
 def _usual_model(values: Mapping[str, Any]) -> str:
@@ -83,9 +100,10 @@ def _timeout(run: RunFile) -> float | str:
 def _noise(run: RunFile, nodes: int, epsilon: float, known_law: bool) -> float:
     """Return the noise that a budget asks for.
 
-    With a fixed timeout and a law of delays it is the forecast's, as in a simulation. Else nobody knows how many are
-    skipped: then it is the least with which no pair of nodes exceeds the budget on the agreed path, if every hop is an
-    update.
+    With a fixed timeout and a law of delays it is the forecast's, for a node that is always ready while others are
+    skipped: how quick a node is, is its own affair. Else nobody knows how many are skipped: then it is the least with
+    which no pair of nodes exceeds the budget on the agreed path, if every hop is an update. Where others are skipped,
+    a node gives away more with each update, and the budget in its settings is spent earlier.
     """
     from ..privacy import PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget  # slow to load
 
@@ -98,6 +116,7 @@ def _noise(run: RunFile, nodes: int, epsilon: float, known_law: bool) -> float:
             nodes=nodes,
             steps=steps,
             skip=skip_probability(parse_delay(run.delay.law), run.delay.timeout),
+            target_skip=0.0,
             noise_multiplier=1.0,
             convex=convex,
             step_size=sizes.law,
@@ -112,8 +131,8 @@ def _noise(run: RunFile, nodes: int, epsilon: float, known_law: bool) -> float:
         noise_multiplier=1.0,
         convex=convex,
     )
-    # mu is inversely proportional to the noise; rounding up keeps the budget.
-    return TranscriptAccountant(loud).worst().mu / gdp_mu(epsilon, delta) * (1.0 + 1e-9)
+    # mu is inversely proportional to the noise.
+    return TranscriptAccountant(loud).worst().mu / gdp_mu(epsilon, delta) * _SPARE
 
 
 def run_text(run: RunFile) -> str:

@@ -90,11 +90,13 @@ def read_node_config(path: str | Path) -> NodeConfig:
     )
 
 
-def node_config_text(name: str, address: Address, *, with_run: bool, delay: str | None = None) -> str:
+def node_config_text(
+    name: str, address: Address, *, with_run: bool, delay: str | None = None, budget: NodeBudget | None = None
+) -> str:
     """Return the settings that a new node starts with; with `delay`, it is late on purpose."""
     everywhere = "[::]" if ":" in address.host else "0.0.0.0"
     listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
-    data, budget, late = NodeData.model_fields, NodeBudget.model_fields, NodeDelay.model_fields
+    data, late = NodeData.model_fields, NodeDelay.model_fields
     metrics = address.port + 1000 if address.port + 1000 <= 65535 else address.port - 1000
     lines = [
         f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
@@ -109,11 +111,27 @@ def node_config_text(name: str, address: Address, *, with_run: bool, delay: str 
         f'# label = "outcome"    # {data["label"].description}',
         "",
         "[budget]",
-        f"# epsilon = 2.0    # {budget['epsilon'].description}; without a budget there is no limit",
-        f"# delta = 1e-5    # {budget['delta'].description}",
-        f'# count = "transcript"    # {budget["count"].description}',
+        *_budget_lines(NodeBudget() if budget is None else budget),
         "",
         "[delay]",
         f"{'# ' if delay is None else ''}law = {quoted(delay or 'gamma:0.25,1')}    # {late['law'].description}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _budget_lines(budget: NodeBudget) -> list[str]:
+    fields = NodeBudget.model_fields
+    count = f'# count = "transcript"    # {fields["count"].description}'
+    if budget.epsilon is None:
+        return [
+            f"# epsilon = 2.0    # {fields['epsilon'].description}; without a budget there is no limit",
+            f"# delta = 1e-5    # {fields['delta'].description}",
+            count,
+        ]
+    return [
+        "# What the run was asked to keep. The node refuses its turns once one more update would exceed it; the noise",
+        "# alone keeps it only if few others are skipped. It is this node's own: change it freely, nobody is told.",
+        f"epsilon = {budget.epsilon!r}    # {fields['epsilon'].description}",
+        f"delta = {budget.delta!r}    # {fields['delta'].description}",
+        count,
+    ]

@@ -14,8 +14,9 @@ from ..simulation.runfile import read_run_file
 from .config import read_node_config
 from .journal_file import read_journal
 from .ledger import account_of
+from .model_file import size_of
 from .roster import read_roster
-from .setup import terms_of
+from .setup import require_reach, terms_of
 
 __all__ = ["given_away"]
 
@@ -42,6 +43,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> dict[str, Any]
     memory = reading.memory
     given_delta = config.budget.delta if config.budget.delta is not None else run.privacy.delta
     used = given_delta if delta is None else delta
+    require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
     mu = np.sqrt(account.by_observer())
     turns = np.bincount(np.asarray(terms.path[: memory.copy.hop], dtype=np.int64), minlength=len(roster))
     others = [node for node in range(len(roster)) if node != me]

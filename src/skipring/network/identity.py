@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..errors import InvalidInput
 from ._files import write_new
-from .config import node_config_text
+from .config import NodeBudget, node_config_text
 from .roster import NODE_DOMAIN, Address, Roster, read_roster
 
 __all__ = ["make_network", "node_uri", "pack_node", "peer_name", "server_name"]
@@ -98,11 +98,13 @@ def make_network(
     days: int = 365,
     run: bytes | None = None,
     delay: str | None = None,
+    budget: NodeBudget | None = None,
 ) -> Roster:
     """Make an authority and one folder per node; the folder is there with everything in it, or not at all.
 
     Whoever has `ca/ca.key` can make itself any node's certificate: keep it offline, or delete it once all nodes have
-    theirs. It is not encrypted. With a `delay`, nodes are late on purpose, by this law.
+    theirs. It is not encrypted. With a `delay`, nodes are late on purpose, by this law. A `budget` is
+    written into the settings of every node, whose owner may change it.
     """
     if not 1 <= days <= 36500:
         raise InvalidInput("days", days, "from 1 to 36500")
@@ -115,7 +117,7 @@ def make_network(
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
     try:
-        roster = _fill(draft, names, addresses, days=days, run=run, delay=delay)
+        roster = _fill(draft, names, addresses, days=days, run=run, delay=delay, budget=budget)
         draft.rename(folder)
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
@@ -132,6 +134,7 @@ def _fill(
     days: int,
     run: bytes | None,
     delay: str | None,
+    budget: NodeBudget | None,
 ) -> Roster:
     from . import _certificates as made  # an extra
 
@@ -149,7 +152,7 @@ def _fill(
     _write_folder(folder, {name: text for name, text in public.items() if name != "ca.crt"}, {})
     _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
     for name, address, (key, certificate) in zip(names, addresses, issued, strict=True):
-        config = node_config_text(name, address, with_run=run is not None, delay=delay).encode()
+        config = node_config_text(name, address, with_run=run is not None, delay=delay, budget=budget).encode()
         own = public | {"node.crt": made.certificate_pem(certificate), "node.toml": config}
         _write_folder(folder / name, own, {"node.key": made.key_pem(key)})
     return roster

@@ -120,8 +120,10 @@ class Node:
         # What people may want to see.
         self.hop = memory.copy.hop
         self.refused = 0
+        self._unaffordable: set[int] = set()  # own hops whose update would have exceeded the budget
         self.recoveries = 0
         self.test_error = math.nan
+        self._go_began = 0.0
         self._offered_at = 0.0
         self._held_since: float | None = None
         self._waited = 0.0
@@ -136,6 +138,8 @@ class Node:
         self._loop = asyncio.get_running_loop()
         await self.transport.start()
         self._say("started", listen=self.setup.config.listen, hop=self.hop)
+        if clipped := self.setup.learner.labels_clipped:
+            self._say("labels", clipped=clipped, bound=self.setup.run.model.label_bound)  # its own log: others never see
         beginning = self._spawn(self._begin_in_time())
         try:
             await self._finished.wait()
@@ -308,7 +312,7 @@ class Node:
         if self._busy:  # an action has led to another; they are done in order
             self._queue.extend(told())
             return
-        self._busy, started = True, time.monotonic()
+        self._busy, self._go_began = True, time.monotonic()
         try:
             self._queue.extend(told())
             while self._queue:
@@ -318,7 +322,7 @@ class Node:
             for send in self._messages:
                 if isinstance(send.message, Offer):
                     self._offered(send.message.hop)
-                    self.pace.overhead(self._offered_at - started)  # what each offer costs, whatever comes of it
+                    self.pace.overhead(self._offered_at - self._go_began)  # what it costs, whatever comes of it
                 elif isinstance(send.message, Pass):
                     self._passed_at = time.monotonic()
                 self.transport.send(send.to, send.message)
@@ -349,7 +353,10 @@ class Node:
             self._preparing = self._spawn(self._prepare(action))
         elif isinstance(action, Compute):
             if self.setup.shape.size <= _QUICK:
-                self._computed(action, self._update(action))
+                token = self._update(action)
+                # Others feel how long this node waits for them; how long its own rows take must not be in it.
+                self._go_began = time.monotonic()
+                self._computed(action, token)
             else:
                 self._spawn(self._compute(action))
         elif isinstance(action, Say):
@@ -374,6 +381,9 @@ class Node:
         return min(seconds, FRESH) if unreachable else seconds
 
     def _offered(self, hop: int) -> None:
+        if self._preparing is not None:
+            # For an own hop that is over: it would keep the answer waiting, for as long as this node's rows take.
+            self._preparing.cancel()
         self._offered_at = time.monotonic()
         self.hop = hop
 
@@ -447,7 +457,10 @@ class Node:
     def _willing(self, place: Place, _ledger: Sequence[Place]) -> bool:
         copy = self.peer.memory.copy
         accepted = place == (copy.ballot, copy.hop)  # a step that has begun is finished
-        if (self._stopping and not accepted) or not willing(self.account, self.setup.config.budget, place[0]):
+        affordable = willing(self.account, self.setup.config.budget, place[0])
+        if not affordable:
+            self._unaffordable.add(place[1])
+        if (self._stopping and not accepted) or not affordable:
             self.refused += 1
             return False
         return True
@@ -532,6 +545,7 @@ class Node:
             "delta": delta,
             "budget": budget.epsilon,
             "refused": self.refused,
+            "refused_for_budget": len(self._unaffordable),
             "test_error": None if math.isnan(self.test_error) else self.test_error,
             "timeout": self.pace.timeout,
             "hop_time": median(self._hops) if self._hops else None,

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, require_integer, require_non_negative
+from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 
-__all__ = ["NoiseSource"]
+__all__ = ["NoiseSource", "unreached"]
 
 Floats = NDArray[np.float64]
 
@@ -28,6 +28,8 @@ _CHUNK = 8192
 _BYTES = 8 * _TERMS
 #: Results are multiples of the deviation's power of two over this one.
 _GRID_BITS = 20
+#: No number is beyond 18.84 deviations (twice the largest radius); beyond this many, radii are too coarse to trust.
+_REACH = 16.0
 #: A smaller deviation is taken for a mistake.
 _SMALLEST_STD = 1e-100
 
@@ -82,6 +84,20 @@ class NoiseSource:
         """Return independent standard normal numbers, not rounded to a grid: what is released needs `add`."""
         require_integer("count", count, at_least=0)
         return np.concatenate([np.empty(0), *_chunks(int(count))])
+
+
+def unreached(noise_multiplier: float, numbers: float) -> float:
+    """Return what is to be added to delta because noise is Gaussian only up to 16 standard deviations.
+
+    Replacing a node's data moves each of its gradients by at most 2 / noise multiplier standard deviations. A result
+    that is Gaussian in one world is out of reach in the other only if some noise lies so close to the end of its reach.
+    `numbers` is how many numbers of noise are drawn in the whole run: parameters times updates.
+
+    >>> unreached(10.0, 1e9) < 1e-45, unreached(0.1, 1.0)
+    (True, 1.0)
+    """
+    require_positive("noise_multiplier", noise_multiplier)
+    return min(1.0, float(numbers) * math.erfc((_REACH - 2.0 / float(noise_multiplier)) / math.sqrt(2.0)))
 
 
 def _require_vector(vector: object) -> None:

@@ -24,16 +24,19 @@ from .ledger import Terms
 from .messages import Token
 from .model_file import ModelFile, chunks_of, digest_of, size_of, store
 from .monitor import status_text
+from .noise import unreached
 from .order import path_of
 from .pace import AdaptivePace, FixedPace, Pace
 from .protocol import Rules
 from .roster import Roster, read_roster
 from .transport import Keys, Shape
 
-__all__ = ["NodeSetup", "load_node", "open_journal", "terms_of"]
+__all__ = ["NodeSetup", "load_node", "open_journal", "require_reach", "terms_of"]
 
 #: Norms are computed from rounded numbers; this much above the bound is rounding.
 _ROUNDING = 1e-5
+#: What the ends of the noise may add to delta, as a share of it.
+_UNSEEN = 1e-9
 _FIRST_TIMEOUT = 10.0  # before anything was learned
 _WRITTEN = "`skipring network init --run` writes it down for all nodes"
 _SLOWEST = 2e7  # bytes per second that any link, disk and processor should manage: how long a large model may take
@@ -81,10 +84,11 @@ class NodeSetup:
                 if not np.isfinite(values).all():
                     return "a model with numbers that are not finite"
                 wide = values.astype(np.float64)
-                square += float(wide @ wide)
+                with np.errstate(over="ignore"):
+                    square += float(wide @ wide)
         except OSError as error:
             return f"a model that cannot be read: {error.strerror}"
-        if math.sqrt(square) > self.learner.radius * (1.0 + _ROUNDING):
+        if not math.isfinite(square) or not math.sqrt(square) <= self.learner.radius * (1.0 + _ROUNDING):
             return f"a model of norm {math.sqrt(square):.6g}, and {self.learner.radius:g} is the largest"
         return ""
 
@@ -133,6 +137,8 @@ def load_node(path: str | Path) -> NodeSetup:
         "model.bound": learner.gradient_bound,
         "model.initial": digest_of(initial),
     }
+    delta = run.privacy.delta if config.budget.delta is None else config.budget.delta
+    require_reach(terms, math.prod(learner.shape), delta)
     agreement = agreement_of(run, roster, resolved)
     if learner.name != run.model.name or learner.contracts(step_sizes_of(run).largest) != terms.convex:
         raise InvalidInput.because("model.name", run.model.name, f"the data asks for {learner.name}")
@@ -157,6 +163,17 @@ def load_node(path: str | Path) -> NodeSetup:
         initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
         delay=None if config.delay.law is None else parse_delay(config.delay.law),
     )
+
+
+def require_reach(terms: Terms, parameters: int, delta: float) -> None:
+    """Refuse so little noise, or so small a delta, that the ends of the noise would show (see `unreached`)."""
+    added = unreached(terms.noise_multiplier, float(parameters) * terms.steps)
+    if not added <= _UNSEEN * delta:
+        reason = (
+            f"with {parameters} parameters and {terms.steps} steps, the ends of the noise add up to {added:.1g} to"
+            f" delta = {delta:g}; take more noise, or a larger delta"
+        )
+        raise InvalidInput.because("privacy.noise_multiplier", terms.noise_multiplier, reason)
 
 
 def terms_of(run: RunFile, path: Path, roster: Roster, me: int) -> Terms:
