@@ -274,6 +274,23 @@ class TestBadInput:
             quiet().fit(np.zeros((40, 3)), np.zeros(40, int))
 
 
+class TestExtremes:
+    def test_features_further_apart_than_a_double_holds_are_learned_from(self) -> None:
+        """All values are finite, and their differences are not."""
+        ordinary, y = np.random.default_rng(0).uniform(-1.7, 1.7, size=(40, 3)), np.arange(40) % 2
+        ordinary[:2] = [[1.7] * 3, [-1.7] * 3]
+        models = [SkipRingClassifier(random_state=0).fit(X, y) for X in (ordinary, ordinary * 1e308)]
+        assert models[1].coef_ == pytest.approx(models[0].coef_, rel=1e-9)
+        assert models[1].predict(ordinary * 1e308).tolist() == models[0].predict(ordinary).tolist()
+
+    def test_a_row_that_cannot_be_scaled_is_refused(self) -> None:
+        X, y = np.random.default_rng(0).normal(size=(40, 3)) * 1e-200, np.arange(40) % 2
+        model = SkipRingClassifier(random_state=0, rounds=1).fit(X, y)
+        for ask in (model.predict, model.predict_proba, model.decision_function):
+            with pytest.raises(InvalidInput, match=r"^X = 1e\+150 \(feature 2 of row 1\): is so far from the training"):
+                ask([[0.0, 1e150, 0.0]])
+
+
 class TestFromTheTop:
     def test_the_package_loads_without_scikit_learn_and_offers_the_short_way_in(self) -> None:
         program = (

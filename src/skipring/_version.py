@@ -4,5 +4,6 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-#: Raised by whoever changes what a seed gives: results of sweeps that were computed before are then not reused.
-RESULTS = 1
+#: Raised by whoever changes what a seed gives, or what is said of its privacy: results of sweeps that were computed
+#: before are then not reused.
+RESULTS = 2

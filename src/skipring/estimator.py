@@ -7,6 +7,8 @@ import math
 import numbers
 import secrets
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +23,7 @@ from .data import NodeData, Scaling, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative, require_open_unit
 from .learning import LinearModel, StepSizes
-from .privacy import forecast
+from .privacy import PlannedRun, forecast
 from .schedules import schedule
 from .simulation.account import noise_for, planned
 from .simulation.engine import run_one
@@ -38,7 +40,7 @@ _ROWS_PER_NODE = 4
 #: Below this, epsilon is in the tens of millions, and the accountants run out of digits.
 _LEAST_NOISE = 1e-3
 #: What this class calls the parameters of the rooms below, for messages.
-_NAMES = {"rate": "learning_rate", "steps": "rounds"}
+_NAMES = {"rate": "learning_rate", "steps": "rounds", "features": "X"}
 
 
 class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn carries no types
@@ -75,7 +77,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     coef_, intercept_ : the model, for rows as `scaling_` makes them: one row of coefficients and one constant for two
         classes, and otherwise one of each for every class.
     n_features_in_ : number of features. If they have names, `feature_names_in_` holds them.
-    epsilon_ : the forecast of the run's privacy at `delta`; infinity without noise.
+    epsilon_ : the forecast of this run's privacy at `delta`; infinity without noise.
+    planned_ : the run as accountants see it, for composing it with others; None without noise.
     noise_multiplier_, timeout_ : what was used.
     latency_, updates_ : how long the run took in virtual time, and how many updates it made.
     scaling_ : how features become what the model sees.
@@ -83,11 +86,14 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     Notes
     -----
     `epsilon_` bounds, at `delta`, what any one other node learns about all the rows of a node together, from every
-    token that it is offered and from the final model. Two things are outside of it:
+    token that it is offered and from the final model. Three things are outside of it:
 
     - The mean and standard deviation of the features come from all training rows, and so do the labels in `classes_`.
       They are not covered by `epsilon_`. Pass ``standardise=False``, or scale by what is known publicly, to avoid the
       first.
+    - Every further fit on the same rows is a run of its own. `GridSearchCV` makes one for each candidate and fold, and
+      `epsilon_` of the best is about that fit alone: neither the others nor the choice are covered. This is:
+      ``Composition(*(forecast(model.planned_) for model in fitted)).epsilon(delta)`` (`skipring.privacy`).
     - Who knows `random_state` can compute the noise and take it off. Leave it out, or keep it secret, if the model is
       to be handed on.
 
@@ -109,6 +115,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     intercept_: Floats
     n_features_in_: int
     epsilon_: float
+    planned_: PlannedRun | None
     noise_multiplier_: float
     timeout_: float
     latency_: float
@@ -153,17 +160,15 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Learn from rows; `groups` says, by a number or a name for each row, which node it belongs to."""
-        features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        with np.errstate(invalid="ignore"):  # sums of finite but extreme values, by which scikit-learn looks for others
+            features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(labels)
         classes, numbered = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise InvalidInput.because("y", f"only {classes[0]}", "one class cannot be told apart; give at least 2")
         owners = None if groups is None else _numbered_groups(groups, features)
-        try:
+        with _in_words_of_this_class():
             self._learn(features, classes, numbered, owners)
-        except InvalidInput as problem:
-            name = _NAMES.get(problem.parameter, problem.parameter)
-            raise InvalidInput.because(name, problem.given, problem.reason) from None
         return self
 
     def _learn(self, features: Floats, classes: NDArray[Any], labels: Ints, owners: Ints | None) -> None:
@@ -185,8 +190,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.classes_ = classes
         self.scaling_ = dataclasses.replace(scaling, intercept=False)
         self.noise_multiplier_, self.timeout_ = float(setup.noise_multiplier), float(setup.timeout)
-        noisy = setup.noise_multiplier > 0.0
-        self.epsilon_ = float(forecast(planned(setup)).epsilon(self.delta)) if noisy else math.inf
+        self.planned_ = planned(setup) if setup.noise_multiplier > 0.0 else None
+        self.epsilon_ = math.inf if self.planned_ is None else float(forecast(self.planned_).epsilon(self.delta))
         self.latency_, self.updates_ = float(output.latency[-1]), int(output.updates[-1])
 
     def _check_parameters(self) -> None:
@@ -257,7 +262,10 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return how much speaks for the second of two classes, or for each of more."""
         check_is_fitted(self)
-        rows = self.scaling_.apply(validate_data(self, X, dtype=np.float64, reset=False))
+        with np.errstate(invalid="ignore"):
+            features = validate_data(self, X, dtype=np.float64, reset=False)
+        with _in_words_of_this_class():
+            rows = self.scaling_.apply(features)
         scores = rows @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -273,6 +281,16 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         scores = self.decision_function(X)
         chosen = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[chosen]
+
+
+@contextmanager
+def _in_words_of_this_class() -> Iterator[None]:
+    """Refuse what is refused in here by the name that this class has for it."""
+    try:
+        yield
+    except InvalidInput as problem:
+        name = _NAMES.get(problem.parameter, problem.parameter)
+        raise InvalidInput.because(name, problem.given, problem.reason) from None
 
 
 def _numbered_groups(groups: ArrayLike, features: Floats) -> Ints:

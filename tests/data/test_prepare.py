@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from skipring.data import Dataset, Prepared, Scaling, load_dataset, prepare
+from skipring.data import (
+    Dataset,
+    Prepared,
+    Scaling,
+    load_dataset,
+    prepare,
+    require_finite_labels,
+    require_single_precision,
+    require_unit_rows,
+)
 from skipring.errors import InvalidInput
 
 CANCER = load_dataset("breast-cancer")
@@ -94,7 +103,9 @@ def test_a_row_of_zeros_stays_one() -> None:
     assert scaling.apply(np.zeros((1, 3))).tolist() == [[0.0, 0.0, 0.0]]
 
 
-extremes = st.floats(-1e307, 1e307, allow_subnormal=False) | st.sampled_from([0.0, 1e-300, 1e300, 1.0])
+extremes = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, 1e-300, 1e300, 1.0, 1e308, -1e308, 1.7976931348623157e308, -1.7976931348623157e308]
+)
 
 
 @settings(max_examples=200, deadline=None)
@@ -106,6 +117,63 @@ def test_whatever_the_values_rows_are_finite_and_of_norm_at_most_one(
     rows = scaling.apply(features[:3])
     assert np.isfinite(rows).all()
     assert (np.linalg.norm(rows, axis=1) <= 1.0 + 1e-12).all()
+
+
+def test_features_further_apart_than_a_double_holds_are_scaled_as_in_other_units() -> None:
+    ordinary = rng().uniform(-1.7, 1.7, size=(40, 3))
+    ordinary[:2] = [[1.7] * 3, [-1.7] * 3]
+    features = ordinary * 1e308
+    with np.errstate(over="ignore"):
+        assert np.isinf(features[0] - features[1]).all()  # the trap
+    scaled, expected = (Scaling.learn(rows).apply(rows) for rows in (features, ordinary))
+    np.testing.assert_allclose(scaled, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_rows_that_cannot_be_scaled_are_refused_by_row_and_feature() -> None:
+    """Training rows 1e-200 apart, and a test row that is 1e200 deviations and more away from them."""
+    features = rng().normal(size=(10, 3)) * [1.0, 1e-200, 1.0]
+    features[8, 1] = 1e150
+    dataset = dataclasses.replace(small(10, test_rows=np.arange(10) >= 7), features=features)
+    for unit_rows in (True, False):
+        with pytest.raises(
+            InvalidInput, match=r"^features = 1e\+150 \('b' of row 9\): is so far from the training rows"
+        ):
+            prepare(dataset, rng(), unit_rows=unit_rows)
+    with pytest.raises(InvalidInput, match=r"^features = 1e\+150 \(feature 2 of row 2\): is so far"):
+        Scaling.learn(features[:7]).apply(features[7:])
+    for worth in (np.nan, np.inf):
+        with pytest.raises(InvalidInput, match=rf"^features = {worth} \(feature 1 of row 1\): must be finite"):
+            Scaling.learn(features[:7]).apply(np.array([[worth, 0.0, 0.0]]))
+
+
+@pytest.mark.parametrize("worth", [np.nan, np.inf, -np.inf])
+def test_what_is_not_a_number_passes_no_check(worth: float) -> None:
+    rows = np.full((4, 2), 0.5)
+    rows[2, 1] = worth
+    for check in (require_unit_rows, require_single_precision):
+        check(rows[:2], "test")
+        with pytest.raises(InvalidInput, match=rf"^features = {worth} \(feature 2 of the test data\): must be finite"):
+            check(rows, "test")
+    require_finite_labels(rows[:2, 1], "test")
+    with pytest.raises(InvalidInput, match=rf"^labels = {abs(worth)} in the test data: must be finite numbers"):
+        require_finite_labels(rows[:, 1], "test")
+
+
+def test_what_is_too_large_passes_no_check() -> None:
+    for rows in (np.array([[0.8, 0.8]]), np.array([[1e308, -1e308]])):
+        with pytest.raises(InvalidInput, match=r"^unit_rows = False: rows of the training data have norms above 1"):
+            require_unit_rows(rows, "training")
+    require_single_precision(np.array([[3e38, -3e38]]), "training")
+    for worth in (4e38, -1e300):
+        with pytest.raises(InvalidInput, match=r"^features = .* in the training data: must be at most 3.40282e\+38"):
+            require_single_precision(np.array([[0.0, worth]]), "training")
+    require_finite_labels(np.array([2.0, -3.0]), "training", 3.0)
+    with pytest.raises(InvalidInput, match=r"^labels = 3.5 in the training data: must be at most 3 in absolute value"):
+        require_finite_labels(np.array([2.0, -3.5]), "training", 3.0)
+    for nothing in (np.empty((0, 2)), np.empty(0)):  # such as test rows that were not asked for
+        require_single_precision(nothing, "test")
+        require_finite_labels(nothing, "test")
+    require_unit_rows(np.empty((0, 2)), "test")
 
 
 def test_a_published_division_is_kept() -> None:

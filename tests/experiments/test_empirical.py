@@ -437,7 +437,7 @@ def test_a_budget_is_spent_by_the_end_and_not_before() -> None:
 def test_stragglers_that_are_not_alike_have_no_forecast() -> None:
     cell = only_cell(changed(TOKEN, delay={"skip": 0.3}, stragglers={"slow_class": 1}))
     for account in (published_epsilon, proven_epsilon):
-        with pytest.raises(InvalidInput, match="independent and alike"):
+        with pytest.raises(InvalidInput, match="no epsilon can be stated"):
             account(cell, POINTS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ MODELS = [
     LinearModel(loss="softmax", features=5, diameter=6.0, classes=4, clip=0.5),
     LinearModel(loss="squared", features=5, diameter=6.0, label_bound=2.0),
     LinearModel(loss="squared", features=5, diameter=6.0, label_bound=2.0, clip=0.5),
+    LinearModel(loss="squared", features=5, diameter=6.0, label_bound=math.inf, clip=20.0),
 ]
 
 
@@ -26,7 +28,8 @@ def random_rows(model: LinearModel, rng: np.random.Generator, rows: int) -> tupl
     x = rng.standard_normal((rows, model.features))
     x /= np.linalg.norm(x, axis=1, keepdims=True) * rng.uniform(1.0, 2.0, (rows, 1))
     if model.loss == "squared":
-        return x, rng.uniform(-model.label_bound, model.label_bound, rows)
+        largest = min(model.label_bound, 10.0 * model.gradient_bound)
+        return x, rng.uniform(-largest, largest, rows)
     return x, rng.integers(model.classes, size=rows)
 
 
@@ -78,6 +81,14 @@ def test_clipping_softmax_gives_up_amplification_and_says_so() -> None:
     assert LinearModel(loss="softmax", features=3, diameter=10.0, classes=3, clip=2.0).contracts(0.1)
 
 
+@pytest.mark.parametrize("clip", [0.1, 6.0, 1e6])
+def test_a_clipped_squared_loss_has_its_bound_whatever_the_labels_are(clip: float) -> None:
+    model = LinearModel(loss="squared", features=3, diameter=10.0, label_bound=math.inf, clip=clip)
+    assert model.clips
+    assert model.gradient_bound == clip
+    assert model.contracts(2.0)
+
+
 def test_step_sizes() -> None:
     assert StepSizes(0.5, "constant").first(3).tolist() == [0.5] * 3
     assert StepSizes(1.0, "own", (0.3, 0.1)).first(2).tolist() == [0.3, 0.1]
@@ -99,3 +110,28 @@ def test_bad_models_are_refused(changes: dict[str, Any]) -> None:
     good: dict[str, Any] = {"loss": "logistic", "features": 3, "diameter": 1.0}
     with pytest.raises(InvalidInput):
         LinearModel(**(good | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"label_bound": math.inf}, "label_bound = inf: must be a finite number above 0"),
+        ({"label_bound": math.nan}, "label_bound = nan"),
+        ({"label_bound": math.nan, "clip": 1.0}, "label_bound = nan"),
+        ({"label_bound": 1e300}, "gradient_bound = 1e+300: is above 1e+100, whose squares overflow"),
+        ({"label_bound": 1.7e308, "diameter": 1.7e308}, "gradient_bound = inf: is above"),
+        ({"label_bound": math.inf, "clip": 1e200}, "gradient_bound = 1e+200: is above"),
+        ({"loss": "logistic", "label_bound": math.inf, "clip": 1.0}, "label_bound = inf"),
+    ],
+)
+def test_bounds_that_bound_nothing_are_refused(changes: dict[str, Any], said: str) -> None:
+    good: dict[str, Any] = {"loss": "squared", "features": 3, "diameter": 1.0}
+    with pytest.raises(InvalidInput) as refusal:
+        LinearModel(**(good | changes))
+    assert str(refusal.value).startswith(said)
+
+
+def test_a_step_size_that_is_not_a_number_is_no_contraction() -> None:
+    model = LinearModel(loss="logistic", features=3, diameter=10.0)
+    assert not model.contracts(math.nan)
+    assert model.why_not(math.nan)

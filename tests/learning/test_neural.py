@@ -65,6 +65,18 @@ def test_the_averaged_gradient_is_clipped() -> None:
     assert torch.allclose(free.vector, loose.vector, atol=1e-6)
 
 
+@pytest.mark.parametrize("worth", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_counts_as_none(worth: float) -> None:
+    made = token(gradient_bound=0.05)
+    made._images[3] = worth
+    assert not torch.isfinite(gradient_of(made, ROWS)).all()
+    before = made.vector.clone()
+    made.update(ROWS, step_size=1.0, noise_std=0.0)
+    assert torch.equal(made.vector, before)
+    made.update(ROWS, step_size=1.0, noise_std=2.0)
+    assert (made.vector - before).std().item() == pytest.approx(2.0, rel=0.15)
+
+
 def test_noise_has_the_stated_deviation_and_its_own_stream() -> None:
     quiet, noisy, same, other = token(), token(), token(), token(seed=9)
     for made, std in ((quiet, 0.0), (noisy, 2.0), (same, 2.0), (other, 2.0)):

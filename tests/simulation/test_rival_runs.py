@@ -181,7 +181,7 @@ def test_models_are_left_out_of_all_runs_or_of_none(first: bool, tmp_path: Path)
         ("ring", "delay.patient_every=0", "delay.patient_every", "0"),
         ("gossip", "stragglers.lost_link=0.1", "stragglers.*", "all alike"),
         ("gossip", "stragglers.slow_class=1", "stragglers.*", "all alike"),
-        ("federated", "stragglers.slow_class=1", "stragglers.*", "realised"),
+        ("federated", "stragglers.slow_class=1", "stragglers.slow_class", "no epsilon can be stated"),
         ("ring", "stragglers.die=2", "stragglers.die", "a probability"),
         ("ring", "stragglers.speeds=[1.0]", "stragglers.speeds", "each of the 113"),
         ("ring", "stragglers.slow_class=7", "stragglers.slow_class", "some rows have"),
@@ -434,7 +434,7 @@ def test_who_holds_mostly_the_slow_class_is_slow() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["ring", "random-walk", "federated"])
-def test_slow_nodes_are_skipped_more_often_and_forecasts_refuse(schedule: str) -> None:
+def test_slow_nodes_are_skipped_more_often_and_no_epsilon_is_stated(schedule: str) -> None:
     """Skips of either kind within 5 standard errors of their probabilities: e^-t, and e^(-t/4) for the slow ones."""
     run = rival(
         schedule,
@@ -453,9 +453,10 @@ def test_slow_nodes_are_skipped_more_often_and_forecasts_refuse(schedule: str) -
     for who, skip in ((slow, 0.3**0.25), (~slow, 0.3)):
         turns, skips = result.offered[who].sum(), result.skipped[who].sum()
         assert abs(skips / turns - skip) < 5.0 * math.sqrt(skip * (1.0 - skip) / turns)
-    privacy = result.privacy
-    assert "independent and alike" in privacy["forecast"]["refused"]
-    assert 0.0 < privacy["realised"]["median"] <= privacy["realised"]["worst"]
+    # Who takes part tells the class: in one world a node updates often, in another, with its labels turned, it seldom
+    # does, and noise hides neither.
+    assert "depends on the nodes' labels" in result.privacy["refused"]
+    assert not {"forecast", "paper", "realised"} & set(result.privacy)
     # A comparison knows no epsilon either, at an error that is reached on the way.
     curve = result.test_error.mean(axis=0)
     error = float(curve[1:].min())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 import signal
 import subprocess
@@ -16,9 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skipring.data import NodeData
 from skipring.errors import InvalidInput
 from skipring.privacy import PlannedRun, forecast
 from skipring.simulation import Interrupted, Result, build, example_run_file, read_run_file, simulate, with_changes
+from skipring.simulation.engine import run_one
 
 SMALL = ["simulation.runs=6", "schedule.steps=452", "simulation.evaluate_every=100"]
 
@@ -254,6 +258,125 @@ def test_bad_run_files_get_one_line(
     assert value in err
 
 
+# Labels that are numbers
+
+
+def prices(folder: Path, scale: float = 1.0) -> list[str]:
+    """A run file for a table whose labels are numbers; node 0 has labels `scale` times as large."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((100, 4))
+    y = x @ [1.0, -2.0, 0.5, 0.0] + rng.standard_normal(100)
+    groups = np.arange(100) % 10
+    path = folder / f"prices{scale:g}.npz"
+    np.savez(path, X=x, y=np.where(groups == 0, scale * y, y), groups=groups)
+    return [f"data.path={path}", "data.label=y", "schedule.steps=50", "simulation.runs=2"]
+
+
+@pytest.mark.parametrize("bound", ["model.label_bound=2", "learning.gradient_bound=3", "learning.gradient_bound=300"])
+@pytest.mark.parametrize("schedule", ["random-ring", "gossip", "federated"])
+def test_one_nodes_labels_do_not_move_the_noise_of_others(tmp_path: Path, bound: str, schedule: str) -> None:
+    more = [bound, f"schedule.name={schedule}", "privacy.noise_multiplier=2"]
+    setups = [build(with_changes(None, [*prices(tmp_path, scale), *more])) for scale in (1.0, 1000.0)]
+    for setup in setups:
+        assert setup.why_no_privacy == ""
+        assert setup.model.gradient_bound == (7.0 if "label" in bound else float(bound.partition("=")[2]))
+    assert np.abs(setups[0].data.labels).max() != np.abs(setups[1].data.labels).max() or "label" in bound
+
+
+def test_labels_of_training_rows_are_clipped_and_those_of_test_rows_are_not(tmp_path: Path) -> None:
+    given = prices(tmp_path)
+    free = build(with_changes(None, [*given, "privacy.noise_multiplier=1"]))
+    run = with_changes(None, [*given, "model.label_bound=1.5", "privacy.epsilon=8"])
+    setup = build(run)
+    assert setup.data.labels.tolist() == free.data.labels.clip(-1.5, 1.5).tolist()
+    assert setup.data.features.tobytes() == free.data.features.tobytes()
+    assert setup.test_y.tolist() == free.test_y.tolist()
+    assert np.abs(setup.test_y).max() > 1.5
+    clipped = int((np.abs(free.data.labels) > 1.5).sum())
+    assert 0 < clipped < len(free.data.labels)
+    assert (setup.labels_clipped, free.labels_clipped) == (clipped, None)
+    assert simulate(run).settings["resolved"]["labels_clipped"] == clipped
+    loose = with_changes(None, [*given, "model.label_bound=100", "privacy.noise_multiplier=1"])
+    assert simulate(loose).settings["resolved"]["labels_clipped"] == 0
+
+
+def test_without_an_agreed_bound_there_is_no_privacy_and_no_noise_for_a_budget(tmp_path: Path) -> None:
+    given = prices(tmp_path)
+    run = with_changes(None, [*given, "privacy.noise_multiplier=1"])
+    setup = build(run)
+    largest = np.abs(setup.data.labels).max()
+    assert setup.model.gradient_bound == 5.0 + largest
+    assert setup.why_no_privacy.startswith(
+        "the noise follows from the largest label of all nodes' rows; give model.lab"
+    )
+    assert dataclasses.replace(setup, steps=10).why_no_privacy == setup.why_no_privacy
+    result = simulate(run)
+    assert np.isfinite(result.test_error).all()
+    assert "labels_clipped" not in result.settings["resolved"]
+    for budget in ([], ["privacy.epsilon=3"]):
+        with pytest.raises(InvalidInput) as refusal:
+            build(with_changes(None, [*given, *budget]))
+        assert str(refusal.value) == f"model.label_bound = missing: {setup.why_no_privacy}"
+        for bound in ("model.label_bound=3", "learning.gradient_bound=3"):
+            assert build(with_changes(None, [*given, *budget, bound])).noise_multiplier > 0.0
+    assert build(with_changes(None, ["privacy.noise_multiplier=1"])).why_no_privacy == ""
+
+
+@pytest.mark.parametrize("schedule", ["random-ring", "gossip", "federated"])
+def test_a_clipped_gradient_keeps_its_bound_for_labels_and_rows_of_any_size(tmp_path: Path, schedule: str) -> None:
+    """One node, one row, one step of size 1 from 0: the model is minus the gradient."""
+    for size, label in ((1.0, 1e300), (0.5, -1e18), (1e-170, 1e300), (1e-300, -1e308), (0.0, 1e308)):
+        run = with_changes(
+            None,
+            [
+                *prices(tmp_path),
+                "learning.gradient_bound=0.25",
+                "learning.rate=1",
+                "privacy.noise_multiplier=0",
+                "schedule.steps=1",
+                "delay.timeout=1000",
+                f"schedule.name={schedule}",
+            ],
+        )
+        setup = build(run)
+        rows = np.zeros((setup.data.nodes, 4))
+        rows[:, 2] = size
+        data = NodeData(rows, np.full(setup.data.nodes, label), np.arange(setup.data.nodes + 1))
+        model = run_one(dataclasses.replace(setup, data=data), 0).model
+        assert np.isfinite(model).all()
+        length = float(np.linalg.norm(model))
+        assert length <= 0.25 * (1.0 + 1e-12)
+        assert length == pytest.approx(0.25, rel=1e-12) or size < 0.1
+
+
+@pytest.mark.parametrize("worth", [math.nan, math.inf, 1e200])
+def test_a_setup_refuses_rows_and_labels_that_are_no_numbers(tmp_path: Path, worth: float) -> None:
+    setup = build(with_changes(None, [*prices(tmp_path), "model.label_bound=5", "privacy.noise_multiplier=1"]))
+
+    def spoilt(values: Any) -> Any:
+        changed = np.array(values)
+        changed.flat[3] = worth
+        return changed
+
+    for part, changes in (
+        ("features", {"data": dataclasses.replace(setup.data, features=spoilt(setup.data.features))}),
+        ("features", {"test_x": spoilt(setup.test_x)}),
+        ("labels", {"data": dataclasses.replace(setup.data, labels=spoilt(setup.data.labels))}),
+        ("labels", {"test_y": spoilt(setup.test_y)}),
+    ):
+        with pytest.raises(InvalidInput) as refusal:
+            dataclasses.replace(setup, **changes)
+        assert refusal.value.parameter == ("unit_rows" if part == "features" and worth == 1e200 else part)
+
+
+def test_a_setup_refuses_labels_beyond_the_bound_of_its_model(tmp_path: Path) -> None:
+    """Whoever makes one without a run file: the noise would be too small for them."""
+    setup = build(with_changes(None, [*prices(tmp_path), "model.label_bound=2", "privacy.noise_multiplier=1"]))
+    data = dataclasses.replace(setup.data, labels=setup.data.labels * 1.5)
+    with pytest.raises(InvalidInput, match="labels = 3 in the training data: must be at most 2 in absolute value"):
+        dataclasses.replace(setup, data=data)
+
+
 def test_files_that_are_no_run_files(skipring: Callable[[str], tuple[int, str, str]], tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[data\n")
     assert "is not TOML" in skipring("simulate bad.toml")[2]
@@ -272,3 +395,17 @@ def test_the_threads_of_linear_algebra_change_no_byte(tmp_path: Path) -> None:
         subprocess.run(words, check=True, cwd=tmp_path, env=os.environ | {"OPENBLAS_NUM_THREADS": threads})
     for name in ("run.json", "privacy.json", "metrics.npz"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_standardising_over_all_nodes_is_named_where_an_epsilon_is_printed(
+    skipring_words: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "run.toml").write_text(
+        "[schedule]\nsteps = 113\n[privacy]\nnoise_multiplier = 4.0\n[simulation]\nruns = 1\n"
+    )
+    words = ["simulate", str(tmp_path / "run.toml"), "--out"]
+    said = " ".join(skipring_words(*words, str(tmp_path / "all"))[1].split())
+    assert "mean and deviation of all nodes' rows (data.standardise), which no epsilon covers" in said
+    plain = skipring_words(*words, str(tmp_path / "none"), "--set", "data.standardise=false")
+    assert "epsilon, forecast" in plain[1]
+    assert "data.standardise" not in plain[1]

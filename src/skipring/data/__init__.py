@@ -10,7 +10,14 @@ commands take to run.
 
 from __future__ import annotations
 
-from .prepare import Prepared, Scaling, prepare
+from .prepare import (
+    Prepared,
+    Scaling,
+    prepare,
+    require_finite_labels,
+    require_single_precision,
+    require_unit_rows,
+)
 from .sources import DATASETS, Dataset, load_dataset
 from .splits import SPLITS, NodeData, split_over_nodes
 from .tables import read_table
@@ -25,5 +32,8 @@ __all__ = [
     "load_dataset",
     "prepare",
     "read_table",
+    "require_finite_labels",
+    "require_single_precision",
+    "require_unit_rows",
     "split_over_nodes",
 ]

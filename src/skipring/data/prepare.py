@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_open_unit
-from .sources import Dataset, Floats, Ints
+from .sources import Dataset, Floats, Ints, first_not_finite
 
-__all__ = ["Prepared", "Scaling", "prepare"]
+__all__ = ["Prepared", "Scaling", "prepare", "require_finite_labels", "require_single_precision", "require_unit_rows"]
 
 _HALF = math.sqrt(0.5)
+#: The largest number in single precision.
+_MOST_SINGLE = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +64,34 @@ class Scaling:
         # Squares of extreme values would overflow or vanish: such features are measured in units of their size.
         unit = np.where((size > 1e100) | ((size < 1e-100) & (size > 0.0)), size, 1.0)
         scaled = features if (unit == 1.0).all() else features / unit
-        centre, scale = scaled.mean(axis=0) * unit, scaled.std(axis=0) * unit
+        deviation = scaled.std(axis=0)
+        # In units of a feature's size no deviation is above 1; rounding up, times that size, would overflow.
+        deviation = np.where(unit == 1.0, deviation, np.minimum(deviation, 1.0))
+        centre, scale = scaled.mean(axis=0) * unit, deviation * unit
         # Rounding gives a constant feature a tiny deviation, by which one must not divide.
         constant = (low == high) | (scale == 0.0)
         return cls(np.where(constant, low, centre), np.where(constant, 1.0, scale), unit_rows, intercept)
 
     def apply(self, features: Floats) -> Floats:
-        """Return scaled rows; the originals stay as they are."""
-        rows = features - self.centre
-        rows /= self.scale
+        """Return scaled rows, all of them finite; the originals stay as they are."""
+        return self._applied(features, lambda row, column: f"feature {column + 1} of row {row + 1}")
+
+    def _applied(self, features: Floats, place: Callable[[int, int], str]) -> Floats:
+        """Return scaled rows; `place` is what a value that cannot be scaled is called by, given its row and column."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = features - self.centre
+            rows /= self.scale
+            bad = first_not_finite(rows)
+            if bad:
+                # Numbers of opposite signs can be further apart than a double holds; their halves never are.
+                rows = (0.5 * features - 0.5 * self.centre) / self.scale * 2.0
+                bad = first_not_finite(rows)
+        if bad:
+            given = f"{features[bad]} ({place(*bad)})"
+            if not np.isfinite(features[bad]):
+                raise InvalidInput("features", given, "finite numbers")
+            reason = "is so far from the training rows that it has no finite scale; leave it out, or do not standardise"
+            raise InvalidInput.because("features", given, reason)
         if self.unit_rows:
             _to_unit_norm(rows)
         if not self.intercept:
@@ -110,15 +132,56 @@ def prepare(
         raise InvalidInput.because("test_share", test_share, reason)
     features = dataset.features[train]
     scaling = Scaling.learn(features, standardise=standardise, unit_rows=unit_rows, intercept=intercept)
+
+    def scaled(rows: Floats, chosen: NDArray[np.bool_]) -> Floats:
+        return scaling._applied(
+            rows, lambda row, column: f"{dataset.feature_names[column]!r} of row {chosen.nonzero()[0][row] + 1}"
+        )
+
     return Prepared(
-        train_x=scaling.apply(features),
+        train_x=scaled(features, train),
         train_y=train_y,
-        test_x=scaling.apply(dataset.features[test]),
+        test_x=scaled(dataset.features[test], test),
         test_y=dataset.labels[test],
         train_groups=None if dataset.groups is None else dataset.groups[train],
         classes=dataset.classes,
         intercept=intercept,
     )
+
+
+def require_unit_rows(rows: NDArray[Any], what: str) -> None:
+    """Refuse rows of the `what` data that are not finite, or longer than 1, which bounds of linear models rest on."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        longest = float(np.einsum("ij,ij->i", rows, rows).max(initial=0.0))
+    # Asked in this way, since a row that is not a number is not above 1 either.
+    if longest <= 1.0 + 1e-9:
+        return
+    _require_finite_rows(rows, what)
+    reason = f"rows of the {what} data have norms above 1, which the model's bounds rest on"
+    raise InvalidInput.because("unit_rows", False, reason)
+
+
+def require_single_precision(rows: NDArray[Any], what: str) -> None:
+    """Refuse rows of the `what` data that are not finite in single precision, in which networks compute."""
+    if rows.min(initial=0.0) >= -_MOST_SINGLE and rows.max(initial=0.0) <= _MOST_SINGLE:
+        return
+    _require_finite_rows(rows, what)
+    largest = float(np.abs(rows).max())
+    raise InvalidInput("features", f"{largest:g} in the {what} data", f"at most {_MOST_SINGLE:g}: more overflows")
+
+
+def require_finite_labels(labels: NDArray[Any], what: str, most: float = math.inf) -> None:
+    """Refuse labels of the `what` data that are not finite, or above `most` in absolute value."""
+    largest = float(np.abs(np.asarray(labels, np.float64)).max(initial=0.0))
+    if not math.isfinite(largest):
+        raise InvalidInput("labels", f"{largest} in the {what} data", "finite numbers")
+    if not largest <= most:
+        raise InvalidInput("labels", f"{largest:g} in the {what} data", f"at most {most:g} in absolute value")
+
+
+def _require_finite_rows(rows: NDArray[Any], what: str) -> None:
+    if bad := first_not_finite(rows):
+        raise InvalidInput("features", f"{rows[bad]} (feature {bad[1] + 1} of the {what} data)", "finite numbers")
 
 
 def _draw_test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:

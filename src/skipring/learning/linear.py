@@ -15,6 +15,8 @@ from ..errors import InvalidInput, require_integer, require_non_negative, requir
 __all__ = ["LinearModel", "LossName"]
 
 LossName = Literal["logistic", "softmax", "squared"]
+#: Steps of this size and noise for them still have squares that a double holds.
+_MOST_BOUND = 1e100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,8 @@ class LinearModel:
     diameter : of the ball that the parameters are projected onto; infinity means none (not for squared loss).
     ridge : weight of half the squared norm, added to the loss.
     clip : if smaller than the natural bound, each example's gradient is clipped to this norm.
-    label_bound : for squared loss, the largest absolute label.
+    label_bound : for squared loss, the largest absolute label. Infinity, where every gradient is clipped: the bound is
+        then `clip`, whatever the labels are.
 
     >>> model = LinearModel(loss="logistic", features=8, diameter=10.0)
     >>> model.gradient_bound, model.smoothness, model.contracts(0.3)
@@ -52,11 +55,16 @@ class LinearModel:
             require_positive("diameter", self.diameter)
         require_non_negative("ridge", self.ridge)
         require_integer("classes", self.classes, 2)
-        require_positive("label_bound", self.label_bound)
+        # No label is too large if each gradient is clipped to a bound of its own.
+        if not (self.loss == "squared" and self.clip is not None and self.label_bound == math.inf):
+            require_positive("label_bound", self.label_bound)
         if self.loss == "logistic" and self.classes != 2:
             raise InvalidInput("model", self.loss, f"softmax for {self.classes} classes; logistic is for two")
         if self.clip is not None:
             require_positive("gradient_bound", self.clip)
+        if not self.gradient_bound <= _MOST_BOUND:
+            reason = f"is above {_MOST_BOUND:g}, whose squares overflow; give labels, diameter or clip in larger units"
+            raise InvalidInput.because("gradient_bound", f"{self.gradient_bound:g}", reason)
 
     @property
     def radius(self) -> float:
@@ -103,6 +111,6 @@ class LinearModel:
         """Say why updates are not contractions; empty if they are."""
         if self.clips and self.loss == "softmax":
             return "clipping a softmax gradient can break contraction"
-        if step_size > 2.0 / self.smoothness:
+        if not step_size <= 2.0 / self.smoothness:
             return f"the learning rate {step_size:g} is above 2 / smoothness = {2.0 / self.smoothness:g}"
         return ""

@@ -143,6 +143,8 @@ class NeuralToken:
             if self.gradient_bound is not None:
                 norm = torch.linalg.vector_norm(self._gradient)
                 self._gradient.mul_(torch.clamp(self.gradient_bound / (norm + 1e-12), max=1.0))
+                # No noise hides what is not a number: such a gradient counts as 0, as at the nodes of a network.
+                self._gradient.masked_fill_(~torch.isfinite(norm), 0.0)
             noise = torch.randn(len(self.vector), generator=self._noise, device=self.device)
             self._gradient.addcmul_(noise, self._noise_std)
             self.vector.addcmul_(self._gradient, self._step_size, value=-1.0)

@@ -3,7 +3,8 @@
 `make_learner` reads what all nodes agreed on (the run file) and what is this node's own (its data), and returns a
 `Learner`. A node without a file of its own takes the part of the shared data that a simulation of the same run file
 gives to the node of that number. With a file of its own nobody sees all of the data, so the run file has to say what
-the simulator would look up: the classes (`model.classes`), or the largest label (`model.label_bound`).
+the simulator would look up: the classes (`model.classes`), or for numbers the bound that labels are clipped to
+(`model.label_bound`) or gradients are (`learning.gradient_bound`), for shared data too.
 
 Whatever the rows are, and whatever parameters come in, the part of an update that depends on the rows is at most
 `step_size` x `gradient_bound` long before the noise is added.
@@ -18,14 +19,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, read_table
+from ..data import Dataset, read_table, require_finite_labels, require_unit_rows
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..learning import LinearModel
 from ..simulation.runfile import RunFile
 from ..simulation.simulate import (
     check_agreement,
+    clipped_labels,
     in_words_of_the_run_file,
-    largest_label,
+    label_bound_is_agreed,
     model_of,
     owned_rows,
     prepared_rows,
@@ -38,6 +40,8 @@ Floats = NDArray[np.floating[Any]]
 #: The stream of a node's own test rows; that of shared data has the same number, and no name after it.
 _TEST_ROWS = 2**32 - 1
 _PIECE = 1 << 16
+#: Squares of larger numbers overflow, and with them the mean squared error.
+_MOST_TEST_LABEL = 1e150
 
 
 class Noise(Protocol):
@@ -70,6 +74,10 @@ class Learner(Protocol):
     def gradient_bound(self) -> float:
         """The largest norm of the part of a gradient that depends on this node's rows, and the unit of the noise."""
 
+    @property
+    def labels_clipped(self) -> int:
+        """How many labels of this node's training rows were clipped to the agreed bound: for its owner alone."""
+
     def contracts(self, step_size: float) -> bool:
         """Say whether updates with steps of at most this size are contractions, which amplification needs."""
 
@@ -92,7 +100,7 @@ class Learner(Protocol):
 class Rows:
     """A node's rows for training, and those that it is tested on. Without classes (0) the labels are numbers.
 
-    `largest_label` is the largest absolute one of all nodes: what follows from it must not tell about this node's.
+    Where a bound was agreed on, `labels_clipped` labels of training rows were clipped to it.
     """
 
     train_x: Floats
@@ -100,7 +108,7 @@ class Rows:
     test_x: Floats
     test_y: NDArray[Any]
     classes: int
-    largest_label: float
+    labels_clipped: int = 0
 
 
 class Batches:
@@ -152,7 +160,7 @@ def make_learner(
             from .learner_torch import network_learner  # PyTorch is loaded only where it is needed
 
             return network_learner(run, rows, rng)
-        model = model_of(run, rows.classes, rows.train_x.shape[1], rows.largest_label)
+        model = model_of(run, rows.classes, rows.train_x.shape[1])
         assert isinstance(model, LinearModel)
         return LinearLearner(model, rows, batch=run.learning.batch, rng=rng)
 
@@ -164,8 +172,8 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
     _check_batch(run, int(owned.sizes.min()), "the smallest node")
     low, high = int(owned.start[index]), int(owned.start[index + 1])
     # Copies, since a view would keep the rows of everybody.
-    mine = owned.features[low:high].copy(), owned.labels[low:high].copy()
-    return Rows(*mine, prepared.test_x, prepared.test_y, len(dataset.classes), largest_label(run, prepared))
+    features, (labels, clipped) = owned.features[low:high].copy(), clipped_labels(run, owned.labels[low:high].copy())
+    return Rows(features, labels, prepared.test_x, prepared.test_y, len(dataset.classes), clipped)
 
 
 def _own_rows(run: RunFile, data: NodeData, name: str) -> Rows:
@@ -174,12 +182,13 @@ def _own_rows(run: RunFile, data: NodeData, name: str) -> Rows:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")
     table = read_table(data.path, label=data.label)
     classes = run.model.classes
-    if classes is None and run.model.label_bound is None:
+    numbers = run.model.label_bound is not None or (run.model.name == "squared" and label_bound_is_agreed(run))
+    if classes is None and not numbers:
         reason = (
             "nodes with files of their own must agree on the classes, or on model.label_bound if labels are numbers"
         )
         raise InvalidInput.because("model.classes", "missing", reason)
-    labels = _numbers(table) if classes is None else _class_numbers(table, classes, data.label)
+    labels = _numbers(table, run) if classes is None else _class_numbers(table, classes, data.label)
     check_agreement(run, Dataset(data.path.name, table.features, labels, tuple(classes or ()), table.feature_names))
     rng = np.random.default_rng(np.random.SeedSequence(run.simulation.seed, spawn_key=(_TEST_ROWS, *name.encode())))
     # Without the names of the classes, since all training rows of one node may well be of one class.
@@ -187,8 +196,8 @@ def _own_rows(run: RunFile, data: NodeData, name: str) -> Rows:
     ready = prepared_rows(run, nameless, rng)
     _check_batch(run, len(ready.train_x), "this node")
     kind = np.float64 if classes is None else np.int64
-    train_y, test_y = ready.train_y.astype(kind), ready.test_y.astype(kind)
-    return Rows(ready.train_x, train_y, ready.test_x, test_y, len(classes or ()), run.model.label_bound or 1.0)
+    train_y, clipped = clipped_labels(run, ready.train_y.astype(kind))
+    return Rows(ready.train_x, train_y, ready.test_x, ready.test_y.astype(kind), len(classes or ()), clipped)
 
 
 def _spelled(table: Dataset) -> list[str]:
@@ -207,13 +216,14 @@ def _class_numbers(table: Dataset, classes: list[str], column: str) -> NDArray[n
     return np.array([numbers[label] for label in labels], dtype=np.float64)
 
 
-def _numbers(table: Dataset) -> NDArray[np.float64]:
+def _numbers(table: Dataset, run: RunFile) -> NDArray[np.float64]:
     try:
         return np.array([float(label) for label in _spelled(table)])
     except ValueError:
         some = ", ".join(table.classes[:3])
         reason = f"{table.name} has labels such as {some}, which are no numbers; use model.classes"
-        raise InvalidInput.because("model.label_bound", "given", reason) from None
+        key, given = ("model.name", run.model.name) if run.model.label_bound is None else ("model.label_bound", "given")
+        raise InvalidInput.because(key, given, reason) from None
 
 
 def _check_batch(run: RunFile, rows: int, whose: str) -> None:
@@ -227,16 +237,16 @@ class LinearLearner:
     dtype = np.dtype("<f8")
 
     def __init__(self, model: LinearModel, rows: Rows, *, batch: int | None, rng: np.random.Generator) -> None:
-        for what, x in (("training", rows.train_x), ("test", rows.test_x)):
-            if len(x) and float(np.einsum("ij,ij->i", x, x).max()) > 1.0 + 1e-9:
-                reason = f"rows of the {what} data have norms above 1, which the model's bounds rest on"
-                raise InvalidInput.because("unit_rows", False, reason)
+        for what, x, y in (("training", rows.train_x, rows.train_y), ("test", rows.test_x, rows.test_y)):
+            require_unit_rows(x, what)
+            require_finite_labels(y, what, _MOST_TEST_LABEL if what == "test" else math.inf)
         self._model, self.rows = model, rows
         self._norms = np.sqrt(np.einsum("ij,ij->i", rows.train_x, rows.train_x))
         self._batches = Batches(len(rows.train_x), batch, rng)
         self.name: str = model.loss
         self.shape = (model.parameters,)
         self.radius, self.gradient_bound = model.radius, model.gradient_bound
+        self.labels_clipped = rows.labels_clipped
 
     def contracts(self, step_size: float) -> bool:
         """Say whether updates with steps of at most this size are contractions."""
@@ -282,7 +292,8 @@ class LinearLearner:
         else:
             signs = 2.0 * y - 1.0
             slopes = -signs * np.exp(-np.logaddexp(0.0, signs * (x @ w)))
-        limits = self.gradient_bound / np.maximum(norms, 1e-300)
+        # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
+        limits = self.gradient_bound / np.maximum(norms, 1e-150)
         return np.clip(slopes, -limits, limits) @ x / len(rows)
 
     def test_error(self, parameters: NDArray[Any]) -> float:

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data import require_finite_labels, require_single_precision
 from ..errors import InvalidInput, require_non_negative, require_positive
 from ..learning import NeuralModel
 from ..simulation.runfile import RunFile
@@ -53,6 +54,7 @@ _DRAWING = threading.Lock()
 
 def network_learner(run: RunFile, rows: Rows, rng: np.random.Generator) -> NetworkLearner:
     """Return the learner of a node with these rows."""
+    _require_finite(rows)
     if run.learning.gradient_bound is None:
         reason = "the gradient of a network has no bound of its own, so no privacy could be stated; give one to clip to"
         raise InvalidInput.because("learning.gradient_bound", "missing", reason)
@@ -63,7 +65,7 @@ def network_learner(run: RunFile, rows: Rows, rng: np.random.Generator) -> Netwo
     else:
         from ..learning.neural import paper_cnn
 
-        model = model_of(run, rows.classes, rows.train_x.shape[1], rows.largest_label)
+        model = model_of(run, rows.classes, rows.train_x.shape[1])
         assert isinstance(model, NeuralModel)
         make = partial(paper_cnn, model.network)
         rows = replace(rows, train_x=_images(rows.train_x, model), test_x=_images(rows.test_x, model))
@@ -137,6 +139,8 @@ class NetworkLearner:
         require_non_negative("ridge", ridge)
         if not radius > 0.0:
             raise InvalidInput("diameter", 2.0 * radius, "above 0")
+        _require_finite(rows)
+        self.labels_clipped = rows.labels_clipped
         self.name, self.gradient_bound, self.radius, self._ridge = name, gradient_bound, radius, ridge
         self._make, self._seed, self._device, self._classes = make, seed, _device(device), rows.classes
         kind = np.int64 if rows.classes else np.float32
@@ -290,6 +294,14 @@ class NetworkLearner:
                 )
                 total += float(wrong.sum(dtype=torch.float64))
         return total / len(self._test_x)
+
+
+def _require_finite(rows: Rows) -> None:
+    """Refuse what is not finite in single precision."""
+    most = math.inf if rows.classes else float(np.finfo(np.float32).max)
+    for what, x, y in (("training", rows.train_x, rows.train_y), ("test", rows.test_x, rows.test_y)):
+        require_single_precision(x, what)
+        require_finite_labels(y, what, most)
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:

@@ -36,6 +36,8 @@ _BINS = 40
 
 def planned(setup: Setup) -> PlannedRun:
     """Return the record of a simulated run; refuse what no forecast covers."""
+    if setup.why_no_privacy:
+        raise InvalidInput.because("epsilon", "asked for", setup.why_no_privacy)
     # A rival is accounted for by its releases alone, however large the steps that are made from them.
     law = "constant" if setup.iterations else setup.step_sizes.law
     skip = _skip(setup.stragglers, law, setup.delay, setup.timeout, setup.patient_every)
@@ -78,10 +80,9 @@ def planned_from_settings(settings: Mapping[str, Any], privacy: Mapping[str, Any
     law = "constant" if schedule in RIVALS else settings["learning"]["step_size"]
     nodes = int(resolved["nodes"])
     delay = parse_delay(settings["delay"]["law"])
-    given = dict(settings["stragglers"])
-    if given.pop("slow_class", None) is not None:
-        given["speeds"] = (1.0, float(given["class_factor"]))  # whoever has which: they are not alike
-    given.pop("class_factor", None)
+    if "refused" in privacy:
+        raise InvalidInput.because("epsilon", "asked for", privacy["refused"])
+    given = {key: settings["stragglers"][key] for key in Stragglers.__dataclass_fields__}
     patient = settings["delay"].get("patient_every")
     skip = _skip(Stragglers(**given), law, delay, float(resolved["timeout"]), patient)
     if schedule in RIVALS:
@@ -127,6 +128,8 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> dict[s
     report["amplified"] = not why_not
     if why_not:
         report["not_amplified_because"] = why_not
+    if setup.why_no_privacy:
+        return report | {"refused": setup.why_no_privacy}
     if isinstance(setup.model, NeuralModel) and setup.model.why_no_privacy:
         return report | {"refused": setup.model.why_no_privacy}
     if setup.noise_multiplier == 0.0:

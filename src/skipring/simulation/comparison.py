@@ -174,8 +174,6 @@ def _epsilon(result: Result, steps: int) -> float | None:
     """Return the forecast for the first steps of a run; None where there is none."""
     if steps == 0:  # the first model is no secret
         return 0.0
-    if result.settings["resolved"]["noise_multiplier"] == 0.0:
-        return None
     try:
         record = planned_from_settings(result.settings, result.privacy, steps)
         return forecast(record).epsilon(result.privacy["delta"])

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
-from ..errors import InvalidInput, require_integer, require_positive
+from ..errors import InvalidInput, require_delta, require_integer, require_positive
 
 __all__ = ["RunFile", "example_run_file", "parse_run", "read_run_file", "with_changes"]
 
@@ -69,7 +69,7 @@ class ModelSection(_Section):
         None, description="nodes with files of their own: how many columns each file has beside the label"
     )
     label_bound: float | None = Field(
-        None, description="nodes with files of their own whose labels are numbers: the largest, in absolute value"
+        None, description="labels that are numbers: clip them to this absolute value, which the noise follows from"
     )
 
     def model_post_init(self, _: Any) -> None:
@@ -177,6 +177,13 @@ class PrivacySection(_Section):
     noise_multiplier: float | None = Field(None, description="noise std over gradient bound")
     epsilon: float | None = Field(None, description="or the budget that the noise must keep (default: 8)")
     delta: float = Field(1e-5, description="the delta of the budget and of the report")
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse a delta that no epsilon goes with."""
+        try:
+            require_delta(self.delta)
+        except InvalidInput as problem:
+            raise InvalidInput.because("privacy.delta", problem.given, problem.reason) from None
 
 
 class SimulationSection(_Section):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import NodeData
+from ..data import NodeData, require_finite_labels, require_single_precision, require_unit_rows
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..learning import LinearModel, NeuralModel, StepSizes
@@ -20,6 +20,8 @@ from .stragglers import Stragglers
 __all__ = ["Prepared", "RunOutput", "Setup"]
 
 Floats = NDArray[np.floating[Any]]
+#: Errors are computed in single precision, in which squares of larger numbers overflow.
+_MOST_TEST_LABEL = 1e18
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,7 +30,9 @@ class Setup:
 
     `batch` is the number of rows that a node uses for an update; None means all of its rows. `clip_noisy` is for the
     rivals of the token only: a node's gradient is clipped to this norm after its noise was added. `patient_every` is
-    for the token only: in every so many-th round nobody is skipped.
+    for the token only: in every so many-th round nobody is skipped. `why_no_privacy` says why no epsilon of any kind
+    can be stated; it is empty if one can. `labels_clipped` is how many labels of training rows were clipped to an
+    agreed bound; None where there is none.
     """
 
     model: LinearModel | NeuralModel
@@ -48,6 +52,8 @@ class Setup:
     stragglers: Stragglers = field(default_factory=Stragglers)
     seed: int = 0
     evaluate_every: int = 100
+    why_no_privacy: str = ""
+    labels_clipped: int | None = None
 
     def __post_init__(self) -> None:
         require_integer("steps", self.steps, 1)
@@ -73,10 +79,18 @@ class Setup:
         for name, x in (("training", self.data.features), ("test", self.test_x)):
             if x.ndim != 2 or x.shape[1] != self.model.features:
                 raise InvalidInput("features", x.shape, f"{self.model.features} columns in the {name} data")
-            if isinstance(self.model, LinearModel) and len(x) and float(np.einsum("ij,ij->i", x, x).max()) > 1.0 + 1e-9:
-                raise InvalidInput.because(
-                    "unit_rows", False, f"rows of the {name} data have norms above 1, which the model's bounds rest on"
-                )
+            (require_unit_rows if isinstance(self.model, LinearModel) else require_single_precision)(x, name)
+        self._check_labels()
+
+    def _check_labels(self) -> None:
+        """Refuse labels that are no numbers, and those with which a gradient could exceed the model's bound."""
+        model, most, most_in_tests = self.model, math.inf, math.inf
+        if isinstance(model, LinearModel) and model.loss == "squared":
+            most_in_tests = _MOST_TEST_LABEL
+            if not model.clips:
+                most = model.label_bound
+        require_finite_labels(self.data.labels, "training", most)
+        require_finite_labels(self.test_y, "test", most_in_tests)
 
     def _check_schedule(self) -> None:
         """Refuse what only the token, or only its rivals, can do."""
@@ -149,6 +163,7 @@ class Prepared:
         self.limits = np.zeros(0)
         if model.clips and model.loss != "softmax":
             norms = np.sqrt(np.einsum("ij,ij->i", self.x, self.x))
-            self.limits = model.gradient_bound / np.maximum(norms, 1e-300)
+            # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
+            self.limits = model.gradient_bound / np.maximum(norms, 1e-150)
         self.sizes = setup.step_sizes.first(setup.steps)
         self.batch = setup.batch if setup.batch is not None else int(setup.data.sizes.max())

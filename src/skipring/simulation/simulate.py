@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._version import __version__
 from ..data import Dataset, NodeData, Prepared, load_dataset, prepare, read_table, split_over_nodes
@@ -35,6 +36,20 @@ __all__ = ["Interrupted", "build", "simulate"]
 _DEFAULT_NODES = 113
 _DEFAULT_ROUNDS = 30
 _DEFAULT_EPSILON = 8.0
+#: Why a squared loss without an agreed bound has no epsilon: who replaces a node's labels moves everybody's noise.
+_NO_BOUND = (
+    "the noise follows from the largest label of all nodes' rows; "
+    "give model.label_bound, to which labels are clipped, or learning.gradient_bound"
+)
+#: What is printed beside every epsilon of a simulation that looks at all nodes' rows to scale them.
+_STANDARDISED = (
+    "features are standardised by the mean and deviation of all nodes' rows (data.standardise), which no epsilon covers"
+)
+#: Why there is none if labels decide who is late: the path tells who holds which class, and no noise hides the path.
+_BY_LABELS = (
+    "who is late, and so who takes part, depends on the nodes' labels: no epsilon can be stated; "
+    "privacy.noise_multiplier gives noise without one"
+)
 _LOSSES: dict[str, LossName] = {name: name for name in get_args(LossName)}
 #: The key of the run file that sets a parameter, for messages.
 _KEYS = {
@@ -155,24 +170,34 @@ def check_agreement(run: RunFile, dataset: Dataset) -> None:
     if agreed.classes is not None and tuple(agreed.classes) != dataset.classes:
         its = f"the classes {', '.join(dataset.classes)}" if dataset.classes else "numbers as labels"
         raise InvalidInput.because("model.classes", ", ".join(agreed.classes), f"{dataset.name} has {its}")
-    if agreed.label_bound is None:
-        return
-    if dataset.classes:
+    if agreed.label_bound is not None and dataset.classes:
         raise InvalidInput.because("model.label_bound", agreed.label_bound, f"{dataset.name} has classes, not numbers")
-    largest = float(np.abs(dataset.labels).max())
-    if largest > agreed.label_bound:
-        reason = f"{dataset.name} has a label of absolute value {largest:g}"
-        raise InvalidInput.because("model.label_bound", agreed.label_bound, reason)
+
+
+def clipped_labels(run: RunFile, labels: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Return labels of training rows within the agreed bound, if there is one, and how many were clipped to it.
+
+    A label that is too large is not refused, since that would tell about it.
+    """
+    bound = run.model.label_bound
+    if bound is None:
+        return labels, 0
+    return np.clip(labels, -bound, bound), int(np.count_nonzero(np.abs(labels) > bound))
 
 
 def _build(run: RunFile) -> Setup:
     _refuse_what_needs_a_network(run)
     dataset, ready, owned = owned_rows(run)
+    largest_label = float(np.abs(ready.train_y).max(initial=1.0))
+    model = model_of(run, len(dataset.classes), ready.train_x.shape[1], largest_label)
+    no_privacy = _no_privacy(run, model)
+    labels, clipped = clipped_labels(run, owned.labels)
+    owned = dataclasses.replace(owned, labels=labels)
     delay = parse_delay(run.delay.law)
     timeout = _timeout(run, delay)
     rival = run.schedule.name in RIVALS
     setup = Setup(
-        model=model_of(run, len(dataset.classes), ready.train_x.shape[1], largest_label(run, ready)),
+        model=model,
         data=owned,
         test_x=ready.test_x,
         test_y=ready.test_y,
@@ -189,11 +214,24 @@ def _build(run: RunFile) -> Setup:
         stragglers=stragglers_of(run, owned),
         seed=run.simulation.seed,
         evaluate_every=run.simulation.evaluate_every,
+        why_no_privacy="" if no_privacy is None else no_privacy.reason,
+        labels_clipped=None if run.model.label_bound is None else clipped,
     )
     if run.privacy.noise_multiplier is not None:
         return setup
+    if no_privacy is not None:
+        raise no_privacy
     budget = run.privacy.epsilon if run.privacy.epsilon is not None else _DEFAULT_EPSILON
     return dataclasses.replace(setup, noise_multiplier=noise_for(setup, budget, run.privacy.delta))
+
+
+def _no_privacy(run: RunFile, model: LinearModel | NeuralModel) -> InvalidInput | None:
+    """Return why no epsilon can be stated, whatever the noise; None if one can."""
+    if run.stragglers.slow_class is not None:
+        return InvalidInput.because("stragglers.slow_class", run.stragglers.slow_class, _BY_LABELS)
+    if model.loss == "squared" and not label_bound_is_agreed(run):
+        return InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
+    return None
 
 
 def _refuse_what_needs_a_network(run: RunFile) -> None:
@@ -205,13 +243,18 @@ def _refuse_what_needs_a_network(run: RunFile) -> None:
         raise InvalidInput.because("timeout", run.delay.timeout, reason)
 
 
-def largest_label(run: RunFile, prepared: Prepared) -> float:
-    """Return a bound for the labels of all nodes: as agreed on, or the largest of the training rows, if above 1."""
-    return run.model.label_bound or float(np.abs(prepared.train_y).max(initial=1.0))
+def label_bound_is_agreed(run: RunFile) -> bool:
+    """Say whether the bound of a squared loss follows from the run file alone, and not from anybody's labels."""
+    return run.model.label_bound is not None or run.learning.gradient_bound is not None
 
 
-def model_of(run: RunFile, classes: int, features: int, largest_label: float) -> LinearModel | NeuralModel:
-    """Return the model for rows with so many classes (0: labels are numbers) and features."""
+def model_of(
+    run: RunFile, classes: int, features: int, largest_label: float | None = None
+) -> LinearModel | NeuralModel:
+    """Return the model for rows with so many classes (0: labels are numbers) and features.
+
+    `largest_label`, for simulations only, bounds labels that are numbers where the run file does not bound them.
+    """
     if run.model.name == "cnn":
         if classes == 0:
             raise InvalidInput.because("model", "cnn", "the labels are numbers, not classes; use squared")
@@ -228,6 +271,12 @@ def model_of(run: RunFile, classes: int, features: int, largest_label: float) ->
         raise InvalidInput.because("model", name, f"the labels have {classes or 'no'} classes; use {usual}")
     # A rival's models are averages, which nothing keeps in a ball; only the squared loss has no bound without one.
     usual_diameter = math.inf if run.schedule.name in RIVALS and name != "squared" else 10.0
+    label_bound = run.model.label_bound
+    if label_bound is None and name == "squared":
+        # A clipped gradient is bounded whatever the labels are.
+        label_bound = math.inf if run.learning.gradient_bound is not None else largest_label
+        if label_bound is None:
+            raise InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
     return LinearModel(
         loss=name,
         features=features,
@@ -235,7 +284,7 @@ def model_of(run: RunFile, classes: int, features: int, largest_label: float) ->
         classes=max(2, classes),
         ridge=run.model.ridge,
         clip=run.learning.gradient_bound,
-        label_bound=largest_label if classes == 0 else 1.0,
+        label_bound=1.0 if label_bound is None else label_bound,
     )
 
 
@@ -343,6 +392,8 @@ def _simulate(
         raise Interrupted(f"{len(finished)} of {run.simulation.runs} runs are finished")
     first = min(finished, key=lambda output: output.number)
     privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
+    if run.data.standardise and isinstance(setup.model, LinearModel) and "refused" not in privacy:
+        privacy["not_covered"] = _STANDARDISED
     settings = run.model_dump(mode="json") | {"resolved": _resolved(setup), "versions": _versions(setup)}
     result = gather(finished, setup.points, settings, privacy)
     if folder is not None:
@@ -370,6 +421,7 @@ def _resolved(setup: Setup) -> dict[str, Any]:
         "smoothness": None if math.isinf(setup.model.smoothness) else setup.model.smoothness,
         "model": setup.model.loss,
         "parameters": setup.model.parameters,
+        **({} if setup.labels_clipped is None else {"labels_clipped": setup.labels_clipped}),
     }
 
 
