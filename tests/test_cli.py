@@ -161,10 +161,23 @@ def test_people_are_told_who_is_protected_from_whom(skipring: Command) -> None:
     assert "any 3 other nodes together" in " ".join(coalition.out.split())
 
 
-def test_the_paper_is_contradicted_where_it_is_wrong(skipring: Command) -> None:
-    base = "privacy --schedule random-ring --nodes 2 --steps 2000 --skip 0.9 --noise-multiplier 10.5976 --delta 1e-6"
-    assert skipring(f"{base} --method paper --json").data["trusted"] is False
-    assert "do not use this number" in " ".join(skipring(f"{base} --method paper").out.split())
+@pytest.mark.parametrize(("schedule", "theorem"), [("ring", 2), ("random-ring", 3), ("random-walk", 4)])
+def test_the_paper_is_contradicted_where_it_is_wrong(skipring: Command, schedule: str, theorem: int) -> None:
+    steps, skip = (20, 0.99) if schedule == "ring" else (2000, 0.9)
+    run = f"--schedule {schedule} --nodes 2 --steps {steps} --skip {skip} --delta 1e-6 --method paper"
+    for command in (f"privacy {run} --noise-multiplier 10.5976", f"noise {run} --epsilon 2"):
+        answer = skipring(f"{command} --json").data
+        assert answer["trusted"] is False
+        assert f"Theorem {theorem} " in answer["not_trusted_because"]
+        assert f"Do not rely on this number: {answer['not_trusted_because']}" in " ".join(skipring(command).out.split())
+
+
+def test_a_plan_says_if_the_papers_noise_is_not_enough(skipring: Command) -> None:
+    plan = "plan --nodes 2 --delay exponential:1 --steps 2000 --epsilon 2 --dimension 3 --no-figure"
+    doubt = skipring(f"{plan} --json").data["alternatives"][-1]["doubt"]
+    assert "Theorem 3 claims 2, and only" in doubt
+    assert f"Do not use the noise of the paper's theorem: {doubt}" in " ".join(skipring(plan).out.split())
+    assert skipring(plan.replace("--nodes 2", "--nodes 100") + " --json").data["alternatives"][-1]["doubt"] == ""
 
 
 EMPTY, BROKEN = "empirical:empty.csv", "empirical:broken.csv"

@@ -162,6 +162,10 @@ def test_the_record_of_a_folder_is_that_of_the_run(folders: list[Path]) -> None:
         (["privacy.noise_multiplier=2", "learning.rate=9", "schedule.steps=226"], "the noise of others is not counted"),
         (["schedule.steps=226", "learning.step_size=constant"], "no line for the paper"),
         (["schedule.steps=226", "simulation.record_path=false"], "was not recorded"),
+        (
+            ["data.nodes=2", "schedule.steps=2000", "delay.skip=0.9", "privacy.noise_multiplier=10"],
+            "do not rely on the paper&#x27;s line: Theorem 3 claims",
+        ),
     ],
 )
 def test_what_is_missing_is_said_in_words(changes: list[str], words: str) -> None:

@@ -74,6 +74,7 @@ def compare(
                 "error": comparison.error,
                 "alternatives": [_plain(row, folder) for row in comparison.rows],
                 "figure": str(picture),
+                "not_covered": _not_covered(len(comparison.rows)),
                 "seconds": time.perf_counter() - began,
             }
         )
@@ -133,12 +134,21 @@ def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
     rivals += " Federated: against the server." if "federated" in names else ""
     console.print(
         f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon is the forecast, at delta"
-        f" {delta:g}, for the whole rounds made by then; - where the error was not reached or no forecast holds."
-        f"{rivals}"
+        f" {delta:g}, for a length fixed beforehand at the whole rounds made by then; - where the error was not reached"
+        f" or no forecast holds.{rivals} {_not_covered(len(comparison.rows))}"
         f"\nResults and figure are in {folder}; next: skipring report {folder}/*",
         style="dim",
         markup=False,
     )
+
+
+def _not_covered(alternatives: int) -> str:
+    """Say what no epsilon of the table counts."""
+    words = "To stop a real run when an error is seen looks at data, and is not covered."
+    if alternatives > 1:
+        words += f" Nor is choosing among these {alternatives}: trying all of them on real data composes"
+        words += ' (docs/privacy.md, "Several runs").'
+    return words
 
 
 def _table(comparison: Comparison, *, with_noise: bool) -> Table:

@@ -99,6 +99,10 @@ def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
         notes.append(f"The noise of others is not counted: {privacy['not_amplified_because']}.")
     if "doubt" in privacy.get("paper", {}):
         notes.append(f"Do not rely on the paper's epsilon: {privacy['paper']['doubt']}.")
+    if "not_covered" in privacy:
+        notes.append(f"{privacy['not_covered'][0].upper()}{privacy['not_covered'][1:]}.")
+    if resolved.get("labels_clipped"):
+        notes.append(f"{resolved['labels_clipped']} labels were clipped to model.label_bound.")
     if "realised" in privacy and "forecast" in privacy:
         notes.append("A forecast is for a node or pair named beforehand; the unluckiest of all may lie beyond it.")
     print_rows(rows, " ".join(notes))

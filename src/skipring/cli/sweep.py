@@ -153,7 +153,8 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
     console.print(
         f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs; epsilon"
-        f" is the forecast, at delta {deltas}; - where none holds."
+        f" is the forecast, at delta {deltas}; - where none holds. It is each cell's own: choosing among cells by their"
+        ' error is not covered (docs/privacy.md, "Several runs").'
         f"\nCurves are in {curves}; next: skipring report {store.cells}/*",
         style="dim",
         markup=False,

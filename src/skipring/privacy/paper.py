@@ -79,8 +79,8 @@ class PaperBound:
         if proven.keeps(epsilon, total):
             return ""
         return (
-            f"Theorem {_NUMBERS[run.schedule]} claims {epsilon:.4g}, and only {proven.epsilon(total):.4g} is proven; it is"
-            " false where few nodes take part in a round"
+            f"Theorem {_NUMBERS[run.schedule]} claims {epsilon:.4g}, and only {proven.epsilon(total):.4g} is proven;"
+            " it is false where few nodes take part in a round"
         )
 
     def trusted(self, delta: float) -> bool:

@@ -70,7 +70,7 @@ class PlannedRun:
     def __post_init__(self) -> None:
         for parameter in ("skip", "noise_multiplier", "target_skip", "observer_skip", "learning_rate", "smoothness"):
             value = getattr(self, parameter)
-            if isinstance(value, Real) and not isinstance(value, bool):
+            if type(value) is not bool and isinstance(value, Real):
                 object.__setattr__(self, parameter, float(value))  # a float16 would round every bound made from it
         for parameter, names in (
             ("schedule", get_args(ScheduleName)),

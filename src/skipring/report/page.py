@@ -218,7 +218,7 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
         return [], [privacy["refused"]]
     if "refused" in privacy["forecast"]:
         return [], [f"no forecast, because {privacy['forecast']['refused']}"]
-    notes = []
+    notes = [privacy["not_covered"]] if "not_covered" in privacy else []
     if not privacy["amplified"]:
         notes.append(f"the noise of others is not counted, because {privacy['not_amplified_because']}")
     if "refused" in privacy["paper"]:
