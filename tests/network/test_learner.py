@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from skipring.data import Scaling
 from skipring.errors import InvalidInput
-from skipring.learning import LinearModel
+from skipring.learning import LinearLearner, LinearModel
 from skipring.network.config import NodeData
-from skipring.network.learner import LinearLearner, make_learner
+from skipring.network.learner import make_learner
 from skipring.simulation import RunFile, build, example_run_file, simulate, with_changes
 from skipring.simulation.engine import run_one
 from skipring.simulation.runfile import parse_run

@@ -20,9 +20,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skipring.errors import InvalidInput
+from skipring.learning import Learner, Rows
 from skipring.learning.neural import NeuralToken, paper_cnn
 from skipring.network.config import NodeData
-from skipring.network.learner import Learner, Rows, make_learner
+from skipring.network.learner import make_learner
 from skipring.network.learner_torch import NetworkLearner
 from skipring.simulation import with_changes
 

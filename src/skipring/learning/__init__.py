@@ -8,7 +8,9 @@ compiled with numba by the simulator; `neural` holds the updates of networks wit
 from __future__ import annotations
 
 from .linear import LinearModel
+from .linear_learner import LinearLearner
 from .networks import NeuralModel
 from .step_sizes import StepSizes
+from .update import Batches, Learner, Noise, Rows
 
-__all__ = ["LinearModel", "NeuralModel", "StepSizes"]
+__all__ = ["Batches", "Learner", "LinearLearner", "LinearModel", "NeuralModel", "Noise", "Rows", "StepSizes"]

@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from ..data import require_finite_labels, require_single_precision
 from ..errors import InvalidInput, require_non_negative, require_positive
-from ..learning import NeuralModel
+from ..learning import Batches, NeuralModel, Noise, Rows
+from ..learning.update import noise_std, norm, usable
 from ..simulation.runfile import RunFile
 from ..simulation.simulate import model_of
-from .learner import Batches, Noise, Rows, noise_std, norm, usable
 
 try:
     import torch
@@ -113,7 +113,7 @@ def _images(rows: NDArray[Any], model: NeuralModel) -> NDArray[np.float32]:
 
 
 class NetworkLearner:
-    """Any PyTorch module, and a node's rows; see `skipring.network.learner.Learner`.
+    """Any PyTorch module, and a node's rows; see `skipring.learning.Learner`.
 
     `make` returns a new module; its weights are drawn with `seed`. Between two calls there is neither a copy of the
     parameters nor a gradient. A gradient that is not finite counts as 0.

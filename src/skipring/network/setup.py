@@ -11,6 +11,7 @@ import numpy as np
 
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
+from ..learning import Learner
 from ..simulation.runfile import RunFile, read_run_file
 from .agreed_run import contracts, step_sizes_of
 from .agreement import Agreement, agreement_of, require_network_run
@@ -19,7 +20,7 @@ from .checks import check_node
 from .config import NodeConfig, read_node_config
 from .journal import Memory
 from .journal_file import JournalFile
-from .learner import Learner, make_learner
+from .learner import make_learner
 from .ledger import Terms
 from .messages import Token
 from .model_file import ModelFile, chunks_of, digest_of, size_of, store
