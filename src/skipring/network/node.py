@@ -141,7 +141,7 @@ class Node:
         if clipped := self.setup.learner.labels_clipped:
             self._say(
                 "labels", clipped=clipped, bound=self.setup.run.model.label_bound
-            )  # its own log: others never see
+            )  # in its own log
         beginning = self._spawn(self._begin_in_time())
         try:
             await self._finished.wait()
