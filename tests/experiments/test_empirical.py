@@ -26,10 +26,10 @@ from skipring.privacy import PlannedRun, forecast, gdp_delta, gdp_epsilon
 from skipring.privacy.gossip import gossip_mu, muffliato_epsilon
 from skipring.privacy.theorems import theorem2, theorem3, theorem4
 from skipring.report.empirical import write_empirical_csv
+from skipring.runs import parse_run
 from skipring.simulation import Result, build, simulate
 from skipring.simulation.baselines import gossip_graphs
 from skipring.simulation.baselines.account import chosen_pairs
-from skipring.simulation.runfile import parse_run
 from skipring.timeouts import expected_latency, timeout_for_skip
 
 # Statistical tests use fixed seeds. They allow five standard errors, or p-values down to 1e-6: with other seeds, a

@@ -44,7 +44,7 @@ from skipring.network.model_file import digest_of
 from skipring.network.roster import Address, read_roster
 from skipring.network.setup import terms_of
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
-from skipring.simulation.runfile import parse_run, read_run_file
+from skipring.runs import parse_run, read_run_file
 
 #: Of all epsilons here.
 DELTA = 1e-5

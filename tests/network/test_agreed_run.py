@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.agreed_run import agreed_run, run_text, step_sizes_of
+from skipring.network.agreed_run import agreed_run, run_text
 from skipring.network.order import path_of
 from skipring.privacy import PlannedRun, Transcript, TranscriptAccountant, noise_for_budget
-from skipring.simulation.runfile import RunFile, parse_run
-from skipring.simulation.simulate import build
+from skipring.runs import RunFile, parse_run, step_sizes_of
+from skipring.simulation import build
 
 
 def test_without_anything_nodes_learn_their_timeout_and_the_noise_keeps_epsilon_8_on_the_agreed_path() -> None:

@@ -10,7 +10,7 @@ import pytest
 from skipring.errors import InvalidInput
 from skipring.network.agreement import PROTOCOL, Agreement, agreement_of, require_network_run
 from skipring.network.roster import Address, Roster
-from skipring.simulation.runfile import RunFile, change_value, parse_run
+from skipring.runs import RunFile, change_value, parse_run
 
 ROSTER = Roster(
     ("a", "b", "c"),

@@ -19,7 +19,7 @@ from skipring.network.agreed_run import agreed_run
 from skipring.network.config import read_node_config
 from skipring.network.learner import make_learner
 from skipring.network.monitor import _METRICS, Monitor
-from skipring.simulation.runfile import RunFile, read_run_file
+from skipring.runs import RunFile, read_run_file
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")

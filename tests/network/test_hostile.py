@@ -54,7 +54,7 @@ from skipring.network.roster import parse_nodes
 from skipring.network.setup import NodeSetup, load_node
 from skipring.network.transport import Keys, _Allowance, load_grpc
 from skipring.network.wire import PACKAGE, Heading, encode
-from skipring.simulation.runfile import parse_run
+from skipring.runs import parse_run
 
 #: Each attack is made so often; the log has one line about it.
 TIMES = 5

@@ -25,9 +25,9 @@ from skipring.errors import InvalidInput
 from skipring.learning import LinearLearner, LinearModel
 from skipring.network.config import NodeData
 from skipring.network.learner import make_learner
+from skipring.runs import parse_run
 from skipring.simulation import RunFile, build, example_run_file, simulate, with_changes
 from skipring.simulation.engine import run_one
-from skipring.simulation.runfile import parse_run
 
 SHARED = NodeData()
 
@@ -419,7 +419,7 @@ def test_a_node_needs_nothing_heavy(tmp_path: Path) -> None:
 import sys, numpy as np
 from skipring.network.config import NodeData
 from skipring.network.learner import make_learner
-from skipring.simulation.runfile import parse_run
+from skipring.runs import parse_run
 made = make_learner(parse_run({{"model": {{"classes": ["well", "sick"]}}}}), index=0, nodes=3, name="ann",
     data=NodeData(path={str(data.path)!r}, label="outcome"), rng=np.random.default_rng())
 made.update(made.initial(), step_size=0.1, noise_multiplier=0.0, noise=None)
@@ -445,7 +445,6 @@ def test_run_files_name_models_that_exist() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("model.name=mine:net", "model.name = mine:net: only the nodes of a network run a module of your own"),
         (
             "delay.timeout=adaptive",
             "delay.timeout = adaptive: only a network's nodes can learn a timeout from what they see; use best",

@@ -178,10 +178,10 @@ def test_the_papers_network_learns_as_in_simulations(tmp_path: Path) -> None:
         parameter.data.copy_(torch.from_numpy(start[first : first + parameter.numel()]).view(parameter.shape))
         first += parameter.numel()
     # Which rows are this node's is the simulator's affair, and is compared by the linear models' tests.
-    from skipring.simulation.simulate import owned_rows
+    from skipring.runs import dealt_rows
 
     run = with_changes(None, [f"data.path={tmp_path / 'images.npz'}", "data.label=y", "model.name=cnn", changes[3]])
-    _, prepared, owned = owned_rows(run, 4)
+    _, prepared, owned = dealt_rows(run, usual_nodes=4)
     rows = slice(0, int(owned.start[1]))
 
     def images(values: NDArray[Any]) -> torch.Tensor:

@@ -26,8 +26,8 @@ from skipring.network.pace import AdaptivePace, Pace
 from skipring.network.roster import parse_nodes
 from skipring.network.setup import NodeSetup, load_node, open_journal
 from skipring.privacy import Transcript, TranscriptAccountant
+from skipring.runs import RunFile, parse_run
 from skipring.simulation import simulate
-from skipring.simulation.runfile import RunFile, parse_run
 
 #: gRPC's asyncio is made for one event loop in the life of a process.
 LOOP = asyncio.Runner()

@@ -25,7 +25,7 @@ from skipring.network.journal_file import read_journal
 from skipring.network.local import LocalNetwork, node_status
 from skipring.network.setup import load_node
 from skipring.privacy import gdp_epsilon
-from skipring.simulation.runfile import read_run_file
+from skipring.runs import read_run_file
 
 RUN = "[schedule]\nsteps = {steps}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
 

@@ -92,7 +92,7 @@ def network_init(
 def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget]:
     """Return the run that all nodes share, and what each is to keep."""
     from ..network.agreed_run import agreed_run, asked_budget, run_text  # loaded when the command runs
-    from ..simulation.runfile import RunFile, read_run_file
+    from ..runs import RunFile, read_run_file
 
     asked = RunFile() if path is None else read_run_file(path)
     return run_text(agreed_run(asked, nodes)), asked_budget(asked)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ..delays import Delay
 from ..errors import InvalidInput
+from ..runs import StragglersSection
 from ..simulation import Result
-from ..simulation.runfile import StragglersSection
 from ..timeouts import timeout_for_skip
 from .runner import Outcome
 from .sweep import Sweep, parse_sweep

@@ -15,8 +15,8 @@ from typing import Any
 
 from .._version import RESULTS, __version__
 from ..errors import InvalidInput
+from ..runs import change_value, parse_change, parse_run, read_toml
 from ..simulation import RunFile
-from ..simulation.runfile import change_value, parse_change, parse_run, read_toml
 
 __all__ = ["CODE_VERSION", "Cell", "Sweep", "parse_sweep", "read_sweep"]
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..errors import InvalidInput
-from ..simulation.runfile import read_toml
+from ..runs import read_toml
 
 __all__ = ["Section", "quoted", "read_checked", "write_new"]
 

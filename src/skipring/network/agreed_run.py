@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from ..delays import parse_delay
-from ..errors import InvalidInput, require_delta, require_positive
-from ..learning import LinearModel, StepSizes
-from ..learning.linear import LossName
-from ..simulation.runfile import RunFile, parse_run, toml_value
-from ..simulation.simulate import build, in_words_of_the_run_file
-from ..timeouts import best_timeout, skip_probability, timeout_for_skip
+from ..errors import InvalidInput
+from ..privacy import PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
+from ..runs import Budget, ResolvedRun, RunFile, Shape, budget_of, dataset_of, model_of, parse_run, resolve, toml_value
+from ..timeouts import skip_probability
 from .agreement import require_network_run
 from .config import NodeBudget
 from .order import path_of
 
-__all__ = ["agreed_run", "asked_budget", "contracts", "run_text", "step_sizes_of"]
+__all__ = ["agreed_run", "asked_budget", "resolved_run", "run_text"]
 
-_ROUNDS = 30
-_DEFAULT_EPSILON = 8.0
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
 _SPARE = 1.0 + 1e-7
 
@@ -33,63 +26,46 @@ def agreed_run(run: RunFile, nodes: int) -> RunFile:
     Without a timeout, a skip probability or a law of delays, nodes learn their timeout. Data is looked at only if the
     run file does not name a model.
     """
-    with in_words_of_the_run_file():
-        return _agreed_run(run, nodes)
-
-
-def _agreed_run(run: RunFile, nodes: int) -> RunFile:
     require_network_run(run, nodes)
+    shape = Shape()
+    if run.model.name is None:
+        dataset = dataset_of(run)
+        # What the model is called follows from the labels; a bound of theirs must not.
+        shape = Shape(dataset.features.shape[1], len(dataset.classes))
+    resolved = resolved_run(run, nodes, shape)
     values = run.model_dump(mode="json", exclude_unset=True)
     for section in ("data", "model", "schedule", "delay", "privacy"):
         values.setdefault(section, {})
     values["data"]["nodes"] = nodes
-    values["schedule"].setdefault("steps", _ROUNDS * nodes)
-    values["schedule"].setdefault("name", run.schedule.name)
+    values["schedule"] |= {"name": run.schedule.name, "steps": resolved.steps}
     if run.model.name is None:
-        values["model"]["name"] = _usual_model(values)
+        model = model_of(run, shape)
+        assert model is not None
+        values["model"]["name"] = model.loss
     values["delay"].pop("skip", None)
-    values["delay"]["timeout"] = _timeout(run)
-    values["privacy"].setdefault("delta", run.privacy.delta)
+    values["delay"]["timeout"] = "adaptive" if resolved.timeout is None else _finite(resolved.timeout)
+    values["privacy"].pop("epsilon", None)
+    values["privacy"] |= {"delta": run.privacy.delta, "noise_multiplier": resolved.noise_multiplier}
     values["simulation"] = {"seed": run.simulation.seed}
-    budget = asked_budget(run)
-    if budget.epsilon is not None:
-        values["privacy"].pop("epsilon", None)
-        known_law = "law" in run.delay.model_fields_set
-        values["privacy"]["noise_multiplier"] = _noise(parse_run(values), nodes, budget.epsilon, known_law)
     return parse_run(values)
 
 
-def asked_budget(run: RunFile) -> NodeBudget:
-    """Return the epsilon and delta that a run file asks for, for each node to keep; none if it gives the noise.
+def resolved_run(run: RunFile, nodes: int, shape: Shape | None = None) -> ResolvedRun:
+    """Return what a run file comes to between real nodes; all of it follows from the file, unless it names no model."""
+    return resolve(run, Shape() if shape is None else shape, nodes, noise=_noise, learns_timeouts=True)
 
-    The noise is chosen for them, but how many are skipped is known only afterwards, and who is not hidden by others
+
+def asked_budget(run: RunFile) -> NodeBudget:
+    """Return what each node of a run is to keep; nothing if the run file gives the noise itself.
+
+    The noise is chosen for it, but how many are skipped is known only afterwards, and a node that others do not hide
     gives away more. So what holds is what each node refuses.
     """
-    if run.privacy.noise_multiplier is not None:
-        return NodeBudget()
-    epsilon = _DEFAULT_EPSILON if run.privacy.epsilon is None else run.privacy.epsilon
-    with in_words_of_the_run_file():
-        require_positive("epsilon", epsilon)
-        require_delta(run.privacy.delta)
-    return NodeBudget(epsilon=epsilon, delta=run.privacy.delta)
+    budget = budget_of(run)
+    return NodeBudget() if budget is None else NodeBudget(epsilon=budget.epsilon, delta=budget.delta)
 
 
-def _usual_model(values: Mapping[str, Any]) -> str:
-    """Look at the labels."""
-    return build(parse_run({**values, "delay": {}, "privacy": {"noise_multiplier": 1.0}})).model.loss
-
-
-def _timeout(run: RunFile) -> float | str:
-    given, known = run.delay, "law" in run.delay.model_fields_set
-    if given.timeout == "adaptive" or (given.timeout is None and given.skip is None and not known):
-        return "adaptive"
-    delay = parse_delay(given.law)
-    if given.skip is not None:
-        timeout = timeout_for_skip(delay, given.skip)
-    elif given.timeout is None or given.timeout == "best":
-        timeout = best_timeout(delay, given.hop_latency)
-    else:
-        timeout = float(given.timeout)
+def _finite(timeout: float) -> float:
     if not 0.0 < timeout < math.inf:
         raise InvalidInput.because(
             "delay.timeout", timeout, 'a node that died would be waited for without end; give a time, or "adaptive"'
@@ -97,7 +73,7 @@ def _timeout(run: RunFile) -> float | str:
     return timeout
 
 
-def _noise(run: RunFile, nodes: int, epsilon: float, known_law: bool) -> float:
+def _noise(resolved: ResolvedRun, budget: Budget) -> float:
     """Return the noise that a budget asks for.
 
     With a fixed timeout and a law of delays it is the forecast's, for a node that is always ready while others are
@@ -105,34 +81,31 @@ def _noise(run: RunFile, nodes: int, epsilon: float, known_law: bool) -> float:
     which no pair of nodes exceeds the budget on the agreed path, if every hop is an update. Where others are skipped,
     a node gives away more with each update, and the budget in its settings is spent earlier.
     """
-    from ..privacy import PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget  # slow to load
-
-    steps, sizes, delta = run.schedule.steps, step_sizes_of(run), run.privacy.delta
-    assert steps is not None
-    convex = contracts(run, sizes.largest)
-    if known_law and isinstance(run.delay.timeout, float) and sizes.law != "own":
+    run, sizes = resolved.run, resolved.step_sizes
+    known_law = "law" in run.delay.model_fields_set
+    if known_law and resolved.timeout is not None and sizes.law != "own":
         planned = PlannedRun(
-            schedule=run.schedule.name,  # type: ignore[arg-type] # those without a token were refused
-            nodes=nodes,
-            steps=steps,
-            skip=skip_probability(parse_delay(run.delay.law), run.delay.timeout),
+            schedule=run.schedule.name,  # type: ignore[arg-type] # the record refuses one that it does not know
+            nodes=resolved.nodes,
+            steps=resolved.steps,
+            skip=skip_probability(resolved.delay, resolved.timeout),
             target_skip=0.0,
             noise_multiplier=1.0,
-            convex=convex,
+            convex=resolved.convex,
             step_size=sizes.law,
         )
-        return noise_for_budget(planned, epsilon, delta)
-    path = np.array(path_of(run, nodes, steps))
+        return noise_for_budget(planned, budget.epsilon, budget.delta)
+    path = np.array(path_of(run, resolved.nodes, resolved.steps))
     loud = Transcript(
-        nodes=nodes,
+        nodes=resolved.nodes,
         offered=path,
         updated=np.ones(len(path), dtype=bool),
         step_sizes=sizes.first(len(path)),
         noise_multiplier=1.0,
-        convex=convex,
+        convex=resolved.convex,
     )
     # mu is inversely proportional to the noise.
-    return TranscriptAccountant(loud).worst().mu / gdp_mu(epsilon, delta) * _SPARE
+    return TranscriptAccountant(loud).worst().mu / gdp_mu(budget.epsilon, budget.delta) * _SPARE
 
 
 def run_text(run: RunFile) -> str:
@@ -142,20 +115,3 @@ def run_text(run: RunFile) -> str:
         lines += ["", f"[{section}]"]
         lines += [f"{key} = {toml_value(value)}" for key, value in keys.items() if value is not None]
     return "\n".join(lines) + "\n"
-
-
-def step_sizes_of(run: RunFile) -> StepSizes:
-    """Return how far updates go."""
-    return StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own))
-
-
-def contracts(run: RunFile, step_size: float) -> bool:
-    """Say whether updates are contractions, which follows from the model and needs no data."""
-    names: dict[str | None, LossName] = {"logistic": "logistic", "softmax": "softmax", "squared": "squared"}
-    name = names.get(run.model.name)
-    if name is None:
-        return False
-    diameter = 10.0 if run.learning.diameter is None else run.learning.diameter
-    clip, ridge = run.learning.gradient_bound, run.model.ridge
-    model = LinearModel(loss=name, features=1, diameter=diameter, ridge=ridge, clip=clip)
-    return model.contracts(step_size)

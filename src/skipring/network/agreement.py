@@ -11,7 +11,7 @@ from .._version import __version__
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
-    from ..simulation.runfile import RunFile
+    from ..runs import RunFile
     from .roster import Roster
 
 __all__ = ["PROTOCOL", "Agreement", "agreement_of"]

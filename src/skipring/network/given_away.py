@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..privacy.gaussian import gdp_epsilon
-from ..simulation.runfile import read_run_file
+from ..runs import read_run_file
 from .config import read_node_config
 from .journal_file import read_journal
 from .ledger import account_of

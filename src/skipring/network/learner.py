@@ -17,15 +17,17 @@ from numpy.typing import NDArray
 from ..data import Dataset, read_table
 from ..errors import InvalidInput, require_integer
 from ..learning import Learner, LinearLearner, LinearModel, Rows
-from ..simulation.runfile import RunFile
-from ..simulation.simulate import (
+from ..runs import (
+    RunFile,
+    Shape,
     check_agreement,
     clipped_labels,
-    in_words_of_the_run_file,
+    dealt_rows,
+    keys,
     label_bound_is_agreed,
     model_of,
-    owned_rows,
     prepared_rows,
+    stream,
 )
 from .config import NodeData
 
@@ -56,21 +58,24 @@ def make_learner(
     if run.learning.clip_noisy is not None:
         reason = "is for schedules without a token only"
         raise InvalidInput.because("learning.clip_noisy", run.learning.clip_noisy, reason)
-    with in_words_of_the_run_file():
-        rows = _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
-        if run.model.is_function or run.model.name == "cnn":
-            from .learner_torch import network_learner  # PyTorch is loaded only where it is needed
+    rows = _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
+    if run.model.is_network:
+        from .learner_torch import network_learner  # PyTorch is loaded only where it is needed
 
+        with keys("learning", "gradient_bound", "diameter", "batch", model="model.name", ridge="model.ridge"):
             return network_learner(run, rows, rng)
-        model = model_of(run, rows.classes, rows.train_x.shape[1])
-        assert isinstance(model, LinearModel)
+    model = model_of(run, Shape(rows.train_x.shape[1], rows.classes))
+    assert isinstance(model, LinearModel)
+    with keys("data", "unit_rows"):
         return LinearLearner(model, rows, batch=run.learning.batch, rng=rng)
 
 
 def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
-    dataset, prepared, owned = owned_rows(run, usual_nodes=nodes)
+    dataset, prepared, owned = dealt_rows(run, usual_nodes=nodes)
     if owned.nodes != nodes:
-        raise InvalidInput.because("nodes", owned.nodes, f"so many share the data, but the network has {nodes} nodes")
+        raise InvalidInput.because(
+            "data.nodes", owned.nodes, f"so many share the data, but the network has {nodes} nodes"
+        )
     _check_batch(run, int(owned.sizes.min()), "the smallest node")
     low, high = int(owned.start[index]), int(owned.start[index + 1])
     # Copies, since a view would keep the rows of everybody.
@@ -82,7 +87,8 @@ def _own_rows(run: RunFile, data: NodeData, name: str) -> Rows:
     assert data.path is not None
     if data.label is None:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")
-    table = read_table(data.path, label=data.label)
+    with keys("data", "path", "label"):
+        table = read_table(data.path, label=data.label)
     classes = run.model.classes
     numbers = run.model.label_bound is not None or (run.model.name == "squared" and label_bound_is_agreed(run))
     if classes is None and not numbers:
@@ -92,7 +98,7 @@ def _own_rows(run: RunFile, data: NodeData, name: str) -> Rows:
         raise InvalidInput.because("model.classes", "missing", reason)
     labels = _numbers(table, run) if classes is None else _class_numbers(table, classes, data.label)
     check_agreement(run, Dataset(data.path.name, table.features, labels, tuple(classes or ()), table.feature_names))
-    rng = np.random.default_rng(np.random.SeedSequence(run.simulation.seed, spawn_key=(_TEST_ROWS, *name.encode())))
+    rng = stream(run, _TEST_ROWS, *name.encode())
     # Without the names of the classes, since all training rows of one node may well be of one class.
     nameless = Dataset(data.path.name, table.features, labels, (), table.feature_names)
     ready = prepared_rows(run, nameless, rng)
@@ -130,4 +136,6 @@ def _numbers(table: Dataset, run: RunFile) -> NDArray[np.float64]:
 
 def _check_batch(run: RunFile, rows: int, whose: str) -> None:
     if run.learning.batch is not None and run.learning.batch > rows:
-        raise InvalidInput("batch", run.learning.batch, f"at most {rows}, the number of training rows of {whose}")
+        raise InvalidInput(
+            "learning.batch", run.learning.batch, f"at most {rows}, the number of training rows of {whose}"
+        )

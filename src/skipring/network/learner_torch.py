@@ -32,8 +32,7 @@ from ..data import require_finite_labels, require_single_precision
 from ..errors import InvalidInput, require_non_negative, require_positive
 from ..learning import Batches, NeuralModel, Noise, Rows
 from ..learning.update import noise_std, norm, usable
-from ..simulation.runfile import RunFile
-from ..simulation.simulate import model_of
+from ..runs import RunFile, Shape, model_of
 
 try:
     import torch
@@ -65,7 +64,7 @@ def network_learner(run: RunFile, rows: Rows, rng: np.random.Generator) -> Netwo
     else:
         from ..learning.neural import paper_cnn
 
-        model = model_of(run, rows.classes, rows.train_x.shape[1])
+        model = model_of(run, Shape(rows.train_x.shape[1], rows.classes))
         assert isinstance(model, NeuralModel)
         make = partial(paper_cnn, model.network)
         rows = replace(rows, train_x=_images(rows.train_x, model), test_x=_images(rows.test_x, model))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput, require_integer
-from ..simulation.runfile import change_value, parse_run, read_run_file
+from ..runs import change_value, parse_run, read_run_file
 from .agreed_run import run_text
 from .agreement import MOST_STEPS
 from .config import NodeConfig, read_node_config

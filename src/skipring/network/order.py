@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..errors import InvalidInput, require_integer
 
 if TYPE_CHECKING:
-    from ..simulation.runfile import RunFile
+    from ..runs import RunFile
 
 __all__ = ["agreed_path", "path_of"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
 from ..learning import Learner
-from ..simulation.runfile import RunFile, read_run_file
-from .agreed_run import contracts, step_sizes_of
+from ..runs import RunFile, read_run_file, step_sizes_of
+from .agreed_run import resolved_run
 from .agreement import Agreement, agreement_of, require_network_run
 from .chain import blank_chain
 from .checks import check_node
@@ -183,16 +183,14 @@ def terms_of(run: RunFile, path: Path, roster: Roster, me: int) -> Terms:
     for key, value in (("schedule.steps", steps), ("privacy.noise_multiplier", noise), ("model.name", run.model.name)):
         if not value:  # nodes that each computed it might not agree
             raise InvalidInput.because(key, "missing", f"in {path}; {_WRITTEN}")
-    assert steps is not None
-    assert noise is not None
-    sizes = step_sizes_of(run)
+    resolved = resolved_run(run, len(roster))
     return Terms(
-        nodes=len(roster),
+        nodes=resolved.nodes,
         me=me,
-        path=path_of(run, len(roster), steps),
-        step_sizes=sizes.first(steps),
-        noise_multiplier=noise,
-        convex=contracts(run, sizes.largest),
+        path=path_of(run, resolved.nodes, resolved.steps),
+        step_sizes=resolved.step_sizes.first(resolved.steps),
+        noise_multiplier=resolved.noise_multiplier,
+        convex=resolved.convex,
     )
 
 

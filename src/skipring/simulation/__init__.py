@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+from ..runs import RunFile, example_run_file, read_run_file, with_changes
+from .build import build
 from .comparison import Alternative, Comparison, alternatives, compare_runs
 from .result import Result
-from .runfile import RunFile, example_run_file, read_run_file, with_changes
-from .simulate import Interrupted, build, simulate
+from .simulate import Interrupted, simulate
 from .stragglers import Stragglers
 
 __all__ = [

@@ -22,8 +22,8 @@ from ..privacy import (
     gdp_mu,
     noise_for_budget,
 )
+from ..runs import RIVALS
 from ..timeouts import skip_probability
-from .baselines import RIVALS
 from .setup import RunOutput, Setup
 from .stragglers import Stragglers
 

@@ -14,12 +14,12 @@ import numpy as np
 
 from ..errors import InvalidInput, require_positive
 from ..privacy import forecast
+from ..runs import RIVALS, RunFile, with_changes
 from ..schedules import SCHEDULES
 from .account import planned_from_settings
-from .baselines import RIVALS
+from .build import build
 from .result import Result
-from .runfile import RunFile, with_changes
-from .simulate import Interrupted, build, simulate
+from .simulate import Interrupted, simulate
 
 __all__ = ["Alternative", "Compared", "Comparison", "alternatives", "compare_runs"]
 

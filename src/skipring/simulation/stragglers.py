@@ -14,7 +14,7 @@ from ..errors import InvalidInput, require_positive
 
 if TYPE_CHECKING:
     from ..data import NodeData
-    from .runfile import RunFile
+    from ..runs import RunFile
 
 __all__ = ["Stragglers", "draw_delays", "stragglers_of"]
 

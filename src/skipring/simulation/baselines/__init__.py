@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .rivals import RIVALS, Federated, Gossip
+from .rivals import Federated, Gossip
 
 if TYPE_CHECKING:
     from .graphs import access_slots, best_access, gossip_graphs, random_graph
 
-__all__ = ["RIVALS", "Federated", "Gossip", "access_slots", "best_access", "gossip_graphs", "random_graph"]
+__all__ = ["Federated", "Gossip", "access_slots", "best_access", "gossip_graphs", "random_graph"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...delays import Delay
 from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
-__all__ = ["RIVALS", "Federated", "Gossip"]
+__all__ = ["Federated", "Gossip"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -90,6 +90,3 @@ class Federated:
     def latencies(self, delays: Floats, timeout: float, hop_latency: float) -> Floats:
         """Return the time of each iteration, given the delay of each node in it: uploads in turns, one broadcast."""
         return np.minimum(delays.max(axis=1), timeout) + (1.0 + self.nodes / self.channels) * hop_latency
-
-
-RIVALS = (Gossip.name, Federated.name)

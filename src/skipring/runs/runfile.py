@@ -12,8 +12,24 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
+from ..schedules import SCHEDULES
 
-__all__ = ["RunFile", "example_run_file", "parse_run", "read_run_file", "with_changes"]
+__all__ = [
+    "RIVALS",
+    "RunFile",
+    "StragglersSection",
+    "change_value",
+    "example_run_file",
+    "parse_change",
+    "parse_run",
+    "read_run_file",
+    "read_toml",
+    "toml_value",
+    "with_changes",
+]
+
+#: Ways to learn together without a token, which simulations compare it with.
+RIVALS = ("gossip", "federated")
 
 #: A section, and two of its keys of which one may be given.
 _EITHER = (
@@ -90,6 +106,11 @@ class ModelSection(_Section):
         return {name: value for name, value in values.items() if value is not None or name not in _AGREED}
 
     @property
+    def is_network(self) -> bool:
+        """Whether the model is a neural network, for which PyTorch is needed."""
+        return self.name == "cnn" or self.is_function
+
+    @property
     def is_function(self) -> bool:
         """Whether the model is whatever a function of the user's own returns."""
         return self.name is not None and ":" in self.name
@@ -98,12 +119,15 @@ class ModelSection(_Section):
 class ScheduleSection(_Section):
     """Who gets the token next, and for how long; or a rival that has no token."""
 
-    name: Literal["ring", "random-ring", "random-walk", "gossip", "federated"] = Field(
-        "random-ring", description="ring, random-ring, random-walk; without a token: gossip, federated"
-    )
+    name: str = Field("random-ring", description="ring, random-ring, random-walk; without a token: gossip, federated")
     steps: int | None = Field(
         None, description="hops of the token, skipped ones included; gossip, federated: iterations (default: 30 rounds)"
     )
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse a schedule that nobody knows; `skipring.schedules.register_schedule` makes one known."""
+        if self.name not in (*SCHEDULES, *RIVALS):
+            raise InvalidInput("schedule.name", self.name, f"one of {', '.join((*SCHEDULES, *RIVALS))}")
 
 
 class DelaySection(_Section):

@@ -1,0 +1,64 @@
+"""What a run is: its file, its defaults, its rows, and what it resolves to.
+
+`RunFile` is a run described in TOML (`read_run_file`, `parse_run`, `with_changes`, `example_run_file`). `resolve` turns
+it into a `ResolvedRun` with nothing left open, for simulations and for real nodes alike. `dealt_rows` loads, prepares
+and deals its data. What is wrong in a run file is named by its key (`keys`).
+"""
+
+from __future__ import annotations
+
+from .keys import keys
+from .resolve import Budget, ResolvedRun, Shape, budget_of, model_of, resolve, step_sizes_of
+from .rows import (
+    DEFAULT_NODES,
+    check_agreement,
+    clipped_labels,
+    dataset_of,
+    dealt_rows,
+    label_bound_is_agreed,
+    prepared_rows,
+    stream,
+)
+from .runfile import (
+    RIVALS,
+    RunFile,
+    StragglersSection,
+    change_value,
+    example_run_file,
+    parse_change,
+    parse_run,
+    read_run_file,
+    read_toml,
+    toml_value,
+    with_changes,
+)
+
+__all__ = [
+    "DEFAULT_NODES",
+    "RIVALS",
+    "Budget",
+    "ResolvedRun",
+    "RunFile",
+    "Shape",
+    "StragglersSection",
+    "budget_of",
+    "change_value",
+    "check_agreement",
+    "clipped_labels",
+    "dataset_of",
+    "dealt_rows",
+    "example_run_file",
+    "keys",
+    "label_bound_is_agreed",
+    "model_of",
+    "parse_change",
+    "parse_run",
+    "prepared_rows",
+    "read_run_file",
+    "read_toml",
+    "resolve",
+    "step_sizes_of",
+    "stream",
+    "toml_value",
+    "with_changes",
+]

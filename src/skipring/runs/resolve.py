@@ -1,0 +1,250 @@
+"""What a run file comes to: steps, timeout, step sizes, model and noise, with nothing left open.
+
+Simulations, `network init`, nodes and the estimator all ask `resolve`, so a run file means the same to each of them.
+Two things differ by their nature and are given as arguments: what is known of the rows (`Shape`: all of them, or only
+what nodes agreed on), and how noise follows from a budget (`NoiseRule`: a simulation knows the law of the path, nodes
+that learn their timeouts know only the order).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..delays import Delay, parse_delay
+from ..errors import InvalidInput, require_delta, require_positive
+from ..learning import LinearModel, NeuralModel, StepSizes
+from ..learning.linear import LossName
+from ..schedules import SCHEDULES
+from ..timeouts import best_timeout, timeout_for_skip
+from .keys import keys
+from .rows import label_bound_is_agreed
+from .runfile import RIVALS, RunFile
+
+__all__ = ["Budget", "NoiseRule", "ResolvedRun", "Shape", "budget_of", "model_of", "resolve", "step_sizes_of"]
+
+#: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
+DEFAULT_ROUNDS = 30
+DEFAULT_EPSILON = 8.0
+DEFAULT_DIAMETER = 10.0
+
+_LINEAR: dict[str, LossName] = {"logistic": "logistic", "softmax": "softmax", "squared": "squared"}
+#: Why a squared loss without an agreed bound has no epsilon: whoever replaces a node's labels moves everybody's noise.
+_NO_BOUND = (
+    "the noise follows from the largest label of all nodes' rows; "
+    "give model.label_bound, to which labels are clipped, or learning.gradient_bound"
+)
+#: Why there is none if labels decide who is late: the path tells who holds which class, and no noise hides the path.
+_BY_LABELS = (
+    "who is late, and so who takes part, depends on the nodes' labels: no epsilon can be stated; "
+    "privacy.noise_multiplier gives noise without one"
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of the rows: columns and classes (0: labels are numbers), or None where nobody has looked.
+
+    `largest_label`, for simulations only, bounds labels that are numbers where the run file does not bound them.
+    """
+
+    features: int | None = None
+    classes: int | None = None
+    largest_label: float | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The epsilon and delta that the noise is to keep."""
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedRun:
+    """A run file with nothing left open.
+
+    Parameters
+    ----------
+    run : the run file itself.
+    nodes, steps : how many nodes, and how many hops (iterations, for rivals without a token).
+    delay : how long a node takes; in a network, what the run file assumes of it.
+    timeout : how long a node is waited for; None if the nodes learn it.
+    step_sizes : how far updates go.
+    model : what is learned; None where nobody has looked at the rows, and the run file alone does not say.
+    convex : whether updates are contractions, so that the noise of others may be counted.
+    budget : what the noise is to keep; None if the run file gives the noise itself.
+    noise_multiplier : the noise.
+    why_no_privacy : why no epsilon can be stated, whatever the noise; empty if one can.
+    """
+
+    run: RunFile
+    nodes: int
+    steps: int
+    delay: Delay
+    timeout: float | None
+    step_sizes: StepSizes
+    model: LinearModel | NeuralModel | None
+    convex: bool
+    budget: Budget | None
+    noise_multiplier: float
+    why_no_privacy: str = ""
+
+
+#: From a run whose noise is still open to the least noise with which it keeps its budget.
+NoiseRule = Callable[[ResolvedRun, Budget], float]
+
+
+def resolve(
+    run: RunFile,
+    shape: Shape,
+    nodes: int,
+    *,
+    noise: NoiseRule,
+    learns_timeouts: bool = False,
+    delay: Delay | None = None,
+) -> ResolvedRun:
+    """Return what a run file comes to for so many nodes; what is wrong in it is named by its key.
+
+    With `learns_timeouts`, nodes learn how long to wait unless the run file says how long, or how long nodes take.
+    `delay` takes the place of the law that the run file spells.
+    """
+    law = delay
+    if law is None:
+        with keys("delay", delay="delay.law"):
+            law = parse_delay(run.delay.law)
+    sizes = step_sizes_of(run)
+    model = model_of(run, shape)
+    refusal = _no_privacy(run, model)
+    rival = run.schedule.name in RIVALS
+    resolved = ResolvedRun(
+        run=run,
+        nodes=nodes,
+        steps=run.schedule.steps if run.schedule.steps is not None else DEFAULT_ROUNDS * (1 if rival else nodes),
+        delay=law,
+        timeout=_timeout(run, law, learns_timeouts, known=delay is not None),
+        step_sizes=sizes,
+        model=model,
+        convex=model is not None and model.contracts(sizes.largest),
+        budget=budget_of(run),
+        noise_multiplier=run.privacy.noise_multiplier or 0.0,
+        why_no_privacy="" if refusal is None else refusal.reason,
+    )
+    if resolved.budget is None:
+        return resolved
+    if refusal is not None:
+        raise refusal
+    with keys(
+        "privacy",
+        "epsilon",
+        "delta",
+        "noise_multiplier",
+        steps="schedule.steps",
+        schedule="schedule.name",
+        nodes="data.nodes",
+        stragglers="stragglers.*",
+        patient_every="delay.patient_every",
+        step_size="learning.step_size",
+    ):
+        return dataclasses.replace(resolved, noise_multiplier=noise(resolved, resolved.budget))
+
+
+def budget_of(run: RunFile) -> Budget | None:
+    """Return the epsilon and delta that a run file asks for; None if it gives the noise itself."""
+    if run.privacy.noise_multiplier is not None:
+        return None
+    budget = Budget(DEFAULT_EPSILON if run.privacy.epsilon is None else run.privacy.epsilon, run.privacy.delta)
+    with keys("privacy", "epsilon", "delta"):
+        require_positive("epsilon", budget.epsilon)
+        require_delta(budget.delta)
+    return budget
+
+
+def step_sizes_of(run: RunFile) -> StepSizes:
+    """Return how far updates go."""
+    with keys("learning", "rate", "step_size"):
+        return StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own))
+
+
+def model_of(run: RunFile, shape: Shape) -> LinearModel | NeuralModel | None:
+    """Return the model for rows of this shape; None for a network where nobody has looked at the rows.
+
+    A linear model without rows has one feature: its bounds and its smoothness do not depend on their number.
+    """
+    with keys("learning", "diameter", "gradient_bound", model="model.name", ridge="model.ridge"):
+        if run.model.is_network:
+            return _network(run, shape)
+        return _linear(run, shape)
+
+
+def _network(run: RunFile, shape: Shape) -> NeuralModel | None:
+    if run.model.is_function:
+        reason = "only the nodes of a network run a module of your own; simulate logistic, softmax, squared or cnn"
+        if shape.features is not None:
+            raise InvalidInput.because("model", run.model.name, reason)
+        return None
+    if shape.features is None or shape.classes is None:
+        return None
+    if shape.classes == 0:
+        raise InvalidInput.because("model", run.model.name, "the labels are numbers, not classes; use squared")
+    return NeuralModel(
+        features=shape.features,
+        classes=shape.classes,
+        clip=run.learning.gradient_bound,
+        diameter=run.learning.diameter,
+        device=run.model.device,
+    )
+
+
+def _linear(run: RunFile, shape: Shape) -> LinearModel:
+    classes = shape.classes
+    if classes is None:  # nobody has looked; what a name needs is what it gets
+        classes = {"squared": 0, "logistic": 2}.get(run.model.name or "", 3)
+    usual: LossName = "squared" if classes == 0 else "logistic" if classes == 2 else "softmax"
+    name = usual if run.model.name is None else _LINEAR[run.model.name]
+    if (name == "squared") != (classes == 0) or (name == "logistic" and classes > 2):
+        raise InvalidInput.because("model", name, f"the labels have {classes or 'no'} classes; use {usual}")
+    # A rival's models are averages, which nothing keeps in a ball; only the squared loss has no bound without one.
+    usual_diameter = math.inf if run.schedule.name in RIVALS and name != "squared" else DEFAULT_DIAMETER
+    label_bound = run.model.label_bound
+    if label_bound is None and name == "squared":
+        # A clipped gradient is bounded whatever the labels are.
+        label_bound = math.inf if run.learning.gradient_bound is not None else shape.largest_label
+        if label_bound is None:
+            raise InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
+    return LinearModel(
+        loss=name,
+        features=shape.features or 1,
+        diameter=usual_diameter if run.learning.diameter is None else run.learning.diameter,
+        classes=max(2, classes),
+        ridge=run.model.ridge,
+        clip=run.learning.gradient_bound,
+        label_bound=1.0 if label_bound is None else label_bound,
+    )
+
+
+def _no_privacy(run: RunFile, model: LinearModel | NeuralModel | None) -> InvalidInput | None:
+    """Return why no epsilon can be stated, whatever the noise; None if one can."""
+    if run.stragglers.slow_class is not None:
+        return InvalidInput.because("stragglers.slow_class", run.stragglers.slow_class, _BY_LABELS)
+    if isinstance(model, LinearModel) and model.loss == "squared" and not label_bound_is_agreed(run):
+        return InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
+    if run.schedule.name not in SCHEDULES and run.schedule.name not in RIVALS:
+        return InvalidInput("schedule.name", run.schedule.name, f"one of {', '.join((*SCHEDULES, *RIVALS))}")
+    return None
+
+
+def _timeout(run: RunFile, delay: Delay, learns: bool, *, known: bool) -> float | None:
+    given = run.delay
+    known = known or "law" in given.model_fields_set
+    if given.timeout == "adaptive" or (learns and given.timeout is None and given.skip is None and not known):
+        return None
+    with keys("delay", "skip", "timeout", "hop_latency", delay="delay.law"):
+        if given.skip is not None:
+            return timeout_for_skip(delay, given.skip)
+        if given.timeout is None or given.timeout == "best":
+            return best_timeout(delay, given.hop_latency)
+    return float(given.timeout)

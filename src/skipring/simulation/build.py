@@ -1,0 +1,134 @@
+"""From a run file to a simulation: its rows, what it resolves to, and whoever is late in it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ..data import Dataset
+from ..delays import Delay
+from ..errors import InvalidInput
+from ..runs import Budget, ResolvedRun, RunFile, Shape, clipped_labels, dealt_rows, keys, resolve, stream
+from ..schedules import Schedule, schedule
+from ..timeouts import skip_probability
+from .account import noise_for
+from .baselines import Federated, Gossip
+from .setup import Setup
+from .stragglers import Stragglers, stragglers_of
+
+__all__ = ["build"]
+
+#: The stream of random numbers in which gossip's access to the channel is simulated.
+_ACCESS = 2**32 - 2
+
+
+def build(
+    run: RunFile, dataset: Dataset | None = None, *, delay: Delay | None = None, order: Schedule | None = None
+) -> Setup:
+    """Return the setup that a run file describes.
+
+    `dataset`, `delay` and `order` (a schedule) take the place of those that the run file names.
+    """
+    if run.delay.timeout == "adaptive":  # before any data is looked for
+        reason = "only a network's nodes can learn a timeout from what they see; use best"
+        raise InvalidInput.because("delay.timeout", run.delay.timeout, reason)
+    dataset, ready, owned = dealt_rows(run, dataset)
+    labels, clipped = clipped_labels(run, owned.labels)
+    owned = dataclasses.replace(owned, labels=labels)
+    largest = float(np.abs(ready.train_y).max(initial=1.0))
+    with keys("stragglers", *Stragglers.__dataclass_fields__, "slow_class", "class_factor"):
+        stragglers = stragglers_of(run, owned)
+
+    followed: list[Schedule | Gossip | Federated] = [] if order is None else [order]
+
+    def schedule_of(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
+        if not followed:  # once: what gossip simulates to know its slots takes a while
+            followed.append(_schedule(resolved))
+        return followed[0]
+
+    def setup_of(resolved: ResolvedRun) -> Setup:
+        assert resolved.model is not None
+        assert resolved.timeout is not None
+        with keys(
+            "delay",
+            "timeout",
+            "hop_latency",
+            "patient_every",
+            steps="schedule.steps",
+            schedule="schedule.name",
+            nodes="data.nodes",
+            unit_rows="data.unit_rows",
+            batch="learning.batch",
+            clip_noisy="learning.clip_noisy",
+            noise_multiplier="privacy.noise_multiplier",
+            stragglers="stragglers.*",
+            speeds="stragglers.speeds",
+            seed="simulation.seed",
+            evaluate_every="simulation.evaluate_every",
+        ):
+            return Setup(
+                model=resolved.model,
+                data=owned,
+                test_x=ready.test_x,
+                test_y=ready.test_y,
+                schedule=schedule_of(resolved),
+                steps=resolved.steps,
+                delay=resolved.delay,
+                timeout=resolved.timeout,
+                hop_latency=run.delay.hop_latency,
+                step_sizes=resolved.step_sizes,
+                noise_multiplier=resolved.noise_multiplier,
+                batch=run.learning.batch,
+                clip_noisy=run.learning.clip_noisy,
+                patient_every=run.delay.patient_every,
+                stragglers=stragglers,
+                seed=run.simulation.seed,
+                evaluate_every=run.simulation.evaluate_every,
+                why_no_privacy=resolved.why_no_privacy,
+                labels_clipped=None if run.model.label_bound is None else clipped,
+            )
+
+    def noise(resolved: ResolvedRun, budget: Budget) -> float:
+        return noise_for(setup_of(resolved), budget.epsilon, budget.delta)
+
+    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest)
+    return setup_of(resolve(run, shape, owned.nodes, noise=noise, delay=delay))
+
+
+def _schedule(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
+    run, nodes = resolved.run, resolved.nodes
+    if run.schedule.name == "federated":
+        with keys("federated", "channels", nodes="data.nodes"):
+            return Federated(nodes=nodes, channels=run.federated.channels)
+    if run.schedule.name == "gossip":
+        assert resolved.timeout is not None
+        with keys("gossip", "rounds", "degree", "slots", "access", "acceleration", nodes="data.nodes"):
+            return _gossip(run, nodes, resolved.delay, resolved.timeout)
+    with keys("data", "nodes", schedule="schedule.name"):
+        return schedule(run.schedule.name, nodes)
+
+
+def _gossip(run: RunFile, nodes: int, delay: Delay, timeout: float) -> Gossip:
+    """Return how the iterations of gossip go; its slots are simulated if they are not given."""
+    asked = run.gossip
+    rival = Gossip(
+        nodes=nodes, slots=1.0 if asked.slots is None else asked.slots, rounds=asked.rounds, degree=asked.degree
+    )
+    linked = rival.edge_probability(skip_probability(delay, timeout))
+    # A stream of their own: what is simulated here must not depend on, or change, anything else.
+    rng = stream(run, _ACCESS)
+    if asked.slots is None:
+        from .baselines import access_slots, best_access  # numba is loaded only where it is needed
+
+        degree = linked * (nodes - 1)
+        if asked.access is None:
+            slots = best_access(nodes, degree, rng)[1]
+        else:
+            slots = float(access_slots(nodes, degree, asked.access, rng, graphs=20).mean())
+        rival = dataclasses.replace(rival, slots=slots)
+    if asked.acceleration:
+        from .baselines.graphs import acceleration
+
+        rival = dataclasses.replace(rival, acceleration=acceleration(nodes, linked, rng))
+    return rival
