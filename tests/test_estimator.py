@@ -233,7 +233,7 @@ class TestBadInput:
             ({"diameter": 0.0}, "diameter = 0.0"),
             ({"epsilon": -1.0}, "epsilon = -1.0"),
             ({"epsilon": None}, "epsilon = None: must be a number, unless noise_multiplier is one"),
-            ({"delta": 1.0}, "delta = 1.0: must be above 0 and below 1"),
+            ({"delta": 1.0}, "delta = 1.0: must be at least 1e-75"),
             ({"noise_multiplier": -1.0}, "noise_multiplier = -1.0"),
             ({"noise_multiplier": 1e-9}, "noise_multiplier = 1e-09: must be at least 0.001, or 0"),
             ({"nodes": 1}, "nodes = 1: must be a whole number of at least 2"),

@@ -21,14 +21,13 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from .data import NodeData, Scaling, split_over_nodes
 from .delays import Delay, parse_delay
-from .errors import InvalidInput, require_integer, require_non_negative, require_open_unit
-from .learning import LinearModel, StepSizes
+from .errors import InvalidInput, require_integer, require_non_negative
 from .privacy import PlannedRun, forecast
-from .schedules import schedule
-from .simulation.account import noise_for, planned
+from .runs import RunFile, Shape, parse_run
+from .simulation.account import planned
+from .simulation.build import setup_on
 from .simulation.engine import run_one
 from .simulation.setup import Setup
-from .timeouts import best_timeout
 
 __all__ = ["SkipRingClassifier"]
 
@@ -39,8 +38,14 @@ _MOST_NODES = 100
 _ROWS_PER_NODE = 4
 #: Below this, epsilon is in the tens of millions, and the accountants run out of digits.
 _LEAST_NOISE = 1e-3
-#: What this class calls the parameters of the rooms below, for messages.
-_NAMES = {"rate": "learning_rate", "steps": "rounds", "features": "X"}
+#: What this class calls the keys of a run file, where it is not their last part; for messages.
+_NAMES = {
+    "learning.rate": "learning_rate",
+    "schedule.steps": "rounds",
+    "schedule.name": "schedule",
+    "delay.law": "delay",
+    "features": "X",
+}
 
 
 class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn carries no types
@@ -197,7 +202,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     def _check_parameters(self) -> None:
         """Refuse what the rooms below would not be asked about, or would not name in the words of this class."""
         require_integer("rounds", self.rounds, 1)
-        require_open_unit("delta", self.delta)
+        if self.batch is not None:
+            require_integer("batch", self.batch, 1)
         for name in ("standardise", "intercept"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InvalidInput(name, repr(getattr(self, name)), "True or False")
@@ -228,36 +234,30 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return split_over_nodes(rows, labels, nodes, rng)
 
     def _setup(self, data: NodeData, classes: int, seed: int) -> Setup:
-        delay = _delay(self.delay)
-        steps = int(self.rounds) * data.nodes
-        model = LinearModel(
-            loss="logistic" if classes == 2 else "softmax",
-            features=data.features.shape[1],
-            diameter=self.diameter,
-            classes=classes,
-            ridge=self.ridge,
+        shape = Shape(data.features.shape[1], classes)
+        # Nobody asks for metrics: a single row costs least.
+        test = data.features[:1], data.labels[:1]
+        return setup_on(self._run(data.nodes, seed), data, shape, test, delay=_delay(self.delay))
+
+    def _run(self, nodes: int, seed: int) -> RunFile:
+        """Return the run file that says what this object's parameters say."""
+        steps = int(self.rounds) * nodes
+        noise = self.noise_multiplier
+        privacy = {"epsilon": _number("epsilon", self.epsilon)} if noise is None else {"noise_multiplier": float(noise)}
+        return parse_run(
+            {
+                "schedule": {"name": self.schedule, "steps": steps},
+                "delay": {"timeout": _timeout(self.timeout), "hop_latency": _number("hop_latency", self.hop_latency)},
+                "learning": {
+                    "rate": _number("learning_rate", self.learning_rate),
+                    "batch": self.batch if self.batch is None else int(self.batch),
+                    "diameter": _number("diameter", self.diameter),
+                },
+                "model": {"ridge": _number("ridge", self.ridge)},
+                "privacy": {"delta": _number("delta", self.delta), **privacy},
+                "simulation": {"seed": seed, "evaluate_every": steps},
+            }
         )
-        setup = Setup(
-            model=model,
-            data=data,
-            # Nobody asks for metrics: a single row costs least.
-            test_x=data.features[:1],
-            test_y=data.labels[:1],
-            schedule=schedule(self.schedule, data.nodes),
-            steps=steps,
-            delay=delay,
-            timeout=_timeout(self.timeout, delay, self.hop_latency),
-            hop_latency=self.hop_latency,
-            step_sizes=StepSizes(self.learning_rate),
-            noise_multiplier=0.0 if self.noise_multiplier is None else self.noise_multiplier,
-            batch=self.batch,
-            seed=seed,
-            evaluate_every=steps,
-        )
-        if self.noise_multiplier is not None:
-            return setup
-        assert self.epsilon is not None
-        return dataclasses.replace(setup, noise_multiplier=noise_for(setup, self.epsilon, self.delta))
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return how much speaks for the second of two classes, or for each of more."""
@@ -289,7 +289,7 @@ def _in_words_of_this_class() -> Iterator[None]:
     try:
         yield
     except InvalidInput as problem:
-        name = _NAMES.get(problem.parameter, problem.parameter)
+        name = _NAMES.get(problem.parameter, problem.parameter.rpartition(".")[2])
         raise InvalidInput.because(name, problem.given, problem.reason) from None
 
 
@@ -317,9 +317,16 @@ def _delay(given: str | Delay) -> Delay:
     return parse_delay(given)
 
 
-def _timeout(given: Any, delay: Delay, hop_latency: float) -> float:
-    if given == "best":
-        return best_timeout(delay, hop_latency)
+def _timeout(given: Any) -> float | str:
+    if isinstance(given, str) and given == "best":
+        return given
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
         raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'best'")
+    return float(given)
+
+
+def _number(name: str, given: Any) -> float:
+    """Return a number of any type, numpy's included, as one that a run file may hold."""
+    if isinstance(given, bool) or not isinstance(given, numbers.Real):
+        raise InvalidInput(name, repr(given), "a number")
     return float(given)

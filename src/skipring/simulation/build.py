@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..data import Dataset
+from ..data import Dataset, NodeData
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..runs import Budget, ResolvedRun, RunFile, Shape, clipped_labels, dealt_rows, keys, resolve, stream
@@ -17,7 +19,7 @@ from .baselines import Federated, Gossip
 from .setup import Setup
 from .stragglers import Stragglers, stragglers_of
 
-__all__ = ["build"]
+__all__ = ["build", "setup_on"]
 
 #: The stream of random numbers in which gossip's access to the channel is simulated.
 _ACCESS = 2**32 - 2
@@ -34,9 +36,23 @@ def build(
         reason = "only a network's nodes can learn a timeout from what they see; use best"
         raise InvalidInput.because("delay.timeout", run.delay.timeout, reason)
     dataset, ready, owned = dealt_rows(run, dataset)
+    largest = float(np.abs(ready.train_y).max(initial=1.0))
+    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest)
+    return setup_on(run, owned, shape, (ready.test_x, ready.test_y), delay=delay, order=order)
+
+
+def setup_on(
+    run: RunFile,
+    owned: NodeData,
+    shape: Shape,
+    test: tuple[NDArray[Any], NDArray[Any]],
+    *,
+    delay: Delay | None = None,
+    order: Schedule | None = None,
+) -> Setup:
+    """Return the setup of a run on rows that are prepared and dealt already, with test rows and their labels."""
     labels, clipped = clipped_labels(run, owned.labels)
     owned = dataclasses.replace(owned, labels=labels)
-    largest = float(np.abs(ready.train_y).max(initial=1.0))
     with keys("stragglers", *Stragglers.__dataclass_fields__, "slow_class", "class_factor"):
         stragglers = stragglers_of(run, owned)
 
@@ -70,8 +86,8 @@ def build(
             return Setup(
                 model=resolved.model,
                 data=owned,
-                test_x=ready.test_x,
-                test_y=ready.test_y,
+                test_x=test[0],
+                test_y=test[1],
                 schedule=schedule_of(resolved),
                 steps=resolved.steps,
                 delay=resolved.delay,
@@ -92,7 +108,6 @@ def build(
     def noise(resolved: ResolvedRun, budget: Budget) -> float:
         return noise_for(setup_of(resolved), budget.epsilon, budget.delta)
 
-    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest)
     return setup_of(resolve(run, shape, owned.nodes, noise=noise, delay=delay))
 
 
