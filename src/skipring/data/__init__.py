@@ -20,7 +20,7 @@ from .prepare import (
 )
 from .sources import DATASETS, Dataset, load_dataset
 from .splits import SPLITS, NodeData, split_over_nodes
-from .tables import read_table
+from .tables import from_arrays, read_table
 
 __all__ = [
     "DATASETS",
@@ -29,6 +29,7 @@ __all__ = [
     "NodeData",
     "Prepared",
     "Scaling",
+    "from_arrays",
     "load_dataset",
     "prepare",
     "read_table",

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InvalidInput
 from .sources import Dataset, Floats, Ints, first_not_finite, read_arrays
 
-__all__ = ["read_table"]
+__all__ = ["from_arrays", "read_table"]
 
 Values = NDArray[Any]
 _MOST_CLASSES = 100  # whole numbers with more different values than this are amounts, not classes
@@ -30,9 +30,10 @@ class _Source(NamedTuple):
     path: Path
     label: str
     node: str | None
+    parameter: str = "path"
 
     def refuse(self, reason: str) -> NoReturn:
-        raise InvalidInput.because("path", self.path, reason)
+        raise InvalidInput.because(self.parameter, self.path, reason)
 
     def refuse_value(self, column: str, where: str, value: object, reason: str) -> NoReturn:
         shown = repr(value.item() if isinstance(value, np.generic) else value)
@@ -82,7 +83,28 @@ def read_table(path: str | Path, *, label: str, node: str | None = None) -> Data
         raise InvalidInput("path", path, f"a file that ends in {', '.join(readers)}")
     if not source.path.is_file():
         source.refuse("there is no such file")
-    table = reader(source)
+    return _dataset(source, reader(source))
+
+
+def from_arrays(X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Dataset:
+    """Return rows, labels and, if known, the node of each row as a data set; `read_table` says what becomes of labels.
+
+    >>> from_arrays([[1.0], [2.0], [3.0]], ["ill", "well", "ill"], groups=["a", "a", "b"]).classes
+    ('ill', 'well')
+    """
+    source = _Source(Path("arrays"), "y", None if groups is None else "groups", "X")
+    features, labels = np.asarray(X), np.asarray(y)
+    nodes = None if groups is None else np.asarray(groups)
+    if features.ndim != 2 or features.dtype.kind not in "biuf":
+        source.refuse(f"must be rows of numbers, not {features.dtype} of shape {features.shape}")
+    for name, values in (("y", labels), ("groups", nodes)):
+        if values is not None and (values.shape != features.shape[:1] or values.dtype.kind not in "biufU"):
+            source.refuse(f"{name} must be {len(features)} numbers or texts, not {values.dtype} of {values.shape}")
+    names = [f"X[{column}]" for column in range(features.shape[1])]
+    return _dataset(source, _Table(features.astype(np.float64), names, labels, nodes, _row))
+
+
+def _dataset(source: _Source, table: _Table) -> Dataset:
     rows = len(table.features)
     if rows < 2:
         source.refuse(f"at least 2 rows are needed, not {rows}")

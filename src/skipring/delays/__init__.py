@@ -16,7 +16,7 @@ from .closed_form import Exponential, Gamma, Lomax, Never
 from .composed import Mixture, Shifted
 from .empirical import Empirical
 from .from_scipy import ScipyDelay
-from .spelling import parse_delay
+from .spelling import parse_delay, register_delay
 
 __all__ = [
     "Delay",
@@ -29,4 +29,5 @@ __all__ = [
     "ScipyDelay",
     "Shifted",
     "parse_delay",
+    "register_delay",
 ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._digest import digest
 from .._version import RESULTS, __version__
 from ..errors import InvalidInput
 from ..runs import change_value, parse_change, parse_run, read_toml
@@ -209,8 +210,7 @@ def _key(run: RunFile, digests: dict[str, str]) -> str:
         if file not in digests:
             digests[file] = _digest(file)
         content.setdefault("files", []).append(digests[file])
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest(content).hex()[:16]
 
 
 def _digest(file: str) -> str:

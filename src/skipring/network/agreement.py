@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from .._digest import digest
 from .._version import __version__
 from ..errors import InvalidInput
 
@@ -43,16 +42,12 @@ class Agreement:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = dict(sorted(values.items()))
         #: A short digest of each value: enough to find the keys that differ, without sending the values.
-        self.marks = {key: _digest(value).hex()[:_MARK] for key, value in self.values.items()}
-        self.digest = _digest(self.values)
+        self.marks = {key: digest(value).hex()[:_MARK] for key, value in self.values.items()}
+        self.digest = digest(self.values)
 
     def differing(self, marks: Mapping[str, str]) -> tuple[str, ...]:
         """Return the keys whose values are others, or missing, on one of the two sides."""
         return tuple(key for key in sorted({*self.marks, *marks}) if self.marks.get(key) != marks.get(key))
-
-
-def _digest(value: Any) -> bytes:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).digest()
 
 
 def agreement_of(run: RunFile, roster: Roster, resolved: Mapping[str, Any]) -> Agreement:

@@ -32,7 +32,6 @@ whatever happened elsewhere. Coalitions of observers are not accounted for, but 
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._digest import digest
 from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy.gaussian import gdp_delta, gdp_epsilon
 from ..privacy.own import OwnTranscript
@@ -111,8 +111,8 @@ class Terms:
     @property
     def digest(self) -> str:
         """SHA-256 of all of it: a journal has it, so that its account is never made with other terms."""
-        parts = (self.nodes, self.me, self.path, self.step_sizes, self.noise_multiplier, self.convex)
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
+        path = np.asarray(self.path, dtype=np.int64)
+        return digest([self.nodes, self.me, path, self.step_sizes, self.noise_multiplier, self.convex]).hex()
 
 
 class OwnAccount:

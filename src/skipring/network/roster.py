@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._digest import digest
 from ..errors import InvalidInput
 from ._files import Section, quoted, read_checked
 
@@ -150,8 +149,7 @@ class Roster:
     def digest(self) -> str:
         """SHA-256 over names, addresses and fingerprints, in order: the same however the file is laid out."""
         nodes = [list(map(str, node)) for node in zip(self.names, self.addresses, self.fingerprints, strict=True)]
-        text = json.dumps({"skipring roster": 1, "nodes": nodes}, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest({"skipring roster": 1, "nodes": nodes}).hex()
 
     def to_toml(self) -> str:
         """Return the roster as the text of its file."""

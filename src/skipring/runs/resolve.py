@@ -12,12 +12,13 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
 from ..learning import LinearModel, NeuralModel, StepSizes
 from ..learning.linear import LossName
-from ..schedules import SCHEDULES
+from ..privacy.record import ScheduleName
 from ..timeouts import best_timeout, timeout_for_skip
 from .keys import keys
 from .rows import label_bound_is_agreed
@@ -137,6 +138,9 @@ def resolve(
         return resolved
     if refusal is not None:
         raise refusal
+    if run.schedule.name not in (*get_args(ScheduleName), *RIVALS):
+        reason = f"no forecast covers the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
+        raise InvalidInput.because("privacy.epsilon", resolved.budget.epsilon, reason)
     with keys(
         "privacy",
         "epsilon",
@@ -232,8 +236,6 @@ def _no_privacy(run: RunFile, model: LinearModel | NeuralModel | None) -> Invali
         return InvalidInput.because("stragglers.slow_class", run.stragglers.slow_class, _BY_LABELS)
     if isinstance(model, LinearModel) and model.loss == "squared" and not label_bound_is_agreed(run):
         return InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
-    if run.schedule.name not in SCHEDULES and run.schedule.name not in RIVALS:
-        return InvalidInput("schedule.name", run.schedule.name, f"one of {', '.join((*SCHEDULES, *RIVALS))}")
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import platform
 import threading
@@ -10,14 +11,19 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from .._digest import digest
 from .._version import __version__
+from ..data import Dataset, from_arrays
+from ..delays import Delay
 from ..errors import InvalidInput
 from ..learning import LinearModel, NeuralModel
 from ..runs import RunFile, parse_run, read_run_file
+from ..schedules import Schedule
 from .account import privacy_of
 from .build import build
 from .engine import run_many
@@ -37,8 +43,13 @@ class Interrupted(Exception):
 
 
 def simulate(
-    run: RunFile | str | Path | Mapping[str, Any],
+    run: RunFile | str | Path | Mapping[str, Any] | None = None,
+    X: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     *,
+    delay: Delay | None = None,
+    schedule: Schedule | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     threads: int | None = None,
@@ -48,15 +59,63 @@ def simulate(
 ) -> Result:
     """Simulate all runs of a run file (or its path, or its values by section), and account for their privacy.
 
-    With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted simulation
-    stopped, and ends with the same bytes. Without `keep_models` the last models are left out, which may be large.
+    Rows `X` with labels `y`, and `groups` that say which node each row belongs to, take the place of the data that the
+    run file names; so do a law of delays and a schedule of your own, as objects. With `out`, every run is written to
+    that folder as it finishes; `resume` goes on where an interrupted simulation stopped, and ends with the same bytes.
+    Without `keep_models` the last models are left out, which may be large.
+
+    >>> rng = np.random.default_rng(1)
+    >>> X, y, hospital = rng.normal(size=(400, 3)), rng.integers(2, size=400), np.arange(400) % 20
+    >>> settings = {"simulation": {"runs": 2}, "privacy": {"noise_multiplier": 4.0}}
+    >>> simulate(settings, X, y, hospital).test_error.shape
+    (2, 7)
     """
     if not isinstance(run, RunFile):
-        run = parse_run(run) if isinstance(run, Mapping) else read_run_file(run)
+        run = parse_run(run or {}) if run is None or isinstance(run, Mapping) else read_run_file(run)
+    given = _given(X, y, groups, delay, schedule)
+    if given.dataset is not None:
+        run = run.model_copy(update={"data": run.data.model_copy(update={"name": "arrays", "path": None})})
+    if schedule is not None:
+        run = run.model_copy(update={"schedule": run.schedule.model_copy(update={"name": schedule.name})})
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
     with nullcontext() if run.model.name == "cnn" else _one_blas_thread():
-        return _simulate(run, None if out is None else Path(out), resume, threads, keep_models, stop, progress)
+        return _simulate(run, given, None if out is None else Path(out), resume, threads, keep_models, stop, progress)
+
+
+class _Given(NamedTuple):
+    """What takes the place of something that the run file names."""
+
+    dataset: Dataset | None = None
+    delay: Delay | None = None
+    schedule: Schedule | None = None
+
+    def described(self) -> dict[str, dict[str, str]]:
+        """Return what was given in words, for the settings of a result; arrays by their digest."""
+        words = {"delay": str(self.delay)} if self.delay is not None else {}
+        if self.schedule is not None:
+            words["schedule"] = repr(self.schedule)
+        if self.dataset is not None:
+            words["data"] = digest([self.dataset.features, self.dataset.labels, self.dataset.groups]).hex()
+        return {"given": words} if words else {}
+
+
+def _given(
+    X: ArrayLike | None,
+    y: ArrayLike | None,
+    groups: ArrayLike | None,
+    delay: Delay | None,
+    schedule: Schedule | None,
+) -> _Given:
+    if delay is not None and not isinstance(delay, Delay):
+        raise InvalidInput("delay", repr(delay), "a law of skipring.delays; texts belong into the run file")
+    if schedule is not None and not isinstance(schedule, Schedule):
+        raise InvalidInput("schedule", repr(schedule), "a schedule of skipring.schedules, or of your own")
+    if X is None and y is None and groups is None:
+        return _Given(None, delay, schedule)
+    if X is None or y is None:
+        raise InvalidInput.because("y" if X is not None else "X", "missing", "rows and labels are given together")
+    return _Given(from_arrays(X, y, groups), delay, schedule)
 
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
@@ -69,6 +128,7 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 
 def _simulate(
     run: RunFile,
+    given: _Given,
     folder: Path | None,
     resume: bool,
     threads: int | None,
@@ -76,8 +136,9 @@ def _simulate(
     stop: threading.Event | None,
     progress: Callable[[int], None] | None,
 ) -> Result:
-    setup = build(run)
-    known = _begin(folder, run, resume) if folder is not None else []
+    setup = build(run, given.dataset, delay=given.delay, order=given.schedule)
+    asked = json.dumps(run.model_dump(mode="json") | given.described()) if given.described() else run.model_dump_json()
+    known = _begin(folder, asked, resume) if folder is not None else []
     if not keep_models:
         known = [_without_model(output) for output in known]
     elif any(output.model.size == 0 for output in known):
@@ -107,7 +168,9 @@ def _simulate(
     privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
     if run.data.standardise and isinstance(setup.model, LinearModel) and "refused" not in privacy:
         privacy["not_covered"] = _STANDARDISED
-    settings = run.model_dump(mode="json") | {"resolved": _resolved(setup), "versions": _versions(setup)}
+    settings = (
+        run.model_dump(mode="json") | given.described() | {"resolved": _resolved(setup), "versions": _versions(setup)}
+    )
     result = gather(finished, setup.points, settings, privacy)
     if folder is not None:
         result.save(folder)
@@ -145,9 +208,8 @@ def _versions(setup: Setup) -> dict[str, str]:
     return {"skipring": __version__, "python": platform.python_version(), **{name: version(name) for name in used}}
 
 
-def _begin(folder: Path, run: RunFile, resume: bool) -> list[RunOutput]:
+def _begin(folder: Path, asked: str, resume: bool) -> list[RunOutput]:
     """Prepare the folder; return the runs that are already in it."""
-    asked = run.model_dump_json()
     marker = folder / "started.json"
     if resume:
         if not marker.exists():
