@@ -445,7 +445,6 @@ def test_run_files_name_models_that_exist() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("model.name=mine:net", "model.name = mine:net: only the nodes of a network run a module of your own"),
         (
             "delay.timeout=adaptive",
             "delay.timeout = adaptive: only a network's nodes can learn a timeout from what they see; use best",

@@ -59,9 +59,9 @@ def make_learner(
     with in_words_of_the_run_file():
         rows = _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
         if run.model.is_function or run.model.name == "cnn":
-            from .learner_torch import network_learner  # PyTorch is loaded only where it is needed
+            from .learner_torch import torch_learner
 
-            return network_learner(run, rows, rng)
+            return torch_learner(run, rows, rng)
         model = model_of(run, rows.classes, rows.train_x.shape[1])
         assert isinstance(model, LinearModel)
         return LinearLearner(model, rows, batch=run.learning.batch, rng=rng)

@@ -235,9 +235,6 @@ def _no_privacy(run: RunFile, model: LinearModel | NeuralModel) -> InvalidInput 
 
 
 def _refuse_what_needs_a_network(run: RunFile) -> None:
-    if run.model.is_function:
-        reason = "only the nodes of a network run a module of your own; simulate logistic, softmax, squared or cnn"
-        raise InvalidInput.because("model", run.model.name, reason)
     if run.delay.timeout == "adaptive":
         reason = "only a network's nodes can learn a timeout from what they see; use best"
         raise InvalidInput.because("timeout", run.delay.timeout, reason)
@@ -255,14 +252,14 @@ def model_of(
 
     `largest_label`, for simulations only, bounds labels that are numbers where the run file does not bound them.
     """
-    if run.model.name == "cnn":
-        if classes == 0:
-            raise InvalidInput.because("model", "cnn", "the labels are numbers, not classes; use squared")
+    if run.model.name == "cnn" or run.model.is_function:
         return NeuralModel(
+            name=str(run.model.name),
             features=features,
             classes=classes,
             clip=run.learning.gradient_bound,
             diameter=run.learning.diameter,
+            ridge=run.model.ridge,
             device=run.model.device,
         )
     usual: LossName = "squared" if classes == 0 else "logistic" if classes == 2 else "softmax"
@@ -342,7 +339,7 @@ def simulate(
         run = parse_run(run) if isinstance(run, Mapping) else read_run_file(run)
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
-    with nullcontext() if run.model.name == "cnn" else _one_blas_thread():
+    with nullcontext() if run.model.name == "cnn" or run.model.is_function else _one_blas_thread():
         return _simulate(run, None if out is None else Path(out), resume, threads, keep_models, stop, progress)
 
 
