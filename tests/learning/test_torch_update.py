@@ -154,11 +154,13 @@ def test_rounding_never_lifts_a_clipped_gradient_above_its_bound(length: float) 
         assert np.linalg.norm(after - expected) <= 2e-5 * np.linalg.norm(expected)
 
 
-def test_a_long_gradient_of_equal_numbers_is_measured_in_double_precision() -> None:
-    """In single precision, a sum of 2**25 ones stops at 2**24."""
-    gradient = torch.full((1 << 25,), 2.0)
+@pytest.mark.parametrize("first", [0.0, 1e4])
+def test_a_long_gradient_is_measured_in_double_precision(first: float) -> None:
+    """In single precision a CPU finds it shorter than it is, by 0.3 % where a few numbers are large."""
+    gradient = torch.randn(7_655_754, generator=torch.Generator().manual_seed(1))
+    gradient[:8] += first
     clip_([gradient], 1.0)
-    assert 1.0 - 2e-5 < 2.0**12.5 * float(gradient[0]) <= 1.0
+    assert 1.0 - 2e-5 < float(gradient.double().norm()) <= 1.0
 
 
 @pytest.mark.parametrize("worth", [math.nan, math.inf, -math.inf, 1e30])
@@ -310,7 +312,9 @@ def test_a_cuda_graph_makes_the_plain_update(ridge: float, clip: float | None, d
 @pytest.mark.parametrize("size", [1_000, 279_498, 7_655_754, 1 << 25])
 def test_a_gpu_never_lifts_a_clipped_gradient_above_its_bound(size: int) -> None:
     generator = torch.Generator("cuda").manual_seed(1)
-    for kind in (torch.randn(size, generator=generator, device="cuda"), torch.ones(size, device="cuda")):
+    several = [torch.randn(size, generator=generator, device="cuda") for _ in range(2)]
+    several[1][:8] += 1e4
+    for kind in (*several, torch.ones(size, device="cuda")):
         for bound in (0.3, 1.0, 2.7):
             gradient = kind.clone()
             clip_([gradient], bound)
