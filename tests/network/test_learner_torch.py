@@ -20,11 +20,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skipring.errors import InvalidInput
-from skipring.learning import Learner, Rows
+from skipring.learning import Learner, NeuralModel, Rows
 from skipring.learning.neural import NeuralToken, paper_cnn
+from skipring.learning.torch_learner import TorchLearner
 from skipring.network.config import NodeData
 from skipring.network.learner import make_learner
-from skipring.network.learner_torch import NetworkLearner
 from skipring.simulation import with_changes
 
 MODULES = """
@@ -129,9 +129,9 @@ def made_of(table: Path, name: str, *changes: str, label: str = "kind", index: i
     return make_learner(run, index=index, nodes=4, name="ann", data=NodeData(), rng=np.random.default_rng(2))
 
 
-def network(table: Path, name: str, *changes: str, label: str = "kind", index: int = 1) -> NetworkLearner:
+def network(table: Path, name: str, *changes: str, label: str = "kind", index: int = 1) -> TorchLearner:
     made = made_of(table, f"clinic_models:{name}", "model.device=cpu", *changes, label=label, index=index)
-    assert isinstance(made, NetworkLearner)
+    assert isinstance(made, TorchLearner)
     return made
 
 
@@ -169,6 +169,7 @@ def test_the_papers_network_learns_as_in_simulations(tmp_path: Path) -> None:
     x, y = np.rint(255.0 * rng.random((40, 784))) / 255.0, np.arange(40) % 3
     np.savez(tmp_path / "images.npz", X=x, y=y)
     changes = ["model.device=cpu", "learning.gradient_bound=0.5", "learning.diameter=20", "data.test_share=0.3"]
+    changes += ["model.ridge=0.2"]
     made = made_of(tmp_path / "images.npz", "cnn", *changes, label="y", index=0)
     assert (made.name, made.shape, made.dtype.str, made.gradient_bound) == ("cnn", (279_498,), "<f4", 0.5)
     start = made.initial()
@@ -195,14 +196,14 @@ def test_the_papers_network_learns_as_in_simulations(tmp_path: Path) -> None:
         batch=rows.stop,
         gradient_bound=0.5,
         diameter=20.0,
+        ridge=0.2,
     )
     w = start.copy()
     for _ in range(2):
         token.update(torch.arange(rows.stop), step_size=0.2, noise_std=0.0)
         w = step(made, w, 0.2)
-    theirs = torch.cat([parameter.detach().reshape(-1) for parameter in token.module.parameters()]).numpy()
     assert np.abs(w - start).max() > 1e-3
-    assert w == pytest.approx(theirs, abs=1e-5)
+    assert w == pytest.approx(token.parameters(), abs=1e-5)
     error = token.error(images(prepared.test_x), torch.from_numpy(prepared.test_y))
     assert made.test_error(w) == pytest.approx(error)
 
@@ -214,7 +215,7 @@ def test_the_averaged_gradient_is_clipped_and_then_noise_is_added(table: Path) -
     assert np.linalg.norm(whole) > 0.02
     found = bound.update(start.copy(), step_size=0.5, noise_multiplier=2.0, noise=noise)
     clipped = np.concatenate(noise.before).astype(np.float64)
-    assert 0.01 * (1.0 - 1e-5) < np.linalg.norm(clipped) <= 0.01
+    assert 0.01 * (1.0 - 2e-5) < np.linalg.norm(clipped) <= 0.01
     assert clipped / np.linalg.norm(clipped) == pytest.approx(whole / np.linalg.norm(whole), abs=1e-5)
     for other in np.linspace(0.003, 0.02, 10):  # rounding never lifts it above
         noise = Recorded()
@@ -376,11 +377,10 @@ def test_rows_and_labels_that_are_no_numbers_are_refused(part: str, worth: float
     """1e200 is none in single precision."""
     rng = np.random.default_rng(1)
     rows = Rows(rng.random((8, 6)), rng.random(8), rng.random((4, 6)), rng.random(4), classes=0)
-    settings: dict[str, Any] = {"name": "x:y", "gradient_bound": 1.0, "radius": 1.0, "ridge": 0.0}
-    settings |= {"batch": None, "device": "cpu", "seed": 0, "rng": rng}
+    model = NeuralModel(name="clinic_models:number", features=6, classes=0, clip=1.0, device="cpu")
 
-    def made() -> NetworkLearner:
-        return NetworkLearner(lambda: torch.nn.Linear(6, 1), rows, **settings)
+    def made() -> TorchLearner:
+        return TorchLearner(model, rows, batch=None, seed=0, rng=rng)
 
     assert made().labels_clipped == 0
     getattr(rows, part).flat[2] = worth
@@ -407,8 +407,9 @@ def test_a_network_learns_from_labels_within_their_bound(table: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cnn", "clinic_models:net"])
-def test_a_gradient_without_a_bound_is_refused(table: Path, name: str) -> None:
-    run = with_changes(None, [f"data.path={table}", "data.label=kind", f"model.name={name}"])
+def test_a_gradient_without_a_bound_is_refused(tmp_path: Path, name: str) -> None:
+    np.savez(tmp_path / "images.npz", X=np.random.default_rng(3).random((40, 784)), y=np.arange(40) % 3)
+    run = with_changes(None, [f"data.path={tmp_path / 'images.npz'}", "data.label=y", f"model.name={name}"])
     with pytest.raises(InvalidInput, match=r"learning.gradient_bound = missing: .* no privacy could be stated"):
         make_learner(run, index=0, nodes=4, name="ann", data=NodeData(), rng=np.random.default_rng())
 

@@ -1,13 +1,15 @@
-"""What the simulator and the accountants need to know about a neural network, without loading PyTorch."""
+"""What the simulator, the nodes and the accountants need to know about a neural network, without loading PyTorch."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from ..errors import InvalidInput, require_positive
+from ..errors import InvalidInput, require_non_negative, require_positive
 
-__all__ = ["NeuralModel"]
+__all__ = ["NeuralModel", "require_torch"]
 
 #: Shape of the images (colours, height, width) by the number of features.
 _SHAPES: dict[int, tuple[Literal["mnist", "cifar10"], tuple[int, int, int]]] = {
@@ -18,14 +20,16 @@ _SHAPES: dict[int, tuple[Literal["mnist", "cifar10"], tuple[int, int, int]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class NeuralModel:
-    """One of the paper's convolutional networks; the averaged gradient of a node is clipped, or nothing is promised.
+    """A network with PyTorch; the averaged gradient of a node is clipped, or nothing is promised.
 
     Parameters
     ----------
-    features : 784 for images of 28 x 28 pixels, 3072 for colour images of 32 x 32.
-    classes : at most 10.
+    name : ``cnn``, one of the paper's convolutional networks, or ``module:function``, which returns a PyTorch module.
+    features : columns of a row; for ``cnn`` 784 (28 x 28 pixels) or 3072 (32 x 32 in colour).
+    classes : 0 where labels are numbers, which ``cnn`` cannot learn; it has at most 10.
     clip : the averaged gradient is clipped to this norm; None means not at all.
     diameter : of the ball that the parameters are kept in; None means none.
+    ridge : weight of half the squared norm of the parameters.
     device : where to compute: ``auto`` (a GPU if there is one), ``cpu`` or ``cuda``.
 
     >>> model = NeuralModel(features=784, clip=1.0)
@@ -37,34 +41,58 @@ class NeuralModel:
     classes: int = 10
     clip: float | None = None
     diameter: float | None = None
+    ridge: float = 0.0
     device: str = "auto"
-
-    loss: Literal["cnn"] = "cnn"
+    name: str = "cnn"
 
     def __post_init__(self) -> None:
+        if not self.is_function:
+            self._check_images()
+        for name, value in (("gradient_bound", self.clip), ("diameter", self.diameter)):
+            if value is not None:
+                require_positive(name, value)
+        require_non_negative("ridge", self.ridge)
+
+    def _check_images(self) -> None:
+        if self.name != "cnn":
+            raise InvalidInput("model", self.name, "cnn or module:function")
+        if self.classes == 0:
+            raise InvalidInput.because("model", "cnn", "the labels are numbers, not classes; use squared")
         if self.features not in _SHAPES:
             sizes = "784 (28 x 28 pixels) or 3072 (32 x 32 in colour)"
             raise InvalidInput("model", "cnn", f"given images of {sizes} features, not {self.features}")
         if self.classes > 10:
             raise InvalidInput("model", "cnn", f"used for at most 10 classes, not {self.classes}")
-        for name, value in (("gradient_bound", self.clip), ("diameter", self.diameter)):
-            if value is not None:
-                require_positive(name, value)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the network is whatever a function of the user's own returns."""
+        return ":" in self.name
+
+    @property
+    def loss(self) -> str:
+        """What a result calls the model; the loss is the cross-entropy, or half the squared error of numbers."""
+        return self.name
 
     @property
     def network(self) -> Literal["mnist", "cifar10"]:
-        """The paper's data set that the network was made for."""
+        """The paper's data set that the network was made for; of ``cnn`` only."""
         return _SHAPES[self.features][0]
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Colours, height and width."""
+        """Colours, height and width; of ``cnn`` only."""
         return _SHAPES[self.features][1]
 
-    @property
+    @cached_property
     def parameters(self) -> int:
-        """Number of parameters."""
-        return {"mnist": 279_498, "cifar10": 7_655_754}[self.network]
+        """Number of parameters that travel; for a function, PyTorch is loaded and it is called."""
+        if not self.is_function:
+            return {"mnist": 279_498, "cifar10": 7_655_754}[self.network]
+        require_torch(self.name)
+        from .torch_module import drawn, maker, trainable
+
+        return sum(parameter.numel() for parameter in trainable(drawn(maker(self), 0)))
 
     @property
     def gradient_bound(self) -> float:
@@ -72,9 +100,14 @@ class NeuralModel:
         return 1.0 if self.clip is None else self.clip
 
     @property
+    def radius(self) -> float:
+        """How far from 0 the parameters may be."""
+        return math.inf if self.diameter is None else 0.5 * self.diameter
+
+    @property
     def smoothness(self) -> float:
         """No bound is known."""
-        return float("inf")
+        return math.inf
 
     def contracts(self, step_size: float) -> bool:
         """Say that updates of a network are no contractions."""
@@ -88,3 +121,11 @@ class NeuralModel:
     def why_no_privacy(self) -> str:
         """Say why no epsilon can be stated; empty if one can."""
         return "" if self.clip is not None else "gradients are not clipped, so a node's share in an update has no bound"
+
+
+def require_torch(name: str) -> None:
+    """Refuse a network where PyTorch, an optional dependency, is missing."""
+    try:
+        import torch  # noqa: F401 # loaded only where it is needed
+    except ImportError:
+        raise InvalidInput.because("model.name", name, "needs PyTorch: pip install skipring[torch]") from None

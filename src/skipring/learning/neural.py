@@ -1,8 +1,9 @@
 """Updates of neural networks with PyTorch: any module and loss, one clipped and noisy step at a time.
 
 The parameters, and their gradient, are one vector, so that norm, clipping, noise, step and projection are a few
-operations on it, whatever the network. On a GPU a whole update (gathering the batch, forward, backward, clip, noise,
-step) is one CUDA graph: a single launch. Install with ``pip install skipring[torch]``.
+operations on it, whatever the network: those of `torch_update`, as at the nodes of a network. On a GPU a whole update
+(gathering the batch, forward, backward, clip, noise, step) is one CUDA graph: a single launch. Install with
+``pip install skipring[torch]``.
 
 No amplification holds for neural networks: an update is no contraction. Account for them with ``convex=False``, and
 only if their gradients are clipped.
@@ -10,41 +11,21 @@ only if their gradients are clipped.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
+from .torch_module import drawn, paper_cnn, require_same_size, trainable
+from .torch_update import clip_, project_, row_errors, step_
 
 __all__ = ["NeuralToken", "paper_cnn"]
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-_DRAWING = threading.Lock()
-
-
-def paper_cnn(data: Literal["mnist", "cifar10"]) -> nn.Sequential:
-    """Return one of the paper's two networks: 3x3 convolutions with SELU, the last layer linear.
-
-    >>> sum(p.numel() for p in paper_cnn("mnist").parameters())
-    279498
-    """
-    if data == "mnist":
-        return _convolutions(1, [(64, 1), (64, 2), (128, 1), (128, 2)], padding=0, outputs=128 * 4 * 4)
-    if data == "cifar10":
-        layers = [(64, 1), (64, 2), (128, 1), (128, 2), (256, 1), (256, 1), (256, 2), (512, 1), (512, 1), (512, 2)]
-        return _convolutions(3, layers, padding=1, outputs=512 * 2 * 2)
-    raise InvalidInput("model", data, "mnist or cifar10")
-
-
-def _convolutions(channels: int, layers: Sequence[tuple[int, int]], *, padding: int, outputs: int) -> nn.Sequential:
-    modules: list[nn.Module] = []
-    for width, stride in layers:
-        modules += [nn.Conv2d(channels, width, 3, stride=stride, padding=padding), nn.SELU()]
-        channels = width
-    return nn.Sequential(*modules, nn.Flatten(), nn.Linear(outputs, 10))
 
 
 class NeuralToken:
@@ -54,13 +35,16 @@ class NeuralToken:
     ----------
     module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
     images, labels : all rows of all nodes, kept on the device; an update says which of them it uses. Images of type
-        uint8 are scaled to [-1, 1].
-    batch : rows per update.
-    gradient_bound : the node's averaged gradient is clipped to this norm; None means no clipping, and no privacy.
+        uint8 are scaled to [-1, 1]. Labels that are whole numbers are classes.
+    batch : rows per update; None means that every update may have another number, which no CUDA graph can.
+    gradient_bound : the node's averaged gradient is clipped to this norm, and counts as 0 if it is not finite; None
+        means that it is used as it is, and no privacy.
     diameter : of the ball that the parameters are projected onto; None means none.
+    ridge : weight of half the squared norm of the parameters, whose gradient is neither clipped nor noisy.
     device, seed : where to compute, and where the noise comes from.
     graph, compile_loss, bf16 : how a GPU does it; by default all of it, as fast as it goes. Matrix products are then in
         bfloat16, parameters and noise stay in single precision.
+    name : what refusals call the model.
     """
 
     def __init__(
@@ -70,30 +54,36 @@ class NeuralToken:
         images: torch.Tensor,
         labels: torch.Tensor,
         *,
-        batch: int,
+        batch: int | None,
         gradient_bound: float | None = None,
         diameter: float | None = None,
-        device: str = "cpu",
+        ridge: float = 0.0,
+        device: str | torch.device = "cpu",
         seed: int = 0,
         graph: bool | None = None,
         compile_loss: bool | None = None,
         bf16: bool | None = None,
+        name: str = "a network",
     ) -> None:
-        require_integer("batch", batch, 1)
         require_integer("seed", seed, 0)
         if len(images) != len(labels):
             raise InvalidInput("labels", len(labels), f"as many as the {len(images)} images")
-        if batch > len(images):
-            raise InvalidInput("batch", batch, f"at most the number of rows, {len(images)}")
-        for name, value in (("gradient_bound", gradient_bound), ("diameter", diameter)):
+        if batch is not None:
+            require_integer("batch", batch, 1)
+            if batch > len(images):
+                raise InvalidInput("batch", batch, f"at most the number of rows, {len(images)}")
+        elif graph or compile_loss:
+            raise InvalidInput.because("batch", "missing", "a graph is recorded for a fixed number of rows")
+        for parameter, value in (("gradient_bound", gradient_bound), ("diameter", diameter)):
             if value is not None:
-                require_positive(name, value)
-        self.device = torch.device(device)
+                require_positive(parameter, value)
+        require_non_negative("ridge", ridge)
+        self.device, self.name = torch.device(device), name
         on_gpu = self.device.type == "cuda"
-        self.gradient_bound, self.diameter = gradient_bound, diameter
+        self.gradient_bound, self.diameter, self.ridge = gradient_bound, diameter, ridge
         self._bf16 = on_gpu if bf16 is None else bf16
-        self._graph = on_gpu if graph is None else graph
-        self.module = module.to(self.device)
+        self._graph = on_gpu and batch is not None if graph is None else graph
+        self.module = module.to(self.device).train()
         self._loss = loss
         self._images = images.to(self.device)
         if self._images.dim() == 4:
@@ -104,17 +94,18 @@ class NeuralToken:
         self._noise = torch.Generator(self.device).manual_seed(seed)
         #: The stream for all work with this token if several tokens are at work on one GPU.
         self.stream: Any = torch.cuda.Stream(self.device) if on_gpu else None  # type: ignore[no-untyped-call] # torch's
-        self._rows = torch.zeros(batch, dtype=torch.int64, device=self.device)
+        self._batch = batch
+        self._rows = torch.zeros(batch or 0, dtype=torch.int64, device=self.device)
         self._step_size = torch.zeros((), device=self.device)
         self._noise_std = torch.zeros((), device=self.device)
-        compiled = on_gpu if compile_loss is None else compile_loss
+        compiled = on_gpu and batch is not None if compile_loss is None else compile_loss
         self._evaluate: Any = torch.compile(self._batch_loss, dynamic=False) if compiled else self._batch_loss
         self._replay: Any = None
 
     def _flatten(self) -> None:
         """Lay all parameters, and their gradients, out in one vector each; convolutions by pixel, not by channel."""
-        parameters = [p for p in self.module.parameters() if p.requires_grad]
-        self.vector = torch.empty(sum(p.numel() for p in parameters), device=self.device)
+        parameters = trainable(self.module)
+        self.vector = torch.empty(sum(p.numel() for p in parameters), dtype=torch.float32, device=self.device)
         self._gradient = torch.zeros_like(self.vector)
         first = 0
         for p in parameters:
@@ -138,19 +129,17 @@ class NeuralToken:
 
     def _update(self) -> None:
         self._gradient.zero_()
-        self._evaluate(self._images[self._rows], self._labels[self._rows]).backward()
+        loss = self._evaluate(self._images[self._rows], self._labels[self._rows])
+        if loss.requires_grad:  # otherwise the answer depends on no parameter
+            loss.backward()
         with torch.no_grad():
             if self.gradient_bound is not None:
-                norm = torch.linalg.vector_norm(self._gradient)
-                self._gradient.mul_(torch.clamp(self.gradient_bound / (norm + 1e-12), max=1.0))
-                # No noise hides what is not a number: such a gradient counts as 0, as at the nodes of a network.
-                self._gradient.masked_fill_(~torch.isfinite(norm), 0.0)
+                clip_([self._gradient], self.gradient_bound)
             noise = torch.randn(len(self.vector), generator=self._noise, device=self.device)
             self._gradient.addcmul_(noise, self._noise_std)
-            self.vector.addcmul_(self._gradient, self._step_size, value=-1.0)
+            step_(self.vector, self._gradient, self._step_size, self.ridge)
             if self.diameter is not None:
-                norm = torch.linalg.vector_norm(self.vector)
-                self.vector.mul_(torch.clamp(0.5 * self.diameter / (norm + 1e-12), max=1.0))
+                project_(self.vector, 0.5 * self.diameter)
 
     def _capture(self) -> None:
         """Record the update as a CUDA graph: some rehearsals first, then the model and the noise are put back."""
@@ -178,22 +167,27 @@ class NeuralToken:
 
     def restart(self, make: Callable[[], nn.Module], seed: int) -> None:
         """Begin again with a fresh network and a fresh stream of noise; a recorded graph stays."""
-        # A network is drawn from the generator that all threads of torch share.
-        with _DRAWING, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            fresh = make()
+        fresh = drawn(make, seed)
+        require_same_size(self.name, fresh, self.module, [p.shape for p in trainable(self.module)])
         with torch.no_grad():
             for mine, new in zip(self.module.parameters(), fresh.parameters(), strict=True):
                 mine.copy_(new)
         self._noise.manual_seed(seed)
 
     def update(self, rows: torch.Tensor, *, step_size: float, noise_std: float) -> None:
-        """Take one step on some rows: w <- project(w - step size x (clipped gradient + noise))."""
-        if rows.shape != self._rows.shape:
-            raise InvalidInput("rows", tuple(rows.shape), f"{len(self._rows)} row numbers, the batch")
+        """Take one step on some rows.
+
+        w <- project((1 - step size x ridge) w - step size x (clipped gradient + noise)).
+        """
+        if rows.dim() != 1 or len(rows) != (self._batch or len(rows)):
+            wanted = "row numbers" if self._batch is None else f"{self._batch} row numbers, the batch"
+            raise InvalidInput("rows", tuple(rows.shape), wanted)
         require_positive("step_size", step_size)
         require_non_negative("noise_std", noise_std)
-        self._rows.copy_(rows, non_blocking=True)
+        if self._batch is None:
+            self._rows = rows.to(self.device)
+        else:
+            self._rows.copy_(rows, non_blocking=True)
         self._step_size.fill_(step_size)
         self._noise_std.fill_(noise_std)
         self.prepare()
@@ -203,16 +197,24 @@ class NeuralToken:
             self._update()
 
     def error(self, images: torch.Tensor, labels: torch.Tensor, *, chunk: int = 2000) -> float:
-        """Return the share of images whose class is not the network's first choice."""
-        wrong = torch.zeros((), dtype=torch.int64, device=self.device)
+        """Return the share of images whose class is not the network's first choice, or the mean squared error."""
+        if not len(images):
+            return float("nan")
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        self.module.eval()
         with torch.no_grad():
             for start in range(0, len(images), chunk):
                 some = images[start : start + chunk].to(self.device)
                 if some.dtype == torch.uint8:
                     some = some.float() / 127.5 - 1.0
-                choice = self.module(some).argmax(dim=1)
-                wrong += (choice != labels[start : start + chunk].to(self.device)).sum()
-        return int(wrong) / max(1, len(images))  # the device is waited for once
+                total += row_errors(self.module(some), labels[start : start + chunk].to(self.device)).sum()
+        self.module.train()
+        return float(total) / len(images)  # the device is waited for once
+
+    def parameters(self) -> NDArray[np.float32]:
+        """Return a copy of the parameters as they travel between nodes: in the order of ``module.parameters()``."""
+        with torch.no_grad():
+            return torch.cat([p.reshape(-1) for p in trainable(self.module)]).cpu().numpy()
 
     def __repr__(self) -> str:
         bound = "none" if self.gradient_bound is None else f"{self.gradient_bound:g}"

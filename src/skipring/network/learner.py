@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..data import Dataset, read_table
 from ..errors import InvalidInput, require_integer
 from ..learning import Learner, LinearLearner, LinearModel, Rows
+from ..learning.networks import require_torch
 from ..runs import (
     RunFile,
     Shape,
@@ -60,14 +61,15 @@ def make_learner(
         raise InvalidInput.because("learning.clip_noisy", run.learning.clip_noisy, reason)
     rows = _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
     if run.model.is_network:
-        from .learner_torch import network_learner  # PyTorch is loaded only where it is needed
-
-        with keys("learning", "gradient_bound", "diameter", "batch", model="model.name", ridge="model.ridge"):
-            return network_learner(run, rows, rng)
+        require_torch(str(run.model.name))
     model = model_of(run, Shape(rows.train_x.shape[1], rows.classes))
-    assert isinstance(model, LinearModel)
-    with keys("data", "unit_rows"):
-        return LinearLearner(model, rows, batch=run.learning.batch, rng=rng)
+    with keys("data", "unit_rows", gradient_bound="learning.gradient_bound", model="model.name"):
+        if isinstance(model, LinearModel):
+            return LinearLearner(model, rows, batch=run.learning.batch, rng=rng)
+        from ..learning.torch_learner import TorchLearner  # PyTorch is loaded only where it is needed
+
+        assert model is not None
+        return TorchLearner(model, rows, batch=run.learning.batch, seed=run.simulation.seed, rng=rng)
 
 
 def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:

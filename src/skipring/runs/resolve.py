@@ -185,20 +185,15 @@ def model_of(run: RunFile, shape: Shape) -> LinearModel | NeuralModel | None:
 
 
 def _network(run: RunFile, shape: Shape) -> NeuralModel | None:
-    if run.model.is_function:
-        reason = "only the nodes of a network run a module of your own; simulate logistic, softmax, squared or cnn"
-        if shape.features is not None:
-            raise InvalidInput.because("model", run.model.name, reason)
-        return None
     if shape.features is None or shape.classes is None:
         return None
-    if shape.classes == 0:
-        raise InvalidInput.because("model", run.model.name, "the labels are numbers, not classes; use squared")
     return NeuralModel(
+        name=str(run.model.name),
         features=shape.features,
         classes=shape.classes,
         clip=run.learning.gradient_bound,
         diameter=run.learning.diameter,
+        ridge=run.model.ridge,
         device=run.model.device,
     )
 

@@ -72,8 +72,8 @@ class ModelSection(_Section):
 
     name: str | None = Field(
         None,
-        description="logistic (two classes), softmax (more), squared (numbers), cnn, or for nodes of a network "
-        "module:function, which returns a PyTorch module; default: by the labels",
+        description="logistic (two classes), softmax (more), squared (numbers), cnn, or module:function, which returns "
+        "a PyTorch module; default: by the labels",
     )
     intercept: bool = Field(False, description="append a constant column")
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")

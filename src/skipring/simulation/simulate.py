@@ -79,7 +79,7 @@ def simulate(
         run = run.model_copy(update={"schedule": run.schedule.model_copy(update={"name": schedule.name})})
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
-    with nullcontext() if run.model.name == "cnn" else _one_blas_thread():
+    with nullcontext() if run.model.is_network else _one_blas_thread():
         return _simulate(run, given, None if out is None else Path(out), resume, threads, keep_models, stop, progress)
 
 

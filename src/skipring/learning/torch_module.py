@@ -1,0 +1,167 @@
+"""PyTorch modules that can learn on a walk: where they come from, what is asked of them, and the rows they are given.
+
+The network is `cnn`, one of the paper's, or `module:function`: a function without arguments that returns a PyTorch
+module, such as ``clinic.models:small``. It is imported like any Python module, so it must be installed or its folder be
+in PYTHONPATH, at every node; the current folder is not searched, and no code travels between nodes. Every call must
+return a new module, the same for the same seed of PyTorch. It takes a float32 batch of shape (rows, features), and
+answers with (rows, classes), or with (rows,) or (rows, 1) where labels are numbers.
+
+Only parameters travel, and only those that require a gradient: as one float32 vector, in the order of
+``module.parameters()``. A module with buffers, such as the running means of a BatchNorm, is refused, because they would
+be left behind, and depend on data that no noise hides.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+
+from ..data import require_finite_labels, require_single_precision
+from ..errors import InvalidInput
+from .networks import NeuralModel
+
+__all__ = [
+    "choose_device",
+    "drawn",
+    "maker",
+    "paper_cnn",
+    "require_same_size",
+    "require_usable",
+    "rows_for",
+    "trainable",
+]
+
+# A network is drawn from the generator that all threads of torch share.
+_DRAWING = threading.Lock()
+
+
+def paper_cnn(data: Literal["mnist", "cifar10"]) -> nn.Sequential:
+    """Return one of the paper's two networks: 3x3 convolutions with SELU, the last layer linear.
+
+    >>> sum(p.numel() for p in paper_cnn("mnist").parameters())
+    279498
+    """
+    if data == "mnist":
+        return _convolutions(1, [(64, 1), (64, 2), (128, 1), (128, 2)], padding=0, outputs=128 * 4 * 4)
+    if data == "cifar10":
+        layers = [(64, 1), (64, 2), (128, 1), (128, 2), (256, 1), (256, 1), (256, 2), (512, 1), (512, 1), (512, 2)]
+        return _convolutions(3, layers, padding=1, outputs=512 * 2 * 2)
+    raise InvalidInput("model", data, "mnist or cifar10")
+
+
+def _convolutions(channels: int, layers: Sequence[tuple[int, int]], *, padding: int, outputs: int) -> nn.Sequential:
+    modules: list[nn.Module] = []
+    for width, stride in layers:
+        modules += [nn.Conv2d(channels, width, 3, stride=stride, padding=padding), nn.SELU()]
+        channels = width
+    return nn.Sequential(*modules, nn.Flatten(), nn.Linear(outputs, 10))
+
+
+def maker(model: NeuralModel) -> Callable[[], nn.Module]:
+    """Return what makes a new module of a model whenever it is called."""
+    return partial(_call, model.name) if model.is_function else partial(paper_cnn, model.network)
+
+
+def _call(name: str) -> nn.Module:
+    """Return what the user's function returns, or say in one line why it is no module."""
+    where, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(where), function)
+    except Exception as error:  # a user's module may raise anything
+        hint = "; the module must be installed, or its folder be in PYTHONPATH"
+        raise InvalidInput.because("model.name", name, f"cannot be imported: {_line(error)}{hint}") from error
+    try:
+        made = found()
+    except Exception as error:  # so may a user's function
+        raise InvalidInput.because("model.name", name, f"made no module: {_line(error)}") from error
+    if not isinstance(made, nn.Module):
+        raise InvalidInput.because("model.name", name, f"made no PyTorch module, but a {type(made).__name__}")
+    return made
+
+
+def _line(error: Exception) -> str:
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def drawn(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Return a new module whose weights are drawn with this seed; torch's own generator is left as it was."""
+    with _DRAWING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed % 2**63)
+        return make()
+
+
+def trainable(module: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that travel."""
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def require_same_size(name: str, fresh: nn.Module, known: nn.Module, shapes: Sequence[torch.Size]) -> None:
+    """Refuse a second module that is the first one, or of another size."""
+    if fresh is known or [parameter.shape for parameter in trainable(fresh)] != list(shapes):
+        raise InvalidInput.because("model.name", name, "must return a new module of the same size every time")
+
+
+def require_usable(module: nn.Module, model: NeuralModel, some: torch.Tensor) -> None:
+    """Refuse a module that cannot travel as a vector, or that does not take some rows such as these."""
+    name = model.name
+    if buffer := next((of for of, _ in module.named_buffers()), None):
+        reason = f"only parameters travel between nodes, and the module has a buffer ({buffer})"
+        raise InvalidInput.because("model.name", name, reason)
+    for of, parameter in module.named_parameters():
+        if isinstance(parameter, UninitializedParameter):
+            raise InvalidInput.because("model.name", name, f"{of} has no size yet; say how many inputs it has")
+        if parameter.requires_grad and parameter.dtype != torch.float32:
+            raise InvalidInput.because("model.name", name, f"{of} is of type {parameter.dtype}, not torch.float32")
+    if not trainable(module):
+        raise InvalidInput.because("model.name", name, "the module has no parameters to learn")
+    try:
+        with torch.no_grad():
+            answer = module.eval()(some)
+    except Exception as error:  # so may a user's network
+        reason = f"cannot take a batch of shape {tuple(some.shape)}: {_line(error)}"
+        raise InvalidInput.because("model.name", name, reason) from error
+    shape = tuple(answer.shape) if isinstance(answer, torch.Tensor) else type(answer).__name__
+    rows = len(some)
+    # The paper's networks have ten outputs for any number of classes.
+    classes = model.classes if model.is_function else 10
+    if shape not in ([(rows, classes)] if classes else [(rows,), (rows, 1)]):
+        wanted = f"({rows}, {classes}), a score for each class" if classes else f"({rows},), since labels are numbers"
+        raise InvalidInput.because("model.name", name, f"answers {rows} rows with {shape}, and not {wanted}")
+
+
+def rows_for(
+    model: NeuralModel, features: NDArray[Any], labels: NDArray[Any], what: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return rows of the `what` data as the model's network takes them, if they are finite in single precision.
+
+    The paper's networks take rows in [0, 1], pixel by pixel, as images in [-1, 1] with the colours first.
+    """
+    require_single_precision(features, what)
+    require_finite_labels(labels, what, math.inf if model.classes else float(np.finfo(np.float32).max))
+    x, y = np.asarray(features, np.float32), np.asarray(labels, np.int64 if model.classes else np.float32)
+    if not model.is_function:
+        colours, height, width = model.image_shape
+        x = np.ascontiguousarray(2.0 * x.reshape(-1, height, width, colours).transpose(0, 3, 1, 2) - 1.0)
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+def choose_device(asked: str) -> torch.device:
+    """Return the device of that name; `auto` is a GPU if there is one."""
+    if asked == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if asked.partition(":")[0] not in ("cpu", "cuda"):
+        raise InvalidInput("model.device", asked, "auto, cpu or cuda")
+    if asked.startswith("cuda") and not torch.cuda.is_available():
+        raise InvalidInput.because("model.device", asked, "there is no GPU that PyTorch can use")
+    return torch.device(asked)
