@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .convergence import ErrorTerms, best_learning_rate, error_terms
 from .delays import Delay
-from .errors import InvalidInput, require_delta, require_integer, require_positive
+from .errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
 from .privacy import Forecast, PaperBound, PlannedRun, noise_for_budget, paper_noise_for_budget
 from .privacy.leakage import Leakage
 from .privacy.record import ScheduleName
@@ -64,6 +64,8 @@ class Budget:
     def __post_init__(self) -> None:
         require_positive("epsilon", self.epsilon)
         require_delta(self.delta)
+        if self.delta < 2.0 * LEAST_DELTA:  # the paper's theorem gets half of it twice
+            raise InvalidInput("delta", self.delta, f"at least {2.0 * LEAST_DELTA:g} for a plan")
         require_integer("dimension", self.dimension, 1)
         require_positive("gradient_bound", self.gradient_bound)
         require_positive("diameter", self.diameter)

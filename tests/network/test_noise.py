@@ -194,3 +194,17 @@ def test_what_the_ends_of_the_noise_add_is_an_upper_bound(noise_multiplier: floa
         only_here = (mpmath.ncdf(shift - reach) - mpmath.ncdf(-reach)) / kept
         assert only_here < unreached(noise_multiplier, 1.0)
         assert unreached(noise_multiplier, 1e6) == pytest.approx(1e6 * unreached(noise_multiplier, 1.0))
+
+
+def test_steps_that_grow_hide_more_behind_one_noise() -> None:
+    """400 updates of the target with step 1, then one of another node with step 20: its noise is moved by 2 deviations.
+
+    The account is that of the greatest convex minorant: all 401 pooled, each noise moved in proportion to its variance.
+    """
+    sizes, noise_multiplier = np.append(np.ones(400), 20.0), 10.0
+    drift, variances = 2.0 * 400, (sizes * noise_multiplier) ** 2
+    moved = drift * variances / variances.sum() / np.sqrt(variances)
+    assert moved.max() == pytest.approx(2.0)
+    rise = float(np.max(sizes / np.minimum.accumulate(sizes)))
+    assert unreached(noise_multiplier, 1.0, rise) >= math.erfc((16.0 - moved.max()) / math.sqrt(2.0))
+    assert unreached(noise_multiplier, 1.0) < math.erfc((16.0 - moved.max()) / math.sqrt(2.0))

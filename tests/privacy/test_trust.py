@@ -23,9 +23,10 @@ from skipring.privacy import (
     gossip_mu,
     muffliato_epsilon,
     noise_for_budget,
+    steps_for_budget,
 )
 from skipring.privacy.record import ScheduleName
-from skipring.privacy.theorems import theorem2, theorem3, theorem4, visits
+from skipring.privacy.theorems import label_epsilon, paper_noise_multiplier, theorem2, theorem3, theorem4, visits
 
 SIGMA = 10.597605053700947  # the noise that the paper calls (1, 1e-6)
 
@@ -52,7 +53,7 @@ def test_counter_examples_of_theorem_3_are_not_trusted_and_the_forecast_is_above
     run = planned("random-ring", nodes, steps, skip)
     bound = PaperBound(run, delta_prime=1e-6)
     assert bound.epsilon(1e-6) == pytest.approx(claimed, rel=3e-3)
-    assert not bound.trusted(1e-6)
+    assert not bound.trusted_at(1e-6)
     assert "Theorem 3" in bound.doubt(1e-6)
     # The truth is printed to three digits.
     assert forecast(run).epsilon(2e-6) >= true * (1.0 - 5e-3)
@@ -71,7 +72,7 @@ def test_theorem_4_is_false_for_two_nodes_that_are_mostly_skipped() -> None:
     assert claimed == pytest.approx(66.6, abs=0.05)
     true = releases_delta(binom(2000, 0.05), 2.0, claimed)
     assert true == pytest.approx(0.06, abs=0.005)
-    assert not bound.trusted(1e-12)
+    assert not bound.trusted_at(1e-12)
     assert "Theorem 4" in bound.doubt(1e-12)
 
 
@@ -82,7 +83,7 @@ def test_theorem_4_is_distrusted_for_three_nodes_that_are_mostly_skipped() -> No
     # After an update of the target, the observer's turn (1/3) comes before an update of the other two (0.05 x 2/3).
     seen_bare = binom(2000, 0.05 / 3.0 * (1.0 / 3.0) / (1.0 / 3.0 + 0.05 * 2.0 / 3.0))
     assert releases_delta(seen_bare, 2.0, claimed) > 1000.0 * 2e-6
-    assert not bound.trusted(1e-6)
+    assert not bound.trusted_at(1e-6)
 
 
 def test_theorem_2_is_distrusted_where_its_count_is_exceeded_too_often() -> None:
@@ -91,7 +92,7 @@ def test_theorem_2_is_distrusted_where_its_count_is_exceeded_too_often() -> None
     claimed = bound.epsilon(1e-12)
     true = releases_delta(binom(100, 1e-4), 0.5, claimed)
     assert true == pytest.approx(4.6e-9, rel=0.05)
-    assert not bound.trusted(1e-12)
+    assert not bound.trusted_at(1e-12)
     assert "counts 1 update" in bound.doubt(1e-12)
 
 
@@ -101,7 +102,7 @@ def test_theorem_2_is_trusted_exactly_where_the_binomial_tail_allows_it(rounds: 
     bound = PaperBound(planned("ring", 10, 10 * rounds, skip), delta_prime=1e-6)
     beyond = float(binom.sf(visits(10, 10 * rounds, skip, 1e-6), rounds, 1.0 - skip))
     assert abs(beyond - 1e-6) > 1e-12  # none of the cases is on the edge
-    assert bound.trusted(1e-6) == (beyond <= 1e-6)
+    assert bound.trusted_at(1e-6) == (beyond <= 1e-6)
 
 
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
@@ -112,11 +113,25 @@ def test_what_is_trusted_is_proven(schedule: ScheduleName) -> None:
             for noise in (0.5, 2.0, 10.0):
                 run = planned(schedule, nodes, 1000 * nodes, skip, noise)
                 bound = PaperBound(run, delta_prime=1e-8)
-                if bound.trusted(1e-6):
+                if bound.trusted_at(1e-6):
                     trusted += 1
                     total = 1e-6 + 1e-8
                     assert forecast(run).epsilon(total) <= bound.epsilon(1e-6) * (1.0 + 1e-9)
     assert 0 < trusted < 75
+
+
+@pytest.mark.parametrize("schedule", ["random-ring", "random-walk"])
+def test_what_is_trusted_of_two_nodes_is_true(schedule: ScheduleName) -> None:
+    """Exact for two nodes, but for steps that shrink: the observer faces as many bare releases as the target updates."""
+    verdicts = []
+    for skip in (0.0, 0.3, 0.6, 0.9, 0.97):
+        for noise in (2.0, 10.0):
+            bound = PaperBound(planned(schedule, 2, 2000, skip, noise), delta_prime=1e-8)
+            updates = binom(1000, 1.0 - skip) if schedule == "random-ring" else binom(2000, 0.5 * (1.0 - skip))
+            true = releases_delta(updates, noise, bound.epsilon(1e-6)) <= 1e-6 + 1e-8
+            assert true or not bound.trusted_at(1e-6)
+            verdicts.append((true, bound.trusted_at(1e-6)))
+    assert {(True, True), (False, False)} <= set(verdicts)
 
 
 def test_the_paper_is_trusted_on_its_own_grid() -> None:
@@ -146,6 +161,25 @@ def test_a_small_type_does_not_change_a_forecast(kind: Any, schedule: ScheduleNa
     for delta in (1e-3, 1e-6):
         bounds = [PaperBound(run, delta_prime=1e-6) for run in (small, wide)]
         assert bounds[0].epsilon(delta) == bounds[1].epsilon(delta)
+    ours = forecast(wide)
+    assert ours.keeps(*budget) == ours.keeps(*map(float, budget))
+    loose = kind(60000.0)
+    assert steps_for_budget(wide, loose, budget[1], most=1000) == steps_for_budget(
+        wide, 60000.0, float(budget[1]), most=1000
+    )
+    theirs = PaperBound(wide, delta_prime=kind(1e-3))
+    assert theirs.doubt(kind(1e-3)) == PaperBound(wide, delta_prime=float(kind(1e-3))).doubt(float(kind(1e-3)))
+    assert theirs.delta(loose) == theirs.delta(float(loose))
+
+
+def test_the_two_deltas_of_the_paper_stay_below_one_together() -> None:
+    with pytest.raises(InvalidInput, match=r"delta_prime = 0.5: .*below 1"):
+        PaperBound(planned("ring", 4, 40, 0.5), delta_prime=0.5).epsilon(0.5)
+
+
+def test_a_skip_probability_next_to_one_has_an_answer() -> None:
+    bound = PaperBound(planned("random-walk", 3, 1, 1.0 - 2.0**-53, 1.0), delta_prime=1e-6)
+    assert bound.epsilon(1e-6) > 0.0
 
 
 @pytest.mark.parametrize("kind", SMALL)
@@ -160,6 +194,10 @@ def test_a_small_type_does_not_change_any_other_account(kind: Any) -> None:
         lambda z, _: theorem2(nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
         lambda z, _: theorem3(nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
         lambda z, _: theorem4(nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
+        lambda z, s: theorem3(nodes=5, steps=50, skip=s, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
+        lambda z, s: theorem4(nodes=5, steps=50, skip=s, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
+        lambda z, _: label_epsilon(z, 1e-6),
+        lambda z, _: paper_noise_multiplier(z, 1e-6),
         lambda z, _: gdp_epsilon(z, 1e-6),
         lambda z, _: gdp_mu(z, 1e-6),
         lambda z, s: _running(RunningTranscript(3), z, s),

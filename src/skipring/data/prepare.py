@@ -151,6 +151,7 @@ def prepare(
 
 def require_unit_rows(rows: NDArray[Any], what: str) -> None:
     """Refuse rows of the `what` data that are not finite, or longer than 1, which bounds of linear models rest on."""
+    rows = _as_floats(rows, what)
     with np.errstate(over="ignore", invalid="ignore"):
         longest = float(np.einsum("ij,ij->i", rows, rows).max(initial=0.0))
     # Asked in this way, since a row that is not a number is not above 1 either.
@@ -163,6 +164,7 @@ def require_unit_rows(rows: NDArray[Any], what: str) -> None:
 
 def require_single_precision(rows: NDArray[Any], what: str) -> None:
     """Refuse rows of the `what` data that are not finite in single precision, in which networks compute."""
+    rows = _as_floats(rows, what)
     if rows.min(initial=0.0) >= -_MOST_SINGLE and rows.max(initial=0.0) <= _MOST_SINGLE:
         return
     _require_finite_rows(rows, what)
@@ -177,6 +179,13 @@ def require_finite_labels(labels: NDArray[Any], what: str, most: float = math.in
         raise InvalidInput("labels", f"{largest} in the {what} data", "finite numbers")
     if not largest <= most:
         raise InvalidInput("labels", f"{largest:g} in the {what} data", f"at most {most:g} in absolute value")
+
+
+def _as_floats(rows: NDArray[Any], what: str) -> NDArray[Any]:
+    """Return rows in a precision in which a norm can be trusted; refuse what is no array of numbers."""
+    if rows.dtype.kind not in "biuf":
+        raise InvalidInput("features", f"{rows.dtype} in the {what} data", "numbers")
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
 def _require_finite_rows(rows: NDArray[Any], what: str) -> None:

@@ -63,8 +63,10 @@ class LinearModel:
         if self.clip is not None:
             require_positive("gradient_bound", self.clip)
         if not self.gradient_bound <= _MOST_BOUND:
-            reason = f"is above {_MOST_BOUND:g}, whose squares overflow; give labels, diameter or clip in larger units"
-            raise InvalidInput.because("gradient_bound", f"{self.gradient_bound:g}", reason)
+            # Whichever of them is so large, unless gradients are clipped to less.
+            which = "label_bound" if self.label_bound >= self.radius and self.clip is None else "diameter"
+            which, value = ("gradient_bound", self.clip) if self.clip is not None else (which, getattr(self, which))
+            raise InvalidInput(which, f"{value:g}", f"below {_MOST_BOUND:g}: squares of what follows from it overflow")
 
     @property
     def radius(self) -> float:

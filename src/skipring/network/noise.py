@@ -86,18 +86,20 @@ class NoiseSource:
         return np.concatenate([np.empty(0), *_chunks(int(count))])
 
 
-def unreached(noise_multiplier: float, numbers: float) -> float:
+def unreached(noise_multiplier: float, numbers: float, rise: float = 1.0) -> float:
     """Return what is to be added to delta because noise is Gaussian only up to 16 standard deviations.
 
-    Replacing a node's data moves each of its gradients by at most 2 / noise multiplier standard deviations. A result
-    that is Gaussian in one world is out of reach in the other only if some noise lies so close to the end of its reach.
-    `numbers` is how many numbers of noise are drawn in the whole run: parameters times updates.
+    Replacing a node's data moves each of its gradients by at most 2 / noise multiplier standard deviations, and an
+    account hides no more than that behind any one noise, as long as step sizes never grow: behind a step that is `rise`
+    times an earlier one it may hide so many times more. A result that is Gaussian in one world is out of reach in the
+    other only if some noise lies so close to the end of its reach. `numbers` is how many numbers of noise are drawn in
+    the whole run: parameters times updates.
 
     >>> unreached(10.0, 1e9) < 1e-45, unreached(0.1, 1.0)
     (True, 1.0)
     """
     require_positive("noise_multiplier", noise_multiplier)
-    return min(1.0, float(numbers) * math.erfc((_REACH - 2.0 / float(noise_multiplier)) / math.sqrt(2.0)))
+    return min(1.0, float(numbers) * math.erfc((_REACH - 2.0 * rise / float(noise_multiplier)) / math.sqrt(2.0)))
 
 
 def _require_vector(vector: object) -> None:

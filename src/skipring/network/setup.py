@@ -168,7 +168,9 @@ def load_node(path: str | Path) -> NodeSetup:
 
 def require_reach(terms: Terms, parameters: int, delta: float) -> None:
     """Refuse so little noise, or so small a delta, that the ends of the noise would show (see `unreached`)."""
-    added = unreached(terms.noise_multiplier, float(parameters) * terms.steps)
+    sizes = np.asarray(terms.step_sizes)
+    rise = float(np.max(sizes / np.minimum.accumulate(sizes)))
+    added = unreached(terms.noise_multiplier, float(parameters) * terms.steps, rise)
     if not added <= _UNSEEN * delta:
         reason = (
             f"with {parameters} parameters and {terms.steps} steps, the ends of the noise add up to {added:.1g} to"

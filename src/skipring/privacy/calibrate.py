@@ -83,6 +83,7 @@ def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int
     """
     require_non_negative("epsilon", epsilon)
     require_delta(delta)
+    epsilon, delta = float(epsilon), float(delta)
     unit = 1 if run.schedule == "random-walk" else run.nodes
 
     def allowed(units: int) -> bool:

@@ -30,6 +30,9 @@ class PrivacyCurve(ABC):
 
     def keeps(self, epsilon: float, delta: float) -> bool:
         """Say whether a budget is kept; it is exactly if `epsilon(delta)` is within it."""
+        require_non_negative("epsilon", epsilon)
+        require_delta(delta)
+        epsilon, delta = float(epsilon), float(delta)
         return any(law.delta(epsilon, self.release) <= delta for law in self.laws(1e-3 * delta))
 
     @abstractmethod

@@ -31,6 +31,7 @@ class PaperBound:
 
     def __init__(self, run: PlannedRun, *, delta_prime: float) -> None:
         require_open_unit("delta_prime", delta_prime)
+        delta_prime = float(delta_prime)
         plain = PlannedRun(
             schedule=run.schedule,
             nodes=run.nodes,
@@ -65,6 +66,7 @@ class PaperBound:
         counts is at most delta_prime. The proofs of Theorems 3 and 4 have gaps: their values are believed only where
         the tight forecast proves as much, at the same total delta.
         """
+        delta = float(delta)
         run, epsilon = self.run, self.epsilon(delta)
         if run.schedule == "ring":
             counted = visits(run.nodes, run.steps, run.skip, self.delta_prime)
@@ -83,13 +85,15 @@ class PaperBound:
             " it is false where few nodes take part in a round"
         )
 
-    def trusted(self, delta: float) -> bool:
+    def trusted_at(self, delta: float) -> bool:
         """Whether the value at `delta` is shown to hold; `doubt` says why not."""
         return not self.doubt(delta)
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon; the statement holds with probability parameter delta + delta_prime."""
         require_delta(delta)
+        if not delta + self.delta_prime < 1.0:
+            raise InvalidInput("delta_prime", self.delta_prime, f"so small that with delta = {delta:g} it is below 1")
         run = self.run
         return _THEOREMS[run.schedule](
             nodes=run.nodes,
@@ -107,7 +111,7 @@ class PaperBound:
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta (without delta_prime, at least 1e-75) at which the theorem gives this epsilon."""
         require_non_negative("epsilon", epsilon)
-        largest = 1.0 - 1e-12
+        epsilon, largest = float(epsilon), (1.0 - self.delta_prime) * (1.0 - 1e-12)
         if self.epsilon(largest) > epsilon:
             raise InvalidInput("epsilon", epsilon, f"at least {self.epsilon(largest):.4g} for any delta below 1")
         if self.epsilon(LEAST_DELTA) <= epsilon:

@@ -52,7 +52,7 @@ def label_epsilon(noise_multiplier: float, delta: float) -> float:
     """
     require_positive("noise_multiplier", noise_multiplier)
     require_open_unit("delta", delta)
-    return math.sqrt(8.0 * math.log(1.25 / delta)) / noise_multiplier
+    return math.sqrt(8.0 * math.log(1.25 / float(delta))) / float(noise_multiplier)
 
 
 def paper_noise_multiplier(epsilon: float, delta: float) -> float:
@@ -63,7 +63,7 @@ def paper_noise_multiplier(epsilon: float, delta: float) -> float:
     """
     require_positive("epsilon", epsilon)
     require_open_unit("delta", delta)
-    return math.sqrt(8.0 * math.log(1.25 / delta)) / epsilon
+    return math.sqrt(8.0 * math.log(1.25 / float(delta))) / float(epsilon)
 
 
 def visits(nodes: int, steps: int, skip: float, delta_prime: float) -> int:
@@ -177,8 +177,8 @@ def _require_whole_rounds(nodes: int, steps: int, skip: float, delta_prime: floa
 
 
 def _visits(nodes: int, steps: ArrayLike, skip: float, delta_prime: float) -> Floats:
-    mean = np.asarray(steps, dtype=np.float64) * (1.0 - skip) / nodes
-    return np.asarray(np.ceil(mean + np.sqrt(3.0 * mean * -math.log(delta_prime))))
+    mean = np.asarray(steps, dtype=np.float64) * (1.0 - float(skip)) / nodes
+    return np.asarray(np.ceil(mean + np.sqrt(3.0 * mean * -math.log(float(delta_prime)))))
 
 
 def _epsilons(
@@ -191,7 +191,8 @@ def _epsilons(
     """
     require_positive("noise_multiplier", noise_multiplier)
     require_open_unit("delta", delta)
-    noise_multiplier = float(noise_multiplier)  # a float16 would round the bound
+    # A float16 would round the bound.
+    noise_multiplier, skip, delta = float(noise_multiplier), float(skip), float(delta)
     root_log_delta = math.sqrt(-math.log(delta))
     with np.errstate(over="ignore", divide="ignore"):  # Next to no noise epsilon is infinite, and said so.
         if theorem == 2:
@@ -229,7 +230,7 @@ def _walk_weight(nodes: int, skip: float) -> tuple[Callable[[Floats], Floats], i
     hit = 2.0 / nodes
     stay = q + skip * hit  # 1 - x p
     first = hit * q / (stay * stay)
-    if nodes == 2:
+    if nodes == 2 or hit >= stay:  # for skip probabilities next to 1, stay is hit but for rounding
         return lambda h: np.full(len(h), first), 1
     log_ratio = math.log1p(-hit / stay)  # x q / (1 - x p) = 1 - (2/n) / (1 - x p)
     # Every h is charged about equally in the first round and less in later ones, so that what is left out

@@ -178,7 +178,8 @@ def model_of(run: RunFile, shape: Shape) -> LinearModel | NeuralModel | None:
 
     A linear model without rows has one feature: its bounds and its smoothness do not depend on their number.
     """
-    with keys("learning", "diameter", "gradient_bound", model="model.name", ridge="model.ridge"):
+    elsewhere = {"model": "model.name", "ridge": "model.ridge", "label_bound": "model.label_bound"}
+    with keys("learning", "diameter", "gradient_bound", **elsewhere):
         if run.model.is_network:
             return _network(run, shape)
         return _linear(run, shape)
