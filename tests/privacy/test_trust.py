@@ -122,7 +122,7 @@ def test_what_is_trusted_is_proven(schedule: ScheduleName) -> None:
 
 @pytest.mark.parametrize("schedule", ["random-ring", "random-walk"])
 def test_what_is_trusted_of_two_nodes_is_true(schedule: ScheduleName) -> None:
-    """Exact for two nodes, but for steps that shrink: the observer faces as many bare releases as the target updates."""
+    """Exact for two nodes, but for steps that shrink: the observer sees as many bare releases as the target updates."""
     verdicts = []
     for skip in (0.0, 0.3, 0.6, 0.9, 0.97):
         for noise in (2.0, 10.0):
@@ -164,9 +164,8 @@ def test_a_small_type_does_not_change_a_forecast(kind: Any, schedule: ScheduleNa
     ours = forecast(wide)
     assert ours.keeps(*budget) == ours.keeps(*map(float, budget))
     loose = kind(60000.0)
-    assert steps_for_budget(wide, loose, budget[1], most=1000) == steps_for_budget(
-        wide, 60000.0, float(budget[1]), most=1000
-    )
+    lengths = [steps_for_budget(wide, *given, most=1000) for given in ((loose, budget[1]), (60000.0, float(budget[1])))]
+    assert lengths[0] == lengths[1]
     theirs = PaperBound(wide, delta_prime=kind(1e-3))
     assert theirs.doubt(kind(1e-3)) == PaperBound(wide, delta_prime=float(kind(1e-3))).doubt(float(kind(1e-3)))
     assert theirs.delta(loose) == theirs.delta(float(loose))
