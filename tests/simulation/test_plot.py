@@ -7,14 +7,25 @@ import io
 import numpy as np
 import pytest
 
-from skipring.simulation import Result
+from skipring.privacy import PrivacyReport
+from skipring.simulation import ResolvedRun, Result
 
 
 def result(runs: int) -> Result:
     points = np.arange(0, 50, 10)
     rng = np.random.default_rng(0)
     return Result(
-        settings={},
+        settings={"schedule": {"name": "ring"}},
+        resolved=ResolvedRun(
+            nodes=3,
+            steps=40,
+            timeout=1.0,
+            noise_multiplier=2.0,
+            gradient_bound=1.0,
+            smoothness=0.25,
+            model="logistic",
+            parameters=2,
+        ),
         points=points,
         test_error=np.linspace(0.5, 0.05, 5) + 0.2 * rng.random((runs, 5)),
         loss=np.ones((runs, 5)),
@@ -23,7 +34,7 @@ def result(runs: int) -> Result:
         models=np.zeros((runs, 2)),
         offered=np.ones(3, dtype=np.int64),
         skipped=np.zeros(3, dtype=np.int64),
-        privacy={},
+        privacy=PrivacyReport(delta=1e-5, noise_multiplier=2.0, view="offered", amplified=True),
     )
 
 

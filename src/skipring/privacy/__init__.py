@@ -2,7 +2,8 @@
 
 A record says what happens (`PlannedRun` before a run, `Transcript` after it); an accountant says what that costs
 (`forecast`, `TranscriptAccountant`, and `PaperBound` for the paper's own theorems). Accountants refuse what they cannot
-account for. `noise_for_budget` and `steps_for_budget` go the other way.
+account for. `PrivacyReport` puts together what each method says of one run. `noise_for_budget` and `steps_for_budget`
+go the other way.
 """
 
 from __future__ import annotations
@@ -14,16 +15,22 @@ from .gossip import GossipGraph, federated_mu, federated_node_mu, gossip_mu, gos
 from .own import OwnTranscript
 from .paper import PaperBound
 from .record import PlannedRun
+from .report import Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon
 from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
 
 __all__ = [
     "Composition",
     "Forecast",
     "GossipGraph",
+    "Histogram",
     "OwnTranscript",
     "PaperBound",
     "PlannedRun",
+    "PrivacyReport",
+    "PublishedEpsilon",
+    "RealisedPrivacy",
     "RunningTranscript",
+    "StatedEpsilon",
     "Transcript",
     "TranscriptAccountant",
     "WorstPair",

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .comparison import Alternative, Comparison, alternatives, compare_runs
-from .result import Result
+from .result import ResolvedRun, Result, RunSummary, Spread
 from .runfile import RunFile, example_run_file, read_run_file, with_changes
 from .simulate import Interrupted, build, simulate
 from .stragglers import Stragglers
@@ -16,8 +16,11 @@ __all__ = [
     "Alternative",
     "Comparison",
     "Interrupted",
+    "ResolvedRun",
     "Result",
     "RunFile",
+    "RunSummary",
+    "Spread",
     "Stragglers",
     "alternatives",
     "build",

@@ -15,7 +15,6 @@ import numpy as np
 from ..errors import InvalidInput, require_positive
 from ..privacy import forecast
 from ..schedules import SCHEDULES
-from .account import planned_from_settings
 from .baselines import RIVALS
 from .result import Result
 from .runfile import RunFile, with_changes
@@ -175,7 +174,6 @@ def _epsilon(result: Result, steps: int) -> float | None:
     if steps == 0:  # the first model is no secret
         return 0.0
     try:
-        record = planned_from_settings(result.settings, result.privacy, steps)
-        return forecast(record).epsilon(result.privacy["delta"])
+        return forecast(result.privacy.planned_for(steps)).epsilon(result.privacy.delta)
     except InvalidInput:
         return None
