@@ -19,7 +19,7 @@ from ...privacy import (
     forecast,
     gdp_epsilon,
 )
-from ...privacy.gossip import federated_mu, federated_node_mu, gossip_mu, muffliato_epsilon
+from ...privacy.gossip import GossipAccountant, federated_mu, federated_node_mu, muffliato_epsilon
 from ..setup import RunOutput, Setup
 from .graphs import gossip_graphs
 from .rivals import Gossip
@@ -111,18 +111,17 @@ def gossip_pairs(setup: Setup, *, amplified: bool, observers: int = _OBSERVERS, 
     graphs = list(gossip_graphs(setup, 0))
     found = []
     for observer, some in chosen_pairs(setup, observers=observers, targets=targets):
-        found.append(
-            gossip_mu(
-                graphs,
-                nodes=setup.data.nodes,
-                rounds=setup.schedule.rounds,
-                noise_multiplier=setup.noise_multiplier,
-                observer=observer,
-                targets=some,
-                step_sizes=setup.step_sizes.first(setup.steps),
-                amplified=amplified,
-            )
+        account = GossipAccountant(
+            graphs,
+            nodes=setup.data.nodes,
+            rounds=setup.schedule.rounds,
+            noise_multiplier=setup.noise_multiplier,
+            observer=observer,
+            targets=some,
+            step_sizes=setup.step_sizes.first(setup.steps),
+            amplified=amplified,
         )
+        found.append(account.mu)
     return np.concatenate(found)
 
 
