@@ -61,6 +61,11 @@ def test_the_band_is_one_deviation_wide_and_never_below_zero() -> None:
     assert not result(1).plot().axes[0].collections
 
 
+def test_a_notebook_shows_the_plot_without_being_told_how() -> None:
+    figure = result(3).plot()
+    assert figure._repr_png_().startswith(b"\x89PNG\r\n")  # type: ignore[attr-defined] # what IPython asks for
+
+
 def test_plotting_uses_no_window() -> None:
     import matplotlib.pyplot as plt
 

@@ -16,13 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._json import from_json, json_text, to_json
+from .._numbers import number
 from ..errors import InvalidInput
 from ..privacy import PrivacyReport
 from .baselines.rivals import Federated, Gossip
 from .setup import RunOutput
+from .table import latex_rows, result_row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 __all__ = ["ResolvedRun", "Result", "RunSummary", "Spread", "gather", "load_run", "save_run"]
 
@@ -98,7 +101,7 @@ class RunSummary:
         return values
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Metrics of all runs (rows) at the points where they were taken (columns), with settings and privacy.
 
@@ -118,6 +121,17 @@ class Result:
     skipped: NDArray[np.int64]
     privacy: PrivacyReport
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Say in two lines what was simulated and what came out."""
+        summary, resolved, epsilon = self.summary(), self.resolved, self.privacy.epsilon
+        error = f"test error {number(summary.test_error.mean)} ± {summary.test_error.std:.2g}"
+        stated = "no epsilon" if epsilon is None else f"epsilon {number(epsilon)} at delta {self.privacy.delta:g}"
+        return (
+            f"<Result of {self.schedule}: {resolved.model}, {resolved.nodes} nodes, {resolved.steps} steps,"
+            f" {self.runs} {'run' if self.runs == 1 else 'runs'};\n"
+            f" {error}, latency {number(summary.latency.mean)}, {stated} (forecast)>"
+        )
 
     @property
     def schedule(self) -> str:
@@ -161,15 +175,40 @@ class Result:
         reached = np.flatnonzero(self.test_error.mean(axis=0) <= error)
         return float(self.latency.mean(axis=0)[reached[0]]) if len(reached) else math.inf
 
+    def to_pandas(self) -> DataFrame:
+        """Return the metrics as a pandas frame: a row for each run and point; pandas has to be installed."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InvalidInput.because("to_pandas", "called", "needs pandas: pip install pandas") from None
+        count = len(self.points)
+        return pd.DataFrame(
+            {
+                "run": np.repeat(np.arange(self.runs), count),
+                "steps": np.tile(self.points, self.runs),
+                "updates": self.updates.ravel(),
+                "latency": self.latency.ravel(),
+                "test_error": self.test_error.ravel(),
+                "loss": self.loss.ravel(),
+            }
+        )
+
+    def latex(self, name: str | None = None) -> str:
+        """Return the final numbers as a table for LaTeX, as `skipring report` does; the row's name is the schedule's.
+
+        Several results in one table: `skipring.simulation.table.latex_rows`.
+        """
+        return latex_rows([result_row(self.schedule if name is None else name, self)])
+
     def plot(self) -> Figure:
         """Draw the mean test error against latency, with a band of one standard deviation over runs on either side.
 
         The figure belongs to no window: a notebook shows it, and `savefig` writes it.
         """
-        from matplotlib.figure import Figure  # loading matplotlib takes longer than most simulations
+        from ._figure import NotebookFigure  # loading matplotlib takes longer than most simulations
 
         latency, mean, deviation = self.on_latency_grid()
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        figure = NotebookFigure(figsize=(6.4, 4.2), layout="constrained")
         axes = figure.add_subplot()
         if self.runs > 1:
             low = np.maximum(mean - deviation, 0.0)  # an error is never negative, and a band must not say so
