@@ -26,7 +26,8 @@ from typing import Any
 from skipring.delays import Exponential
 from skipring.network.identity import server_name
 from skipring.network.journal_file import read_journal
-from skipring.network.local import LocalNetwork
+from skipring.network.local import LocalNetwork, node_result
+from skipring.network.status import NodeStatus
 from skipring.network.transport import Keys, load_grpc
 from skipring.timeouts import expected_latency
 
@@ -158,10 +159,8 @@ def one_fsync(folder: Path) -> float:
 # Our side.
 
 
-def run_network(folder: Path) -> list[dict[str, Any]]:
+def run_network(folder: Path) -> list[NodeStatus]:
     """Run a network to its end; return what its nodes say."""
-    import json
-
     network = LocalNetwork(folder)
     network.start()
     try:
@@ -170,14 +169,15 @@ def run_network(folder: Path) -> list[dict[str, Any]]:
             time.sleep(0.2)
     finally:
         network.stop()
-    return [json.loads((folder / name / "result.json").read_text()) for name in network.roster.names]
+    found = [node_result(folder / name) for name in network.roster.names]
+    return [status for status in found if status is not None]
 
 
 def hops(folder: Path, nodes: int, steps: int) -> float:
     """Return the median time of a hop between nodes that are always ready."""
     run = f'[schedule]\nname = "ring"\nsteps = {steps}\n[delay]\ntimeout = 5.0\n[privacy]\nnoise_multiplier = 5.0\n'
     make_network(folder, nodes, run + '[model]\nname = "logistic"\n')
-    return statistics.median(status["hop_time"] for status in run_network(folder))
+    return statistics.median(status.hop_time for status in run_network(folder) if status.hop_time is not None)
 
 
 def latency(folder: Path, steps: int) -> tuple[float, float, float]:
@@ -189,9 +189,9 @@ def latency(folder: Path, steps: int) -> tuple[float, float, float]:
     run = f"[schedule]\nsteps = {steps}\n[delay]\ntimeout = {timeout}\n[privacy]\nnoise_multiplier = 5.0\n"
     make_network(folder, 8, run + '[model]\nname = "logistic"\n', "--delay", str(delay))
     found = run_network(folder)
-    readings = [read_journal(folder / status["name"] / "journal.sqlite") for status in found]
+    readings = [read_journal(folder / status.name / "journal.sqlite") for status in found]
     times = [written for reading in readings for written, _ in reading.entries]
-    overhead = statistics.median(status["overhead"] for status in found)
+    overhead = statistics.median(status.overhead for status in found if status.overhead is not None)
     return (max(times) - min(times)) / steps, expected_latency(delay, timeout, 0.0, 1), overhead
 
 
@@ -210,8 +210,8 @@ def moves(folder: Path) -> tuple[float, float]:
     run += '[model]\nname = "large_model:model"\n[learning]\ngradient_bound = 1.0\n'
     make_network(folder, 2, run)
     found = run_network(folder)
-    carried = statistics.median(status["carry_rate"] for status in found if status["carry_rate"])
-    kept = statistics.median(status["pass_rate"] for status in found if status["pass_rate"])
+    carried = statistics.median(status.carry_rate for status in found if status.carry_rate)
+    kept = statistics.median(status.pass_rate for status in found if status.pass_rate)
     return carried, kept
 
 

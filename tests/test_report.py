@@ -15,10 +15,10 @@ import pytest
 
 from skipring.privacy import forecast
 from skipring.report import number, report_page
-from skipring.report.page import Folder, load_folders, result_row
-from skipring.report.page_parts import latex_table, skip_chart
+from skipring.report.page import Folder, load_folders, row_of
+from skipring.report.page_parts import skip_chart
 from skipring.simulation import Result, RunFile, simulate, with_changes
-from skipring.simulation.account import planned_from_settings
+from skipring.simulation.table import latex_table
 
 SMALL = ["simulation.runs=3", "simulation.evaluate_every=200"]
 
@@ -115,15 +115,15 @@ def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Pa
     assert len(lines) == 1 + len(folders)
     assert r"\begin{tabular}{llrrrrrrrrr}" in text
     for folder, line in zip(load_folders(folders), lines[1:], strict=True):
-        row = result_row(folder)
+        row = row_of(folder)
         cells = line.removesuffix(r" \\").split(" & ")
         assert cells[0] == folder.name.replace("_", r"\_")
-        assert cells[1] == row["schedule"]
-        assert cells[2] == number(row["timeout"]).replace("infinity", r"$\infty$")
+        assert cells[1] == row.schedule
+        assert cells[2] == number(row.timeout).replace("infinity", r"$\infty$")
         middle = ("skip_rate", "noise_multiplier", "epsilon_forecast", "epsilon_paper", "epsilon_realised")
-        assert cells[3:8] == [number(row[key]) for key in middle]
-        assert cells[8] == rf"{number(row['test_error']['mean'])} $\pm$ {row['test_error']['std']:.2g}"
-        assert cells[9:] == [number(row["latency"]), number(row["updates"])]
+        assert cells[3:8] == [number(getattr(row, key)) for key in middle]
+        assert cells[8] == rf"{number(row.test_error.mean)} $\pm$ {row.test_error.std:.2g}"
+        assert cells[9:] == [number(row.latency), number(row.updates)]
 
 
 def test_latex_signs_are_escaped() -> None:
@@ -132,25 +132,28 @@ def test_latex_signs_are_escaped() -> None:
 
 def test_all_pairs_are_in_the_histogram(folders: list[Path]) -> None:
     for folder in folders:
-        realised = Result.load(folder).privacy["realised"]
-        histogram = realised["histogram"]
-        assert len(histogram["edges"]) == 41
-        assert len(histogram["counts"]) == 40
-        assert sum(histogram["counts"]) == 113 * 112
-        assert histogram["edges"][-1] == pytest.approx(realised["worst"])
-        below = np.cumsum(histogram["counts"]) / (113 * 112)
-        assert histogram["edges"][0] < realised["median"] < histogram["edges"][-1]
+        realised = Result.load(folder).privacy.realised
+        assert realised is not None
+        histogram = realised.histogram
+        assert histogram is not None
+        assert len(histogram.edges) == 41
+        assert len(histogram.counts) == 40
+        assert sum(histogram.counts) == 113 * 112
+        assert histogram.edges[-1] == pytest.approx(realised.worst)
+        below = np.cumsum(histogram.counts) / (113 * 112)
+        assert histogram.edges[0] < realised.median < histogram.edges[-1]
         # The bin of the median is the first whose share reaches one half.
         place = int(np.searchsorted(below, 0.5))
-        assert histogram["edges"][place] - 1e-6 <= realised["median"] <= histogram["edges"][place + 1] + 1e-6
+        assert histogram.edges[place] - 1e-6 <= realised.median <= histogram.edges[place + 1] + 1e-6
 
 
 def test_the_record_of_a_folder_is_that_of_the_run(folders: list[Path]) -> None:
     for folder in folders:
         result = Result.load(folder)
-        record = planned_from_settings(result.settings, result.privacy, 3390)
-        assert forecast(record).epsilon(1e-5) == result.privacy["forecast"]["epsilon"]
-        assert planned_from_settings(result.settings, result.privacy, 3278).steps == 3390  # whole rounds
+        record = result.privacy.planned_for(3390)
+        assert record == result.privacy.planned
+        assert forecast(record).epsilon(1e-5) == result.privacy.epsilon
+        assert result.privacy.planned_for(3278).steps == 3390  # whole rounds
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,22 @@ _HOMES = {"SkipRingClassifier": "estimator", "simulate": "simulation"}
 
 
 def __getattr__(name: str) -> Any:
-    """Load a name when it is first used: most commands need neither scikit-learn nor the simulator."""
+    """Load a name or a room when it is first used: most commands need neither scikit-learn nor the simulator."""
     from importlib import import_module
 
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    if name in _HOMES:
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    if name in _rooms():
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Show the public names and all rooms, loaded or not."""
+    return sorted({*__all__, *_rooms()})
+
+
+def _rooms() -> set[str]:
+    from pkgutil import iter_modules
+
+    return {found.name for found in iter_modules(__path__) if not found.name.startswith("_")}

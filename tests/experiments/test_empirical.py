@@ -22,12 +22,12 @@ from skipring.experiments.beyond import best_by_nodes, by_alpha, straggler_names
 from skipring.experiments.empirical import EmpiricalCurve, draw_latencies, law_curves, paper_sweep, sweep_curves
 from skipring.experiments.rivals import proven_epsilon, published_epsilon
 from skipring.experiments.theory import LAWS
-from skipring.privacy import PlannedRun, forecast, gdp_delta, gdp_epsilon
+from skipring.privacy import PlannedRun, PrivacyReport, forecast, gdp_delta, gdp_epsilon
 from skipring.privacy.gossip import gossip_mu, muffliato_epsilon
 from skipring.privacy.theorems import theorem2, theorem3, theorem4
 from skipring.report.empirical import write_empirical_csv
 from skipring.runs import parse_run
-from skipring.simulation import Result, build, simulate
+from skipring.simulation import ResolvedFacts, Result, build, simulate
 from skipring.simulation.baselines import gossip_graphs
 from skipring.simulation.baselines.account import chosen_pairs
 from skipring.timeouts import expected_latency, timeout_for_skip
@@ -60,7 +60,17 @@ def recorded(points: list[int], updates: list[list[int]], skip: float, **section
     counts = np.array(updates)
     nothing = np.zeros(counts.shape)
     return Result(
-        settings=run.model_dump(mode="json") | {"resolved": {"noise_multiplier": 2.0}},
+        settings=run.model_dump(mode="json"),
+        resolved=ResolvedFacts(
+            nodes=20,
+            steps=points[-1],
+            timeout=1.0,
+            noise_multiplier=2.0,
+            gradient_bound=1.0,
+            smoothness=0.25,
+            model="logistic",
+            parameters=2,
+        ),
         points=np.array(points),
         test_error=nothing,
         loss=nothing,
@@ -69,7 +79,7 @@ def recorded(points: list[int], updates: list[list[int]], skip: float, **section
         models=np.zeros((len(counts), 0)),
         offered=np.ones(20, dtype=np.int64),
         skipped=np.zeros(20, dtype=np.int64),
-        privacy={},
+        privacy=PrivacyReport(delta=1e-6, noise_multiplier=2.0, view="offered", amplified=True),
     )
 
 
@@ -469,7 +479,8 @@ def test_gossip_as_proven_is_the_worst_of_the_reported_pairs() -> None:
         slack = 1.0 if phases == 60 else 1.02
         assert gdp_epsilon(mu, 1e-6) * (1 - 1e-9) <= epsilon <= slack * gdp_epsilon(mu, 1e-6) * (1 + 1e-9)
     reported = simulate(changed(cell.run.model_dump(), simulation={"runs": 1, "record_path": True}), threads=1)
-    assert proven[-1] == pytest.approx(reported.privacy["realised"]["worst"], rel=1e-9)
+    assert reported.privacy.realised is not None
+    assert proven[-1] == pytest.approx(reported.privacy.realised.worst, rel=1e-9)
 
 
 def test_gossip_that_clips_after_the_noise_hides_nothing() -> None:

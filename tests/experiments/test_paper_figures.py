@@ -17,13 +17,14 @@ from skipring.errors import InvalidInput
 from skipring.experiments import Cell, Store, Sweep
 from skipring.experiments.empirical import EmpiricalCurve, paper_sweep
 from skipring.experiments.theory import LAWS
+from skipring.privacy import PrivacyReport, RealisedPrivacy, StatedEpsilon
 from skipring.report.empirical import (
     draw_law_panels,
     draw_lines,
     draw_rivals,
     draw_series,
 )
-from skipring.simulation import Result
+from skipring.simulation import ResolvedFacts, Result
 
 Command = Callable[[str], Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -329,7 +330,17 @@ def made_up(cell: Cell, number: int, privacy: Mapping[str, Any]) -> Result:
     noise = cell.run.privacy.noise_multiplier or 50.0 + number
     nothing = np.zeros((runs, len(points)))
     return Result(
-        settings=cell.run.model_dump(mode="json") | {"resolved": {"noise_multiplier": noise}},
+        settings=cell.run.model_dump(mode="json"),
+        resolved=ResolvedFacts(
+            nodes=10,
+            steps=steps,
+            timeout=1.0,
+            noise_multiplier=noise,
+            gradient_bound=1.0,
+            smoothness=0.25,
+            model="logistic",
+            parameters=2,
+        ),
         points=points,
         test_error=error + offsets[:, None],
         loss=nothing,
@@ -338,12 +349,14 @@ def made_up(cell: Cell, number: int, privacy: Mapping[str, Any]) -> Result:
         models=np.zeros((runs, 0)),
         offered=np.full(10, 10),
         skipped=np.full(10, 3),
-        privacy=privacy,
+        privacy=PrivacyReport(delta=1e-6, noise_multiplier=noise, view="offered", amplified=True, **privacy),
     )
 
 
 def finish(
-    sweep: Sweep, folder: Path, privacy: Callable[[int], Mapping[str, Any]] = lambda _: {"forecast": {"epsilon": 1.0}}
+    sweep: Sweep,
+    folder: Path,
+    privacy: Callable[[int], Mapping[str, Any]] = lambda _: {"forecast": StatedEpsilon(epsilon=1.0)},
 ) -> None:
     """Leave a made-up result of every cell where the command looks for them."""
     store = Store(folder)
@@ -353,7 +366,11 @@ def finish(
 
 
 def promised(number: int) -> Mapping[str, Any]:
-    return {"forecast": {"epsilon": 13.1 + 0.1 * number}}
+    return {"forecast": StatedEpsilon(epsilon=13.1 + 0.1 * number)}
+
+
+def realised(worst: float) -> Mapping[str, Any]:
+    return {"realised": RealisedPrivacy(worst=worst, median=1.0, pair_99=1.5)}
 
 
 def refused(_: int) -> Mapping[str, Any]:
@@ -427,7 +444,7 @@ def test_figure_5_from_finished_cells_to_files(
 @pytest.mark.parametrize("name", ["skew", "stragglers", "nodes"])
 def test_what_goes_beyond_the_paper_from_finished_cells_to_files(skipring: Command, tmp_path: Path, name: str) -> None:
     sweep = paper_sweep(name, quick=True, changes=["simulation.runs=3"])
-    finish(sweep, tmp_path / "out" / "sweeps", lambda number: {"realised": {"worst": 2.0}} if number % 2 else {})
+    finish(sweep, tmp_path / "out" / "sweeps", lambda number: realised(2.0) if number % 2 else {})
     answer = skipring(f"paper beyond {name} --quick --runs 3 --out out --json")
     assert answer.code == 0, answer.err
     files = [f"out/{name}-quick.{suffix}" for suffix in ("png", "svg", "csv")]
@@ -454,7 +471,7 @@ def test_what_goes_beyond_the_paper_from_finished_cells_to_files(skipring: Comma
 
 def test_a_table_for_people_fits_their_window(skipring: Command, tmp_path: Path) -> None:
     sweep = paper_sweep("stragglers", changes=["simulation.runs=3"])
-    finish(sweep, tmp_path / "out" / "sweeps", lambda number: {"realised": {"worst": 2.5}} if number else {})
+    finish(sweep, tmp_path / "out" / "sweeps", lambda number: realised(2.5) if number else {})
     answer = skipring("paper beyond stragglers --runs 3 --out out")
     assert answer.code == 0, answer.err
     lines = answer.out.splitlines()

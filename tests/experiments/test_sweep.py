@@ -201,7 +201,7 @@ def test_a_cell_is_the_simulation_of_its_run_file(tmp_path: Path) -> None:
             assert np.array_equal(getattr(kept, name), getattr(alone, name))
         assert kept.models.shape == (3, 0)
         # The last digits of an epsilon depend on how many threads numpy uses, which sweeps set to one.
-        assert kept.privacy["forecast"]["epsilon"] == pytest.approx(alone.privacy["forecast"]["epsilon"], rel=1e-9)
+        assert kept.privacy.epsilon == pytest.approx(alone.privacy.epsilon, rel=1e-9)
     before = contents(tmp_path / "kept")
     seen.clear()
     again = run_sweep(sweep, tmp_path / "kept", progress=lambda *both: seen.append(both))
@@ -232,18 +232,18 @@ def test_a_sweep_prints_a_table_and_leaves_curves(skipring: Callable[[str], Any]
     assert len(rows) == 4 * 3
     for cell in cells:
         result = Result.load(tmp_path / "skips-sweep" / "cells" / cell.key)
-        error, latency = result.summary()["test_error"], result.summary()["latency"]
-        assert f"{error['mean']:.4f} ± {error['std']:.4f}" in words
-        assert f"{result.privacy['forecast']['epsilon']:.4g}" in words
+        error, latency = result.summary().test_error, result.summary().latency
+        assert f"{error.mean:.4f} ± {error.std:.4f}" in words
+        assert f"{result.privacy.epsilon:.4g}" in words
         last = [row for row in rows if row["label"] == cell.label][-1]
         assert float(last["delay.skip"]) == cell.run.delay.skip
         assert last["schedule.name"] == cell.run.schedule.name
         assert int(last["steps"]) == 226
         assert float(last["updates_mean"]) == pytest.approx(result.updates[:, -1].mean())
-        assert float(last["latency_mean"]) == pytest.approx(latency["mean"])
-        assert float(last["latency_std"]) == pytest.approx(latency["std"])
-        assert float(last["test_error_mean"]) == pytest.approx(error["mean"])
-        assert float(last["test_error_std"]) == pytest.approx(error["std"])
+        assert float(last["latency_mean"]) == pytest.approx(latency.mean)
+        assert float(last["latency_std"]) == pytest.approx(latency.std)
+        assert float(last["test_error_mean"]) == pytest.approx(error.mean)
+        assert float(last["test_error_std"]) == pytest.approx(error.std)
     data = skipring("sweep grid.toml --json").data
     assert (data["computed"], data["reused"], data["csv"]) == (0, 4, "skips-sweep/skips.csv")
     assert [(cell["key"], cell["label"], cell["runs"]) for cell in data["cells"]] == [

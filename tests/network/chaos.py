@@ -175,8 +175,8 @@ class Network(LocalNetwork):
 
     def holder(self) -> str | None:
         """Return who says that it holds the token, under the highest ballot; it may have passed it on meanwhile."""
-        found = [status for config in self.configs if (status := node_status(config, 0.2)) and status["holding"]]
-        return str(max(found, key=lambda status: (status["ballot"], status["hop"]))["name"]) if found else None
+        found = [status for config in self.configs if (status := node_status(config, 0.2)) and status.holding]
+        return max(found, key=lambda status: (status.ballot, status.hop)).name if found else None
 
     @property
     def alive(self) -> list[str]:

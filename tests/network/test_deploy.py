@@ -163,7 +163,7 @@ def test_the_image_asks_a_node_for_its_health() -> None:
     assert f'metrics = "{host}"' in next(text for text in SETTINGS if named(text) == "node.toml")
     with socket.create_server(("127.0.0.1", 0)) as free:
         here = f"127.0.0.1:{free.getsockname()[1]}"
-    monitor = Monitor(here, dict)
+    monitor = Monitor(here, lambda: pytest.fail("only its health is asked for"))
     exec(check.replace(host, here), {})
     monitor.close()
     with pytest.raises(OSError, match="refused"):

@@ -146,7 +146,7 @@ class Enemy:
         return self.setup.roster.addresses[self.setup.roster.index(node)].port
 
     def hop(self) -> int:
-        return max((state.status or {}).get("hop", 0) for state in self.network.look())
+        return max(0 if state.status is None else state.status.hop for state in self.network.look())
 
     def goes_on(self) -> None:
         """See to it that the run gets further, whatever is going on."""

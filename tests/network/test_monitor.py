@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import math
@@ -16,10 +17,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from skipring._json import from_json, to_json
 from skipring.errors import InvalidInput
 from skipring.network.monitor import Monitor, metrics_text
+from skipring.network.status import NodeStatus
 
-STATUS: dict[str, Any] = {
+TOLD: dict[str, Any] = {
     "name": "clinic-3",
     "nodes": 3,
     "steps": 400,
@@ -37,14 +40,19 @@ STATUS: dict[str, Any] = {
     "delta": 1e-5,
     "budget": None,
     "refused": 0,
+    "refused_for_budget": 0,
     "test_error": 0.125,
     "timeout": 0.5,
     "hop_time": None,
     "overhead": None,
+    "carry_rate": None,
+    "pass_rate": None,
     "recoveries": 1,
     "reachable": 2,
+    "peak_memory": 4096,
     "running_for": 3.5,
 }
+STATUS = from_json(NodeStatus, TOLD)
 
 
 class Sample(NamedTuple):
@@ -136,14 +144,32 @@ def test_prometheus_can_read_the_metrics() -> None:
         "test_error": 0.125,
         "timeout_seconds": 0.5,
         "reachable_nodes": 2,
+        "peak_memory_bytes": 4096,
         "running_seconds": 3.5,
     }
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e-300, -2.5e30, 0, 10**20, True])
 def test_all_numbers_can_be_read(value: float) -> None:
-    found = parsed(metrics_text(STATUS | {"epsilon": value}))["skipring_epsilon"][1][0].value
+    found = parsed(metrics_text(dataclasses.replace(STATUS, epsilon=value)))["skipring_epsilon"][1][0].value
     assert found == float(value) or (math.isnan(found) and math.isnan(value))
+
+
+def test_a_status_is_read_as_it_was_written() -> None:
+    assert to_json(STATUS) == TOLD
+    assert list(to_json(STATUS)) == list(TOLD)
+    assert STATUS.ballot == (2, 1)
+    before = {key: value for key, value in TOLD.items() if key != "refused_for_budget"}
+    assert from_json(NodeStatus, before | {"new": 1}) == STATUS
+    for wrong, words in (
+        ({"hop": "17"}, 'status.hop = "17": must be a whole number'),
+        ({"holding": 1}, "status.holding = 1: must be true or false"),
+        ({"ballot": [1]}, r"status.ballot = \[1\]: must be a list of 2"),
+        ({"turns": [1, 2.5, 3]}, r"status.turns\[1\] = 2.5: must be a whole number"),
+        ({"name": None}, "status.name = null: must be a text"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            from_json(NodeStatus, TOLD | wrong, "status")
 
 
 @pytest.fixture
@@ -181,7 +207,7 @@ def test_what_can_be_asked(port: int) -> None:
     assert text == metrics_text(STATUS)
     code, kind, text = ask(port, "/status")
     assert (code, kind) == (200, "application/json")
-    assert json.loads(text, parse_constant=pytest.fail) == STATUS  # JSON has no word for infinity, but a number
+    assert json.loads(text, parse_constant=pytest.fail) == TOLD  # JSON has no word for infinity, but a number
 
 
 @pytest.mark.usefixtures("monitor")
@@ -260,7 +286,7 @@ def test_a_node_that_cannot_answer(port: int, capfd: pytest.CaptureFixture[str])
     """The connection is closed; nothing is printed, and the next one may be luckier."""
     asked: list[str] = []
 
-    def status() -> dict[str, Any]:
+    def status() -> NodeStatus:
         asked.append("once more")
         if len(asked) == 1:
             raise TimeoutError("busy")

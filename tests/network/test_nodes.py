@@ -123,8 +123,8 @@ def test_all_nodes_end_with_the_same_model_and_an_account_of_their_own(tmp_path:
         assert account.by_observer() == pytest.approx(node.account.by_observer(), rel=1e-12)
         assert (np.sqrt(account.by_observer()) >= whole[me] * (1.0 - 1e-12)).all()
         told = given_away(config.parent)
-        assert told["releases"] == len(list(reading.releases)) == node.account.releases
-        assert told["epsilon"] == pytest.approx(node.account.epsilon(told["delta"]))
+        assert told.releases == len(list(reading.releases)) == node.account.releases
+        assert told.epsilon == pytest.approx(node.account.epsilon(told.delta))
 
 
 def test_the_error_is_that_of_the_simulator(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     folder = make(skipring_words, tmp_path / "net", 3, 60, "--delay", "exponential:0.05")
     running = network(folder)
     config = read_node_config(folder / "node2" / "node.toml")
-    until(lambda: (node_status(config) or {}).get("own_updates", 0) >= 2, "two updates")
+    until(lambda: (told := node_status(config)) is not None and told.own_updates >= 2, "two updates")
     with urlopen(f"http://{config.metrics}/health") as answer:
         assert answer.read() == b"ok\n"
     with urlopen(f"http://{config.metrics}/metrics") as answer:

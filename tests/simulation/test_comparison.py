@@ -17,7 +17,6 @@ import pytest
 from skipring.errors import InvalidInput
 from skipring.privacy import forecast
 from skipring.simulation import Comparison, Interrupted, Result, alternatives, compare_runs, simulate
-from skipring.simulation.account import planned_from_settings
 
 SMALL = ["simulation.runs=3", "simulation.evaluate_every=200"]
 
@@ -65,9 +64,11 @@ def test_the_epsilon_is_that_of_the_steps_made_by_then(comparison: Comparison) -
         assert row.steps_to_error is not None
         assert row.epsilon is not None
         rounds = math.ceil(row.steps_to_error / 113)
-        record = planned_from_settings(row.result.settings, row.result.privacy, 113 * rounds)
-        assert row.epsilon == forecast(record).epsilon(1e-5)
-        assert row.epsilon <= row.result.privacy["forecast"]["epsilon"]
+        record = row.result.privacy.planned
+        assert record is not None
+        assert row.epsilon == forecast(record.replace(steps=113 * rounds)).epsilon(1e-5)
+        assert row.result.privacy.epsilon is not None
+        assert row.epsilon <= row.result.privacy.epsilon
         place = list(row.result.points).index(row.steps_to_error)
         assert row.time_to_error == row.result.latency.mean(axis=0)[place]
 
@@ -140,8 +141,8 @@ def test_compare_prints_a_table_and_leaves_figure_and_folders(skipring: Command,
     assert "over 3 runs" in words
     names = [f"random-ring_timeout-{t}_noise-{x}" for t in ("0.005", "inf") for x in (1, 2)]
     for name in names:
-        error = Result.load(tmp_path / "both" / name).summary()["test_error"]
-        assert f"{error['mean']:.4f} ± {error['std']:.4f}" in words
+        error = Result.load(tmp_path / "both" / name).summary().test_error
+        assert f"{error.mean:.4f} ± {error.std:.4f}" in words
     assert (tmp_path / "both" / "comparison.png").read_bytes().startswith(b"\x89PNG")
     everything = " ".join(str(path) for path in sorted((tmp_path / "both").iterdir()))
     code, out, _ = skipring(f"report {everything} --json")

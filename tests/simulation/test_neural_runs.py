@@ -148,17 +148,17 @@ def test_a_network_is_simulated_like_any_model(images: Path) -> None:
 def test_its_privacy_counts_every_update(images: Path) -> None:
     result = simulate(run(images, "privacy.noise_multiplier=5", "simulation.runs=1"))
     record = PlannedRun(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=5.0, convex=False)
-    assert result.privacy["amplified"] is False
-    assert "no contractions" in result.privacy["not_amplified_because"]
-    assert result.privacy["forecast"]["epsilon"] == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-6)
+    assert result.privacy.amplified is False
+    assert "no contractions" in str(result.privacy.not_amplified_because)
+    assert result.privacy.epsilon == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-6)
 
 
 def test_without_clipping_there_is_no_epsilon(images: Path) -> None:
     free = run(images, "simulation.runs=1").model_dump()
     free["learning"]["gradient_bound"] = None
     result = simulate(RunFile.model_validate(free))
-    assert "not clipped" in result.privacy["refused"]
-    assert "forecast" not in result.privacy
+    assert "not clipped" in str(result.privacy.refused)
+    assert result.privacy.forecast is None
 
 
 def test_a_budget_chooses_the_noise(images: Path) -> None:
@@ -219,12 +219,12 @@ def test_the_ridge_counts_for_the_papers_network_as_well(images: Path) -> None:
 
 def test_a_result_says_which_function_it_was(table: Path) -> None:
     result = simulate(own(table, "net", "privacy.noise_multiplier=3", "simulation.runs=2"))
-    assert result.settings["resolved"]["model"] == "walking_models:net"
-    assert result.settings["resolved"]["parameters"] == 6 * 5 + 5 + 5 * 3 + 3 == result.models.shape[1]
-    assert "torch" in result.settings["versions"]
-    assert result.privacy["amplified"] is False
+    assert result.resolved.model == "walking_models:net"
+    assert result.resolved.parameters == 6 * 5 + 5 + 5 * 3 + 3 == result.models.shape[1]
+    assert "torch" in result.versions
+    assert result.privacy.amplified is False
     record = PlannedRun(schedule="random-ring", nodes=4, steps=20, skip=0.2, noise_multiplier=3.0, convex=False)
-    assert result.privacy["forecast"]["epsilon"] == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-6)
+    assert result.privacy.epsilon == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-6)
     model = build(own(table, "number", label="amount")).model
     assert isinstance(model, NeuralModel)
     assert (model.classes, model.gradient_bound) == (0, 0.7)

@@ -7,14 +7,25 @@ import io
 import numpy as np
 import pytest
 
-from skipring.simulation import Result
+from skipring.privacy import PrivacyReport
+from skipring.simulation import ResolvedFacts, Result
 
 
 def result(runs: int) -> Result:
     points = np.arange(0, 50, 10)
     rng = np.random.default_rng(0)
     return Result(
-        settings={},
+        settings={"schedule": {"name": "ring"}},
+        resolved=ResolvedFacts(
+            nodes=3,
+            steps=40,
+            timeout=1.0,
+            noise_multiplier=2.0,
+            gradient_bound=1.0,
+            smoothness=0.25,
+            model="logistic",
+            parameters=2,
+        ),
         points=points,
         test_error=np.linspace(0.5, 0.05, 5) + 0.2 * rng.random((runs, 5)),
         loss=np.ones((runs, 5)),
@@ -23,7 +34,7 @@ def result(runs: int) -> Result:
         models=np.zeros((runs, 2)),
         offered=np.ones(3, dtype=np.int64),
         skipped=np.zeros(3, dtype=np.int64),
-        privacy={},
+        privacy=PrivacyReport(delta=1e-5, noise_multiplier=2.0, view="offered", amplified=True),
     )
 
 
@@ -48,6 +59,11 @@ def test_the_band_is_one_deviation_wide_and_never_below_zero() -> None:
     assert heights.max() == pytest.approx((mean + deviation).max())
     assert heights.min() == pytest.approx(np.maximum(mean - deviation, 0.0).min())
     assert not result(1).plot().axes[0].collections
+
+
+def test_a_notebook_shows_the_plot_without_being_told_how() -> None:
+    figure = result(3).plot()
+    assert figure._repr_png_().startswith(b"\x89PNG\r\n")  # type: ignore[attr-defined] # what IPython asks for
 
 
 def test_plotting_uses_no_window() -> None:

@@ -75,16 +75,18 @@ def test_the_same_bytes_on_any_number_of_threads_and_after_an_interruption(name:
 def test_a_result_says_what_the_defaults_came_to(name: str) -> None:
     result = simulate(rival(name, "privacy.noise_multiplier=0.1", "learning.rate=3", "learning.step_size=constant"))
     assert result.points.tolist() == [0, 10, 20, 30]  # 30 iterations
-    resolved = result.settings["resolved"]
-    assert (resolved["nodes"], resolved["steps"], resolved["model"]) == (20, 30, "logistic")
+    resolved, rival_of = result.resolved, result.resolved.rival
+    assert (resolved.nodes, resolved.steps, resolved.model) == (20, 30, "logistic")
     assert (result.offered == 30 * 4).all()
     if name == "gossip":
-        assert (resolved["rounds"], resolved["acceleration"]) == (2, 1.0)
-        assert resolved["slots"] > 10.0
+        assert isinstance(rival_of, Gossip)
+        assert (rival_of.rounds, rival_of.acceleration) == (2, 1.0)
+        assert rival_of.slots > 10.0
         assert not result.skipped.any()
         assert (result.updates == result.points * 20).all()
     else:
-        assert resolved["channels"] == 100
+        assert isinstance(rival_of, Federated)
+        assert rival_of.channels == 100
         assert result.skipped.sum() == 4 * 600 - result.updates[:, -1].sum()
         assert result.skipped.sum() / 2400 == pytest.approx(0.3, abs=0.05)  # 5 standard errors
     assert result.models.shape == (4, 30)
@@ -94,7 +96,8 @@ def test_a_result_says_what_the_defaults_came_to(name: str) -> None:
 
 def test_steps_slots_and_access_may_be_given() -> None:
     free, slow = (simulate(rival("gossip", "schedule.steps=7", f"gossip.slots={slots}")) for slots in (0, 50))
-    assert (free.points[-1], free.settings["resolved"]["slots"]) == (7, 0.0)
+    assert isinstance(free.resolved.rival, Gossip)
+    assert (free.points[-1], free.resolved.rival.slots) == (7, 0.0)
     assert slow.latency - free.latency == pytest.approx(np.tile(free.points * 2 * 50 * 0.01, (4, 1)))
     # Rarely or often: both are worse than the best.
     slots = [build(rival("gossip", *more)).schedule for more in ([], ["gossip.access=0.02"], ["gossip.access=0.5"])]
@@ -239,11 +242,13 @@ def test_nobody_ever_in_time_is_no_crash() -> None:
     result = simulate(
         rival("gossip", "delay.law=scipy:uniform,1,2", "delay.timeout=0.5", "privacy.noise_multiplier=0.5")
     )
-    assert result.settings["resolved"]["slots"] == 0.0
+    assert isinstance(result.resolved.rival, Gossip)
+    assert result.resolved.rival.slots == 0.0
     assert result.latency[:, -1] == pytest.approx(30 * 0.5)
     nobody = simulate(rival("federated", "delay.law=scipy:uniform,1,2", "delay.timeout=0.5"))
     assert not nobody.models.any()
-    assert nobody.privacy["realised"]["worst"] == 0.0
+    assert nobody.privacy.realised is not None
+    assert nobody.privacy.realised.worst == 0.0
 
 
 # Privacy -------------------------------------------------------------------------------------------------------------
@@ -256,25 +261,26 @@ def test_the_forecast_of_federated_learning_composes_a_binomial_number_of_upload
     privacy = simulate(run).privacy
     uploads = np.arange(1, steps + 1)
     expected = epsilon_of(2.0 * np.sqrt(uploads) / noise, binom.pmf(uploads, steps, 0.7))
-    assert privacy["forecast"]["epsilon"] == pytest.approx(expected, rel=1e-6)
-    assert privacy["view"] == "server"
+    assert privacy.epsilon == pytest.approx(expected, rel=1e-6)
+    assert privacy.view == "server"
 
 
 def test_lost_links_are_uploads_less() -> None:
     run = rival("federated", "stragglers.lost_link=0.5", "simulation.runs=1")
     uploads = np.arange(1, 31)
     expected = epsilon_of(2.0 * np.sqrt(uploads) / 4.0, binom.pmf(uploads, 30, 0.35))
-    assert simulate(run).privacy["forecast"]["epsilon"] == pytest.approx(expected, rel=1e-6)
+    assert simulate(run).privacy.epsilon == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("skip", [0.0, 0.6])
 def test_the_forecast_of_gossip_composes_all_releases_late_or_not(skip: float) -> None:
     run = rival("gossip", f"delay.skip={skip}", "schedule.steps=12", "simulation.runs=1")
     privacy = simulate(run).privacy
-    assert privacy["forecast"]["epsilon"] == pytest.approx(epsilon_of(2.0 * math.sqrt(12) / 4.0), rel=1e-6)
-    assert privacy["view"] == "any node"
-    assert privacy["paper"]["trusted"] is False
-    assert "Muffliato" in privacy["paper"]["method"]
+    assert privacy.epsilon == pytest.approx(epsilon_of(2.0 * math.sqrt(12) / 4.0), rel=1e-6)
+    assert privacy.view == "any node"
+    assert privacy.paper is not None
+    assert privacy.paper.trusted is False
+    assert "Muffliato" in str(privacy.paper.method)
 
 
 def test_what_a_federated_run_leaked() -> None:
@@ -284,22 +290,28 @@ def test_what_a_federated_run_leaked() -> None:
     ready = who_is_ready(setup, 0)
     assert ready.mean() == pytest.approx(0.3, abs=0.15)
     uploads = ready.sum(axis=0)
-    realised = privacy["realised"]
-    assert realised["worst"] == pytest.approx(epsilon_of(2.0 * math.sqrt(uploads.max()) / 4.0), rel=1e-6)
+    realised = privacy.realised
+    assert realised is not None
+    assert realised.worst == pytest.approx(epsilon_of(2.0 * math.sqrt(uploads.max()) / 4.0), rel=1e-6)
     present = ready.sum(axis=1)
     leaked = [sum(1.0 / max(1, present[t] - 1) for t in np.flatnonzero(ready[:, u])) for u in range(6)]
-    assert realised["other_node"] == pytest.approx(epsilon_of(2.0 * math.sqrt(max(leaked)) / 4.0), rel=1e-6)
+    assert realised.other_node is not None
+    assert realised.other_node == pytest.approx(epsilon_of(2.0 * math.sqrt(max(leaked)) / 4.0), rel=1e-6)
     assert int(np.argmax(leaked)) != int(np.argmax(uploads))  # the busiest node is not the most exposed one here
-    assert realised["median"] <= realised["pair_99"] <= realised["worst"]
-    assert realised["other_node"] < realised["worst"] < privacy["paper"]["epsilon"]
+    assert realised.median <= realised.pair_99 <= realised.worst
+    assert privacy.paper is not None
+    assert privacy.paper.epsilon is not None
+    assert realised.other_node < realised.worst < privacy.paper.epsilon
 
 
 def test_what_a_gossip_run_leaked_is_less_than_all_releases() -> None:
     privacy = simulate(rival("gossip", "learning.step_size=constant", "simulation.runs=2")).privacy
-    realised = privacy["realised"]
-    assert 0.0 < realised["median"] <= realised["pair_99"] <= realised["worst"] < privacy["forecast"]["epsilon"]
-    assert realised["pairs"] == 4 * 19
-    assert privacy["amplified"] is False
+    realised = privacy.realised
+    assert realised is not None
+    assert privacy.epsilon is not None
+    assert 0.0 < realised.median <= realised.pair_99 <= realised.worst < privacy.epsilon
+    assert realised.pairs == 4 * 19
+    assert privacy.amplified is False
 
 
 @pytest.mark.parametrize(
@@ -313,20 +325,23 @@ def test_what_a_gossip_run_leaked_is_less_than_all_releases() -> None:
 def test_only_own_releases_count_where_nothing_else_is_proven(changes: list[str], reason: str) -> None:
     privacy = simulate(rival("gossip", *changes, "simulation.runs=1")).privacy
     own = pytest.approx(epsilon_of(2.0 * math.sqrt(30) / 4.0), rel=1e-6)
-    assert privacy["forecast"]["epsilon"] == own
-    assert privacy["realised"]["worst"] == own
-    assert privacy["realised"]["median"] == own
-    assert reason in privacy["not_amplified_because"]
+    assert privacy.epsilon == own
+    assert privacy.realised is not None
+    assert privacy.realised.worst == own
+    assert privacy.realised.median == own
+    assert reason in str(privacy.not_amplified_because)
 
 
 def test_uploads_that_are_clipped_after_the_noise_hide_nobody_from_other_nodes() -> None:
     plain, clipped = (
         simulate(rival("federated", "simulation.runs=1", *more)).privacy for more in ([], ["learning.clip_noisy=0.5"])
     )
-    assert "other_node" in plain["realised"]
-    assert "other_node" not in clipped["realised"]
-    assert clipped["realised"]["worst"] == plain["realised"]["worst"]
-    assert "clipped after noise" in clipped["not_amplified_because"]
+    assert plain.realised is not None
+    assert plain.realised.other_node is not None
+    assert clipped.realised is not None
+    assert clipped.realised.other_node is None
+    assert clipped.realised.worst == plain.realised.worst
+    assert "clipped after noise" in str(clipped.not_amplified_because)
 
 
 @pytest.mark.parametrize("name", RIVALS)
@@ -336,8 +351,9 @@ def test_uploads_that_are_clipped_after_the_noise_hide_nobody_from_other_nodes()
 def test_the_noise_keeps_the_budget_and_no_more(name: str, more: list[str]) -> None:
     changes = [f"schedule.name={name}", "privacy.epsilon=3", "simulation.runs=1", *more]
     privacy = simulate(run_file(*changes)).privacy
-    assert 2.999 < privacy["forecast"]["epsilon"] <= 3.0
-    noise = privacy["noise_multiplier"]
+    assert privacy.epsilon is not None
+    assert 2.999 < privacy.epsilon <= 3.0
+    noise = privacy.noise_multiplier
     uploads = np.arange(1, 31)
     shares = binom.pmf(uploads, 30, 0.7 if name == "federated" else 1.0)
     assert epsilon_of(2.0 * np.sqrt(uploads) / noise, shares) == pytest.approx(3.0, rel=1e-3)
@@ -346,12 +362,14 @@ def test_the_noise_keeps_the_budget_and_no_more(name: str, more: list[str]) -> N
 @pytest.mark.parametrize("name", RIVALS)
 def test_without_noise_or_a_recorded_path_it_is_said(name: str) -> None:
     bare = simulate(rival(name, "privacy.noise_multiplier=0", "simulation.runs=1")).privacy
-    assert "without noise" in bare["refused"]
-    assert "forecast" not in bare
+    assert "without noise" in str(bare.refused)
+    assert bare.forecast is None
     unknown = simulate(rival(name, "simulation.record_path=false", "simulation.runs=1")).privacy
-    assert "not recorded" in unknown["paper"]["refused"]
-    assert "realised" not in unknown
-    assert unknown["forecast"]["epsilon"] > 0.0
+    assert unknown.paper is not None
+    assert "not recorded" in str(unknown.paper.refused)
+    assert unknown.realised is None
+    assert unknown.epsilon is not None
+    assert unknown.epsilon > 0.0
 
 
 # Commands ------------------------------------------------------------------------------------------------------------
@@ -369,9 +387,10 @@ def test_compare_and_report_show_rivals_beside_the_token(skipring: Command, tmp_
         assert name in out
         result = Result.load(tmp_path / "all" / name)
         assert result.runs == 3
-        assert result.privacy["forecast"]["epsilon"] <= 20.0
-        error = result.summary()["test_error"]
-        assert f"{error['mean']:.4f} ± {error['std']:.4f}" in out
+        assert result.privacy.epsilon is not None
+        assert result.privacy.epsilon <= 20.0
+        error = result.summary().test_error
+        assert f"{error.mean:.4f} ± {error.std:.4f}" in out
     everything = " ".join(str(path) for path in sorted((tmp_path / "all").iterdir()))
     code, out, _ = skipring(f"report {everything} --json")
     assert code == 0
@@ -455,8 +474,8 @@ def test_slow_nodes_are_skipped_more_often_and_no_epsilon_is_stated(schedule: st
         assert abs(skips / turns - skip) < 5.0 * math.sqrt(skip * (1.0 - skip) / turns)
     # Who takes part tells the class: in one world a node updates often, in another, with its labels turned, it seldom
     # does, and noise hides neither.
-    assert "depends on the nodes' labels" in result.privacy["refused"]
-    assert not {"forecast", "paper", "realised"} & set(result.privacy)
+    assert "depends on the nodes' labels" in str(result.privacy.refused)
+    assert (result.privacy.forecast, result.privacy.paper, result.privacy.realised) == (None, None, None)
     # A comparison knows no epsilon either, at an error that is reached on the way.
     curve = result.test_error.mean(axis=0)
     error = float(curve[1:].min())
@@ -507,7 +526,11 @@ def test_patience_in_every_round_is_no_timeout_at_all() -> None:
 def test_patience_has_no_forecast_but_realised_privacy() -> None:
     run = rival("random-ring", "delay.patient_every=3", "schedule.steps=200", "simulation.runs=2")
     privacy = simulate(run).privacy
-    assert "same timeout everywhere" in privacy["forecast"]["refused"]
-    assert "same timeout everywhere" in privacy["paper"]["refused"]
+    assert privacy.forecast is not None
+    assert "same timeout everywhere" in str(privacy.forecast.refused)
+    assert privacy.paper is not None
+    assert "same timeout everywhere" in str(privacy.paper.refused)
     impatient = simulate(rival("random-ring", "schedule.steps=200", "simulation.runs=2")).privacy
-    assert privacy["realised"]["median"] > impatient["realised"]["median"] > 0.0
+    assert privacy.realised is not None
+    assert impatient.realised is not None
+    assert privacy.realised.median > impatient.realised.median > 0.0

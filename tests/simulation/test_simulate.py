@@ -64,24 +64,29 @@ def test_the_report_holds_forecast_paper_and_realised_privacy() -> None:
         skip=float(setup.delay.survival(setup.timeout)),
         noise_multiplier=setup.noise_multiplier,
     )
-    assert privacy["forecast"]["epsilon"] == forecast(record).epsilon(1e-5)
-    assert privacy["forecast"]["epsilon"] == pytest.approx(3.0, rel=1e-5)
-    assert privacy["paper"]["epsilon"] > 3.0
-    realised = privacy["realised"]
-    assert realised["median"] <= realised["pair_99"] <= realised["worst"]
+    assert privacy.epsilon == forecast(record).epsilon(1e-5)
+    assert privacy.epsilon == pytest.approx(3.0, rel=1e-5)
+    assert privacy.paper is not None
+    assert privacy.paper.epsilon is not None
+    assert privacy.paper.epsilon > 3.0
+    realised = privacy.realised
+    assert realised is not None
+    assert realised.median <= realised.pair_99 <= realised.worst
 
 
 def test_noise_0_prints_no_epsilon() -> None:
     result = simulate(with_changes(None, [*SMALL, "privacy.noise_multiplier=0"]))
-    assert "without noise" in result.privacy["refused"]
-    assert "forecast" not in result.privacy
+    assert "without noise" in str(result.privacy.refused)
+    assert result.privacy.forecast is None
 
 
 def test_what_a_forecast_does_not_cover_is_said_not_guessed() -> None:
     slow = ["stragglers.slow_factor=20", "stragglers.become_slow=0.1", "stragglers.become_fast=0.2"]
     result = simulate(with_changes(None, [*SMALL, *slow, "privacy.noise_multiplier=4"]))
-    assert "independent and alike" in result.privacy["forecast"]["refused"]
-    assert result.privacy["realised"]["worst"] > 0.0
+    assert result.privacy.forecast is not None
+    assert "independent and alike" in str(result.privacy.forecast.refused)
+    assert result.privacy.realised is not None
+    assert result.privacy.realised.worst > 0.0
     with pytest.raises(InvalidInput, match="independent and alike"):
         build(with_changes(None, [*SMALL, *slow, "privacy.epsilon=4"]))
 
@@ -89,9 +94,11 @@ def test_what_a_forecast_does_not_cover_is_said_not_guessed() -> None:
 def test_too_large_a_rate_switches_amplification_off() -> None:
     result = simulate(with_changes(None, [*SMALL, "learning.rate=9", "privacy.noise_multiplier=4"]))
     amplified = simulate(with_changes(None, [*SMALL, "learning.rate=7.9", "privacy.noise_multiplier=4"]))
-    assert result.privacy["amplified"] is False
-    assert "above 2 / smoothness" in result.privacy["not_amplified_because"]
-    assert result.privacy["forecast"]["epsilon"] > amplified.privacy["forecast"]["epsilon"]
+    assert result.privacy.amplified is False
+    assert "above 2 / smoothness" in str(result.privacy.not_amplified_because)
+    assert result.privacy.epsilon is not None
+    assert amplified.privacy.epsilon is not None
+    assert result.privacy.epsilon > amplified.privacy.epsilon
 
 
 def test_an_interrupted_simulation_resumes_to_the_same_bytes(tmp_path: Path) -> None:
@@ -201,7 +208,7 @@ def test_the_papers_logistic_regression(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("SKIPRING_DATA", str(folder))
     plain = simulate(run)
     assert 1.0 - plain.test_error[:, -1].mean() == pytest.approx(0.796, abs=0.08)
-    assert plain.privacy["forecast"]["epsilon"] == pytest.approx(0.693, abs=0.002)
+    assert plain.privacy.epsilon == pytest.approx(0.693, abs=0.002)
     values = run.model_dump()
     values["privacy"] = {"epsilon": 2.2, "delta": 1e-6}
     tight = simulate(type(run).model_validate(values))
@@ -295,9 +302,9 @@ def test_labels_of_training_rows_are_clipped_and_those_of_test_rows_are_not(tmp_
     clipped = int((np.abs(free.data.labels) > 1.5).sum())
     assert 0 < clipped < len(free.data.labels)
     assert (setup.labels_clipped, free.labels_clipped) == (clipped, None)
-    assert simulate(run).settings["resolved"]["labels_clipped"] == clipped
+    assert simulate(run).resolved.labels_clipped == clipped
     loose = with_changes(None, [*given, "model.label_bound=100", "privacy.noise_multiplier=1"])
-    assert simulate(loose).settings["resolved"]["labels_clipped"] == 0
+    assert simulate(loose).resolved.labels_clipped == 0
 
 
 def test_without_an_agreed_bound_there_is_no_privacy_and_no_noise_for_a_budget(tmp_path: Path) -> None:
@@ -312,7 +319,7 @@ def test_without_an_agreed_bound_there_is_no_privacy_and_no_noise_for_a_budget(t
     assert dataclasses.replace(setup, steps=10).why_no_privacy == setup.why_no_privacy
     result = simulate(run)
     assert np.isfinite(result.test_error).all()
-    assert "labels_clipped" not in result.settings["resolved"]
+    assert result.resolved.labels_clipped is None
     for budget in ([], ["privacy.epsilon=3"]):
         with pytest.raises(InvalidInput) as refusal:
             build(with_changes(None, [*given, *budget]))

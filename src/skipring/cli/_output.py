@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from .._json import json_text
+
 __all__ = ["Json", "option_name", "print_json", "print_rows"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
-
-_INFINITY = "\N{INFINITY} as a number"
 
 
 def option_name(parameter: str) -> str:
@@ -28,18 +26,7 @@ def option_name(parameter: str) -> str:
 
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one JSON object. Infinity is written 1e999: valid JSON, which parsers read as infinity."""
-    text = json.dumps(_plain(result), indent=2, allow_nan=False)
-    print(text.replace(json.dumps(_INFINITY), "1e999"))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and math.isinf(value):
-        return _INFINITY
-    return value
+    print(json_text(result, indent=2))
 
 
 def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InvalidInput
 from ._output import Json, print_json
 from .paper import show_rows, simulate_sweep
+
+if TYPE_CHECKING:
+    from ..simulation import RunSummary
 
 __all__ = ["beyond"]
 
@@ -52,8 +55,8 @@ def beyond(
         print(f"  {file}")
 
 
-def _error(summary: dict[str, Any]) -> dict[str, Any]:
-    return {"test_error": summary["test_error"]["mean"], "test_error_std": summary["test_error"]["std"]}
+def _error(summary: RunSummary) -> dict[str, Any]:
+    return {"test_error": summary.test_error.mean, "test_error_std": summary.test_error.std}
 
 
 def _skew(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
@@ -72,7 +75,7 @@ def _skew(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
         {
             "split": cell.run.data.split if cell.run.data.split == "iid" else f"alpha {cell.run.data.alpha:g}",
             "skip": cell.run.delay.skip,
-            "noise": outcome.results[cell.key].settings["resolved"]["noise_multiplier"],
+            "noise": outcome.results[cell.key].resolved.noise_multiplier,
             **_error(outcome.results[cell.key].summary()),
         }
         for cell in sweep.cells
@@ -89,11 +92,11 @@ def _stragglers(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, A
     rows = []
     for label, cell in zip(names, sweep.cells, strict=True):
         summary = outcome.results[cell.key].summary()
-        epsilon = summary["privacy"].get("realised", {}).get("worst")
+        realised = summary.privacy.realised
         rows.append(
-            {"case": label, "skip_rate": summary["skip_rate"], "latency": summary["latency"]["mean"]}
+            {"case": label, "skip_rate": summary.skip_rate, "latency": summary.latency.mean}
             | _error(summary)
-            | {"epsilon": epsilon}
+            | {"epsilon": None if realised is None else realised.worst}
         )
     return rows
 
@@ -117,7 +120,7 @@ def _nodes(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
             "nodes": nodes,
             "rounds": (cell.run.schedule.steps or 0) // nodes,
             "rate": cell.run.learning.rate,
-            "noise": outcome.results[cell.key].settings["resolved"]["noise_multiplier"],
+            "noise": outcome.results[cell.key].resolved.noise_multiplier,
             **_error(outcome.results[cell.key].summary()),
         }
         for nodes, cell in best.items()

@@ -11,7 +11,7 @@ from . import _options as options
 from ._output import Json, print_json, print_rows
 
 if TYPE_CHECKING:
-    from ..privacy import PaperBound, PlannedRun
+    from ..privacy import Claim, PaperBound, PlannedRun
 
 __all__ = ["error", "noise", "privacy", "timeout"]
 
@@ -116,7 +116,7 @@ def privacy(
             "delta": small + prime,
             "delta_prime": prime,
         } | _trust(bound, small)
-        warning = _warning(bound, small)
+        claim, warning = bound.claim, _warning(bound, small)
     else:
         account = forecast(run)
         result |= {
@@ -124,6 +124,7 @@ def privacy(
             "delta": delta if delta is not None else account.delta(epsilon if epsilon is not None else 0.0),
             "amplified": account.amplified,
         }
+        claim = account.claim
     result |= {"method": method, "view": view, "schedule": schedule, **_facts(run)}
     if as_json:
         print_json(result)
@@ -136,7 +137,7 @@ def privacy(
             ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip probability {skip:g}"),
             ("noise multiplier", noise_multiplier),
         ],
-        _who(run, method) + warning,
+        _who(claim) + warning,
     )
 
 
@@ -162,7 +163,7 @@ def noise(
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
-    from ..privacy import PaperBound, noise_for_budget, paper_noise_for_budget
+    from ..privacy import PaperBound, forecast, noise_for_budget, paper_noise_for_budget
 
     run = _record(
         schedule=schedule,
@@ -187,9 +188,9 @@ def noise(
         total = delta + prime
         found = paper_noise_for_budget(run, epsilon, delta, prime)
         bound = PaperBound(run.replace(noise_multiplier=found), delta_prime=prime)
-        trust, warning = _trust(bound, delta), _warning(bound, delta)
+        trust, warning, claim = _trust(bound, delta), _warning(bound, delta), bound.claim
     else:
-        found = noise_for_budget(run, epsilon, delta)
+        found, claim = noise_for_budget(run, epsilon, delta), forecast(run).claim
     if as_json:
         facts = _facts(run) | {"noise_multiplier": found}
         print_json(
@@ -201,7 +202,7 @@ def noise(
         return
     print_rows(
         [("noise multiplier", found), ("epsilon", epsilon), ("delta", total), ("method", method)],
-        _who(run, method) + " Noise std = noise multiplier x gradient bound." + warning,
+        _who(claim) + " Noise std = noise multiplier x gradient bound." + warning,
     )
 
 
@@ -286,28 +287,9 @@ def _facts(run: PlannedRun) -> dict[str, Any]:
     return facts
 
 
-def _who(run: PlannedRun, method: str) -> str:
+def _who(claim: Claim) -> str:
     """Say who is protected from whom, and what that rests on."""
-    if method == "paper":
-        return "The paper's theorem as stated: all data of any node, against any other. The final model is not counted."
-    target = "any node" if run.position is None else f"the node at place {run.position}"
-    if run.target_skip is not None:
-        target += f" that is skipped with probability {run.target_skip:g}"
-    if run.observers > 1:
-        observer = f"any {run.observers} other nodes together"
-    elif run.distance is not None:
-        observer = f"the node {run.distance} hops after it"
-    else:
-        observer = "any other node"
-    slow = run.skip if run.observer_skip is None else run.observer_skip
-    eager = "always ready" if run.view == "offered" else f"skipped with probability {slow:g} or more"
-    alone = run.schedule == "ring" and run.distance in (None, 1)
-    if run.convex and run.observers == 1 and not alone:
-        rests = (
-            "The noise of others counts: the loss must be convex and smooth, with learning rate at most 2 / smoothness"
-        )
-        rests += " (else say --non-convex)."
-    else:
-        rests = "Each update of the node counts in full, whatever the loss."
-    knows = "who knows the path and sees the final model"
-    return f"Protects all data of {target} against {observer}, {eager}, {knows}. {rests}"
+    from ..privacy.accountant import AMPLIFIED
+
+    words = claim.sentence()
+    return words.removesuffix(".") + " (else say --non-convex)." if AMPLIFIED in claim.assumptions else words

@@ -109,17 +109,17 @@ def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> C
 
 
 def _plain(row: Compared, folder: Path) -> dict[str, Any]:
-    settings = row.result.settings
+    result = row.result
     return {
         "name": row.name,
         "folder": str(folder / row.name),
-        "schedule": settings["schedule"]["name"],
-        "timeout": float(settings["resolved"]["timeout"]),
-        "noise_multiplier": settings["resolved"]["noise_multiplier"],
+        "schedule": result.schedule,
+        "timeout": result.resolved.timeout,
+        "noise_multiplier": result.resolved.noise_multiplier,
         "time_to_error": row.time_to_error,
         "steps_to_error": row.steps_to_error,
         "epsilon_at_error": row.epsilon,
-        **row.result.summary(),
+        **result.summary().to_json(),
     }
 
 
@@ -128,8 +128,8 @@ def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
 
     console = Console(highlight=False)
     console.print(_table(comparison, with_noise=with_noise))
-    delta = comparison.rows[0].result.privacy["delta"]
-    names = {row.result.settings["schedule"]["name"] for row in comparison.rows}
+    delta = comparison.rows[0].result.privacy.delta
+    names = {row.result.schedule for row in comparison.rows}
     rivals = " Gossip: a node's own releases." if "gossip" in names else ""
     rivals += " Federated: against the server." if "federated" in names else ""
     console.print(
@@ -163,14 +163,13 @@ def _table(comparison: Comparison, *, with_noise: bool) -> Table:
     for name in ("timeout", *noise, "test error", "latency", reached, "epsilon\nthen"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in comparison.rows:
-        settings, summary = row.result.settings, row.result.summary()
-        error = summary["test_error"]
+        result, summary = row.result, row.result.summary()
         table.add_row(
-            settings["schedule"]["name"],
-            number(float(settings["resolved"]["timeout"])),
-            *([number(settings["resolved"]["noise_multiplier"])] if with_noise else []),
-            f"{error['mean']:.4f} ± {error['std']:.4f}",
-            number(summary["latency"]["mean"]),
+            result.schedule,
+            number(result.resolved.timeout),
+            *([number(result.resolved.noise_multiplier)] if with_noise else []),
+            f"{summary.test_error.mean:.4f} ± {summary.test_error.std:.4f}",
+            number(summary.latency.mean),
             "-" if math.isinf(row.time_to_error) else number(row.time_to_error),
             "-" if row.epsilon is None else number(row.epsilon),
         )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..network.local import LocalNetwork, NodeState
+    from ..network.status import NodeStatus
 
 __all__ = ["network_status", "network_stop", "network_up"]
 
@@ -38,7 +39,7 @@ def network_up(
 
     A node that dies is started again. Ctrl-C stops all of them, after their step; `up` again goes on.
     """
-    from ..network.local import LocalNetwork, set_steps  # loaded when the command runs
+    from ..network.local import LocalNetwork, node_result, set_steps  # loaded when the command runs
 
     if steps is not None:
         require_integer("steps", steps, 1)
@@ -49,7 +50,7 @@ def network_up(
     network = LocalNetwork(folder, verbose=verbose)
     interrupted = _watch(network, show=not as_json)
     states = network.states
-    results = [_result(network.folder / state.name) or state.status for state in states]
+    results = [node_result(network.folder / state.name) or state.status for state in states]
     failed = [state for state in states if state.code not in (0, None)]
     if as_json:
         nodes = [
@@ -103,11 +104,11 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
 
 def _live_table(network: LocalNetwork, states: Sequence[NodeState]) -> Table:
     known = [state.status for state in states if state.status]
-    newest = max(known, key=lambda status: (status["ballot"], status["hop"]), default=None)
+    newest = max(known, key=lambda status: (status.ballot, status.hop), default=None)
     title = f"{network.seconds:.0f} s: starting"
     if newest is not None:
-        done = newest["hop"] / newest["steps"]
-        title = f"{network.seconds:.0f} s: hop {newest['hop']} of {newest['steps']} ({done:.0%})"
+        done = newest.hop / newest.steps
+        title = f"{network.seconds:.0f} s: hop {newest.hop} of {newest.steps} ({done:.0%})"
     table = _columns(title)
     for index, state in enumerate(states):
         status = state.status
@@ -115,7 +116,7 @@ def _live_table(network: LocalNetwork, states: Sequence[NodeState]) -> Table:
             table.add_row("", state.name, *[""] * 6, _word(state))
             continue
         # They are asked one after the other, and the token moves meanwhile: whoever is furthest has it.
-        mark = "*" if status["holding"] and status["hop"] == newest["hop"] else ""
+        mark = "*" if status.holding and status.hop == newest.hop else ""
         table.add_row(mark, state.name, *_numbers(status, newest, index), _word(state))
     return table
 
@@ -130,16 +131,16 @@ def _columns(title: str) -> Table:
     return table
 
 
-def _numbers(status: dict[str, Any], newest: dict[str, Any], index: int) -> list[str]:
+def _numbers(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
     """Return what the live view shows of a node: its share in the newest token, and its own account."""
-    skipped = newest["turns"][index] - newest["updates_by_node"][index]
+    skipped = newest.turns[index] - newest.updates_by_node[index]
     return [
-        str(newest["updates_by_node"][index]),
+        str(newest.updates_by_node[index]),
         str(max(0, skipped)),
-        "" if status["hop_time"] is None else f"{1e3 * status['hop_time']:.1f}",
-        f"{status['timeout']:.3g}",
-        f"{status['epsilon']:.3f}",
-        "" if status["test_error"] is None else f"{status['test_error']:.3f}",
+        "" if status.hop_time is None else f"{1e3 * status.hop_time:.1f}",
+        f"{status.timeout:.3g}",
+        f"{status.epsilon:.3f}",
+        "" if status.test_error is None else f"{status.test_error:.3f}",
     ]
 
 
@@ -149,21 +150,11 @@ def _word(state: NodeState) -> str:
     again = f", started {state.starts} times" if state.starts > 1 else ""
     if state.status is None:
         return f"starting{again}"
-    if state.status["over"]:
+    if state.status.over:
         return f"over{again}"
-    away = state.status["nodes"] - 1 - state.status["reachable"]
-    spent = "budget spent" if state.status.get("refused_for_budget") else ""
+    away = state.status.nodes - 1 - state.status.reachable
+    spent = "budget spent" if state.status.refused_for_budget else ""
     return (f"{away} away" if away else spent) + again
-
-
-def _result(folder: Path) -> dict[str, Any] | None:
-    import json
-
-    try:
-        found: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    except (OSError, ValueError):
-        return None
-    return found
 
 
 def _last_line(log: Path) -> str:
@@ -174,12 +165,12 @@ def _last_line(log: Path) -> str:
     return lines[-1][:300] if lines else "no log"
 
 
-def _summary(network: LocalNetwork, results: Sequence[dict[str, Any] | None]) -> None:
+def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
     known = [result for result in results if result is not None]
-    newest = max(known, key=lambda status: (status["over"], status["ballot"], status["hop"]), default=None)
+    newest = max(known, key=lambda status: status.place, default=None)
     if newest is None:
         console.print("No node has said anything; see node.log in their folders.")
         return
@@ -188,25 +179,25 @@ def _summary(network: LocalNetwork, results: Sequence[dict[str, Any] | None]) ->
         if result is not None:
             table.add_row("", state.name, *_numbers(result, newest, index), _word(state))
     console.print(table)
-    models = {result["model"] for result in results if result is not None and result["over"]}
-    over = sum(bool(result and result["over"]) for result in results)
+    models = {result.model for result in results if result is not None and result.over}
+    over = sum(bool(result and result.over) for result in results)
     if over:
         alike = "the same" if len(models) == 1 else f"{len(models)} DIFFERENT models"
         console.print(
             f"\n{over} of {len(results)} nodes hold {alike} final model"
-            f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest['updates']} updates in "
-            f"{newest['steps']} hops and {network.seconds:.1f} s (starting included). It is model.npy in each "
-            f"node's folder. Epsilon at delta {newest['delta']:g}, against the other node that knows most.",
+            f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest.updates} updates in "
+            f"{newest.steps} hops and {network.seconds:.1f} s (starting included). It is model.npy in each "
+            f"node's folder. Epsilon at delta {newest.delta:g}, against the other node that knows most.",
             style="dim",
         )
     else:
-        console.print(f"\nStopped at hop {newest['hop']} of {newest['steps']}.", style="dim")
+        console.print(f"\nStopped at hop {newest.hop} of {newest.steps}.", style="dim")
     _tell_refusals(console, known)
 
 
-def _tell_refusals(console: Console, results: Sequence[dict[str, Any]]) -> None:
+def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
     """Say who stopped taking part because its budget was spent; in the table its turns are among those skipped."""
-    refused = [f"{one['name']} {one['refused_for_budget']}" for one in results if one.get("refused_for_budget")]
+    refused = [f"{one.name} {one.refused_for_budget}" for one in results if one.refused_for_budget]
     if refused:
         console.print(
             f"Budgets were kept: one more update would have exceeded them, so turns were refused (counted as skipped): "
@@ -217,14 +208,14 @@ def _tell_refusals(console: Console, results: Sequence[dict[str, Any]]) -> None:
 
 def network_status(folder: Folder, as_json: Json = False) -> None:
     """Show how the nodes on this machine are doing."""
-    from ..network.local import NodeState, node_status, read_network, running_pid
+    from ..network.local import NodeState, node_result, node_status, read_network, running_pid
 
     roster, configs = read_network(folder)
     states = [
         NodeState(config.name, running=running_pid(config) is not None, status=node_status(config))
         for config in configs
     ]
-    results = [state.status or _result(folder / state.name) for state in states]
+    results = [state.status or node_result(folder / state.name) for state in states]
     if as_json:
         nodes = [
             {"name": state.name, "running": state.running, "status": result}
@@ -238,14 +229,14 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         return
     from rich.console import Console
 
-    newest = max(known, key=lambda status: (status["over"], status["ballot"], status["hop"]))
-    table = _columns(f"hop {newest['hop']} of {newest['steps']}")
+    newest = max(known, key=lambda status: status.place)
+    table = _columns(f"hop {newest.hop} of {newest.steps}")
     for index, (state, result) in enumerate(zip(states, results, strict=True)):
-        word = "running" if state.running else "ended" if result and result["over"] else "not running"
+        word = "running" if state.running else "ended" if result and result.over else "not running"
         if result is None:
             table.add_row("", state.name, *[""] * 6, word)
         else:
-            mark = "*" if result["holding"] and state.running else ""
+            mark = "*" if result.holding and state.running else ""
             table.add_row(mark, state.name, *_numbers(result, newest, index), word)
     console = Console(highlight=False)
     console.print(table)

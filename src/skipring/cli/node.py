@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._json import to_json
 from ..errors import InvalidInput, require_delta
 from ._output import Json, print_json
+
+if TYPE_CHECKING:
+    from ..network.given_away import GivenAway
 
 __all__ = ["node_privacy", "node_run"]
 
@@ -50,33 +54,33 @@ def node_privacy(
         require_delta(delta)
     found = given_away(folder, delta)
     if as_json:
-        print_json(found)
+        print_json(to_json(found))
         return
     _print(found)
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: GivenAway) -> None:
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
 
     console = Console(highlight=False, markup=False)
     console.print(
-        f"Node {found['node']}: {found['releases']} updates released, hop {found['hop']} of {found['steps']}"
-        f"{', run over' if found['over'] else ''}. delta {found['delta']:g}."
+        f"Node {found.node}: {found.releases} updates released, hop {found.hop} of {found.steps}"
+        f"{', run over' if found.over else ''}. delta {found.delta:g}."
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("observer")
     for column in ("its turns", "mu", "epsilon"):
         table.add_column(column, justify="right")
-    for one in found["observers"]:
-        table.add_row(one["name"], str(one["turns"]), f"{one['mu']:.4f}", f"{one['epsilon']:.4f}")
+    for one in found.observers:
+        table.add_row(one.name, str(one.turns), f"{one.mu:.4f}", f"{one.epsilon:.4f}")
     console.print(table)
-    budget = found["budget"]
+    budget = found.budget
     limit = "no budget was set" if budget is None else f"budget {budget:g}"
     console.print(
-        f"\nWorst observer: epsilon {found['epsilon']:.4f} ({limit}). Each release in full: epsilon "
-        f"{found['epsilon_of_releases']:.4f}, which holds for coalitions too, and whatever happened elsewhere.",
+        f"\nWorst observer: epsilon {found.epsilon:.4f} ({limit}). Each release in full: epsilon "
+        f"{found.epsilon_of_releases:.4f}, which holds for coalitions too, and whatever happened elsewhere.",
         style="dim",
     )
-    for note in found["notes"]:
+    for note in found.notes:
         console.print(note, style="dim")

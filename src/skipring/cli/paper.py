@@ -109,10 +109,9 @@ def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[s
 
     curves = law_curves(sweep, outcome)
     results = list(outcome.results.values())
-    forecasts = [result.privacy.get("forecast", {}) for result in results]
-    promised = [forecast["epsilon"] for forecast in forecasts if "epsilon" in forecast]
+    promised = [epsilon for result in results if (epsilon := result.privacy.epsilon) is not None]
     title = sweep.title
-    if any("refused" in result.privacy for result in results):
+    if any(result.privacy.refused is not None for result in results):
         title += "; not clipped: no privacy guarantee"
     elif sweep.cells[0].run.model.name == "cnn" and promised:
         ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (min(promised), max(promised))))

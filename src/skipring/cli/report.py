@@ -30,7 +30,7 @@ def report(
     if out.is_dir():
         raise InvalidInput.because("out", out, "is a folder")
 
-    from ..report.page import load_folders, report_page, result_row  # loaded when the command runs
+    from ..report.page import load_folders, report_page, row_of  # loaded when the command runs
 
     loaded = load_folders(chosen)
     page = report_page(loaded)
@@ -43,7 +43,7 @@ def report(
         print_json(
             {
                 "file": str(out),
-                "folders": [result_row(folder) for folder in loaded],
+                "folders": [row_of(folder) for folder in loaded],
                 "left_out": [str(path) for path in left_out],
             }
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,11 +14,10 @@ from ._output import Json, print_json, print_rows
 from ._work import counted_runs
 
 if TYPE_CHECKING:
-    from ..simulation import Result
+    from ..privacy import PrivacyReport, StatedEpsilon
+    from ..simulation import Result, Spread
 
 __all__ = ["init", "simulate"]
-
-_NODES = (("worst", "busiest"), ("pair_99", "99 %"), ("median", "median"))
 
 
 def init(
@@ -67,68 +67,70 @@ def simulate(
 
 def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
     summary = result.summary()
+    resolved, privacy = result.resolved, result.privacy
     if as_json:
-        print_json(summary | {"seconds": seconds, "folder": str(folder), "resolved": result.settings["resolved"]})
+        print_json(summary.to_json() | {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json()})
         return
-    resolved = result.settings["resolved"]
-    privacy = summary["privacy"]
 
-    def spread(name: str) -> str:
+    def shown(spread: Spread) -> str:
         from ..report.numbers import number
 
-        return f"{number(summary[name]['mean'])} ± {number(summary[name]['std'])}"
+        return f"{number(spread.mean)} ± {number(spread.std)}"
 
     rows: list[tuple[str, object]] = [
         ("runs", result.runs),
-        ("test error", spread("test_error")),
-        ("latency", spread("latency")),
-        ("updates", spread("updates")),
-        ("skip rate", summary["skip_rate"]),
-        ("timeout", resolved["timeout"]),
-        ("noise multiplier", resolved["noise_multiplier"]),
+        ("test error", shown(summary.test_error)),
+        ("latency", shown(summary.latency)),
+        ("updates", shown(summary.updates)),
+        ("skip rate", summary.skip_rate),
+        ("timeout", "infinity" if math.isinf(resolved.timeout) else resolved.timeout),
+        ("noise multiplier", resolved.noise_multiplier),
     ]
     rows += _privacy_rows(privacy)
-    notes = [f"Mean and standard deviation over runs; delta {privacy['delta']:g}. Results are in {folder}."]
-    if privacy["view"] == "server":
+    notes = [f"Mean and standard deviation over runs; delta {privacy.delta:g}. Results are in {folder}."]
+    if privacy.view == "server":
         notes.append("The forecast protects a node's data against the server, which sees every upload.")
-    elif privacy["view"] == "any node":
+    elif privacy.view == "any node":
         notes.append(
             "The forecast counts a node's own releases; realised: on the graphs of the first run, no final model."
         )
-    elif "not_amplified_because" in privacy:
-        notes.append(f"The noise of others is not counted: {privacy['not_amplified_because']}.")
-    if "doubt" in privacy.get("paper", {}):
-        notes.append(f"Do not rely on the paper's epsilon: {privacy['paper']['doubt']}.")
-    if "not_covered" in privacy:
-        notes.append(f"{privacy['not_covered'][0].upper()}{privacy['not_covered'][1:]}.")
-    if resolved.get("labels_clipped"):
-        notes.append(f"{resolved['labels_clipped']} labels were clipped to model.label_bound.")
-    if "realised" in privacy and "forecast" in privacy:
+    elif privacy.not_amplified_because is not None:
+        notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
+    if privacy.paper is not None and privacy.paper.doubt is not None:
+        notes.append(f"Do not rely on the paper's epsilon: {privacy.paper.doubt}.")
+    if privacy.not_covered is not None:
+        notes.append(f"{privacy.not_covered[0].upper()}{privacy.not_covered[1:]}.")
+    if resolved.labels_clipped:
+        notes.append(f"{resolved.labels_clipped} labels were clipped to model.label_bound.")
+    if privacy.realised is not None and privacy.forecast is not None:
         notes.append("A forecast is for a node or pair named beforehand; the unluckiest of all may lie beyond it.")
     print_rows(rows, " ".join(notes))
 
 
-def _privacy_rows(privacy: dict[str, Any]) -> list[tuple[str, object]]:
-    if "refused" in privacy:
-        return [("epsilon", privacy["refused"])]
+def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
+    if privacy.refused is not None:
+        return [("epsilon", privacy.refused)]
     rows: list[tuple[str, object]] = []
-    for name, label in (("forecast", "epsilon, forecast"), ("paper", "epsilon, paper")):
-        part = privacy[name]
-        said = f"epsilon, {part['method']}" if "method" in part else label
-        said += " (not proven)" if part.get("trusted") is False else ""
-        rows.append((said, part.get("epsilon", part.get("refused"))))
-    realised = privacy.get("realised")
+    if privacy.forecast is not None:
+        rows.append(("epsilon, forecast", _epsilon_or_why(privacy.forecast)))
+    if privacy.paper is not None:
+        said = f"epsilon, {privacy.paper.method or 'paper'}"
+        rows.append(
+            (said + (" (not proven)" if privacy.paper.trusted is False else ""), _epsilon_or_why(privacy.paper))
+        )
+    realised = privacy.realised
     if realised is not None:
-        if "other_node" in realised or privacy["view"] == "server":
-            names = (
-                ("worst", "busiest node, server"),
-                ("pair_99", "99 % node, server"),
-                ("median", "median node, server"),
-            )
+        if privacy.view == "server":
+            names = ("busiest node, server", "99 % node, server", "median node, server")
         else:
-            sampled = f" of {realised['pairs']}" if "pairs" in realised else ""
-            names = (("worst", f"worst pair{sampled}"), ("pair_99", "99 % pair"), ("median", "median pair"))
-        rows += [(f"epsilon, realised, {label}", realised[name]) for name, label in names]
-        if "other_node" in realised:
-            rows.append(("epsilon, realised, another node", realised["other_node"]))
+            sampled = "" if realised.pairs is None else f" of {realised.pairs}"
+            names = (f"worst pair{sampled}", "99 % pair", "median pair")
+        values = (realised.worst, realised.pair_99, realised.median)
+        rows += [(f"epsilon, realised, {name}", value) for name, value in zip(names, values, strict=True)]
+        if realised.other_node is not None:
+            rows.append(("epsilon, realised, another node", realised.other_node))
     return rows
+
+
+def _epsilon_or_why(part: StatedEpsilon) -> object:
+    return part.refused if part.epsilon is None else part.epsilon

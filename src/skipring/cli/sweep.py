@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..experiments import Cell, Outcome, Store, Sweep
-    from ..simulation import Result
 
 __all__ = ["sweep"]
 
@@ -125,17 +124,16 @@ def _list(asked: Sweep, store: Store, as_json: bool) -> None:
     console.print(f"\n{count} of {len(asked.cells)} cells are finished in {store.folder}.", style="dim", markup=False)
 
 
-def _epsilon(result: Result) -> float | None:
-    forecast = result.privacy.get("forecast", {})
-    return forecast.get("epsilon")
-
-
 def _plain(cell: Cell, store: Store, outcome: Outcome) -> dict[str, Any]:
     known = {"key": cell.key, "label": cell.label, "changes": cell.changes}
     if cell.key in outcome.failures:
         return known | {"failure": outcome.failures[cell.key]}
     result = outcome.results[cell.key]
-    return known | {"folder": str(store.path(cell.key)), "epsilon": _epsilon(result), **result.summary()}
+    return known | {
+        "folder": str(store.path(cell.key)),
+        "epsilon": result.privacy.epsilon,
+        **result.summary().to_json(),
+    }
 
 
 def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
@@ -175,12 +173,11 @@ def _table(asked: Sweep, outcome: Outcome) -> Table:
         if cell.key not in outcome.results:
             continue
         result = outcome.results[cell.key]
-        summary, epsilon = result.summary(), _epsilon(result)
-        error = summary["test_error"]
+        summary, epsilon = result.summary(), result.privacy.epsilon
         table.add_row(
             *([_spelled(cell.value(key)) for key in asked.varied] or [cell.label]),
-            f"{error['mean']:.4f} ± {error['std']:.4f}",
-            number(summary["latency"]["mean"]),
+            f"{summary.test_error.mean:.4f} ± {summary.test_error.std:.4f}",
+            number(summary.latency.mean),
             "-" if epsilon is None else number(epsilon),
         )
     return table

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from ..simulation import Result
+from ..simulation import Result, RunSummary
 from .runner import Outcome
 from .sweep import Cell, Sweep
 
@@ -16,7 +15,7 @@ BEYOND = ("skew", "stragglers", "nodes")
 Series = dict[str, tuple[list[float], list[float], list[float]]]
 
 
-def _ends(sweep: Sweep, outcome: Outcome) -> list[tuple[Cell, Result, dict[str, Any]]]:
+def _ends(sweep: Sweep, outcome: Outcome) -> list[tuple[Cell, Result, RunSummary]]:
     """Return all cells with their final metrics."""
     found = [(cell, outcome.results[cell.key]) for cell in sweep.cells if cell.key in outcome.results]
     return [(cell, result, result.summary()) for cell, result in found]
@@ -27,11 +26,11 @@ def by_alpha(sweep: Sweep, outcome: Outcome) -> Series:
     series: Series = {}
     for cell, result, summary in _ends(sweep, outcome):
         alpha = cell.run.data.alpha if cell.run.data.split == "dirichlet-even" else 100.0
-        noise = result.settings["resolved"]["noise_multiplier"]
+        noise = result.resolved.noise_multiplier
         x, mean, spread = series.setdefault(f"p = {cell.run.delay.skip:g}, noise {noise:.3g}", ([], [], []))
         x.append(alpha)
-        mean.append(summary["test_error"]["mean"])
-        spread.append(summary["test_error"]["std"])
+        mean.append(summary.test_error.mean)
+        spread.append(summary.test_error.std)
     return {name: _sorted(*values) for name, values in series.items()}
 
 
@@ -47,10 +46,10 @@ def best_by_nodes(sweep: Sweep, outcome: Outcome) -> tuple[Series, dict[int, Cel
     """
     best: dict[int, tuple[float, float, Cell]] = {}
     for cell, _, summary in _ends(sweep, outcome):
-        error = summary["test_error"]
+        error = summary.test_error
         nodes = int(cell.run.data.nodes or 0)
-        if error["mean"] < best.get(nodes, (math.inf,))[0]:
-            best[nodes] = (error["mean"], error["std"], cell)
+        if error.mean < best.get(nodes, (math.inf,))[0]:
+            best[nodes] = (error.mean, error.std, cell)
     counts = sorted(best)
     line = ([float(n) for n in counts], [best[n][0] for n in counts], [best[n][1] for n in counts])
     return {"best of the grid": line}, {n: best[n][2] for n in counts}

@@ -97,8 +97,8 @@ def draw_latencies(result: Result, law: Delay, rng: np.random.Generator) -> Floa
     latencies depend on: a skipped hop takes the timeout, another one a delay that is within it.
     """
     settings = result.settings
-    if settings["delay"]["skip"] is None or settings["schedule"]["name"] not in ("ring", "random-ring", "random-walk"):
-        raise InvalidInput.because("result", settings["schedule"]["name"], "must be of a token with a skip probability")
+    if settings["delay"]["skip"] is None or result.schedule not in ("ring", "random-ring", "random-walk"):
+        raise InvalidInput.because("result", result.schedule, "must be of a token with a skip probability")
     if settings["delay"]["patient_every"] is not None or settings["stragglers"] != StragglersSection().model_dump():
         raise InvalidInput.because("result", "stragglers", "must have skips that are independent and alike")
     timeout = timeout_for_skip(law, float(settings["delay"]["skip"]))
@@ -162,7 +162,7 @@ def _curve(law: str, values: Mapping[str, Any], result: Result, latency: Floats)
     return EmpiricalCurve(
         law=law,
         values=values,
-        noise_multiplier=float(result.settings["resolved"]["noise_multiplier"]),
+        noise_multiplier=result.resolved.noise_multiplier,
         runs=result.runs,
         steps=result.points,
         updates=result.updates.mean(axis=0),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,44 @@ from .model_file import size_of
 from .roster import read_roster
 from .setup import require_reach, terms_of
 
-__all__ = ["given_away"]
+__all__ = ["GivenAway", "KnownByObserver", "given_away"]
 
 
-def given_away(folder: str | Path, delta: float | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class KnownByObserver:
+    """What one other node knows of a node's data: its view is mu-GDP, which is epsilon at the account's delta."""
+
+    name: str
+    turns: int
+    mu: float
+    epsilon: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenAway:
+    """A node's account: what it has released, and what others know from it.
+
+    `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
+    `epsilon_of_releases` with each release in full. `budget` is None if the node has none.
+    """
+
+    node: str
+    run: str
+    releases: int
+    hop: int
+    steps: int
+    over: bool
+    delta: float
+    noise_multiplier: float
+    epsilon: float
+    epsilon_of_releases: float
+    worst_observer: str | None
+    budget: float | None
+    observers: tuple[KnownByObserver, ...]
+    notes: tuple[str, ...]
+
+
+def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     """Return a node's account: epsilon of every other node's view of its data, and of the one that knows most."""
     folder = Path(folder)
     if not (folder / "node.toml").is_file():
@@ -54,27 +88,27 @@ def given_away(folder: str | Path, delta: float | None = None) -> dict[str, Any]
         )
     if not terms.convex:
         notes.append("Updates of this model are no contractions: each release counts in full.")
-    return {
-        "node": config.name,
-        "run": reading.run_digest.split()[0],
-        "releases": account.releases,
-        "hop": min(memory.copy.hop, terms.steps),
-        "steps": terms.steps,
-        "over": memory.outcome is not None,
-        "delta": used,
-        "noise_multiplier": terms.noise_multiplier,
-        "epsilon": account.epsilon(used),
-        "epsilon_of_releases": account.epsilon_of_releases(used),
-        "worst_observer": roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
-        "budget": config.budget.epsilon,
-        "observers": [
-            {
-                "name": roster.names[node],
-                "turns": int(turns[node]),
-                "mu": float(mu[node]),
-                "epsilon": gdp_epsilon(float(mu[node]), used),
-            }
+    return GivenAway(
+        node=config.name,
+        run=reading.run_digest.split()[0],
+        releases=account.releases,
+        hop=min(memory.copy.hop, terms.steps),
+        steps=terms.steps,
+        over=memory.outcome is not None,
+        delta=used,
+        noise_multiplier=terms.noise_multiplier,
+        epsilon=account.epsilon(used),
+        epsilon_of_releases=account.epsilon_of_releases(used),
+        worst_observer=roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
+        budget=config.budget.epsilon,
+        observers=tuple(
+            KnownByObserver(
+                name=roster.names[node],
+                turns=int(turns[node]),
+                mu=float(mu[node]),
+                epsilon=gdp_epsilon(float(mu[node]), used),
+            )
             for node in others
-        ],
-        "notes": notes,
-    }
+        ),
+        notes=tuple(notes),
+    )

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
 
+from .._json import from_json
 from ..errors import InvalidInput, require_integer
 from ..runs import change_value, parse_run, read_run_file
 from .agreed_run import run_text
@@ -22,8 +22,9 @@ from .agreement import MOST_STEPS
 from .config import NodeConfig, read_node_config
 from .process import process_start
 from .roster import Address, Roster, read_roster
+from .status import NodeStatus
 
-__all__ = ["LocalNetwork", "NodeState", "node_status", "read_network", "set_steps", "stop_nodes"]
+__all__ = ["LocalNetwork", "NodeState", "node_result", "node_status", "read_network", "set_steps", "stop_nodes"]
 
 #: A node that could not go on, or was given bad settings, is not started again.
 _FINAL = (0, 1, 2)
@@ -37,7 +38,7 @@ class NodeState:
     running: bool
     starts: int = 0
     code: int | None = None
-    status: dict[str, Any] | None = None
+    status: NodeStatus | None = None
 
 
 def read_network(folder: str | Path) -> tuple[Roster, list[NodeConfig]]:
@@ -66,7 +67,7 @@ def set_steps(folder: str | Path, steps: int) -> None:
         path.write_text(run_text(parse_run(values)), encoding="utf-8")
 
 
-def node_status(config: NodeConfig, timeout: float = 1.0) -> dict[str, Any] | None:
+def node_status(config: NodeConfig, timeout: float = 1.0) -> NodeStatus | None:
     """Ask a node on this machine how it is doing; None if it does not answer."""
     if config.metrics is None:
         return None
@@ -75,12 +76,20 @@ def node_status(config: NodeConfig, timeout: float = 1.0) -> dict[str, Any] | No
     try:
         connection.request("GET", "/status")
         answer = connection.getresponse()
-        found = json.loads(answer.read())
-        return found if isinstance(found, dict) and found.get("name") == config.name else None
+        found = from_json(NodeStatus, json.loads(answer.read()), "status")
+        return found if found.name == config.name else None
     except (OSError, HTTPException, ValueError):
         return None
     finally:
         connection.close()
+
+
+def node_result(folder: str | Path) -> NodeStatus | None:
+    """Return what a node left at its end in its folder; None if it has not ended, or it cannot be read."""
+    try:
+        return from_json(NodeStatus, json.loads((Path(folder) / "result.json").read_text()), "result")
+    except (OSError, ValueError):
+        return None
 
 
 def stop_nodes(configs: Sequence[NodeConfig], *, wait: float = 20.0) -> dict[str, bool]:
@@ -177,7 +186,7 @@ class LocalNetwork:
     def over(self) -> bool:
         """Whether every node has ended by itself, or says that the run is over."""
         return all(
-            state.code in _FINAL if not state.running else bool((state.status or {}).get("over"))
+            state.code in _FINAL if not state.running else state.status is not None and state.status.over
             for state in self.states
         )
 

@@ -6,64 +6,72 @@ published, a test error would be one more observation of everybody's data.
 
 from __future__ import annotations
 
-import json
 import math
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from operator import attrgetter
 from typing import Any
 
+from .._json import json_text, to_json
 from ..errors import InvalidInput
 from .roster import Address
+from .status import NodeStatus
 
 __all__ = ["Monitor", "metrics_text", "status_text"]
 
-#: name, kind, what it says, and the key of the status that it shows.
-_METRICS = (
-    ("skipring_hop", "gauge", "The newest hop that this node knows of.", "hop"),
-    ("skipring_steps", "gauge", "Hops of the whole run.", "steps"),
-    ("skipring_holding", "gauge", "Whether this node holds the token.", "holding"),
-    ("skipring_over", "gauge", "Whether this node has the final model.", "over"),
-    ("skipring_ballot", "gauge", "The number of the ballot: recoveries so far.", "ballot_number"),
-    ("skipring_token_updates", "gauge", "Updates of the newest token that this node has seen.", "updates"),
-    ("skipring_own_updates_total", "counter", "Updates that this node has released, on all branches.", "own_updates"),
-    ("skipring_refused_offers_total", "counter", "Offers that this node has refused itself.", "refused"),
-    ("skipring_recoveries_total", "counter", "Recoveries that this node has started.", "recoveries"),
-    ("skipring_epsilon", "gauge", "What the observer who knows most knows of this node's data.", "epsilon"),
-    ("skipring_epsilon_releases", "gauge", "The same with each release in full.", "epsilon_of_releases"),
-    ("skipring_epsilon_budget", "gauge", "What this node is ready to give away.", "budget"),
+#: name, kind, what it says, and the value of the status that it shows.
+_METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...] = (
+    ("skipring_hop", "gauge", "The newest hop that this node knows of.", attrgetter("hop")),
+    ("skipring_steps", "gauge", "Hops of the whole run.", attrgetter("steps")),
+    ("skipring_holding", "gauge", "Whether this node holds the token.", attrgetter("holding")),
+    ("skipring_over", "gauge", "Whether this node has the final model.", attrgetter("over")),
+    ("skipring_ballot", "gauge", "The number of the ballot: recoveries so far.", lambda status: status.ballot[0]),
+    ("skipring_token_updates", "gauge", "Updates of the newest token that this node has seen.", attrgetter("updates")),
+    (
+        "skipring_own_updates_total",
+        "counter",
+        "Updates that this node has released, on all branches.",
+        attrgetter("own_updates"),
+    ),
+    ("skipring_refused_offers_total", "counter", "Offers that this node has refused itself.", attrgetter("refused")),
+    ("skipring_recoveries_total", "counter", "Recoveries that this node has started.", attrgetter("recoveries")),
+    ("skipring_epsilon", "gauge", "What the observer who knows most knows of this node's data.", attrgetter("epsilon")),
+    ("skipring_epsilon_releases", "gauge", "The same with each release in full.", attrgetter("epsilon_of_releases")),
+    ("skipring_epsilon_budget", "gauge", "What this node is ready to give away.", attrgetter("budget")),
     (
         "skipring_test_error",
         "gauge",
         "Error on this node's test rows of the newest token sent to it.",
-        "test_error",
+        attrgetter("test_error"),
     ),
-    ("skipring_timeout_seconds", "gauge", "How long this node waits for another one.", "timeout"),
-    ("skipring_hop_seconds", "gauge", "Median time from getting the token to having passed it on.", "hop_time"),
-    ("skipring_hop_overhead_seconds", "gauge", "The same without the wait for the next node.", "overhead"),
-    ("skipring_reachable_nodes", "gauge", "Nodes that messages go through to.", "reachable"),
-    ("skipring_peak_memory_bytes", "gauge", "The most memory that this process has used.", "peak_memory"),
-    ("skipring_running_seconds", "gauge", "Time since this process started.", "running_for"),
+    ("skipring_timeout_seconds", "gauge", "How long this node waits for another one.", attrgetter("timeout")),
+    (
+        "skipring_hop_seconds",
+        "gauge",
+        "Median time from getting the token to having passed it on.",
+        attrgetter("hop_time"),
+    ),
+    ("skipring_hop_overhead_seconds", "gauge", "The same without the wait for the next node.", attrgetter("overhead")),
+    ("skipring_reachable_nodes", "gauge", "Nodes that messages go through to.", attrgetter("reachable")),
+    ("skipring_peak_memory_bytes", "gauge", "The most memory that this process has used.", attrgetter("peak_memory")),
+    ("skipring_running_seconds", "gauge", "Time since this process started.", attrgetter("running_for")),
 )
 
 
-def metrics_text(status: dict[str, Any]) -> str:
-    """Return a node's state in the text format of Prometheus.
-
-    >>> print(metrics_text({"name": "a", "hop": 3, "ballot": [0, 1], "holding": True}).splitlines()[2])
-    skipring_hop{node="a"} 3
-    """
-    return "".join(_lines(status | {"ballot_number": status["ballot"][0]}))
+def metrics_text(status: NodeStatus) -> str:
+    """Return a node's state in the text format of Prometheus."""
+    return "".join(_lines(status))
 
 
-def _lines(status: dict[str, Any]) -> Iterator[str]:
-    for name, kind, what, key in _METRICS:
-        value = status.get(key)
+def _lines(status: NodeStatus) -> Iterator[str]:
+    for name, kind, what, value_of in _METRICS:
+        value = value_of(status)
         if value is not None:
             # Names of nodes are letters, digits and -, so that nothing has to be escaped.
             yield f"# HELP {name} {what}\n# TYPE {name} {kind}\n"
-            yield f'{name}{{node="{status["name"]}"}} {_number(value)}\n'
+            yield f'{name}{{node="{status.name}"}} {_number(value)}\n'
 
 
 def _number(value: float) -> str:
@@ -74,22 +82,19 @@ def _number(value: float) -> str:
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
 
 
-def status_text(status: dict[str, Any]) -> str:
+def status_text(status: Mapping[str, Any]) -> str:
     """Return a node's state as JSON. Infinity is written 1e999, which parsers read as infinity.
 
     >>> status_text({"name": "a", "epsilon": math.inf})
     '{"name": "a", "epsilon": 1e999}'
     """
-    values = (
-        f"{json.dumps(key)}: {'1e999' if value == math.inf else json.dumps(value)}" for key, value in status.items()
-    )
-    return f"{{{', '.join(values)}}}"
+    return json_text(status)
 
 
 class Monitor:
     """A small web server in a thread of its own; `status` is called for each request."""
 
-    def __init__(self, address: str, status: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, address: str, status: Callable[[], NodeStatus]) -> None:
         where = Address.parse(address)
         if not where.is_loopback:
             raise InvalidInput("metrics", address, "an address of this machine alone, like 127.0.0.1:8600")
@@ -128,7 +133,7 @@ def _is_here(host: str | None) -> bool:
         return False
 
 
-def _answers(status: Callable[[], dict[str, Any]]) -> type[BaseHTTPRequestHandler]:
+def _answers(status: Callable[[], NodeStatus]) -> type[BaseHTTPRequestHandler]:
     class Answers(BaseHTTPRequestHandler):
         timeout = 5.0
 
@@ -138,7 +143,7 @@ def _answers(status: Callable[[], dict[str, Any]]) -> type[BaseHTTPRequestHandle
             elif self.path == "/metrics":
                 self._send(200, metrics_text(status()), "text/plain; version=0.0.4; charset=utf-8")
             elif self.path == "/status":
-                self._send(200, status_text(status()), "application/json")
+                self._send(200, status_text(to_json(status())), "application/json")
             elif self.path == "/health":
                 self._send(200, "ok\n", "text/plain; charset=utf-8")
             else:

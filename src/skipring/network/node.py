@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from .._json import to_json
 from ..errors import InvalidInput
 from .chain import check_chain, extended_chain, marks_of, sealed, updated_hops
 from .journal import Entry, Kept, Over, Released
@@ -48,6 +49,7 @@ from .model_file import ModelFile, digest_of, load, store
 from .noise import NoiseSource
 from .protocol import Action, Peer
 from .setup import NodeSetup
+from .status import NodeStatus
 from .transport import FRESH, Transport
 from .wire import Done
 
@@ -478,7 +480,7 @@ class Node:
         """Keep the final model where its owner finds it, and let everybody know that it is here."""
         try:
             await self._alone(self._keep_model, token)
-            self.setup.write_result(self.status(finished=True))
+            self.setup.write_result(to_json(self.status(finished=True)))
         except OSError as error:
             self._fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
             return
@@ -517,7 +519,7 @@ class Node:
 
     # What people may want to see.
 
-    def status(self, *, finished: bool = False) -> dict[str, Any]:
+    def status(self, *, finished: bool = False) -> NodeStatus:
         """Return what the node knows about the run and about itself; nothing of it is sent to other nodes."""
         setup, memory, budget = self.setup, self.peer.memory, self.setup.config.budget
         delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
@@ -527,33 +529,33 @@ class Node:
         offered = np.asarray(setup.rules.path[:decided], dtype=np.int64)
         updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
         nodes = len(setup.roster)
-        return {
-            "name": setup.name,
-            "nodes": nodes,
-            "steps": setup.rules.steps,
-            "hop": self.hop,
-            "holding": self.peer.holding and memory.outcome is None,
-            "over": memory.outcome is not None and (finished or setup.me in self._all_done),
-            "model": digest_of(token.parameters)[:16] if memory.outcome is not None else None,
-            "ballot": list(memory.promised),
-            "updates": token.updates,
-            "own_updates": self.account.releases,
-            "turns": np.bincount(offered, minlength=nodes).tolist(),
-            "updates_by_node": np.bincount(updated, minlength=nodes).tolist(),
-            "epsilon": self.account.epsilon(delta),
-            "epsilon_of_releases": self.account.epsilon_of_releases(delta),
-            "delta": delta,
-            "budget": budget.epsilon,
-            "refused": self.refused,
-            "refused_for_budget": len(self._unaffordable),
-            "test_error": None if math.isnan(self.test_error) else self.test_error,
-            "timeout": self.pace.timeout,
-            "hop_time": median(self._hops) if self._hops else None,
-            "overhead": median(self._overheads) if self._overheads else None,
-            "carry_rate": median(self.transport.carry_rates) if self.transport.carry_rates else None,
-            "pass_rate": median(self._pass_rates) if self._pass_rates else None,
-            "recoveries": self.recoveries,
-            "reachable": len(self.transport.reachable),
-            "peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "running_for": time.time() - self.started,
-        }
+        return NodeStatus(
+            name=setup.name,
+            nodes=nodes,
+            steps=setup.rules.steps,
+            hop=self.hop,
+            holding=self.peer.holding and memory.outcome is None,
+            over=memory.outcome is not None and (finished or setup.me in self._all_done),
+            model=digest_of(token.parameters)[:16] if memory.outcome is not None else None,
+            ballot=memory.promised,
+            updates=token.updates,
+            own_updates=self.account.releases,
+            turns=tuple(np.bincount(offered, minlength=nodes).tolist()),
+            updates_by_node=tuple(np.bincount(updated, minlength=nodes).tolist()),
+            epsilon=self.account.epsilon(delta),
+            epsilon_of_releases=self.account.epsilon_of_releases(delta),
+            delta=delta,
+            budget=budget.epsilon,
+            refused=self.refused,
+            refused_for_budget=len(self._unaffordable),
+            test_error=None if math.isnan(self.test_error) else self.test_error,
+            timeout=self.pace.timeout,
+            hop_time=median(self._hops) if self._hops else None,
+            overhead=median(self._overheads) if self._overheads else None,
+            carry_rate=median(self.transport.carry_rates) if self.transport.carry_rates else None,
+            pass_rate=median(self._pass_rates) if self._pass_rates else None,
+            recoveries=self.recoveries,
+            reachable=len(self.transport.reachable),
+            peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            running_for=time.time() - self.started,
+        )

@@ -51,15 +51,17 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
 
 async def _run(node: Any, metrics: str | None) -> None:
     from .monitor import Monitor
+    from .status import NodeStatus
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.stop)
 
-    async def status() -> dict[str, Any]:
-        return dict(node.status())
+    async def status() -> NodeStatus:
+        found: NodeStatus = node.status()
+        return found
 
-    def ask() -> dict[str, Any]:
+    def ask() -> NodeStatus:
         return asyncio.run_coroutine_threadsafe(status(), loop).result(5.0)
 
     monitor = None if metrics is None else Monitor(metrics, ask)

@@ -1,29 +1,49 @@
 """What an observer learns about a target: before a run, after it, and the noise that keeps it within a budget.
 
 A record says what happens (`PlannedRun` before a run, `Transcript` after it); an accountant says what that costs
-(`forecast`, `TranscriptAccountant`, and `PaperBound` for the paper's own theorems). Accountants refuse what they cannot
-account for. `noise_for_budget` and `steps_for_budget` go the other way.
+(`forecast`, `TranscriptAccountant`, `GossipAccountant`, and `PaperBound` for the paper's own theorems). Every
+`Accountant` has epsilon, delta, curve and a `Claim`: who is protected from whom, and by which argument. It refuses what
+it cannot account for. `PrivacyReport` puts together what each method says of one run. `noise_for_budget` and
+`steps_for_budget` go the other way.
 """
 
 from __future__ import annotations
 
+from .accountant import Accountant, Claim
 from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
 from .forecast import Composition, Forecast, forecast
 from .gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_delta, rdp_epsilon
-from .gossip import GossipGraph, federated_mu, federated_node_mu, gossip_mu, gossip_mu_curve, muffliato_epsilon
+from .gossip import (
+    GossipAccountant,
+    GossipGraph,
+    federated_mu,
+    federated_node_mu,
+    gossip_mu,
+    gossip_mu_curve,
+    muffliato_epsilon,
+)
 from .own import OwnTranscript
 from .paper import PaperBound
 from .record import PlannedRun
+from .report import Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon
 from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
 
 __all__ = [
+    "Accountant",
+    "Claim",
     "Composition",
     "Forecast",
+    "GossipAccountant",
     "GossipGraph",
+    "Histogram",
     "OwnTranscript",
     "PaperBound",
     "PlannedRun",
+    "PrivacyReport",
+    "PublishedEpsilon",
+    "RealisedPrivacy",
     "RunningTranscript",
+    "StatedEpsilon",
     "Transcript",
     "TranscriptAccountant",
     "WorstPair",

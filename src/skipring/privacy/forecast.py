@@ -14,6 +14,7 @@ from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negat
 from ._rings import random_ring_leakage, ring_leakage
 from ._roots import narrow
 from ._walk import random_walk_leakage
+from .accountant import AMPLIFIED, IN_FULL, Claim
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
 from .record import PlannedRun
 
@@ -27,6 +28,11 @@ class PrivacyCurve(ABC):
 
     #: mu^2 of one release that is charged in full.
     release: float
+
+    @property
+    @abstractmethod
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument."""
 
     def keeps(self, epsilon: float, delta: float) -> bool:
         """Say whether a budget is kept; it is exactly if `epsilon(delta)` is within it."""
@@ -80,6 +86,29 @@ class Forecast(PrivacyCurve):
         self._amplified: dict[int, list[IndependentLeakage]] = {}
 
     @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument."""
+        run = self.run
+        target = "any node" if run.position is None else f"the node at place {run.position}"
+        if run.target_skip is not None:
+            target += f" that is skipped with probability {run.target_skip:g}"
+        if run.observers > 1:
+            observer = f"any {run.observers} other nodes together"
+        elif run.distance is not None:
+            observer = f"the node {run.distance} hops after it"
+        else:
+            observer = "any other node"
+        slow = run.skip if run.observer_skip is None else run.observer_skip
+        eager = "always ready" if run.view == "offered" else f"skipped with probability {slow:g} or more"
+        return Claim(
+            protected=target,
+            against=f"{observer}, {eager}, who knows the path and sees the final model",
+            method=self.method,
+            view=run.view,
+            assumptions=(AMPLIFIED if self.amplified else IN_FULL,),
+        )
+
+    @property
     def amplified(self) -> bool:
         """Whether the noise of others is counted."""
         alone = self.run.schedule == "ring" and self.run.distance in (None, 1)
@@ -119,6 +148,25 @@ class Composition(PrivacyCurve):
         self.method = "tight"
         self.forecasts = forecasts
         self.release = max(forecast.release for forecast in forecasts)
+
+    @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument: all that is said of any of the runs."""
+        claims = [forecast.claim for forecast in self.forecasts]
+
+        def all_said(words: Iterable[str]) -> str:
+            return ", or ".join(dict.fromkeys(words))
+
+        return Claim(
+            protected=all_said(claim.protected for claim in claims),
+            against=all_said(claim.against for claim in claims),
+            method=f"{claims[0].method}, composed",
+            view=all_said(claim.view for claim in claims),
+            assumptions=(
+                f"{len(claims)} runs over the same data are counted together",
+                *dict.fromkeys(words for claim in claims for words in claim.assumptions),
+            ),
+        )
 
     def laws(self, failure: float) -> list[Leakage]:
         """Return the law of the sum of the runs' leakages."""

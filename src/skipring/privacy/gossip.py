@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import InvalidInput, require_delta, require_integer, require_positive
+from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
 from ._gossip import leaked_mu2, phase_seen_by
+from .accountant import AMPLIFIED, IN_FULL, Claim
+from .gaussian import gdp_delta, gdp_epsilon
 from .transcript import _require_node
 
 __all__ = [
+    "GossipAccountant",
     "GossipGraph",
     "federated_mu",
     "federated_node_mu",
@@ -169,6 +172,73 @@ def gossip_mu_curve(
         mu2 *= 1.0 + 1e-10 + 1e-14 * count  # more than rounding in the sums can take away
         mu: Floats = np.sqrt(np.fmin(mu2, own_releases[:, None])) / noise_multiplier
     return mu
+
+
+class GossipAccountant:
+    """What one observer learned about some targets in a run of gossip learning, on the graphs that were drawn.
+
+    Epsilon and delta are those of the target that the observer knows most about; `mu` has all of them. See
+    `gossip_mu_curve` for the parameters.
+
+    >>> line = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1], dtype=np.int32)  # 0 - 1 - 2
+    >>> account = GossipAccountant([line] * 4, nodes=3, rounds=1, noise_multiplier=10.0, observer=0, targets=[1, 2])
+    >>> account.mu.round(4), round(account.epsilon(delta=1e-6), 3)
+    (array([0.4   , 0.1723]), 1.766)
+    """
+
+    def __init__(
+        self,
+        graphs: Iterable[GossipGraph],
+        *,
+        nodes: int,
+        rounds: int,
+        noise_multiplier: float,
+        observer: int,
+        targets: Sequence[int],
+        step_sizes: ArrayLike = 1.0,
+        amplified: bool = True,
+        projected_after_noise: bool = False,
+    ) -> None:
+        if len(targets) == 0:
+            raise InvalidInput("targets", "none", "at least one node")
+        self.observer, self.targets, self.amplified = observer, tuple(targets), amplified
+        self.method = "gossip"
+        self.mu = gossip_mu(
+            graphs,
+            nodes=nodes,
+            rounds=rounds,
+            noise_multiplier=noise_multiplier,
+            observer=observer,
+            targets=targets,
+            step_sizes=step_sizes,
+            amplified=amplified,
+            projected_after_noise=projected_after_noise,
+        )
+
+    @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument."""
+        some = f"node {self.targets[0]}" if len(self.targets) == 1 else f"each of {len(self.targets)} nodes"
+        return Claim(
+            protected=some,
+            against=f"node {self.observer}, which knows all graphs and is sent its neighbours' values in every round",
+            method=self.method,
+            view="neighbours",
+            assumptions=("no final model is counted", AMPLIFIED if self.amplified else IN_FULL),
+        )
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon of the target that the observer knows most about."""
+        return gdp_epsilon(float(self.mu.max()), delta)
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta of that target; unless it is 0, it is at least `LEAST_DELTA`, which no noise supports."""
+        mu = float(self.mu.max())
+        return max(gdp_delta(mu, epsilon), LEAST_DELTA if mu > 0.0 else 0.0)
+
+    def curve(self, epsilons: Iterable[float]) -> Floats:
+        """Return delta of that target for each epsilon."""
+        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
 
 
 def muffliato_epsilon(

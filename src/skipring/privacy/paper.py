@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative, require_open_unit
+from .accountant import Claim
 from .forecast import forecast
 from .gaussian import smallest
 from .record import PlannedRun
@@ -58,6 +59,18 @@ class PaperBound:
         self.run = run
         self.delta_prime = delta_prime
         self.method = "paper"
+
+    @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument; the value at a delta may be in `doubt`."""
+        return Claim(
+            protected="any node",
+            against="any other",
+            method=self.method,
+            view="offered",
+            assumptions=("the final model is not counted",),
+            stated_by="the paper's theorem",
+        )
 
     def doubt(self, delta: float) -> str:
         """Say why the value at `delta` is not shown to hold; empty where it is.

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import LEAST_DELTA, InvalidInput, require_integer, require_positive
+from .accountant import IN_FULL, Claim
 from .gaussian import gdp_delta, gdp_epsilon
 from .record import View
 
@@ -26,6 +27,9 @@ __all__ = ["RunningTranscript", "Transcript", "TranscriptAccountant", "WorstPair
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
+CONTRACTIONS = (
+    "the noise of others counts: no update may bring two models further apart than its contraction factor says"
+)
 #: Step sizes and noises of one run may differ by this factor; squares of what is allowed cannot overflow.
 _RANGE = 1e60
 
@@ -171,6 +175,21 @@ class TranscriptAccountant:
         self._steps = steps / steps.max() if len(steps) else steps
         self._noise = np.asarray(transcript.noise_multiplier)
         self._links = _links(self._updaters)
+
+    @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument."""
+        seen = "is sent the token whenever it is its turn" if self.transcript.view == "offered" else "updates"
+        return Claim(
+            protected="any node",
+            against=f"any other node, which sees the token when it {seen}, knows the path and sees the final model",
+            method=self.method,
+            view=self.transcript.view,
+            assumptions=(
+                "it is about the path that was taken, which no data may have decided",
+                CONTRACTIONS if self.transcript.convex else IN_FULL,
+            ),
+        )
 
     def _chain(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
         """Return the chain of updates in the units of the proof: with k = 1 a shift is 2 eta, a noise std eta sigma."""

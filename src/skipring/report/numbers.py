@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-import math
+from .._numbers import number
 
 __all__ = ["number"]
-
-
-def number(value: float) -> str:
-    """Return a number with four digits, and no more zeros than needed.
-
-    >>> number(0.0048017), number(12.5), number(float("inf")), number(24000), number(1e-6)
-    ('0.004802', '12.5', 'infinity', '24000', '1e-06')
-    """
-    if math.isinf(value):
-        return "infinity"
-    if isinstance(value, int) or (value == round(value) and abs(value) < 1e7):
-        return str(round(value))
-    return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"

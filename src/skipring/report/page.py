@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
@@ -14,40 +14,25 @@ import numpy as np
 
 from .. import __version__
 from ..errors import InvalidInput
-from ..privacy import PaperBound, forecast
+from ..privacy import PaperBound, PublishedEpsilon, RealisedPrivacy, forecast
 from ..simulation import Result
-from ..simulation.account import planned_from_settings
+from ..simulation.table import COLUMNS, WORDS, ResultRow, latex_rows, result_row
 from .numbers import number
 from .page_parts import (
     chart,
     colour,
     document,
     error_chart,
-    latex_table,
     pair_chart,
     settings_table,
     skip_chart,
     xy_layout,
 )
 
-__all__ = ["Folder", "load_folders", "report_page", "result_row"]
+__all__ = ["Folder", "load_folders", "report_page", "row_of"]
 
 #: How often epsilon is computed along a run.
 _MOMENTS = 8
-_WORDS = ("name", "schedule")
-_COLUMNS = {
-    "name": "name",
-    "schedule": "schedule",
-    "timeout": "timeout",
-    "skip_rate": "skip rate",
-    "noise_multiplier": "noise multiplier",
-    "epsilon_forecast": "epsilon forecast",
-    "epsilon_paper": "epsilon paper",
-    "epsilon_realised": "epsilon realised worst",
-    "test_error": "test error",
-    "latency": "latency",
-    "updates": "updates",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,24 +56,9 @@ def load_folders(paths: Sequence[Path]) -> list[Folder]:
     return folders
 
 
-def result_row(folder: Folder) -> dict[str, Any]:
-    """Return the numbers of a folder, as in the page's table; None where there is no number."""
-    result, summary = folder.result, folder.result.summary()
-    privacy, resolved = result.privacy, result.settings["resolved"]
-    return {
-        "name": folder.name,
-        "schedule": result.settings["schedule"]["name"],
-        "timeout": float(resolved["timeout"]),
-        "skip_rate": summary["skip_rate"],
-        "noise_multiplier": resolved["noise_multiplier"],
-        "epsilon_forecast": privacy.get("forecast", {}).get("epsilon"),
-        "epsilon_paper": privacy.get("paper", {}).get("epsilon"),
-        "epsilon_realised": privacy.get("realised", {}).get("worst"),
-        "test_error": summary["test_error"],
-        "latency": summary["latency"]["mean"],
-        "updates": summary["updates"]["mean"],
-        "delta": privacy["delta"],
-    }
+def row_of(folder: Folder) -> ResultRow:
+    """Return the numbers of a folder, as in the page's table."""
+    return result_row(folder.name, folder.result)
 
 
 def report_page(folders: Sequence[Folder]) -> str:
@@ -109,14 +79,6 @@ def report_page(folders: Sequence[Folder]) -> str:
     )
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, Mapping):
-        return f"{number(value['mean'])} ± {value['std']:.2g}"
-    return value if isinstance(value, str) else number(value)
-
-
 def _named(folders: Sequence[Folder], place: int) -> str:
     return f'<span class="swatch" style="background:{colour(place)}"></span>{escape(folders[place].name)}'
 
@@ -125,11 +87,12 @@ def _verdict(folders: Sequence[Folder]) -> str:
     """Say in two sentences which folder ends best, and which is quickest to come near it."""
     final = [float(folder.result.test_error[:, -1].mean()) for folder in folders]
     best = int(np.argmin(final))
-    row = result_row(folders[best])
+    row = row_of(folders[best])
+    cells = dict(zip(COLUMNS, row.cells(), strict=True))
     words = (
-        f"The {'lowest ' if len(folders) > 1 else ''}final test error is <b>{_cell(row['test_error'])}</b>"
+        f"The {'lowest ' if len(folders) > 1 else ''}final test error is <b>{cells['test_error']}</b>"
         + (f" ({_named(folders, best)})" if len(folders) > 1 else "")
-        + f", after a latency of {_cell(row['latency'])} and {_cell(row['updates'])} updates."
+        + f", after a latency of {cells['latency']} and {cells['updates']} updates."
     )
     if len(folders) == 1:
         return words
@@ -140,28 +103,27 @@ def _verdict(folders: Sequence[Folder]) -> str:
 
 
 def _numbers(folders: Sequence[Folder]) -> list[str]:
-    rows = [[_cell(row[key]) for key in _COLUMNS] for row in map(result_row, folders)]
-    kinds = ["name" if key in _WORDS else "number" for key in _COLUMNS]
-    heads = "".join(f'<th class="{kind}">{head}</th>' for kind, head in zip(kinds, _COLUMNS.values(), strict=True))
+    rows = [row_of(folder) for folder in folders]
+    kinds = ["name" if place < WORDS else "number" for place in range(len(COLUMNS))]
+    heads = "".join(f'<th class="{kind}">{head}</th>' for kind, head in zip(kinds, COLUMNS.values(), strict=True))
     lines = []
-    for place, cells in enumerate(rows):
-        shown = [_named(folders, place), *map(escape, cells[1:])]
+    for place, row in enumerate(rows):
+        shown = [_named(folders, place), *map(escape, row.cells()[1:])]
         columns = zip(kinds, shown, strict=True)
         lines.append("<tr>" + "".join(f'<td class="{kind}">{cell}</td>' for kind, cell in columns) + "</tr>")
     return [
         "<h2>The numbers at the end</h2>",
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
         f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Epsilon at'
-        f" delta {_each(folders, lambda r: number(r.privacy['delta']))} protects all data of any node against any other"
+        f" delta {_each(folders, lambda r: number(r.privacy.delta))} protects all data of any node against any other"
         f" node that is always ready, the final model included.{_rivals_caption(folders)}</p>",
-        "<details><summary>The same table for LaTeX</summary>"
-        f"<pre>{escape(latex_table(list(_COLUMNS.values()), rows, len(_WORDS)))}</pre></details>",
+        f"<details><summary>The same table for LaTeX</summary><pre>{escape(latex_rows(rows))}</pre></details>",
     ]
 
 
 def _rivals_caption(folders: Sequence[Folder]) -> str:
     """Say what the epsilons of schedules without a token mean, where there are any."""
-    names = {folder.result.settings["schedule"]["name"] for folder in folders}
+    names = {folder.result.schedule for folder in folders}
     words = ""
     if "federated" in names:
         words += " For <b>federated</b> it protects against the server, which sees every upload."
@@ -214,30 +176,32 @@ def _privacy(folders: Sequence[Folder]) -> list[str]:
 def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the lines of epsilon along a run, and in words what there is no line for."""
     result, privacy = folder.result, folder.result.privacy
-    if "refused" in privacy:
-        return [], [privacy["refused"]]
-    if "refused" in privacy["forecast"]:
-        return [], [f"no forecast, because {privacy['forecast']['refused']}"]
-    notes = [privacy["not_covered"]] if "not_covered" in privacy else []
-    if not privacy["amplified"]:
-        notes.append(f"the noise of others is not counted, because {privacy['not_amplified_because']}")
-    if "refused" in privacy["paper"]:
-        notes.append(f"no line for the paper, because {privacy['paper']['refused']}")
-    elif "method" in privacy["paper"]:
-        notes.append(_rival_note(privacy))
-    steps, delta = _moments(result), privacy["delta"]
+    if privacy.refused is not None:
+        return [], [privacy.refused]
+    if privacy.forecast is None or privacy.paper is None:
+        return [], ["no epsilon was kept"]
+    if privacy.forecast.refused is not None:
+        return [], [f"no forecast, because {privacy.forecast.refused}"]
+    notes = [] if privacy.not_covered is None else [privacy.not_covered]
+    if not privacy.amplified:
+        notes.append(f"the noise of others is not counted, because {privacy.not_amplified_because}")
+    if privacy.paper.refused is not None:
+        notes.append(f"no line for the paper, because {privacy.paper.refused}")
+    elif privacy.paper.method is not None:
+        notes.append(_rival_note(privacy.paper, privacy.realised))
+    steps, delta = _moments(result), privacy.delta
     try:
-        records = [planned_from_settings(result.settings, privacy, moment) for moment in steps]
+        records = [privacy.planned_for(moment) for moment in steps]
         tight = [forecast(record).epsilon(delta) for record in records]
         papers: list[float] = []
-        if "epsilon" in privacy["paper"] and "method" not in privacy["paper"]:
+        if privacy.paper.epsilon is not None and privacy.paper.method is None:
             half = 0.5 * delta
             bounds = [PaperBound(record, delta_prime=half) for record in records]
             papers = [bound.epsilon(half) for bound in bounds]
             if doubt := next((why for bound in reversed(bounds) if (why := bound.doubt(half))), ""):
                 notes.append(f"do not rely on the paper's line: {doubt}")
-    except InvalidInput as refusal:  # such as measured delays whose file is not here
-        return [], [*notes, f"no line, because {refusal}"]
+    except InvalidInput as refusal:  # such as a folder without the record
+        return [], [*notes, f"no line, because {refusal.reason}"]
     latency = np.interp(steps, result.points, result.latency.mean(axis=0)).tolist()
     shared = {"type": "scatter", "mode": "lines+markers", "x": latency}
     lines = []
@@ -248,25 +212,28 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
     return lines, notes
 
 
-def _rival_note(privacy: Mapping[str, Any]) -> str:
+def _rival_note(published: PublishedEpsilon, realised: RealisedPrivacy | None) -> str:
     """Say what was published about the privacy of a schedule without a token, and what was proven for the first run."""
-    published, realised = privacy["paper"], privacy["realised"]
-    words = f"published accounting ({published['method']}): epsilon {number(published['epsilon'])} at the end"
-    if not published["trusted"]:
+    words = f"published accounting ({published.method})"
+    if published.epsilon is not None:
+        words += f": epsilon {number(published.epsilon)} at the end"
+    if not published.trusted:
         words += ", which is not proven for this protocol"
-    if "other_node" in realised:
-        return f"{words}; the line is about the server, another node learns {number(realised['other_node'])}"
-    if "pairs" not in realised:
+    if realised is None:
+        return words
+    if realised.other_node is not None:
+        return f"{words}; the line is about the server, another node learns {number(realised.other_node)}"
+    if realised.pairs is None:
         return f"{words}; the line is about the server, and for other nodes nothing better is proven"
-    pairs = f"the worst of {realised['pairs']} pairs on the graphs of the first run"
-    return f"{words}; proven for {pairs}: {number(realised['worst'])}"
+    pairs = f"the worst of {realised.pairs} pairs on the graphs of the first run"
+    return f"{words}; proven for {pairs}: {number(realised.worst)}"
 
 
 def _moments(result: Result) -> list[int]:
     """Return the numbers of steps after which epsilon is computed: whole rounds on a ring."""
     last, unit = int(result.points[-1]), 1
-    if result.settings["schedule"]["name"] in ("ring", "random-ring"):
-        unit = int(result.settings["resolved"]["nodes"])
+    if result.schedule in ("ring", "random-ring"):
+        unit = result.resolved.nodes
     parts = np.ceil(np.arange(1, _MOMENTS + 1) * (last // unit) / _MOMENTS).astype(np.int64)
     return [int(part) * unit for part in np.unique(parts)]
 
@@ -274,17 +241,20 @@ def _moments(result: Result) -> list[int]:
 def _pairs(folders: Sequence[Folder]) -> list[str]:
     charts, missing = [], []
     for place, folder in enumerate(folders):
-        realised = folder.result.privacy.get("realised")
+        realised = folder.result.privacy.realised
         name = _named(folders, place)
-        if realised is None or "histogram" not in realised:
+        if realised is None or realised.histogram is None:
             missing.append(f"<li>{name}: the privacy of all pairs was not recorded.</li>")
             continue
         words = ", ".join(
-            f"{label} {number(realised[key])}"
-            for key, label in (("median", "median"), ("pair_99", "99 % of pairs below"), ("worst", "worst"))
+            f"{label} {number(value)}"
+            for value, label in (
+                (realised.median, "median"),
+                (realised.pair_99, "99 % of pairs below"),
+                (realised.worst, "worst"),
+            )
         )
-        promised = folder.result.privacy.get("forecast", {}).get("epsilon")
-        drawn = chart(f"pairs-{place}", *pair_chart(realised["histogram"], promised, place))
+        drawn = chart(f"pairs-{place}", *pair_chart(realised.histogram, folder.result.privacy.epsilon, place))
         charts.append(f'<div><h3>{name}</h3><span class="quiet">{words}</span>{drawn}</div>')
     return [
         "<h2>What pairs of nodes really learnt</h2>",
@@ -324,7 +294,7 @@ def _settings(folders: Sequence[Folder]) -> list[str]:
         "<h2>Settings and versions</h2>",
         '<p class="quiet">Values in grey are the same in all folders; <code>resolved</code> is what defaults and'
         " searches came to.</p>",
-        settings_table(heads, [folder.result.settings for folder in folders]),
+        settings_table(heads, [folder.result.all_settings() for folder in folders]),
         "<table><thead><tr><th>this page was made with</th><th>version</th></tr></thead><tbody>"
         + "".join(f"<tr><td>{name}</td><td>{escape(number)}</td></tr>" for name, number in made.items())
         + "</tbody></table>",

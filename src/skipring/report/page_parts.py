@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..privacy import Histogram
 from ..simulation import Result
 from .figures import PALETTE
 
@@ -19,7 +20,6 @@ __all__ = [
     "colour",
     "document",
     "error_chart",
-    "latex_table",
     "pair_chart",
     "settings_table",
     "skip_chart",
@@ -160,11 +160,9 @@ def error_chart(results: Sequence[tuple[str, Result]], log_x: bool) -> tuple[lis
     return traces, layout
 
 
-def pair_chart(
-    histogram: Mapping[str, Sequence[float]], forecast: float | None, place: int
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def pair_chart(histogram: Histogram, forecast: float | None, place: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the histogram of epsilon over all ordered pairs, with the forecast as a line."""
-    edges, counts = histogram["edges"], histogram["counts"]
+    edges, counts = histogram.edges, histogram.counts
     bars = {
         "type": "bar",
         "x": [0.5 * (low + high) for low, high in pairwise(edges)],
@@ -242,34 +240,3 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
             many = isinstance(value, list) and len(value) > 6
             found[f"{section}.{key}"] = f"{value[:3]} ... ({len(value)} values)" if many else str(value)
     return found
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "infinity": r"$\infty$",
-    **{sign: "\\" + sign for sign in "&%$#_{}"},
-}
-
-
-def latex_table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> str:
-    """Return a table for a LaTeX document that uses booktabs; the first columns are words, the others numbers."""
-    lines = [
-        r"% needs \usepackage{booktabs}",
-        r"\begin{tabular}{" + "l" * words + "r" * (len(head) - words) + "}",
-        r"\toprule",
-        *(" & ".join(map(_latex, row)) + r" \\" for row in [head]),
-        r"\midrule",
-        *(" & ".join(map(_latex, row)) + r" \\" for row in rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines)
-
-
-def _latex(cell: str) -> str:
-    if cell in _LATEX:  # a whole word, such as infinity
-        return _LATEX[cell]
-    return "".join(_LATEX.get(sign, sign) for sign in cell)

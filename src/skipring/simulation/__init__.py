@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..runs import RunFile, example_run_file, read_run_file, with_changes
 from .build import build
 from .comparison import Alternative, Comparison, alternatives, compare_runs
-from .result import Result
+from .result import ResolvedFacts, Result, RunSummary, Spread
 from .simulate import Interrupted, simulate
 from .stragglers import Stragglers
 
@@ -17,8 +17,11 @@ __all__ = [
     "Alternative",
     "Comparison",
     "Interrupted",
+    "ResolvedFacts",
     "Result",
     "RunFile",
+    "RunSummary",
+    "Spread",
     "Stragglers",
     "alternatives",
     "build",

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..delays import Delay, parse_delay
+from ..delays import Delay
 from ..errors import InvalidInput
 from ..learning import NeuralModel
 from ..privacy import (
+    Histogram,
     PaperBound,
     PlannedRun,
+    PrivacyReport,
+    PublishedEpsilon,
+    RealisedPrivacy,
+    StatedEpsilon,
     Transcript,
     TranscriptAccountant,
     forecast,
@@ -22,31 +26,31 @@ from ..privacy import (
     gdp_mu,
     noise_for_budget,
 )
-from ..runs import RIVALS
 from ..timeouts import skip_probability
 from .setup import RunOutput, Setup
 from .stragglers import Stragglers
 
-__all__ = ["noise_for", "planned", "planned_from_settings", "privacy_of"]
+__all__ = ["noise_for", "planned", "privacy_of"]
 
 #: Beyond this many nodes the matrix of all pairs is not computed.
 _MOST_NODES = 3000
 _BINS = 40
 
 
-def planned(setup: Setup) -> PlannedRun:
-    """Return the record of a simulated run; refuse what no forecast covers."""
+def planned(setup: Setup, steps: int | None = None) -> PlannedRun:
+    """Return the record of a simulated run (as if it ended after so many steps); refuse what no forecast covers."""
+    steps = setup.steps if steps is None else steps
     if setup.why_no_privacy:
         raise InvalidInput.because("epsilon", "asked for", setup.why_no_privacy)
     # A rival is accounted for by its releases alone, however large the steps that are made from them.
     law = "constant" if setup.iterations else setup.step_sizes.law
     skip = _skip(setup.stragglers, law, setup.delay, setup.timeout, setup.patient_every)
     if setup.iterations:
-        return _own_releases(setup.schedule.name, setup.data.nodes, setup.steps, skip, setup.noise_multiplier)
+        return _own_releases(setup.schedule.name, setup.data.nodes, steps, skip, setup.noise_multiplier)
     return PlannedRun(
         schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
         nodes=setup.data.nodes,
-        steps=setup.steps,
+        steps=steps,
         skip=skip,
         noise_multiplier=setup.noise_multiplier,
         convex=setup.model.contracts(setup.step_sizes.largest),
@@ -68,33 +72,6 @@ def _own_releases(rival: str, nodes: int, iterations: int, skip: float, noise_mu
         skip=0.0 if rival == "gossip" else skip,
         noise_multiplier=noise_multiplier,
         convex=False,
-    )
-
-
-def planned_from_settings(settings: Mapping[str, Any], privacy: Mapping[str, Any], steps: int) -> PlannedRun:
-    """Return the record of a saved simulation as if it ended after so many steps; refuse what no forecast covers.
-
-    On a ring, steps are rounded up to whole rounds, which a ring is accounted for in.
-    """
-    resolved, schedule = settings["resolved"], settings["schedule"]["name"]
-    law = "constant" if schedule in RIVALS else settings["learning"]["step_size"]
-    nodes = int(resolved["nodes"])
-    delay = parse_delay(settings["delay"]["law"])
-    if "refused" in privacy:
-        raise InvalidInput.because("epsilon", "asked for", privacy["refused"])
-    given = {key: settings["stragglers"][key] for key in Stragglers.__dataclass_fields__}
-    patient = settings["delay"].get("patient_every")
-    skip = _skip(Stragglers(**given), law, delay, float(resolved["timeout"]), patient)
-    if schedule in RIVALS:
-        return _own_releases(schedule, nodes, steps, skip, resolved["noise_multiplier"])
-    return PlannedRun(
-        schedule=schedule,
-        nodes=nodes,
-        steps=steps if schedule == "random-walk" else -(-steps // nodes) * nodes,
-        skip=skip,
-        noise_multiplier=resolved["noise_multiplier"],
-        convex=bool(privacy["amplified"]),
-        step_size=law,  # type: ignore[arg-type] # `_skip` refused the third
     )
 
 
@@ -121,39 +98,65 @@ def noise_for(setup: Setup, epsilon: float, delta: float) -> float:
     return noise_for_budget(planned(dataclasses.replace(setup, noise_multiplier=1.0)), epsilon, delta)
 
 
-def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> dict[str, Any]:
+def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> PrivacyReport:
     """Return epsilon at delta by each method, or the reason why there is none."""
-    report: dict[str, Any] = {"delta": delta, "noise_multiplier": setup.noise_multiplier, "view": "offered"}
     why_not = setup.model.why_not(setup.step_sizes.largest)
-    report["amplified"] = not why_not
-    if why_not:
-        report["not_amplified_because"] = why_not
-    if setup.why_no_privacy:
-        return report | {"refused": setup.why_no_privacy}
-    if isinstance(setup.model, NeuralModel) and setup.model.why_no_privacy:
-        return report | {"refused": setup.model.why_no_privacy}
-    if setup.noise_multiplier == 0.0:
-        return report | {"refused": "without noise there is no differential privacy"}
+    report = PrivacyReport(
+        delta=delta,
+        noise_multiplier=setup.noise_multiplier,
+        view="offered",
+        amplified=not why_not,
+        not_amplified_because=why_not or None,
+    )
+    if refused := _refused(setup):
+        return dataclasses.replace(report, refused=refused)
     if setup.iterations:
         from .baselines.account import privacy_of_rival
 
-        return report | privacy_of_rival(setup, planned, delta, recorded)
+        return privacy_of_rival(setup, planned, report, recorded)
+    return dataclasses.replace(
+        report,
+        **_stated(setup, delta),
+        realised=None if recorded is None or setup.data.nodes > _MOST_NODES else _realised(setup, delta, recorded),
+        planned=_whole_rounds(setup),
+    )
+
+
+def _refused(setup: Setup) -> str:
+    """Say why no epsilon of any kind can be stated; empty if one can."""
+    if setup.why_no_privacy:
+        return setup.why_no_privacy
+    if isinstance(setup.model, NeuralModel) and setup.model.why_no_privacy:
+        return setup.model.why_no_privacy
+    return "without noise there is no differential privacy" if setup.noise_multiplier == 0.0 else ""
+
+
+def _stated(setup: Setup, delta: float) -> dict[str, Any]:
+    """Return what the forecast and the paper say of a token's run."""
+    tight = None
     try:
         run = planned(setup)
-        report["forecast"] = {"epsilon": forecast(run).epsilon(delta)}
+        tight = StatedEpsilon(epsilon=forecast(run).epsilon(delta))
         half = 0.5 * delta
         paper = PaperBound(run, delta_prime=half)
         doubt = paper.doubt(half)
-        report["paper"] = {"epsilon": paper.epsilon(half), "trusted": not doubt} | ({"doubt": doubt} if doubt else {})
+        published = PublishedEpsilon(epsilon=paper.epsilon(half), trusted=not doubt, doubt=doubt or None)
     except InvalidInput as refusal:
-        report.setdefault("forecast", {"refused": str(refusal)})
-        report.setdefault("paper", {"refused": str(refusal)})
-    if recorded is not None and setup.data.nodes <= _MOST_NODES:
-        report["realised"] = _realised(setup, delta, recorded)
-    return report
+        tight = tight or StatedEpsilon(refused=str(refusal))
+        published = PublishedEpsilon(refused=str(refusal))
+    return {"forecast": tight, "paper": published}
 
 
-def _realised(setup: Setup, delta: float, recorded: RunOutput) -> dict[str, Any]:
+def _whole_rounds(setup: Setup) -> PlannedRun | None:
+    """Return the record of a token's run, on a ring lengthened to whole rounds; None where no forecast covers it."""
+    unit = 1 if setup.schedule.name == "random-walk" else setup.data.nodes
+    try:
+        return planned(setup, -(-setup.steps // unit) * unit)
+    except InvalidInput:
+        return None
+
+
+def _realised(setup: Setup, delta: float, recorded: RunOutput) -> RealisedPrivacy:
     updates = int(recorded.updated.sum())
     account = TranscriptAccountant(
         Transcript(
@@ -168,15 +171,15 @@ def _realised(setup: Setup, delta: float, recorded: RunOutput) -> dict[str, Any]
     matrix = account.matrix()
     pairs = matrix[~np.eye(len(matrix), dtype=bool)]
     median, almost, worst = np.quantile(pairs, [0.5, 0.99, 1.0])
-    return {
-        "worst": gdp_epsilon(float(worst), delta),
-        "median": gdp_epsilon(float(median), delta),
-        "pair_99": gdp_epsilon(float(almost), delta),
-        "histogram": _histogram(pairs, delta),
-    }
+    return RealisedPrivacy(
+        worst=gdp_epsilon(float(worst), delta),
+        median=gdp_epsilon(float(median), delta),
+        pair_99=gdp_epsilon(float(almost), delta),
+        histogram=_histogram(pairs, delta),
+    )
 
 
-def _histogram(pairs: NDArray[np.floating[Any]], delta: float) -> dict[str, list[Any]]:
+def _histogram(pairs: NDArray[np.floating[Any]], delta: float) -> Histogram:
     """Return how many ordered pairs have which epsilon, given their mu."""
     low, high = gdp_epsilon(float(pairs.min()), delta), gdp_epsilon(float(pairs.max()), delta)
     if high <= low:  # all pairs alike
@@ -185,4 +188,4 @@ def _histogram(pairs: NDArray[np.floating[Any]], delta: float) -> dict[str, list
     # Epsilon grows with mu, so that the edges are converted instead of millions of pairs.
     inner = [gdp_mu(float(edge), delta) for edge in edges[1:-1]]
     counts = np.bincount(np.searchsorted(inner, pairs), minlength=_BINS)
-    return {"edges": edges.tolist(), "counts": counts.tolist()}
+    return Histogram(edges=tuple(edges.tolist()), counts=tuple(counts.tolist()))

@@ -16,7 +16,6 @@ from ..errors import InvalidInput, require_positive
 from ..privacy import forecast
 from ..runs import RIVALS, RunFile, with_changes
 from ..schedules import SCHEDULES
-from .account import planned_from_settings
 from .build import build
 from .result import Result
 from .simulate import Interrupted, simulate
@@ -175,7 +174,6 @@ def _epsilon(result: Result, steps: int) -> float | None:
     if steps == 0:  # the first model is no secret
         return 0.0
     try:
-        record = planned_from_settings(result.settings, result.privacy, steps)
-        return forecast(record).epsilon(result.privacy["delta"])
+        return forecast(result.privacy.planned_for(steps)).epsilon(result.privacy.delta)
     except InvalidInput:
         return None

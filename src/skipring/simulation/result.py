@@ -2,38 +2,115 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._json import from_json, json_text, to_json
+from .._numbers import number
 from ..errors import InvalidInput
+from ..privacy import PrivacyReport
+from .baselines.rivals import Federated, Gossip
 from .setup import RunOutput
+from .table import latex_rows, result_row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
-__all__ = ["Result", "gather", "load_run", "save_run"]
+__all__ = ["ResolvedFacts", "Result", "RunSummary", "Spread", "gather", "load_run", "save_run"]
 
 Floats = NDArray[np.floating[Any]]
 _ARRAYS = ("points", "test_error", "loss", "latency", "updates", "models", "offered", "skipped")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class ResolvedFacts:
+    """What the defaults and searches of a run file came to.
+
+    `model` is the name of the loss (or of the network); `smoothness` is None where the loss has none; `labels_clipped`
+    is how many labels were clipped to an agreed bound, None where there is no bound; `rival` is how gossip or federated
+    learning went, None for a token.
+    """
+
+    nodes: int
+    steps: int
+    timeout: float
+    noise_multiplier: float
+    gradient_bound: float
+    smoothness: float | None
+    model: str
+    parameters: int
+    labels_clipped: int | None = None
+    rival: Gossip | Federated | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as run.json has it: what the rival says of itself stands beside the rest."""
+        own = to_json(dataclasses.replace(self, rival=None))
+        timeout = {"timeout": "infinity"} if math.isinf(self.timeout) else {}
+        return ({} if self.rival is None else dataclasses.asdict(self.rival)) | own | timeout
+
+    @classmethod
+    def from_json(cls, values: Any) -> ResolvedFacts:
+        """Read what `to_json` wrote."""
+        own = from_json(cls, values, "resolved")
+        if "slots" in values:
+            return dataclasses.replace(own, rival=from_json(Gossip, values, "resolved"))
+        if "channels" in values:
+            return dataclasses.replace(own, rival=from_json(Federated, values, "resolved"))
+        return own
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation over runs."""
+
+    mean: float
+    std: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Spread:
+        """Return the spread of one number for each run; a single run has none."""
+        return cls(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """The final metrics of all runs, and the privacy they cost."""
+
+    runs: int
+    test_error: Spread
+    loss: Spread
+    latency: Spread
+    updates: Spread
+    skip_rate: float
+    privacy: PrivacyReport
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as commands print it with --json."""
+        values: dict[str, Any] = to_json(self)
+        return values
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """Metrics of all runs (rows) at the points where they were taken (columns), with settings and privacy.
 
+    `settings` are the values of the run file by section, and `resolved` is what its defaults and searches came to.
     `offered` and `skipped` count, for each node, how often it was its turn and how often it was skipped, over all runs.
     """
 
     settings: Mapping[str, Any]
+    resolved: ResolvedFacts
     points: NDArray[np.int64]
     test_error: Floats
     loss: Floats
@@ -42,29 +119,45 @@ class Result:
     models: Floats
     offered: NDArray[np.int64]
     skipped: NDArray[np.int64]
-    privacy: Mapping[str, Any]
+    privacy: PrivacyReport
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Say in two lines what was simulated and what came out."""
+        summary, resolved, epsilon = self.summary(), self.resolved, self.privacy.epsilon
+        error = f"test error {number(summary.test_error.mean)} ± {summary.test_error.std:.2g}"
+        stated = "no epsilon" if epsilon is None else f"epsilon {number(epsilon)} at delta {self.privacy.delta:g}"
+        return (
+            f"<Result of {self.schedule}: {resolved.model}, {resolved.nodes} nodes, {resolved.steps} steps,"
+            f" {self.runs} {'run' if self.runs == 1 else 'runs'};\n"
+            f" {error}, latency {number(summary.latency.mean)}, {stated} (forecast)>"
+        )
+
+    @property
+    def schedule(self) -> str:
+        """Name of the schedule, or of the rival that has none."""
+        return str(self.settings["schedule"]["name"])
 
     @property
     def runs(self) -> int:
         """Number of runs."""
         return len(self.test_error)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> RunSummary:
         """Return the final metrics: mean and standard deviation over runs, and the privacy."""
+        return RunSummary(
+            runs=self.runs,
+            test_error=Spread.of(self.test_error[:, -1]),
+            loss=Spread.of(self.loss[:, -1]),
+            latency=Spread.of(self.latency[:, -1]),
+            updates=Spread.of(self.updates[:, -1].astype(np.float64)),
+            skip_rate=float(self.skipped.sum() / max(1, self.offered.sum())),
+            privacy=self.privacy,
+        )
 
-        def moments(values: Floats) -> dict[str, float]:
-            spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-            return {"mean": float(np.mean(values)), "std": spread}
-
-        return {
-            "runs": self.runs,
-            "test_error": moments(self.test_error[:, -1]),
-            "loss": moments(self.loss[:, -1]),
-            "latency": moments(self.latency[:, -1]),
-            "updates": moments(self.updates[:, -1].astype(np.float64)),
-            "skip_rate": float(self.skipped.sum() / max(1, self.offered.sum())),
-            "privacy": dict(self.privacy),
-        }
+    def all_settings(self) -> dict[str, Any]:
+        """Return the run file's values with what they came to (`resolved`) and the `versions` used: run.json."""
+        return dict(self.settings) | {"resolved": self.resolved.to_json(), "versions": dict(self.versions)}
 
     def on_latency_grid(self, points: int = 200) -> tuple[Floats, Floats, Floats]:
         """Return latencies, and mean and standard deviation over runs of the test error that was reached by then.
@@ -82,15 +175,40 @@ class Result:
         reached = np.flatnonzero(self.test_error.mean(axis=0) <= error)
         return float(self.latency.mean(axis=0)[reached[0]]) if len(reached) else math.inf
 
+    def to_pandas(self) -> DataFrame:
+        """Return the metrics as a pandas frame: a row for each run and point; pandas has to be installed."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise InvalidInput.because("to_pandas", "called", "needs pandas: pip install pandas") from None
+        count = len(self.points)
+        return pd.DataFrame(
+            {
+                "run": np.repeat(np.arange(self.runs), count),
+                "steps": np.tile(self.points, self.runs),
+                "updates": self.updates.ravel(),
+                "latency": self.latency.ravel(),
+                "test_error": self.test_error.ravel(),
+                "loss": self.loss.ravel(),
+            }
+        )
+
+    def latex(self, name: str | None = None) -> str:
+        """Return the final numbers as a table for LaTeX, as `skipring report` does; the row's name is the schedule's.
+
+        Several results in one table: `skipring.simulation.table.latex_rows`.
+        """
+        return latex_rows([result_row(self.schedule if name is None else name, self)])
+
     def plot(self) -> Figure:
         """Draw the mean test error against latency, with a band of one standard deviation over runs on either side.
 
         The figure belongs to no window: a notebook shows it, and `savefig` writes it.
         """
-        from matplotlib.figure import Figure  # loading matplotlib takes longer than most simulations
+        from ._figure import NotebookFigure  # loading matplotlib takes longer than most simulations
 
         latency, mean, deviation = self.on_latency_grid()
-        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        figure = NotebookFigure(figsize=(6.4, 4.2), layout="constrained")
         axes = figure.add_subplot()
         if self.runs > 1:
             low = np.maximum(mean - deviation, 0.0)  # an error is never negative, and a band must not say so
@@ -110,8 +228,8 @@ class Result:
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
-            _write(target / "run.json", json.dumps(self.settings, indent=2).encode())
-            _write(target / "privacy.json", json.dumps(self.privacy, indent=2).encode())
+            _write(target / "run.json", json.dumps(self.all_settings(), indent=2).encode())
+            _write(target / "privacy.json", json_text(self.privacy, indent=2).encode())
             _write_arrays(target / "metrics.npz", {name: getattr(self, name) for name in _ARRAYS})
         except OSError as error:
             raise InvalidInput.because("out", target, f"cannot be written: {error.strerror}") from error
@@ -122,7 +240,9 @@ class Result:
         source = Path(folder)
         try:
             settings = json.loads((source / "run.json").read_text())
-            privacy = json.loads((source / "privacy.json").read_text())
+            resolved = ResolvedFacts.from_json(settings.pop("resolved"))
+            versions = settings.pop("versions", {})
+            privacy = from_json(PrivacyReport, json.loads((source / "privacy.json").read_text()), "privacy")
             with np.load(source / "metrics.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}
         except FileNotFoundError as error:
@@ -130,21 +250,25 @@ class Result:
             raise InvalidInput.because(
                 "folder", source, f"holds no finished simulation: {missing} is missing"
             ) from None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise InvalidInput.because("folder", source, f"is damaged: {error}") from None
-        return cls(settings=settings, privacy=privacy, **arrays)
+        return cls(settings=settings, resolved=resolved, versions=versions, privacy=privacy, **arrays)
 
 
 def gather(
     outputs: Iterable[RunOutput],
     points: NDArray[np.int64],
     settings: Mapping[str, Any],
-    privacy: Mapping[str, Any],
+    resolved: ResolvedFacts,
+    versions: Mapping[str, str],
+    privacy: PrivacyReport,
 ) -> Result:
     """Put runs together, in the order of their numbers."""
     ordered = sorted(outputs, key=lambda output: output.number)
     return Result(
         settings=settings,
+        resolved=resolved,
+        versions=versions,
         points=points,
         test_error=np.array([output.test_error for output in ordered]),
         loss=np.array([output.loss for output in ordered]),

@@ -25,9 +25,10 @@ from ..learning import LinearModel, NeuralModel
 from ..runs import RunFile, parse_run, read_run_file
 from ..schedules import Schedule
 from .account import privacy_of
+from .baselines import Federated, Gossip
 from .build import build
 from .engine import run_many
-from .result import Result, gather, load_run, save_run
+from .result import ResolvedFacts, Result, gather, load_run, save_run
 from .setup import RunOutput, Setup
 
 __all__ = ["Interrupted", "simulate"]
@@ -166,12 +167,10 @@ def _simulate(
         raise Interrupted(f"{len(finished)} of {run.simulation.runs} runs are finished")
     first = min(finished, key=lambda output: output.number)
     privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
-    if run.data.standardise and isinstance(setup.model, LinearModel) and "refused" not in privacy:
-        privacy["not_covered"] = _STANDARDISED
-    settings = (
-        run.model_dump(mode="json") | given.described() | {"resolved": _resolved(setup), "versions": _versions(setup)}
-    )
-    result = gather(finished, setup.points, settings, privacy)
+    if run.data.standardise and isinstance(setup.model, LinearModel) and privacy.refused is None:
+        privacy = dataclasses.replace(privacy, not_covered=_STANDARDISED)
+    settings = run.model_dump(mode="json") | given.described()
+    result = gather(finished, setup.points, settings, _resolved(setup), _versions(setup), privacy)
     if folder is not None:
         result.save(folder)
         for path in (folder / "runs").glob("*.npz"):
@@ -185,20 +184,20 @@ def _without_model(output: RunOutput) -> RunOutput:
     return dataclasses.replace(output, model=np.zeros(0))
 
 
-def _resolved(setup: Setup) -> dict[str, Any]:
+def _resolved(setup: Setup) -> ResolvedFacts:
     """Return what the defaults and searches came to."""
-    rival = dataclasses.asdict(setup.schedule) if setup.iterations else {}
-    return rival | {
-        "nodes": setup.data.nodes,
-        "steps": setup.steps,
-        "timeout": "infinity" if math.isinf(setup.timeout) else setup.timeout,
-        "noise_multiplier": setup.noise_multiplier,
-        "gradient_bound": setup.model.gradient_bound,
-        "smoothness": None if math.isinf(setup.model.smoothness) else setup.model.smoothness,
-        "model": setup.model.loss,
-        "parameters": setup.model.parameters,
-        **({} if setup.labels_clipped is None else {"labels_clipped": setup.labels_clipped}),
-    }
+    return ResolvedFacts(
+        nodes=setup.data.nodes,
+        steps=setup.steps,
+        timeout=setup.timeout,
+        noise_multiplier=setup.noise_multiplier,
+        gradient_bound=setup.model.gradient_bound,
+        smoothness=None if math.isinf(setup.model.smoothness) else setup.model.smoothness,
+        model=setup.model.loss,
+        parameters=setup.model.parameters,
+        labels_clipped=setup.labels_clipped,
+        rival=setup.schedule if isinstance(setup.schedule, Gossip | Federated) else None,
+    )
 
 
 def _versions(setup: Setup) -> dict[str, str]:

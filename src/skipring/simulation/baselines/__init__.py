@@ -24,3 +24,8 @@ def __getattr__(name: str) -> Any:
     from . import graphs
 
     return getattr(graphs, name)
+
+
+def __dir__() -> list[str]:
+    """Show the names that are loaded when they are first used, too."""
+    return sorted(__all__)

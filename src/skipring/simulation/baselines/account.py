@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,8 +10,16 @@ from typing import Any
 import numpy as np
 
 from ...errors import InvalidInput
-from ...privacy import PlannedRun, forecast, gdp_epsilon
-from ...privacy.gossip import federated_mu, federated_node_mu, gossip_mu, muffliato_epsilon
+from ...privacy import (
+    PlannedRun,
+    PrivacyReport,
+    PublishedEpsilon,
+    RealisedPrivacy,
+    StatedEpsilon,
+    forecast,
+    gdp_epsilon,
+)
+from ...privacy.gossip import GossipAccountant, federated_mu, federated_node_mu, muffliato_epsilon
 from ..setup import RunOutput, Setup
 from .graphs import gossip_graphs
 from .rivals import Gossip
@@ -36,44 +45,53 @@ def why_not_hidden(setup: Setup) -> str:
 
 
 def privacy_of_rival(
-    setup: Setup, planned: Callable[[Setup], PlannedRun], delta: float, recorded: RunOutput | None
-) -> dict[str, Any]:
-    """Return epsilon at delta by each method, or the reason why there is none."""
-    report: dict[str, Any] = {"view": "any node" if isinstance(setup.schedule, Gossip) else "server"}
+    setup: Setup, planned: Callable[[Setup], PlannedRun], report: PrivacyReport, recorded: RunOutput | None
+) -> PrivacyReport:
+    """Return a report with epsilon by each method, or the reason why there is none."""
     why_not = why_not_hidden(setup)
-    report["amplified"] = False  # the forecast is about a node's own releases
-    report["not_amplified_because"] = why_not or "a forecast for these schedules counts a node's own releases only"
+    run = None
     try:
-        report["forecast"] = {"epsilon": forecast(planned(setup)).epsilon(delta)}
+        run = planned(setup)
+        tight = StatedEpsilon(epsilon=forecast(run).epsilon(report.delta))
     except InvalidInput as refusal:
-        report["forecast"] = {"refused": str(refusal)}
+        tight = StatedEpsilon(refused=str(refusal))
+    realised = None
     if recorded is None:
-        return report | {"paper": {"refused": "the path of the first run was not recorded"}}
-    if isinstance(setup.schedule, Gossip):
-        return report | _gossip(setup, delta, amplified=not why_not)
-    return report | _federated(setup, delta, recorded, averages=not why_not)
+        published = PublishedEpsilon(refused="the path of the first run was not recorded")
+    elif isinstance(setup.schedule, Gossip):
+        published, realised = _gossip(setup, report.delta, amplified=not why_not)
+    else:
+        published, realised = _federated(setup, report.delta, recorded, averages=not why_not)
+    return dataclasses.replace(
+        report,
+        view="any node" if isinstance(setup.schedule, Gossip) else "server",
+        amplified=False,  # the forecast is about a node's own releases
+        not_amplified_because=why_not or "a forecast for these schedules counts a node's own releases only",
+        forecast=tight,
+        paper=published,
+        realised=realised,
+        planned=run,
+    )
 
 
-def _gossip(setup: Setup, delta: float, *, amplified: bool) -> dict[str, Any]:
+def _gossip(setup: Setup, delta: float, *, amplified: bool) -> tuple[PublishedEpsilon, RealisedPrivacy | None]:
     assert isinstance(setup.schedule, Gossip)
     nodes, noise, rounds = setup.data.nodes, setup.noise_multiplier, setup.schedule.rounds
     if nodes * setup.steps > _MOST_VISITS:
-        return {"paper": {"refused": "too many nodes and iterations to draw all graphs again"}}
+        return PublishedEpsilon(refused="too many nodes and iterations to draw all graphs again"), None
     graphs = list(gossip_graphs(setup, 0))
     published = muffliato_epsilon(
         graphs, nodes=nodes, rounds=rounds, noise_multiplier=noise, delta=delta, points=[setup.steps]
     )
     mu = gossip_pairs(setup, amplified=amplified)
     median, almost, worst = np.quantile(mu, [0.5, 0.99, 1.0])
-    return {
-        "paper": {"epsilon": float(published[0]), "trusted": False, "method": "Muffliato, Theorem 4"},
-        "realised": {
-            "worst": gdp_epsilon(float(worst), delta),
-            "median": gdp_epsilon(float(median), delta),
-            "pair_99": gdp_epsilon(float(almost), delta),
-            "pairs": len(mu),
-        },
-    }
+    realised = RealisedPrivacy(
+        worst=gdp_epsilon(float(worst), delta),
+        median=gdp_epsilon(float(median), delta),
+        pair_99=gdp_epsilon(float(almost), delta),
+        pairs=len(mu),
+    )
+    return PublishedEpsilon(epsilon=float(published[0]), trusted=False, method="Muffliato, Theorem 4"), realised
 
 
 def chosen_pairs(
@@ -93,37 +111,39 @@ def gossip_pairs(setup: Setup, *, amplified: bool, observers: int = _OBSERVERS, 
     graphs = list(gossip_graphs(setup, 0))
     found = []
     for observer, some in chosen_pairs(setup, observers=observers, targets=targets):
-        found.append(
-            gossip_mu(
-                graphs,
-                nodes=setup.data.nodes,
-                rounds=setup.schedule.rounds,
-                noise_multiplier=setup.noise_multiplier,
-                observer=observer,
-                targets=some,
-                step_sizes=setup.step_sizes.first(setup.steps),
-                amplified=amplified,
-            )
+        account = GossipAccountant(
+            graphs,
+            nodes=setup.data.nodes,
+            rounds=setup.schedule.rounds,
+            noise_multiplier=setup.noise_multiplier,
+            observer=observer,
+            targets=some,
+            step_sizes=setup.step_sizes.first(setup.steps),
+            amplified=amplified,
         )
+        found.append(account.mu)
     return np.concatenate(found)
 
 
-def _federated(setup: Setup, delta: float, recorded: RunOutput, *, averages: bool) -> dict[str, Any]:
+def _federated(
+    setup: Setup, delta: float, recorded: RunOutput, *, averages: bool
+) -> tuple[PublishedEpsilon, RealisedPrivacy]:
     uploads = recorded.turns - recorded.skips
     noise = setup.noise_multiplier
-    epsilons = {int(count): gdp_epsilon(federated_mu(int(count), noise), delta) for count in np.unique(uploads)}
     most, middle = int(uploads.max()), int(np.median(uploads))
-    realised: dict[str, Any] = {
-        "worst": epsilons[most],
-        "median": gdp_epsilon(federated_mu(middle, noise), delta),
-        "pair_99": gdp_epsilon(federated_mu(int(np.quantile(uploads, 0.99, method="higher")), noise), delta),
-    }
+    other = None
     if averages:
         ready = who_is_ready(setup, recorded.number)
         # Who uploads most need not be seen best: it matters how many others hide an upload.
         present = ready.sum(axis=1)
         worst = max(federated_node_mu(present, ready[:, node], noise_multiplier=noise) for node in range(len(uploads)))
-        realised["other_node"] = gdp_epsilon(worst, delta)
+        other = gdp_epsilon(worst, delta)
+    realised = RealisedPrivacy(
+        worst=gdp_epsilon(federated_mu(most, noise), delta),
+        median=gdp_epsilon(federated_mu(middle, noise), delta),
+        pair_99=gdp_epsilon(federated_mu(int(np.quantile(uploads, 0.99, method="higher")), noise), delta),
+        other_node=other,
+    )
     rho = 2.0 * most / noise**2
     published = rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta))  # as for gossip: Mironov's, with the best order
-    return {"paper": {"epsilon": published, "trusted": True, "method": "Rényi, per upload"}, "realised": realised}
+    return PublishedEpsilon(epsilon=published, trusted=True, method="Rényi, per upload"), realised

@@ -1,0 +1,72 @@
+"""What a node knows about the run and about itself, as its owner sees it: /status, result.json and the live view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["NodeStatus"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStatus:
+    """The state of one node; nothing of it is sent to other nodes.
+
+    Parameters
+    ----------
+    name : the node's.
+    nodes, steps : how many nodes, and how many hops the whole run has.
+    hop : the newest hop that the node knows of.
+    holding : whether it holds the token.
+    over : whether it has the final model, and others know.
+    model : the first digits of the final model's digest; None before there is one.
+    ballot : number of recoveries so far, and which node led the last one.
+    updates : updates of the newest token that the node has seen.
+    own_updates : updates that the node has released, on all branches.
+    turns, updates_by_node : for each node, how often it was its turn, and how often it updated.
+    epsilon, epsilon_of_releases, delta : what the observer who knows most knows of the node's data; the same with each
+        release in full.
+    budget : the epsilon that the node is ready to give away; None if it has no budget.
+    refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
+    test_error : on the node's own test rows, of the newest token sent to it; None before that.
+    timeout : how long it waits for another node, in seconds.
+    hop_time, overhead : median seconds from getting the token to having passed it on, and without the wait for the next
+        node; None before the first hop.
+    carry_rate, pass_rate : median bytes per second of large tokens, between machines and within a hop.
+    recoveries : how many it has started.
+    reachable : nodes that messages go through to.
+    peak_memory, running_for : bytes and seconds of its process.
+    """
+
+    name: str
+    nodes: int
+    steps: int
+    hop: int
+    holding: bool
+    over: bool
+    model: str | None
+    ballot: tuple[int, int]
+    updates: int
+    own_updates: int
+    turns: tuple[int, ...]
+    updates_by_node: tuple[int, ...]
+    epsilon: float
+    epsilon_of_releases: float
+    delta: float
+    budget: float | None
+    refused: int
+    refused_for_budget: int = 0
+    test_error: float | None
+    timeout: float
+    hop_time: float | None
+    overhead: float | None
+    carry_rate: float | None
+    pass_rate: float | None
+    recoveries: int
+    reachable: int
+    peak_memory: int
+    running_for: float
+
+    @property
+    def place(self) -> tuple[bool, tuple[int, int], int]:
+        """How far the node has come: the largest of all nodes' places is the newest news."""
+        return self.over, self.ballot, self.hop

@@ -1,0 +1,80 @@
+"""What every accountant can be asked, and what its numbers claim: who is protected from whom, and by which argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["AMPLIFIED", "IN_FULL", "Accountant", "Claim", "Relation", "Unit"]
+
+#: What is hidden: all data of a node.
+Unit = Literal["node"]
+#: Which data sets nobody can tell apart: those in which one unit's data is replaced by any other.
+Relation = Literal["replace-one"]
+
+#: What the noise of others may be counted under, and what holds without it.
+AMPLIFIED = "the noise of others counts: the loss must be convex and smooth, with learning rate at most 2 / smoothness"
+IN_FULL = "each update of the node counts in full, whatever the loss"
+
+_WHAT: dict[Unit, str] = {"node": "all data of"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What an epsilon says: everything that a print-out needs beside the numbers.
+
+    Parameters
+    ----------
+    protected, against : in words, whose data, and who looks and what they know.
+    method : the accountant's name.
+    view : what of the run an observer sees, in one word.
+    assumptions : sentences without a full stop: what the claim rests on, and what it leaves out.
+    stated_by : who states it, where it is not proven here; empty where it is.
+    unit, relation : what is hidden, and which data sets are neighbours.
+
+    >>> Claim(protected="any node", against="any other node", method="tight", view="offered",
+    ...       assumptions=("each update counts in full",)).sentence()
+    'Protects all data of any node against any other node. Each update counts in full.'
+    """
+
+    protected: str
+    against: str
+    method: str
+    view: str
+    assumptions: tuple[str, ...]
+    stated_by: str = ""
+    unit: Unit = "node"
+    relation: Relation = "replace-one"
+
+    def sentence(self) -> str:
+        """Say it to people."""
+        whose = f"{_WHAT[self.unit]} {self.protected}"
+        first = f"{self.stated_by} as stated: {whose}," if self.stated_by else f"Protects {whose}"
+        sentences = (f"{first} against {self.against}", *self.assumptions)
+        return " ".join(f"{words[0].upper()}{words[1:]}." for words in sentences)
+
+
+@runtime_checkable
+class Accountant(Protocol):
+    """Says what a run costs, as (epsilon, delta) for either of the two; all numbers are upper bounds.
+
+    Values outside of what the mathematics covers are refused. `delta` never falls with a smaller epsilon, nor `epsilon`
+    with a smaller delta, and each is the other's inverse up to rounding.
+    """
+
+    @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument."""
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon that goes with a delta."""
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta that goes with an epsilon."""
+
+    def curve(self, epsilons: Iterable[float]) -> NDArray[np.floating[Any]]:
+        """Return delta for each epsilon."""

@@ -1,0 +1,116 @@
+"""What is known of a run's privacy, by each method: what a result folder keeps of it, and reports are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import InvalidInput
+from .record import PlannedRun
+
+__all__ = ["Histogram", "PrivacyReport", "PublishedEpsilon", "RealisedPrivacy", "StatedEpsilon"]
+
+#: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
+Looker = Literal["offered", "any node", "server"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedEpsilon:
+    """An epsilon that holds for any run of the kind, or why there is none: exactly one of the two is given."""
+
+    epsilon: float | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedEpsilon(StatedEpsilon):
+    """The same by an accounting that others published.
+
+    `trusted` says whether it is shown to hold for this run, and `doubt` why not. `method` names the accounting; None is
+    the paper's theorem.
+    """
+
+    trusted: bool | None = None
+    doubt: str | None = None
+    method: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Histogram:
+    """How many ordered pairs of nodes have an epsilon between one edge and the next."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealisedPrivacy:
+    """What one run really leaked: epsilon of the worst pair of nodes, of the median pair, and what 99 % stay below.
+
+    In federated learning it is what the server learned about the busiest node, the median one and so on; `other_node`
+    is then what another node learned. `pairs` is how many pairs were looked at, if not all.
+    """
+
+    worst: float
+    median: float
+    pair_99: float
+    histogram: Histogram | None = None
+    pairs: int | None = None
+    other_node: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyReport:
+    """Epsilon of a run at one delta by each method, or the reason why there is none.
+
+    Parameters
+    ----------
+    delta, noise_multiplier : what the epsilons go with.
+    view : who looks: ``offered`` (any other node, always ready), ``any node`` (gossip) or ``server`` (federated).
+    amplified : whether the noise of others is counted in the forecast; `not_amplified_because` says why not.
+    refused : why no epsilon of any kind can be stated. The parts below are then None.
+    forecast : what any run of this kind may leak, for a node or pair that is named beforehand.
+    paper : the same as it was published.
+    realised : what the first run really leaked; None if its path was not recorded, or has too many nodes.
+    not_covered : what no epsilon of this report counts.
+    planned : what the forecast is made from (on a ring, lengthened to whole rounds); None where there is no forecast,
+        and in folders of versions that did not keep it.
+    """
+
+    delta: float
+    noise_multiplier: float
+    view: Looker
+    amplified: bool
+    not_amplified_because: str | None = None
+    refused: str | None = None
+    forecast: StatedEpsilon | None = None
+    paper: PublishedEpsilon | None = None
+    realised: RealisedPrivacy | None = None
+    not_covered: str | None = None
+    planned: PlannedRun | None = None
+
+    @property
+    def epsilon(self) -> float | None:
+        """The forecast's epsilon; None where there is none."""
+        return None if self.forecast is None else self.forecast.epsilon
+
+    def planned_for(self, steps: int) -> PlannedRun:
+        """Return the record of the same run as if it ended after so many steps; refuse what no forecast covers.
+
+        On a ring, steps are rounded up to whole rounds, which a ring is accounted for in. Without a token, a step is an
+        iteration of all nodes, each of which releases once.
+        """
+        if self.planned is None:
+            raise InvalidInput.because("epsilon", "asked for", self._why_not())
+        nodes = self.planned.nodes
+        if self.view != "offered":
+            return self.planned.replace(steps=nodes * steps)
+        walk = self.planned.schedule == "random-walk"
+        return self.planned.replace(steps=steps if walk else -(-steps // nodes) * nodes)
+
+    def _why_not(self) -> str:
+        if self.refused is not None:
+            return self.refused
+        if self.forecast is not None and self.forecast.refused is not None:
+            return self.forecast.refused
+        return "the folder is of a version that kept no record of the planned run; simulate it again"

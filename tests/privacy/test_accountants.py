@@ -1,0 +1,178 @@
+"""What every accountant promises, whatever it accounts for: the same questions, put to all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from skipring.errors import LEAST_DELTA, InvalidInput
+from skipring.privacy import (
+    Accountant,
+    Claim,
+    Composition,
+    GossipAccountant,
+    PaperBound,
+    PlannedRun,
+    Transcript,
+    TranscriptAccountant,
+    forecast,
+)
+from skipring.privacy.accountant import Relation, Unit
+from skipring.privacy.record import ScheduleName
+
+RUN = PlannedRun(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_multiplier=8.0)
+LINE = np.array([0, 1, 3, 5, 6]), np.array([1, 0, 2, 1, 3, 2], dtype=np.int32)  # 0 - 1 - 2 - 3
+
+
+def transcript(*, convex: bool = True) -> TranscriptAccountant:
+    rng = np.random.default_rng(3)
+    updated = rng.random(60) < 0.7
+    return TranscriptAccountant(
+        Transcript(
+            nodes=6,
+            offered=np.tile(np.arange(6), 10),
+            updated=updated,
+            step_sizes=1.0 / np.sqrt(np.arange(1, updated.sum() + 1)),
+            noise_multiplier=6.0,
+            convex=convex,
+        )
+    )
+
+
+def gossip(*, amplified: bool = True) -> GossipAccountant:
+    return GossipAccountant(
+        [LINE] * 5, nodes=4, rounds=2, noise_multiplier=5.0, observer=0, targets=[1, 2, 3], amplified=amplified
+    )
+
+
+ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
+    **{f"forecast {name}": partial(forecast, RUN.replace(schedule=name)) for name in get_args(ScheduleName)},
+    "forecast, not convex": lambda: forecast(RUN.replace(convex=False)),
+    "forecast of a place": lambda: forecast(RUN.replace(schedule="ring", distance=3, position=2)),
+    "composition": lambda: Composition(forecast(RUN), forecast(RUN.replace(noise_multiplier=12.0))),
+    **{
+        f"paper {name}": partial(PaperBound, RUN.replace(schedule=name), delta_prime=1e-7)
+        for name in get_args(ScheduleName)
+    },
+    "transcript": transcript,
+    "transcript, not convex": lambda: transcript(convex=False),
+    "gossip": gossip,
+    "gossip, own releases": lambda: gossip(amplified=False),
+}
+
+
+@pytest.fixture(params=ACCOUNTANTS, scope="module")
+def accountant(request: pytest.FixtureRequest) -> Accountant:
+    made: Accountant = ACCOUNTANTS[request.param]()
+    assert isinstance(made, Accountant)
+    return made
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-3])
+def test_epsilon_and_delta_are_inverse_to_each_other(accountant: Accountant, delta: float) -> None:
+    epsilon = accountant.epsilon(delta)
+    assert math.isfinite(epsilon)
+    assert epsilon > 0.0
+    # An accountant may spend a thousandth of delta on paths that it leaves out, and how much it spends may differ.
+    assert accountant.delta(epsilon) == pytest.approx(delta, rel=3e-3)
+    assert accountant.epsilon(accountant.delta(epsilon)) == pytest.approx(epsilon, rel=3e-3)
+
+
+def test_more_of_one_is_less_of_the_other(accountant: Accountant) -> None:
+    deltas = [1e-12, 1e-9, 1e-6, 1e-3]
+    epsilons = [accountant.epsilon(delta) for delta in deltas]
+    assert all(earlier > later for earlier, later in pairwise(epsilons))
+    found = [accountant.delta(epsilon) for epsilon in sorted(epsilons)]
+    assert all(earlier > later for earlier, later in pairwise(found))
+
+
+def test_the_curve_is_delta_at_each_point(accountant: Accountant) -> None:
+    epsilons = [accountant.epsilon(delta) for delta in (1e-3, 1e-6)]
+    assert accountant.curve(epsilons).tolist() == [accountant.delta(epsilon) for epsilon in epsilons]
+    assert accountant.curve([]).tolist() == []
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, 0.1 * LEAST_DELTA, math.nan, math.inf])
+def test_what_is_no_delta_is_refused(accountant: Accountant, delta: float) -> None:
+    with pytest.raises(InvalidInput, match="delta"):
+        accountant.epsilon(delta)
+
+
+@pytest.mark.parametrize("epsilon", [-1e-9, math.nan, math.inf, -math.inf])
+def test_what_is_no_epsilon_is_refused(accountant: Accountant, epsilon: float) -> None:
+    with pytest.raises(InvalidInput, match="epsilon"):
+        accountant.delta(epsilon)
+    with pytest.raises(InvalidInput, match="epsilon"):
+        accountant.curve([1.0, epsilon])
+
+
+def test_no_delta_is_stated_that_no_noise_supports(accountant: Accountant) -> None:
+    assert accountant.delta(1e5) == LEAST_DELTA
+
+
+def test_the_claim_is_complete(accountant: Accountant) -> None:
+    claim = accountant.claim
+    assert claim.unit in get_args(Unit)
+    assert claim.relation in get_args(Relation)
+    for field in dataclasses.fields(Claim):
+        if field.name != "stated_by":
+            assert getattr(claim, field.name), field.name
+    said = claim.sentence()
+    for words in (claim.protected, claim.against, "all data of"):
+        assert words in said
+    for words in claim.assumptions:
+        assert words[1:] in said  # its first letter is a capital there
+        assert not words.endswith(".")
+    assert said.endswith(".")
+    assert "\n" not in said
+
+
+def test_what_is_not_proven_here_is_said_to_be_stated_by_others() -> None:
+    stated = {name: make().claim.stated_by for name, make in ACCOUNTANTS.items()}
+    assert {name for name, by in stated.items() if by} == {name for name in ACCOUNTANTS if name.startswith("paper")}
+
+
+def test_a_claim_tells_amplified_from_plain() -> None:
+    for amplified, plain in (
+        ("forecast random-ring", "forecast, not convex"),
+        ("transcript", "transcript, not convex"),
+        ("gossip", "gossip, own releases"),
+    ):
+        assert "noise of others counts" in ACCOUNTANTS[amplified]().claim.sentence()
+        assert "counts in full, whatever the loss" in ACCOUNTANTS[plain]().claim.sentence()
+
+
+def test_a_composition_claims_what_all_of_its_runs_do() -> None:
+    both = Composition(forecast(RUN), forecast(RUN.replace(schedule="ring", distance=3)))
+    claim = both.claim
+    for each in both.forecasts:
+        assert each.claim.against in claim.against
+    assert claim.assumptions[0] == "2 runs over the same data are counted together"
+    assert claim.method == "tight, composed"
+
+
+def test_gossip_is_as_bad_as_its_worst_target() -> None:
+    account = gossip()
+    assert account.mu.shape == (3,)
+    alone = [
+        GossipAccountant([LINE] * 5, nodes=4, rounds=2, noise_multiplier=5.0, observer=0, targets=[node])
+        for node in (1, 2, 3)
+    ]
+    assert account.epsilon(1e-6) == max(one.epsilon(1e-6) for one in alone)
+    assert alone[0].claim.protected == "node 1"
+    with pytest.raises(InvalidInput, match="targets"):
+        GossipAccountant([LINE], nodes=4, rounds=1, noise_multiplier=5.0, observer=0, targets=[])
+
+
+def test_who_has_seen_nothing_knows_nothing() -> None:
+    account = TranscriptAccountant(
+        Transcript(nodes=3, offered=np.array([0]), updated=np.array([False]), step_sizes=1.0, noise_multiplier=5.0)
+    )
+    assert (account.epsilon(1e-6), account.delta(0.0)) == (0.0, 0.0)
