@@ -176,6 +176,14 @@ def test_what_is_missing_is_said_in_words(changes: list[str], words: str) -> Non
     assert words in without_library(page)
 
 
+def test_a_value_of_the_paper_that_is_not_shown_to_hold_is_marked_in_the_table() -> None:
+    few = ["data.nodes=2", "schedule.steps=2000", "delay.skip=0.9", "privacy.noise_multiplier=10"]
+    page = without_library(report_page([Folder("few", simulate(small(*few)))]))
+    assert page.count("(not proven)") == 2  # in the table, and in the same for LaTeX
+    many = without_library(report_page([Folder("many", simulate(small("schedule.steps=226")))]))
+    assert "(not proven)" not in many
+
+
 def test_many_nodes_are_shown_as_a_histogram(folders: list[Path]) -> None:
     result = Result.load(folders[0])
     assert skip_chart(result, 0)[0][0]["type"] == "bar"

@@ -74,7 +74,7 @@ def compare(
                 "error": comparison.error,
                 "alternatives": [_plain(row, folder) for row in comparison.rows],
                 "figure": str(picture),
-                "not_covered": _not_covered(len(comparison.rows)),
+                "not_covered": _not_covered(comparison),
                 "seconds": time.perf_counter() - began,
             }
         )
@@ -135,19 +135,21 @@ def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
     console.print(
         f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon is the forecast, at delta"
         f" {delta:g}, for a length fixed beforehand at the whole rounds made by then; - where the error was not reached"
-        f" or no forecast holds.{rivals} {_not_covered(len(comparison.rows))}"
+        f" or no forecast holds.{rivals} {_not_covered(comparison)}"
         f"\nResults and figure are in {folder}; next: skipring report {folder}/*",
         style="dim",
         markup=False,
     )
 
 
-def _not_covered(alternatives: int) -> str:
+def _not_covered(comparison: Comparison) -> str:
     """Say what no epsilon of the table counts."""
     words = "To stop a real run when an error is seen looks at data, and is not covered."
-    if alternatives > 1:
-        words += f" Nor is choosing among these {alternatives}: trying all of them on real data composes"
+    if len(comparison.rows) > 1:
+        words += f" Nor is choosing among these {len(comparison.rows)}: trying all of them on real data composes"
         words += ' (docs/privacy.md, "Several runs").'
+    for more in dict.fromkeys(row.result.privacy.not_covered for row in comparison.rows):
+        words += f" {more[0].upper()}{more[1:]}." if more is not None else ""
     return words
 
 

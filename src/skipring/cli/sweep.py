@@ -79,6 +79,7 @@ def sweep(
                 "computed": outcome.computed,
                 "reused": outcome.reused,
                 "cells": [_plain(cell, store, outcome) for cell in asked.cells],
+                "not_covered": _not_covered(outcome),
                 "seconds": time.perf_counter() - began,
             }
         )
@@ -136,6 +137,15 @@ def _plain(cell: Cell, store: Store, outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _not_covered(outcome: Outcome) -> str:
+    """Say what no epsilon of the table counts."""
+    words = "It is each cell's own: choosing among cells by their error is not covered"
+    words += ' (docs/privacy.md, "Several runs").'
+    for more in dict.fromkeys(result.privacy.not_covered for result in outcome.results.values()):
+        words += f" {more[0].upper()}{more[1:]}." if more is not None else ""
+    return words
+
+
 def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     from rich.console import Console  # only where a table is shown
 
@@ -151,8 +161,7 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
     console.print(
         f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs; epsilon"
-        f" is the forecast, at delta {deltas}; - where none holds. It is each cell's own: choosing among cells by their"
-        ' error is not covered (docs/privacy.md, "Several runs").'
+        f" is the forecast, at delta {deltas}; - where none holds. {_not_covered(outcome)}"
         f"\nCurves are in {curves}; next: skipring report {store.cells}/*",
         style="dim",
         markup=False,

@@ -116,7 +116,8 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
         f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Epsilon at'
         f" delta {_each(folders, lambda r: number(r.privacy.delta))} protects all data of any node against any other"
-        f" node that is always ready, the final model included.{_rivals_caption(folders)}</p>",
+        " node that is always ready, the final model included; <i>epsilon paper</i> is a theorem as it was published,"
+        f" without the final model.{_rivals_caption(folders)}</p>",
         f"<details><summary>The same table for LaTeX</summary><pre>{escape(latex_rows(rows))}</pre></details>",
     ]
 
@@ -185,6 +186,8 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
     notes = [] if privacy.not_covered is None else [privacy.not_covered]
     if not privacy.amplified:
         notes.append(f"the noise of others is not counted, because {privacy.not_amplified_because}")
+    if privacy.paper.doubt is not None:
+        notes.append(f"do not rely on the paper's epsilon: {privacy.paper.doubt}")
     if privacy.paper.refused is not None:
         notes.append(f"no line for the paper, because {privacy.paper.refused}")
     elif privacy.paper.method is not None:

@@ -8,7 +8,17 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 from __future__ import annotations
 
 from .keys import keys
-from .resolve import Budget, ResolvedRun, Shape, budget_of, model_of, resolve, step_sizes_of
+from .resolve import (
+    Budget,
+    ResolvedRun,
+    Shape,
+    budget_of,
+    model_of,
+    no_privacy,
+    not_covered,
+    resolve,
+    step_sizes_of,
+)
 from .rows import (
     DEFAULT_NODES,
     check_agreement,
@@ -51,6 +61,8 @@ __all__ = [
     "keys",
     "label_bound_is_agreed",
     "model_of",
+    "no_privacy",
+    "not_covered",
     "parse_change",
     "parse_run",
     "prepared_rows",

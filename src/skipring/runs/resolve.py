@@ -24,7 +24,18 @@ from .keys import keys
 from .rows import label_bound_is_agreed
 from .runfile import RIVALS, RunFile
 
-__all__ = ["Budget", "NoiseRule", "ResolvedRun", "Shape", "budget_of", "model_of", "resolve", "step_sizes_of"]
+__all__ = [
+    "Budget",
+    "NoiseRule",
+    "ResolvedRun",
+    "Shape",
+    "budget_of",
+    "model_of",
+    "no_privacy",
+    "not_covered",
+    "resolve",
+    "step_sizes_of",
+]
 
 #: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
 DEFAULT_ROUNDS = 30
@@ -119,7 +130,7 @@ def resolve(
             law = parse_delay(run.delay.law)
     sizes = step_sizes_of(run)
     model = model_of(run, shape)
-    refusal = _no_privacy(run, model)
+    refusal = no_privacy(run, "" if model is None else model.loss)
     rival = run.schedule.name in RIVALS
     resolved = ResolvedRun(
         run=run,
@@ -226,13 +237,26 @@ def _linear(run: RunFile, shape: Shape) -> LinearModel:
     )
 
 
-def _no_privacy(run: RunFile, model: LinearModel | NeuralModel | None) -> InvalidInput | None:
-    """Return why no epsilon can be stated, whatever the noise; None if one can."""
+def no_privacy(run: RunFile, model: str) -> InvalidInput | None:
+    """Return why no epsilon can be stated for a run with this model, whatever the noise; None if one can."""
     if run.stragglers.slow_class is not None:
         return InvalidInput.because("stragglers.slow_class", run.stragglers.slow_class, _BY_LABELS)
-    if isinstance(model, LinearModel) and model.loss == "squared" and not label_bound_is_agreed(run):
+    if model == "squared" and not label_bound_is_agreed(run):
         return InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
     return None
+
+
+def not_covered(run: RunFile) -> str | None:
+    """Say what a simulation reads off all nodes' rows, which no epsilon covers; None if nothing.
+
+    Nodes with files of their own read nothing off each other's rows.
+    """
+    read = []
+    if run.data.standardise and run.model.name != "cnn":
+        read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
+    if run.model.classes is None and run.model.label_bound is None and run.model.name != "squared":
+        read.append("classes are read off all nodes' labels (model.classes)")
+    return f"{', and '.join(read)}, which no epsilon covers" if read else None
 
 
 def _timeout(run: RunFile, delay: Delay, learns: bool, *, known: bool) -> float | None:

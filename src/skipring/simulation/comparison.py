@@ -171,6 +171,8 @@ def _at_error(name: str, result: Result, error: float) -> Compared:
 
 def _epsilon(result: Result, steps: int) -> float | None:
     """Return the forecast for the first steps of a run; None where there is none."""
+    if result.privacy.refused is not None:
+        return None
     if steps == 0:  # the first model is no secret
         return 0.0
     try:

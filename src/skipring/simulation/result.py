@@ -19,6 +19,7 @@ from .._json import from_json, json_text, to_json
 from .._numbers import number
 from ..errors import InvalidInput
 from ..privacy import PrivacyReport
+from ..runs import no_privacy, parse_run
 from .baselines.rivals import Federated, Gossip
 from .setup import RunOutput
 from .table import latex_rows, result_row
@@ -252,7 +253,29 @@ class Result:
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise InvalidInput.because("folder", source, f"is damaged: {error}") from None
+        privacy = _believable(privacy, settings, resolved)
         return cls(settings=settings, resolved=resolved, versions=versions, privacy=privacy, **arrays)
+
+
+def _believable(privacy: PrivacyReport, settings: Mapping[str, Any], resolved: ResolvedFacts) -> PrivacyReport:
+    """Take back what an earlier version stated and this one would not: it kept no record of the planned run."""
+    if privacy.planned is not None or privacy.refused is not None:
+        return privacy
+    keys = (("stragglers", "slow_class"), ("model", "label_bound"), ("learning", "gradient_bound"))
+    run = parse_run({section: {key: settings.get(section, {}).get(key)} for section, key in keys})
+    refusal = no_privacy(run, resolved.model)
+    if refusal is not None:
+        return PrivacyReport(
+            delta=privacy.delta,
+            noise_multiplier=privacy.noise_multiplier,
+            view=privacy.view,
+            amplified=privacy.amplified,
+            refused=refusal.reason,
+        )
+    if privacy.paper is not None and privacy.paper.epsilon is not None and privacy.paper.method is None:
+        unchecked = dataclasses.replace(privacy.paper, trusted=False, doubt="an earlier version wrote it unchecked")
+        return dataclasses.replace(privacy, paper=unchecked)
+    return privacy
 
 
 def gather(

@@ -21,8 +21,8 @@ from .._version import __version__
 from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
-from ..learning import LinearModel, NeuralModel
-from ..runs import RunFile, parse_run, read_run_file
+from ..learning import NeuralModel
+from ..runs import RunFile, not_covered, parse_run, read_run_file
 from ..schedules import Schedule
 from .account import privacy_of
 from .baselines import Federated, Gossip
@@ -32,11 +32,6 @@ from .result import ResolvedFacts, Result, gather, load_run, save_run
 from .setup import RunOutput, Setup
 
 __all__ = ["Interrupted", "simulate"]
-
-#: What is printed beside every epsilon of a simulation that looks at all nodes' rows to scale them.
-_STANDARDISED = (
-    "features are standardised by the mean and deviation of all nodes' rows (data.standardise), which no epsilon covers"
-)
 
 
 class Interrupted(Exception):
@@ -167,8 +162,8 @@ def _simulate(
         raise Interrupted(f"{len(finished)} of {run.simulation.runs} runs are finished")
     first = min(finished, key=lambda output: output.number)
     privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
-    if run.data.standardise and isinstance(setup.model, LinearModel) and privacy.refused is None:
-        privacy = dataclasses.replace(privacy, not_covered=_STANDARDISED)
+    if privacy.refused is None:
+        privacy = dataclasses.replace(privacy, not_covered=not_covered(run))
     settings = run.model_dump(mode="json") | given.described()
     result = gather(finished, setup.points, settings, _resolved(setup), _versions(setup), privacy)
     if folder is not None:

@@ -47,6 +47,7 @@ class ResultRow:
     latency: float
     updates: float
     delta: float
+    paper_trusted: bool | None = None
 
     def cells(self) -> list[str]:
         """Return the row as people read it, a text for each column."""
@@ -58,6 +59,8 @@ class ResultRow:
             return "-"
         if key == "test_error":
             return f"{number(value.mean)} ± {value.std:.2g}"
+        if key == "epsilon_paper" and not self.paper_trusted:
+            return f"{number(value)} (not proven)"
         return value if isinstance(value, str) else number(value)
 
 
@@ -77,6 +80,7 @@ def result_row(name: str, result: Result) -> ResultRow:
         latency=summary.latency.mean,
         updates=summary.updates.mean,
         delta=privacy.delta,
+        paper_trusted=None if privacy.paper is None else privacy.paper.trusted,
     )
 
 
