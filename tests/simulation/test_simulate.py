@@ -436,4 +436,4 @@ def test_folders_of_an_earlier_version_state_no_more_than_this_one_would(tmp_pat
     (tmp_path / "run" / "run.json").write_text(json.dumps(settings))
     late = Result.load(tmp_path / "run").privacy
     assert "depends on the nodes' labels" in (late.refused or "")
-    assert late.forecast is late.paper is late.realised is None
+    assert (late.forecast, late.paper, late.realised) == (None, None, None)
