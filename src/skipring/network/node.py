@@ -139,9 +139,7 @@ class Node:
         await self.transport.start()
         self._say("started", listen=self.setup.config.listen, hop=self.hop)
         if clipped := self.setup.learner.labels_clipped:
-            self._say(
-                "labels", clipped=clipped, bound=self.setup.run.model.label_bound
-            )  # in its own log
+            self._say("labels", clipped=clipped, bound=self.setup.run.model.label_bound)  # in its own log
         beginning = self._spawn(self._begin_in_time())
         try:
             await self._finished.wait()
