@@ -1,4 +1,4 @@
-"""What several test files share: the command line, and the plain loop that the simulator is judged by."""
+"""What several test files share: the command line, and worlds for nodes to misbehave in."""
 
 from __future__ import annotations
 
@@ -63,12 +63,6 @@ def _load(name: str, path: Path) -> Any:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="session")
-def slow() -> Any:
-    """The plain numpy loop that the benchmark compares with."""
-    return _load("benchmarks_simulation", Path(__file__).parents[1] / "benchmarks" / "simulation.py")
 
 
 @pytest.fixture(scope="session")

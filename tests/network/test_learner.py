@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from skipring.data import Scaling
 from skipring.errors import InvalidInput
 from skipring.learning import LinearLearner, LinearModel
+from skipring.learning.reference import mean_gradient
 from skipring.network.config import NodeData
 from skipring.network.learner import make_learner
 from skipring.runs import parse_run
@@ -112,21 +113,21 @@ def test_a_chain_of_updates_is_the_simulators(kind: str, changes: tuple[str, ...
 
 @pytest.mark.parametrize("kind", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize("bound", ["0.3", "100"])
-def test_a_batch_is_drawn_without_replacement_and_used_once(kind: str, bound: str, prices: Path, slow: Any) -> None:
+def test_a_batch_is_drawn_without_replacement_and_used_once(kind: str, bound: str, prices: Path) -> None:
     """Nodes of 4 rows, batches of 2: each update is one of the six that are possible, by the plain formula."""
     run = run_of(kind, prices, "data.nodes=20", "learning.batch=2", f"learning.gradient_bound={bound}")
     if kind != "squared":
         run = with_changes(None, [*_small(kind), "learning.batch=2", f"learning.gradient_bound={bound}"])
     made = learner(run, 7, run.data.nodes or 0)
     model = build(run).model
+    assert isinstance(model, LinearModel)
     rows = made.rows
     size = len(rows.train_x)
     assert size == 4
     w = np.random.default_rng(1).standard_normal(made.shape)
     w *= 0.5 * made.radius / np.linalg.norm(w)
-    shaped = w.reshape(model.classes, -1) if kind == "softmax" else w
     possible = {
-        pair: w - 0.1 * np.ravel(slow.slow_gradient(model, shaped, rows.train_x[list(pair)], rows.train_y[list(pair)]))
+        pair: w - 0.1 * mean_gradient(model, w, rows.train_x[list(pair)], rows.train_y[list(pair)])
         for pair in itertools.combinations(range(size), 2)
     }
     seen = []
@@ -150,12 +151,13 @@ def _small(kind: str) -> list[str]:
     return ["data.name=digits", "data.test_share=0.2", "data.nodes=359"]  # 1438 training rows
 
 
-def test_noise_is_added_to_the_clipped_gradient_and_nothing_else(prices: Path, slow: Any) -> None:
+def test_noise_is_added_to_the_clipped_gradient_and_nothing_else(prices: Path) -> None:
     run = run_of("softmax", prices, "learning.gradient_bound=0.4", "model.ridge=0.2", "learning.diameter=3")
     made, model, noise = learner(run, 1), build(run).model, Recorded(9)
+    assert isinstance(model, LinearModel)
     w = np.random.default_rng(2).uniform(-0.1, 0.1, made.shape)
     found = made.update(w.copy(), step_size=0.7, noise_multiplier=1.5, noise=noise)
-    gradient = slow.slow_gradient(model, w.reshape(10, -1), made.rows.train_x, made.rows.train_y).ravel()
+    gradient = mean_gradient(model, w, made.rows.train_x, made.rows.train_y)
     assert noise.before[0] == pytest.approx(gradient, abs=1e-12)
     assert np.std(noise.noise[0]) == pytest.approx(1.5 * 0.4, rel=0.1)
     expected = w - 0.7 * (gradient + 0.2 * w + noise.noise[0])

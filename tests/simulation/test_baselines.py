@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +24,7 @@ from skipring.simulation.baselines import (
     random_graph,
 )
 from skipring.simulation.baselines.graphs import acceleration, even_graph
+from skipring.simulation.baselines.reference import dense, reference_federated, reference_gossip
 from skipring.simulation.baselines.runs import who_is_ready
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.setup import RunOutput, Setup
@@ -35,21 +32,6 @@ from skipring.simulation.stragglers import Stragglers
 
 #: How likely a statistical test of this file fails although all is well, each time it asks a question.
 LEVEL = 1e-6
-
-
-@pytest.fixture(scope="session")
-def plain(slow: Any) -> Iterator[Any]:
-    """The plain loops that the benchmark compares with; they are built on those of the other benchmark."""
-    path = Path(__file__).parents[2] / "benchmarks" / "rivals.py"
-    spec = importlib.util.spec_from_file_location("benchmarks_rivals", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "simulation", slow)
-        patch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
-        yield module
 
 
 def setup(rival: str, loss: str = "logistic", nodes: int = 40, **changes: Any) -> Setup:
@@ -66,7 +48,7 @@ def setup(rival: str, loss: str = "logistic", nodes: int = 40, **changes: Any) -
     diameter = 100.0 if loss == "squared" else math.inf
     values: dict[str, Any] = {
         "model": LinearModel(
-            loss=loss,  # type: ignore[arg-type]
+            loss=loss,
             features=4,
             diameter=diameter,
             classes=3 if loss == "softmax" else 2,
@@ -133,11 +115,11 @@ def changed(case: Setup, changes: dict[str, Any]) -> Setup:
     ],
     ids=str,
 )
-def test_gossip_without_chance_follows_the_plain_loop(loss: str, changes: dict[str, Any], plain: Any) -> None:
+def test_gossip_without_chance_follows_the_plain_loop(loss: str, changes: dict[str, Any]) -> None:
     """No noise, whole batches, and the graphs that accountants are given: run 3, and 32 of 40 nodes judged."""
     case = changed(setup("gossip", loss), changes)
     fast = run_one(case, 3)
-    errors, models = plain.slow_gossip(case, 3, (plain.dense(*graph) for graph in gossip_graphs(case, 3)))
+    errors, models = reference_gossip(case, 3, (dense(*graph) for graph in gossip_graphs(case, 3)))
     assert fast.model == pytest.approx(models.mean(axis=0), abs=1e-6)
     assert fast.test_error == pytest.approx(errors, abs=1e-6)
     assert np.abs(models - models.mean(axis=0)).max() > 1e-3  # nodes differ, and so would their order or graph
@@ -158,11 +140,11 @@ def test_gossip_without_chance_follows_the_plain_loop(loss: str, changes: dict[s
     ],
     ids=str,
 )
-def test_federated_without_chance_follows_the_plain_loop(loss: str, changes: dict[str, Any], plain: Any) -> None:
+def test_federated_without_chance_follows_the_plain_loop(loss: str, changes: dict[str, Any]) -> None:
     """No noise, whole batches, and those ready that accountants are told of: run 3."""
     case = changed(setup("federated", loss), changes)
     fast, ready = run_one(case, 3), who_is_ready(case, 3)
-    errors, model = plain.slow_federated(case, 3, ready)
+    errors, model = reference_federated(case, 3, ready)
     assert fast.model == pytest.approx(model, abs=1e-6)
     assert fast.test_error == pytest.approx(errors, abs=1e-6)
     assert np.linalg.norm(model) > 0.01
@@ -174,14 +156,14 @@ def test_federated_without_chance_follows_the_plain_loop(loss: str, changes: dic
 
 
 @pytest.mark.parametrize("rival", ["gossip", "federated"])
-def test_the_loss_is_the_mean_test_loss(rival: str, plain: Any) -> None:
+def test_the_loss_is_the_mean_test_loss(rival: str) -> None:
     case = setup(rival)
     fast = run_one(case, 0)
     if rival == "gossip":
-        _, models = plain.slow_gossip(case, 0, map(links_of, gossip_graphs(case, 0)))
+        _, models = reference_gossip(case, 0, map(links_of, gossip_graphs(case, 0)))
         judged = models[np.linspace(0, 39, 32).astype(int)]
     else:
-        judged = plain.slow_federated(case, 0, who_is_ready(case, 0))[1][None]
+        judged = reference_federated(case, 0, who_is_ready(case, 0))[1][None]
     margins = (2.0 * case.test_y - 1.0) * (judged @ case.test_x.T)
     assert fast.loss[-1] == pytest.approx(np.logaddexp(0.0, -margins).mean(), abs=1e-5)
     assert fast.loss[0] == pytest.approx(math.log(2.0), abs=1e-6)
@@ -206,9 +188,7 @@ def test_runs_and_seeds_differ(rival: str) -> None:
     ("loss", "more"),
     [("logistic", {"clip_noisy": 0.5}), ("softmax", {"batch": 2}), ("squared", {"batch": 2, "clip_noisy": 1.0})],
 )
-def test_with_chance_it_has_the_same_law_as_the_plain_loop(
-    rival: str, loss: str, more: dict[str, Any], plain: Any
-) -> None:
+def test_with_chance_it_has_the_same_law_as_the_plain_loop(rival: str, loss: str, more: dict[str, Any]) -> None:
     """Noise, batches and clipping after the noise: means of final error and model agree to 5.5 standard errors.
 
     That is a false alarm of 4e-8 for each of up to 13 means; standard deviations of 400 and 120 runs agree to a third,
@@ -222,10 +202,10 @@ def test_with_chance_it_has_the_same_law_as_the_plain_loop(
     found = []
     for number in range(120):
         if rival == "gossip":
-            errors, models = plain.slow_gossip(case, number, map(links_of, gossip_graphs(case, number)))
+            errors, models = reference_gossip(case, number, map(links_of, gossip_graphs(case, number)))
             found.append((errors[-1], models.mean(axis=0)))
         else:
-            errors, model = plain.slow_federated(case, number, who_is_ready(case, number))
+            errors, model = reference_federated(case, number, who_is_ready(case, number))
             found.append((errors[-1], model))
     quick = np.array([[run.test_error[-1], *run.model] for run in fast])
     slow = np.array([[error, *model] for error, model in found])

@@ -15,6 +15,7 @@ from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, StepSizes
 from skipring.schedules import SCHEDULES, RandomRing, schedule
 from skipring.simulation.engine import run_many, run_one
+from skipring.simulation.reference import reference_run
 from skipring.simulation.setup import RunOutput, Setup
 from skipring.simulation.stragglers import Stragglers, draw_delays
 from skipring.timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
@@ -30,7 +31,7 @@ def setup(loss: str = "logistic", **changes: Any) -> Setup:
     y = np.digitize(scores, [-0.5, 0.5]) if loss == "softmax" else (scores > 0.0).astype(np.int64)
     labels = scores.clip(-1.0, 1.0) if loss == "squared" else y
     values: dict[str, Any] = {
-        "model": LinearModel(loss=loss, features=4, diameter=8.0, classes=classes),  # type: ignore[arg-type]
+        "model": LinearModel(loss=loss, features=4, diameter=8.0, classes=classes),
         "data": NodeData(features=x[:60], labels=labels[:60], start=np.arange(0, 61, 5)),
         "test_x": x[60:],
         "test_y": labels[60:].astype(np.float64),
@@ -65,35 +66,30 @@ def all_runs(case: Setup, runs: int, **more: Any) -> list[RunOutput]:
         ("squared", {"clip": 0.3}),
     ],
 )
-def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: dict[str, Any], slow: Any) -> None:
+def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: dict[str, Any]) -> None:
     """No noise, whole batches, nobody late; the walk and the random ring are given the same path."""
     case = setup(loss, noise_multiplier=0.0, batch=None, timeout=math.inf)
     case = dataclasses.replace(
         case, model=dataclasses.replace(case.model, **more), schedule=schedule(name, 12), delay=Exponential(1.0)
     )
     fast = run_one(case, 0)
-    path = fast.offered
-
-    class SamePath(RandomRing):
-        def path(self, steps: int, rng: np.random.Generator) -> Any:
-            return path
-
-    errors, model, _ = slow.slow_run(dataclasses.replace(case, schedule=SamePath(12)), 0)
-    assert fast.model == pytest.approx(model, abs=2e-6)
-    assert fast.test_error == pytest.approx(errors, abs=1e-5)
+    plain = reference_run(case, 0, fast.offered)
+    assert fast.model == pytest.approx(plain.model, abs=2e-6)
+    assert fast.test_error == pytest.approx(plain.errors, abs=1e-5)
+    assert fast.loss == pytest.approx(plain.losses, abs=1e-5)
     assert fast.updates[-1] == case.steps
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
-def test_with_chance_it_has_the_same_law_as_the_plain_loop(loss: str, slow: Any) -> None:
+def test_with_chance_it_has_the_same_law_as_the_plain_loop(loss: str) -> None:
     """Means of the error, of the model and of the latency agree; false alarm below 1e-4 for the whole test."""
     case = setup(loss)
     fast = all_runs(case, 600)
-    plain = [slow.slow_run(case, number) for number in range(300)]
+    plain = [reference_run(case, number) for number in range(300)]
     pairs = [
-        (np.array([run.test_error[-1] for run in fast]), np.array([errors[-1] for errors, _, _ in plain])),
-        (np.array([run.latency[-1] for run in fast]), np.array([latency for _, _, latency in plain])),
-        *zip(np.array([run.model for run in fast]).T, np.array([model for _, model, _ in plain]).T, strict=True),
+        (np.array([run.test_error[-1] for run in fast]), np.array([run.errors[-1] for run in plain])),
+        (np.array([run.latency[-1] for run in fast]), np.array([run.latency for run in plain])),
+        *zip(np.array([run.model for run in fast]).T, np.array([run.model for run in plain]).T, strict=True),
     ]
     for a, b in pairs:
         spread = math.sqrt(a.var() / len(a) + b.var() / len(b))
@@ -127,20 +123,15 @@ def test_the_loss_is_the_mean_test_loss(loss: str) -> None:
 
 
 @pytest.mark.parametrize("diameter", [0.1, 8.0, 300.0])
-def test_the_tables_serve_any_diameter(diameter: float, slow: Any) -> None:
+def test_the_tables_serve_any_diameter(diameter: float) -> None:
     model = LinearModel(loss="logistic", features=4, diameter=diameter)
     case = setup(
         model=model, noise_multiplier=0.0, batch=None, timeout=math.inf, step_sizes=StepSizes(100.0, "constant")
     )
     fast = run_one(case, 0)
-
-    class SamePath(RandomRing):
-        def path(self, steps: int, rng: np.random.Generator) -> Any:
-            return fast.offered
-
-    _, plain, _ = slow.slow_run(dataclasses.replace(case, schedule=SamePath(12), delay=Exponential(1.0)), 0)
+    plain = reference_run(case, 0, fast.offered)
     # Steps of 100 are no contraction: what differs in the eighth digit grows, but not far within a bounded ball.
-    assert fast.model == pytest.approx(plain, abs=1e-3 * diameter)
+    assert fast.model == pytest.approx(plain.model, abs=1e-3 * diameter)
     each = np.logaddexp(0.0, -(2.0 * case.test_y - 1.0) * (case.test_x @ fast.model))
     assert fast.loss[-1] == pytest.approx(each.mean(), rel=1e-4)
 

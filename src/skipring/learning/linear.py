@@ -1,4 +1,4 @@
-"""Linear models: logistic regression, softmax regression and least squares.
+"""Linear models: logistic regression or another loss of one margin, softmax regression and least squares.
 
 The data is bounded instead of the gradient: rows, an intercept column included, have norm at most 1. Gradients then
 have a bound that needs no clipping, and every update with a small enough step size is a contraction.
@@ -8,15 +8,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
+from .losses import MarginLoss, loss_named, register_loss
 
 __all__ = ["LinearModel", "LossName"]
 
+#: The losses that are always there.
 LossName = Literal["logistic", "softmax", "squared"]
 #: Steps of this size and noise for them still have squares that a double holds.
 _MOST_BOUND = 1e100
+
+
+class _Loss:
+    """A model's loss: given by its name or as a `MarginLoss`, and read as its name."""
+
+    def __get__(self, model: Any, owner: type) -> str:
+        if model is None:  # no default
+            raise AttributeError("loss")
+        name: str = model.__dict__["loss"]
+        return name
+
+    def __set__(self, model: Any, loss: str | MarginLoss) -> None:
+        found = register_loss(loss) if isinstance(loss, MarginLoss) else loss_named(loss)
+        model.__dict__["loss"] = loss.name if isinstance(loss, MarginLoss) else loss
+        model.__dict__["_margin_loss"] = found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +42,8 @@ class LinearModel:
 
     Parameters
     ----------
-    loss : ``logistic`` (two classes), ``softmax`` (more) or ``squared`` (numbers).
+    loss : ``logistic`` (two classes), ``softmax`` (more) or ``squared`` (numbers); or a loss of your own for two
+        classes, a `MarginLoss` or its name.
     features : columns of the data, the intercept included.
     classes : for softmax, their number.
     diameter : of the ball that the parameters are projected onto; infinity means none (not for squared loss).
@@ -39,7 +57,7 @@ class LinearModel:
     (1.0, 0.25, True)
     """
 
-    loss: LossName
+    loss: _Loss = _Loss()
     features: int
     diameter: float
     classes: int = 2
@@ -48,8 +66,6 @@ class LinearModel:
     label_bound: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.loss not in ("logistic", "softmax", "squared"):
-            raise InvalidInput("model", self.loss, "one of logistic, softmax, squared")
         require_integer("features", self.features, 1)
         if self.diameter != math.inf or self.loss == "squared":  # whose gradient no bound would hold without a ball
             require_positive("diameter", self.diameter)
@@ -58,8 +74,8 @@ class LinearModel:
         # No label is too large if each gradient is clipped to a bound of its own.
         if not (self.loss == "squared" and self.clip is not None and self.label_bound == math.inf):
             require_positive("label_bound", self.label_bound)
-        if self.loss == "logistic" and self.classes != 2:
-            raise InvalidInput("model", self.loss, f"softmax for {self.classes} classes; logistic is for two")
+        if self.margin_loss is not None and self.classes != 2:
+            raise InvalidInput("model", self.loss, f"softmax for {self.classes} classes; {self.loss} is for two")
         if self.clip is not None:
             require_positive("gradient_bound", self.clip)
         if not self.gradient_bound <= _MOST_BOUND:
@@ -67,6 +83,17 @@ class LinearModel:
             which = "label_bound" if self.label_bound >= self.radius and self.clip is None else "diameter"
             which, value = ("gradient_bound", self.clip) if self.clip is not None else (which, getattr(self, which))
             raise InvalidInput(which, f"{value:g}", f"below {_MOST_BOUND:g}: squares of what follows from it overflow")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.margin_loss is not None:  # which a process that this model was sent to may not know
+            register_loss(self.margin_loss)
+
+    @property
+    def margin_loss(self) -> MarginLoss | None:
+        """The loss, if it is one of a margin (logistic or your own); None for softmax and squared loss."""
+        found: MarginLoss | None = self.__dict__["_margin_loss"]
+        return found
 
     @property
     def radius(self) -> float:
@@ -81,8 +108,8 @@ class LinearModel:
     @property
     def natural_bound(self) -> float:
         """The largest norm of an example's gradient, without the ridge term (which does not depend on data)."""
-        if self.loss == "logistic":
-            return 1.0
+        if self.margin_loss is not None:
+            return self.margin_loss.bound
         if self.loss == "softmax":
             return 2.0**0.5
         return self.radius + self.label_bound
@@ -100,7 +127,9 @@ class LinearModel:
     @property
     def smoothness(self) -> float:
         """The beta of the accountants, ridge term included."""
-        return {"logistic": 0.25, "softmax": 0.5, "squared": 1.0}[self.loss] + self.ridge
+        if self.margin_loss is not None:
+            return self.margin_loss.smoothness + self.ridge
+        return {"softmax": 0.5, "squared": 1.0}[self.loss] + self.ridge
 
     def contracts(self, step_size: float) -> bool:
         """Say whether updates with steps of at most this size are contractions, which amplification needs.

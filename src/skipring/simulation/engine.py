@@ -65,26 +65,20 @@ def _run_linear(
     rng: np.random.Generator,
     path: NDArray[np.int32],
     ready: NDArray[np.bool_],
-) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
-    from . import _kernel  # numba is loaded only where it is needed
+) -> tuple[Floats, Floats, NDArray[Any], Floats]:
+    from ..learning import _compiled as compiled  # numba is loaded only where it is needed
+    from ._kernel import WALKS
 
-    kernel: Any = _kernel  # compiled functions carry no types
-    model = setup.model
+    model, points = setup.model, len(setup.points)
     assert isinstance(model, LinearModel)
-    points = setup.points
-    errors, losses = np.empty(len(points)), np.empty(len(points))
-    updates = np.empty(len(points), dtype=np.int64)
+    metrics = compiled.Metrics(
+        setup.evaluate_every, np.empty(points), np.empty(points), np.empty(points, dtype=np.int64)
+    )
     w = np.zeros(model.parameters)
-    noise = setup.noise_multiplier * model.gradient_bound
-    walk = (shared.x, shared.y, shared.start, shared.batch, path, ready, shared.sizes, noise, setup.evaluate_every)
-    end = (shared.columns, shared.test_y, w, errors, losses, updates)
-    if model.loss == "softmax":
-        clip = model.gradient_bound if model.clips else 0.0
-        kernel.run_softmax(rng, model.classes, clip, model.ridge, model.radius, *walk, *end)
-    else:
-        loss = kernel.LOGISTIC if model.loss == "logistic" else kernel.SQUARED
-        kernel.run_margin(rng, loss, shared.limits, model.ridge, model.radius, *shared.tables, *walk, *end)
-    return errors, losses, updates, w
+    room = compiled.scratch_for(model, shared.rows, shared.test)
+    walk = WALKS[compiled.kind_of(model)]
+    walk(rng, shared.model, shared.rows, shared.rule, path, ready, shared.test, room, w, metrics)
+    return metrics.errors, metrics.losses, metrics.updates, w
 
 
 def run_many(

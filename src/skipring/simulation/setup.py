@@ -144,26 +144,15 @@ class RunOutput:
 
 
 class Prepared:
-    """The arrays that all runs share, in the layout that the kernels want."""
+    """What all runs of a linear model share, in the layout that compiled functions want."""
 
     def __init__(self, setup: Setup) -> None:
-        from ._kernel import logistic_tables  # numba is loaded only where it is needed
+        from ..learning import _compiled as compiled  # numba is loaded only where it is needed
 
-        model = setup.model
+        model, data = setup.model, setup.data
         assert isinstance(model, LinearModel)
-        self.x = np.ascontiguousarray(setup.data.features, dtype=np.float64)
-        self.start = np.ascontiguousarray(setup.data.start, dtype=np.int64)
-        labels, test = np.asarray(setup.data.labels, np.float64), np.asarray(setup.test_y, np.float64)
-        if model.loss == "logistic":
-            labels, test = 2.0 * labels - 1.0, 2.0 * test - 1.0
-        self.y, self.test_y = labels, test.astype(np.float32)
-        signs = self.test_y[:, None] if model.loss == "logistic" else np.float32(1.0)
-        self.columns = np.ascontiguousarray((np.asarray(setup.test_x, np.float32) * signs).T)
-        self.tables = logistic_tables(model.radius)
-        self.limits = np.zeros(0)
-        if model.clips and model.loss != "softmax":
-            norms = np.sqrt(np.einsum("ij,ij->i", self.x, self.x))
-            # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
-            self.limits = model.gradient_bound / np.maximum(norms, 1e-150)
-        self.sizes = setup.step_sizes.first(setup.steps)
-        self.batch = setup.batch if setup.batch is not None else int(setup.data.sizes.max())
+        batch = setup.batch if setup.batch is not None else int(data.sizes.max())
+        self.rows = compiled.examples_of(model, data.features, data.labels, data.start, batch)
+        self.model = compiled.compiled_model(model, self.rows.x)
+        self.rule = compiled.rule_of(model, setup.step_sizes.first(setup.steps), setup.noise_multiplier)
+        self.test = compiled.tests_of(model, setup.test_x, setup.test_y)

@@ -6,84 +6,59 @@ change to it would leave runs with the old graphs, while accountants draw the ne
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .._kernel import add_margin_gradients, add_softmax_gradients, evaluate_margin, evaluate_softmax
+from ...learning._compiled import (
+    FAST,
+    MARGIN,
+    SOFTMAX,
+    SQUARED,
+    Examples,
+    Metrics,
+    Rule,
+    Scratch,
+    Test,
+    draw_batch,
+    draw_noise,
+    evaluate_margin,
+    evaluate_softmax,
+    evaluate_squared,
+    margin_gradients,
+    project,
+    softmax_gradients,
+    squared_gradients,
+    take_step,
+)
 
-__all__ = ["Graph", "random_graph", "run_federated", "run_gossip"]
+__all__ = ["FEDERATED", "GOSSIP", "Averaging", "Graph", "random_graph"]
 
 #: The neighbours of node v are the second array's from the first array's v-th number to its next.
 Graph = tuple[NDArray[np.int64], NDArray[np.int32]]
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.integer[Any]]
-_FAST = {"reassoc", "nsz", "contract", "arcp"}
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def _evaluate(
-    loss: int, classes: int, w: Floats, columns: Floats, labels: Floats, span: float, table: Floats
-) -> tuple[float, float]:
-    if classes > 0:
-        return evaluate_softmax(w, columns, labels, np.empty((classes, columns.shape[1]), np.float32))
-    return evaluate_margin(loss, w, columns, labels, span, table, np.empty(columns.shape[1], np.float32))
+class Averaging(NamedTuple):
+    """How nodes average with their neighbours: rounds per iteration, how likely two are neighbours, acceleration."""
+
+    rounds: int
+    edge_probability: float
+    acceleration: float
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def _mean_gradient(
-    rng: np.random.Generator,
-    loss: int,
-    classes: int,
-    clip: float,
-    limits: Floats,
-    slopes: Floats,
-    span: float,
-    w: Floats,
-    x: Floats,
-    y: Floats,
-    low: int,
-    rows: int,
-    take: int,
-    order: Ints,
-    residuals: Floats,
-    gradient: Floats,
-) -> None:
-    gradient[:] = 0.0
-    if classes > 0:
-        add_softmax_gradients(rng, classes, clip, w, x, y, low, rows, take, order, residuals, gradient)
-    else:
-        add_margin_gradients(rng, loss, w, x, y, low, rows, take, order, limits, slopes, span, gradient)
-    share = 1.0 / take
-    for j in range(len(w)):
-        gradient[j] *= share
-
-
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def _add_noise(rng: np.random.Generator, noise_std: float, most: float, gradient: Floats) -> None:
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def _hide(rng: np.random.Generator, std: float, most: float, gradient: Floats, room: Scratch) -> None:
     """Add noise to a gradient; if `most` is above 0, clip what comes out to that norm."""
-    squares = 0.0
-    for j in range(len(gradient)):
-        if noise_std > 0.0:
-            gradient[j] += noise_std * rng.standard_normal()
-        squares += gradient[j] * gradient[j]
-    if 0.0 < most * most < squares:
-        scale = most / np.sqrt(squares)
+    if std > 0.0:
+        draw_noise(rng, room)
         for j in range(len(gradient)):
-            gradient[j] *= scale
-
-
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def _project(w: Floats, radius: float) -> None:
-    squares = 0.0
-    for j in range(len(w)):
-        squares += w[j] * w[j]
-    if squares > radius * radius:
-        scale = radius / np.sqrt(squares)
-        for j in range(len(w)):
-            w[j] *= scale
+            gradient[j] += std * room.noise[j]
+    if most > 0.0:
+        project(gradient, most)
 
 
 @njit(nogil=True, cache=True)
@@ -130,153 +105,143 @@ def random_graph(rng: np.random.Generator, nodes: int, probability: float) -> Gr
     return start, neighbours
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def run_gossip(
-    rng: np.random.Generator,
-    graph_rng: np.random.Generator,
-    loss: int,
-    classes: int,
-    clip: float,
-    limits: Floats,
-    ridge: float,
-    radius: float,
-    slopes: Floats,
-    loss_table: Floats,
-    span: float,
-    x: Floats,
-    y: Floats,
-    start: Ints,
-    batch: int,
-    step_sizes: Floats,
-    noise_std: float,
-    most: float,
-    every: int,
-    test_columns: Floats,
-    test_labels: Floats,
-    errors: Floats,
-    losses: Floats,
-    rounds: int,
-    edge_probability: float,
-    acceleration: float,
-    judges: Ints,
-    models: Floats,
-) -> None:
-    """Let every node step on its own model (a row of `models`, changed in place) and average it with its neighbours.
+def _gossip_for(kind: int) -> Any:
+    """Return a run of gossip for one kind of model; branches for the others vanish before they are compiled."""
 
-    A round gives every neighbour the weight 1 / (1 + largest degree). Metrics are means over the models of `judges`.
-    """
-    nodes, d = models.shape
-    iterations = len(step_sizes)
-    order = np.arange(len(x))
-    gradient, residuals = np.empty(d), np.empty(max(1, classes))
-    before, after = np.empty((nodes, d)), np.empty((nodes, d))
-    point = 0
-    for t in range(iterations + 1):
-        if t % every == 0 or t == iterations:
-            error, mean_loss = 0.0, 0.0
+    @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+    def gossip(
+        rng: np.random.Generator,
+        graph_rng: np.random.Generator,
+        model: Any,
+        rows: Examples,
+        rule: Rule,
+        most: float,
+        averaging: Averaging,
+        test: Test,
+        room: Scratch,
+        judges: Ints,
+        models: Floats,
+        metrics: Metrics,
+    ) -> None:
+        """Let every node step on its own model (a row of `models`, changed in place), and average with its neighbours.
+
+        A round gives every neighbour the weight 1 / (1 + largest degree). Metrics are means over the models of
+        `judges`. If `most` is above 0, noisy gradients are clipped to it.
+        """
+        nodes, d = models.shape
+        before, after = np.empty((nodes, d)), np.empty((nodes, d))
+        for point in range(len(metrics.errors)):
+            metrics.errors[point], metrics.losses[point] = 0.0, 0.0
             for v in judges:
-                e, f = _evaluate(loss, classes, models[v], test_columns, test_labels, span, loss_table)
-                error += e / len(judges)
-                mean_loss += f / len(judges)
-            errors[point], losses[point] = error, mean_loss
-            point += 1
-        if t == iterations:
-            break
-        eta = step_sizes[t]
-        for v in range(nodes):
-            w = models[v]
-            low = start[v]
-            rows = start[v + 1] - low
-            take = min(rows, batch)
-            _mean_gradient(
-                rng, loss, classes, clip, limits, slopes, span, w, x, y, low, rows, take, order, residuals, gradient
-            )
-            _add_noise(rng, noise_std, most, gradient)
-            for j in range(d):
-                w[j] -= eta * (gradient[j] + ridge * w[j])
-        first, neighbours = random_graph(graph_rng, nodes, edge_probability)
-        weight = 1.0 / (1.0 + (first[1:] - first[:-1]).max())
-        for r in range(rounds):
-            for v in range(nodes):
-                stay = 1.0 - weight * (first[v + 1] - first[v])
-                for j in range(d):
-                    after[v, j] = stay * models[v, j]
-                for e in range(first[v], first[v + 1]):
-                    u = neighbours[e]
-                    for j in range(d):
-                        after[v, j] += weight * models[u, j]
-            if r > 0 and acceleration != 1.0:
+                if kind == MARGIN:
+                    error, loss = evaluate_margin(model, models[v], test, room)
+                elif kind == SQUARED:
+                    error, loss = evaluate_squared(model, models[v], test, room)
+                else:
+                    error, loss = evaluate_softmax(model, models[v], test, room)
+                metrics.errors[point] += error / len(judges)
+                metrics.losses[point] += loss / len(judges)
+            for t in range(point * metrics.every, min((point + 1) * metrics.every, len(rule.step_sizes))):
+                eta = rule.step_sizes[t]
                 for v in range(nodes):
+                    w = models[v]
+                    take = draw_batch(rng, model.choices, rows, v, room)
+                    if kind == MARGIN:
+                        margin_gradients(model, w, rows, take, room)
+                    elif kind == SQUARED:
+                        squared_gradients(model, w, rows, take, room)
+                    else:
+                        softmax_gradients(model, w, rows, take, room)
                     for j in range(d):
-                        after[v, j] = acceleration * after[v, j] + (1.0 - acceleration) * before[v, j]
-            before[:] = models
-            models[:] = after
-        if radius < np.inf:
-            for v in range(nodes):
-                _project(models[v], radius)
+                        room.gradient[j] /= take
+                    _hide(rng, rule.noise_std, most, room.gradient, room)
+                    take_step(w, room.gradient, eta, room.noise, 0.0, 1.0 - eta * rule.ridge, np.inf)
+                first, neighbours = random_graph(graph_rng, nodes, averaging.edge_probability)
+                weight = 1.0 / (1.0 + (first[1:] - first[:-1]).max())
+                for r in range(averaging.rounds):
+                    for v in range(nodes):
+                        stay = 1.0 - weight * (first[v + 1] - first[v])
+                        for j in range(d):
+                            after[v, j] = stay * models[v, j]
+                        for e in range(first[v], first[v + 1]):
+                            u = neighbours[e]
+                            for j in range(d):
+                                after[v, j] += weight * models[u, j]
+                    if r > 0 and averaging.acceleration != 1.0:
+                        c = averaging.acceleration
+                        for v in range(nodes):
+                            for j in range(d):
+                                after[v, j] = c * after[v, j] + (1.0 - c) * before[v, j]
+                    before[:] = models
+                    models[:] = after
+                if rule.radius < np.inf:
+                    for v in range(nodes):
+                        project(models[v], rule.radius)
+
+    return gossip
 
 
-@njit(nogil=True, cache=True, fastmath=_FAST)
-def run_federated(
-    rng: np.random.Generator,
-    loss: int,
-    classes: int,
-    clip: float,
-    limits: Floats,
-    ridge: float,
-    radius: float,
-    slopes: Floats,
-    loss_table: Floats,
-    span: float,
-    x: Floats,
-    y: Floats,
-    start: Ints,
-    batch: int,
-    step_sizes: Floats,
-    noise_std: float,
-    most: float,
-    every: int,
-    test_columns: Floats,
-    test_labels: Floats,
-    errors: Floats,
-    losses: Floats,
-    ready: NDArray[np.bool_],
-    w: Floats,
-) -> None:
-    """Let a server step along the mean of the noisy gradients of all nodes that are ready; w is changed in place."""
-    iterations, nodes = ready.shape
-    d = len(w)
-    order = np.arange(len(x))
-    gradient, total, residuals = np.empty(d), np.empty(d), np.empty(max(1, classes))
-    point = 0
-    for t in range(iterations + 1):
-        if t % every == 0 or t == iterations:
-            errors[point], losses[point] = _evaluate(loss, classes, w, test_columns, test_labels, span, loss_table)
-            point += 1
-        if t == iterations:
-            break
-        total[:] = 0.0
-        present = 0
-        for v in range(nodes):
-            if not ready[t, v]:
-                continue
-            low = start[v]
-            rows = start[v + 1] - low
-            take = min(rows, batch)
-            _mean_gradient(
-                rng, loss, classes, clip, limits, slopes, span, w, x, y, low, rows, take, order, residuals, gradient
-            )
-            if most > 0.0:
-                _add_noise(rng, noise_std, most, gradient)
-            for j in range(d):
-                total[j] += gradient[j]
-            present += 1
-        if present == 0:
-            continue
-        if most == 0.0:
-            # The sum of independent noises is one noise with the sum of the variances.
-            _add_noise(rng, noise_std * np.sqrt(present), 0.0, total)
-        for j in range(d):
-            w[j] -= step_sizes[t] * (total[j] / present + ridge * w[j])
-        if radius < np.inf:
-            _project(w, radius)
+def _federated_for(kind: int) -> Any:
+    """Return a run of federated learning for one kind of model; see `_gossip_for`."""
+
+    @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+    def federated(
+        rng: np.random.Generator,
+        model: Any,
+        rows: Examples,
+        rule: Rule,
+        most: float,
+        ready: NDArray[np.bool_],
+        test: Test,
+        room: Scratch,
+        w: Floats,
+        metrics: Metrics,
+    ) -> None:
+        """Let a server step along the mean of the noisy gradients of all nodes that are ready; w is changed in place.
+
+        If `most` is above 0, each node's noisy gradient is clipped to it.
+        """
+        iterations, nodes = ready.shape
+        total = np.empty(len(w))
+        for point in range(len(metrics.errors)):
+            if kind == MARGIN:
+                error, loss = evaluate_margin(model, w, test, room)
+            elif kind == SQUARED:
+                error, loss = evaluate_squared(model, w, test, room)
+            else:
+                error, loss = evaluate_softmax(model, w, test, room)
+            metrics.errors[point], metrics.losses[point] = error, loss
+            for t in range(point * metrics.every, min((point + 1) * metrics.every, iterations)):
+                total[:] = 0.0
+                present = 0
+                for v in range(nodes):
+                    if not ready[t, v]:
+                        continue
+                    take = draw_batch(rng, model.choices, rows, v, room)
+                    if kind == MARGIN:
+                        margin_gradients(model, w, rows, take, room)
+                    elif kind == SQUARED:
+                        squared_gradients(model, w, rows, take, room)
+                    else:
+                        softmax_gradients(model, w, rows, take, room)
+                    for j in range(len(w)):
+                        room.gradient[j] /= take
+                    if most > 0.0:
+                        _hide(rng, rule.noise_std, most, room.gradient, room)
+                    for j in range(len(w)):
+                        total[j] += room.gradient[j]
+                    present += 1
+                if present == 0:
+                    continue
+                if most == 0.0:
+                    # The sum of independent noises is one noise with the sum of the variances.
+                    _hide(rng, rule.noise_std * np.sqrt(present), 0.0, total, room)
+                eta = rule.step_sizes[t]
+                take_step(w, total, eta / present, room.noise, 0.0, 1.0 - eta * rule.ridge, rule.radius)
+
+    return federated
+
+
+#: A compiled run of each rival for each kind of model.
+GOSSIP = {kind: _gossip_for(kind) for kind in (MARGIN, SQUARED, SOFTMAX)}
+FEDERATED = {kind: _federated_for(kind) for kind in (MARGIN, SQUARED, SOFTMAX)}

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...learning import LinearModel
+from ...learning import _compiled as compiled
 from ...timeouts import skip_probability
-from .._kernel import LOGISTIC, SQUARED
 from ..setup import Prepared, RunOutput, Setup
 from ..stragglers import draw_delays
-from . import _kernel
+from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
 from .rivals import Federated, Gossip
 
@@ -24,41 +24,24 @@ _JUDGES = 32
 
 def run_rival(setup: Setup, number: int, shared: Prepared) -> RunOutput:
     """Simulate run `number` of gossip or federated learning: always the same for the same seed and number."""
-    kernel: Any = _kernel  # compiled functions carry no types
     model, rival, nodes = setup.model, setup.schedule, setup.data.nodes
     assert isinstance(model, LinearModel)
     rng = _stream(setup, number)
     points = setup.points
-    errors, losses = np.empty(len(points)), np.empty(len(points))
-    how = (
-        SQUARED if model.loss == "squared" else LOGISTIC,
-        model.classes if model.loss == "softmax" else 0,
-        model.gradient_bound if model.clips else 0.0,
-        shared.limits,
-        model.ridge,
-        model.radius,
-        *shared.tables,
-        shared.x,
-        shared.y,
-        shared.start,
-        shared.batch,
-        shared.sizes,
-        setup.noise_multiplier * model.gradient_bound,
-        setup.clip_noisy or 0.0,
-        setup.evaluate_every,
-        shared.columns,
-        shared.test_y,
-        errors,
-        losses,
+    metrics = compiled.Metrics(
+        setup.evaluate_every, np.empty(len(points)), np.empty(len(points)), np.empty(0, np.int64)
     )
+    kind, most = compiled.kind_of(model), setup.clip_noisy or 0.0
+    room = compiled.scratch_for(model, shared.rows, shared.test)
+    how = (shared.model, shared.rows, shared.rule, most)
     skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
     if isinstance(rival, Gossip):
         times = rival.latencies(setup.steps, setup.delay, setup.timeout, setup.hop_latency, rng)
         linked = rival.edge_probability(skip_probability(setup.delay, setup.timeout))
         judges = np.unique(np.linspace(0, nodes - 1, min(nodes, _JUDGES)).astype(np.int64))
         models = np.zeros((nodes, model.parameters))
-        graphs = graph_stream(setup.seed, number)
-        kernel.run_gossip(rng, graphs, *how, rival.rounds, linked, rival.acceleration, judges, models)
+        graphs, averaging = graph_stream(setup.seed, number), Averaging(rival.rounds, linked, rival.acceleration)
+        GOSSIP[kind](rng, graphs, *how, averaging, shared.test, room, judges, models, metrics)
         w = models.mean(axis=0)
         updates = points * nodes
     else:
@@ -67,14 +50,23 @@ def run_rival(setup: Setup, number: int, shared: Prepared) -> RunOutput:
         times = rival.latencies(delays, setup.timeout, setup.hop_latency)
         ready = delays <= setup.timeout
         w = np.zeros(model.parameters)
-        kernel.run_federated(rng, *how, ready, w)
+        FEDERATED[kind](rng, *how, ready, shared.test, room, w, metrics)
         skips = setup.steps - ready.sum(axis=0)
         updates = np.concatenate([[0], np.cumsum(ready.sum(axis=1))])[points]
     latency = np.concatenate([[0.0], np.cumsum(times)])[points]
     turns = np.full(nodes, setup.steps, dtype=np.int64)
     nowhere = np.zeros(0, dtype=np.int32)
     return RunOutput(
-        number, errors, losses, latency, updates, w, nowhere, nowhere.astype(np.bool_), turns, skips.astype(np.int64)
+        number,
+        metrics.errors,
+        metrics.losses,
+        latency,
+        updates,
+        w,
+        nowhere,
+        nowhere.astype(np.bool_),
+        turns,
+        skips.astype(np.int64),
     )
 
 

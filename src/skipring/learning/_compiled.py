@@ -1,0 +1,453 @@
+"""Updates and test errors of linear models, compiled: the fast twins of `reference`, which they are tested against.
+
+Much of the time goes into random numbers, exponentials and waiting, so all are spared. One uniform number serves
+several draws of a shuffle. A loss of one margin is read from a table, as margins are bounded by the radius. (Between the
+points of the table its slope is linear, increasing, and no steeper than the loss is smooth: the gradient of a loss that
+is as convex and as smooth.) All random numbers of an update are drawn before its arithmetic. Rows carry the sign of
+their label where the loss is one of a margin. Test rows are kept column by column, so that evaluation runs over many of
+them at once.
+
+What a function is given is a few named tuples. Everything is inlined where it is called: what is compiled then does not
+depend on what was found on disk, and neither do the last digits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .linear import LinearModel
+from .losses import MarginLoss
+
+__all__ = [
+    "FAST",
+    "MARGIN",
+    "SOFTMAX",
+    "SQUARED",
+    "Examples",
+    "Margin",
+    "Metrics",
+    "Rule",
+    "Scratch",
+    "Softmax",
+    "Squared",
+    "Test",
+    "compiled_model",
+    "draw_batch",
+    "draw_noise",
+    "evaluate_margin",
+    "evaluate_softmax",
+    "evaluate_squared",
+    "examples_of",
+    "kind_of",
+    "loss_table",
+    "margin_gradients",
+    "project",
+    "rule_of",
+    "scratch_for",
+    "softmax_gradients",
+    "squared_gradients",
+    "take_step",
+    "tests_of",
+]
+
+Floats = NDArray[np.floating[Any]]
+Ints = NDArray[np.integer[Any]]
+
+#: Width of a cell of the tables, for a smoothness of at most 1/4: linear interpolation is then good to 2e-8.
+_CELL = 1.0 / 820.0
+#: No table has more cells: 8 MB.
+_MOST_CELLS = 1 << 20
+#: How many possibilities a uniform number chooses among; softmax, whose exponentials take longer, has one for each row.
+_CHOICES = 1e6
+#: Sums may be reordered and divisions turned into products; nan and infinity keep their meaning.
+FAST = {"reassoc", "nsz", "contract", "arcp"}
+#: Kinds of models. A kernel is compiled for one of them, and for what it is not, nothing is compiled.
+MARGIN, SQUARED, SOFTMAX = 0, 1, 2
+
+
+class Margin(NamedTuple):
+    """A loss of one margin, read from a table of margins from -span to span; `beyond`: margins may lie outside it.
+
+    `limits` bounds the slope of each row's loss (its gradient clipped); it is empty if nothing is clipped. A uniform
+    number is used up once its digits have chosen among `choices` possibilities.
+    """
+
+    choices: float
+    slopes: Floats
+    values: Floats
+    span: float
+    beyond: bool
+    limits: Floats
+
+
+class Squared(NamedTuple):
+    """Half the squared residual; for the rest see `Margin`."""
+
+    choices: float
+    limits: Floats
+
+
+class Softmax(NamedTuple):
+    """Softmax regression; `clip` bounds the norm of an example's gradient, and 0 means that nothing is clipped."""
+
+    choices: float
+    classes: int
+    clip: float
+
+
+class Examples(NamedTuple):
+    """The rows of all nodes: those of node v from `start[v]` to `start[v + 1]`, at most `batch` of them per update."""
+
+    x: Floats
+    y: Floats
+    start: Ints
+    batch: int
+
+
+class Rule(NamedTuple):
+    """What an update does with a gradient."""
+
+    step_sizes: Floats
+    noise_std: float
+    ridge: float
+    radius: float
+
+
+class Test(NamedTuple):
+    """Test rows, column by column, and their labels."""
+
+    columns: Floats
+    labels: Floats
+
+
+class Metrics(NamedTuple):
+    """What a run leaves every so many steps: test error, mean test loss, number of updates."""
+
+    every: int
+    errors: Floats
+    losses: Floats
+    updates: Ints
+
+
+class Scratch(NamedTuple):
+    """Room for what a run needs between its steps: one for each run."""
+
+    order: Ints
+    picked: Ints
+    slopes: Floats
+    gradient: Floats
+    noise: Floats
+    scores: Floats
+    cells: Ints
+
+
+def loss_table(loss: MarginLoss, radius: float) -> tuple[Floats, Floats, float]:
+    """Return slope and value of a loss for margins from -span to span, one cell beyond, and the span."""
+    span = min(radius, loss.flat)
+    cell = _CELL * min(1.0, 0.25 / loss.smoothness)
+    cells = min(max(16, int(np.ceil(2.0 * span / cell))), _MOST_CELLS)
+    margins = np.linspace(-span, span, cells + 1)
+    slopes, values = loss.slope(margins), loss.value(margins)
+    return np.append(slopes, slopes[-1]), np.append(values, values[-1]).astype(np.float32), span
+
+
+def compiled_model(model: LinearModel, x: Floats) -> Margin | Squared | Softmax:
+    """Return what compiled functions need to know about a model, given all training rows."""
+    if model.loss == "softmax":
+        return Softmax(0.0, model.classes, model.gradient_bound if model.clips else 0.0)
+    limits = np.zeros(0)
+    if model.clips:
+        norms = np.sqrt(np.einsum("ij,ij->i", x, x))
+        # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
+        limits = model.gradient_bound / np.maximum(norms, 1e-150)
+    if model.margin_loss is None:
+        return Squared(_CHOICES, limits)
+    slopes, values, span = loss_table(model.margin_loss, model.radius)
+    return Margin(_CHOICES, slopes, values, span, model.radius > span, limits)
+
+
+def kind_of(model: LinearModel) -> int:
+    """Return which kernel is meant."""
+    return SOFTMAX if model.loss == "softmax" else SQUARED if model.margin_loss is None else MARGIN
+
+
+def examples_of(model: LinearModel, x: Floats, y: NDArray[Any], start: Ints, batch: int) -> Examples:
+    """Lay training rows out."""
+    x, labels = np.ascontiguousarray(x, dtype=np.float64), np.asarray(y, np.float64)
+    if model.margin_loss is not None:
+        labels = 2.0 * labels - 1.0
+        x = x * labels[:, None]
+    return Examples(x, labels, np.ascontiguousarray(start, dtype=np.int64), batch)
+
+
+def tests_of(model: LinearModel, x: Floats, y: NDArray[Any]) -> Test:
+    """Lay test rows out."""
+    x, labels = np.asarray(x, np.float32), np.asarray(y, np.float64)
+    if model.margin_loss is not None:
+        labels = 2.0 * labels - 1.0
+        x = x * labels.astype(np.float32)[:, None]
+    return Test(np.ascontiguousarray(x.T), labels.astype(np.float32))
+
+
+def rule_of(model: LinearModel, step_sizes: Floats, noise_multiplier: float) -> Rule:
+    """Say what an update does."""
+    return Rule(step_sizes, noise_multiplier * model.gradient_bound, model.ridge, model.radius)
+
+
+def scratch_for(model: LinearModel, rows: Examples, test: Test) -> Scratch:
+    """Make room for a run."""
+    tests = test.columns.shape[1]
+    return Scratch(
+        order=np.arange(len(rows.x)),
+        picked=np.empty(rows.batch, np.int64),
+        slopes=np.empty(max(rows.batch, model.classes)),
+        gradient=np.empty(model.parameters),
+        noise=np.zeros(model.parameters),
+        scores=np.empty((max(2, model.classes), tests), np.float32),
+        cells=np.empty(tests, np.int32),
+    )
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def draw_batch(rng: np.random.Generator, choices: float, rows: Examples, node: int, room: Scratch) -> int:
+    """Choose a batch of a node's rows for `room.picked`, and return its size.
+
+    It is drawn without replacement by the first steps of a shuffle of the node's rows; the order that is left behind is
+    as good a start for the next shuffle as any. A uniform number serves draws among `choices` possibilities.
+    """
+    low = rows.start[node]
+    many = rows.start[node + 1] - low
+    take = min(many, rows.batch)
+    if take == many:
+        for i in range(take):
+            room.picked[i] = low + i
+    else:
+        u = 0.0
+        chosen = choices + 1.0
+        for i in range(take):
+            left = many - i
+            chosen *= left
+            if chosen > choices:
+                u = rng.random()
+                chosen = left
+            u *= left
+            whole = np.floor(u)
+            u -= whole
+            k = min(int(whole), left - 1) + low + i
+            row = room.order[k]
+            room.order[k] = room.order[low + i]
+            room.order[low + i] = row
+            room.picked[i] = row
+    return take
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def draw_noise(rng: np.random.Generator, room: Scratch) -> None:
+    """Draw a standard normal number for each parameter."""
+    for j in range(len(room.noise)):
+        room.noise[j] = rng.standard_normal()
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def take_step(
+    w: Floats, gradient: Floats, share: float, noise: Floats, std: float, shrink: float, radius: float
+) -> None:
+    """Turn w into shrink x w - share x gradient - std x noise, projected onto the ball."""
+    squares = 0.0
+    for j in range(len(w)):
+        value = shrink * w[j] - share * gradient[j] - std * noise[j]
+        w[j] = value
+        squares += value * value
+    _scale_down(w, squares, radius)
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def project(w: Floats, radius: float) -> None:
+    """Move w to the nearest point of the ball."""
+    squares = 0.0
+    for j in range(len(w)):
+        squares += w[j] * w[j]
+    _scale_down(w, squares, radius)
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def _scale_down(w: Floats, squares: float, radius: float) -> None:
+    if squares > radius * radius:
+        scale = radius / np.sqrt(squares)
+        for j in range(len(w)):
+            w[j] *= scale
+
+
+# Gradients -----------------------------------------------------------------------------------------------------------
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def _products(w: Floats, rows: Examples, take: int, room: Scratch) -> None:
+    for i in range(take):
+        row = room.picked[i]
+        product = 0.0
+        for j in range(len(w)):
+            product += w[j] * rows.x[row, j]
+        room.slopes[i] = product
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def _add_rows(limits: Floats, rows: Examples, take: int, room: Scratch) -> None:
+    if len(limits) > 0:
+        for i in range(take):
+            limit = limits[room.picked[i]]
+            room.slopes[i] = min(max(room.slopes[i], -limit), limit)
+    for j in range(len(room.gradient)):
+        room.gradient[j] = 0.0
+    for i in range(take):
+        row = room.picked[i]
+        slope = room.slopes[i]
+        for j in range(len(room.gradient)):
+            room.gradient[j] += slope * rows.x[row, j]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def margin_gradients(model: Margin, w: Floats, rows: Examples, take: int, room: Scratch) -> None:
+    """Write the sum of the clipped gradients of the picked rows into `room.gradient`."""
+    _products(w, rows, take, room)
+    cells = len(model.slopes) - 2
+    cells_per_unit = 0.5 * cells / model.span
+    for i in range(take):
+        t = min(max((room.slopes[i] + model.span) * cells_per_unit, 0.0), float(cells))
+        k = int(t)
+        room.slopes[i] = model.slopes[k] + (t - k) * (model.slopes[k + 1] - model.slopes[k])
+    _add_rows(model.limits, rows, take, room)
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def squared_gradients(model: Squared, w: Floats, rows: Examples, take: int, room: Scratch) -> None:
+    """See `margin_gradients`."""
+    _products(w, rows, take, room)
+    for i in range(take):
+        room.slopes[i] -= rows.y[room.picked[i]]
+    _add_rows(model.limits, rows, take, room)
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def softmax_gradients(model: Softmax, w: Floats, rows: Examples, take: int, room: Scratch) -> None:
+    """See `margin_gradients`."""
+    d = rows.x.shape[1]
+    for j in range(len(w)):
+        room.gradient[j] = 0.0
+    for i in range(take):
+        row = room.picked[i]
+        top = -np.inf
+        for k in range(model.classes):
+            s = 0.0
+            for j in range(d):
+                s += w[k * d + j] * rows.x[row, j]
+            room.slopes[k] = s
+            top = max(top, s)
+        total = 0.0
+        for k in range(model.classes):
+            room.slopes[k] = np.exp(room.slopes[k] - top)
+            total += room.slopes[k]
+        squares = 0.0
+        for k in range(model.classes):
+            room.slopes[k] = room.slopes[k] / total - (1.0 if k == int(rows.y[row]) else 0.0)
+            squares += room.slopes[k] * room.slopes[k]
+        scale = 1.0
+        if model.clip > 0.0:
+            norm = 0.0
+            for j in range(d):
+                norm += rows.x[row, j] * rows.x[row, j]
+            norm = np.sqrt(norm * squares)
+            scale = model.clip / norm if norm > model.clip else 1.0
+        for k in range(model.classes):
+            c = room.slopes[k] * scale
+            for j in range(d):
+                room.gradient[k * d + j] += c * rows.x[row, j]
+
+
+# Test errors ---------------------------------------------------------------------------------------------------------
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def _scores(w: Floats, columns: Floats, scores: Floats) -> None:
+    for i in range(len(scores)):
+        scores[i] = 0.0
+    for j in range(len(w)):
+        a = np.float32(w[j])
+        column = columns[j]
+        for i in range(len(scores)):
+            scores[i] += a * column[i]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def evaluate_margin(model: Margin, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
+    """Return test error and mean loss."""
+    rows = len(test.labels)
+    margins, parts, cells = room.scores[0], room.scores[1], room.cells
+    _scores(w, test.columns, margins)
+    wrong = 0
+    for i in range(rows):
+        # A margin of 0 counts as the class with label -1.
+        wrong += 1 if margins[i] < 0.0 or (margins[i] == 0.0 and test.labels[i] > 0.0) else 0
+    # One loop for each kind of work: all but the look-up then take many rows at once.
+    most, zero = len(model.values) - 2, np.float32(0.0)
+    offset, scale, top = np.float32(model.span), np.float32(0.5 * most / model.span), np.float32(most)
+    for i in range(rows):
+        t = (margins[i] + offset) * scale
+        t = t if t > zero else zero
+        t = t if t < top else top
+        cell = np.int32(t)
+        cells[i] = cell
+        parts[i] = t - np.float32(cell)
+    following = model.values[1:]
+    for i in range(rows):
+        k = np.uint32(cells[i])
+        parts[i] = model.values[k] + parts[i] * (following[k] - model.values[k])
+    total = 0.0
+    for i in range(rows):
+        total += parts[i]
+    if model.beyond:  # there the loss is a straight line
+        below, above = model.slopes[0], model.slopes[-1]
+        for i in range(rows):
+            total += below * min(margins[i] + model.span, 0.0) + above * max(margins[i] - model.span, 0.0)
+    return wrong / rows, total / rows
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def evaluate_squared(model: Squared, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
+    """Return mean squared error and mean loss."""
+    rows = len(test.labels)
+    scores = room.scores[0]
+    _scores(w, test.columns, scores)
+    total = 0.0
+    for i in range(rows):
+        residual = scores[i] - test.labels[i]
+        total += residual * residual
+    return total / rows, 0.5 * total / rows
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def evaluate_softmax(model: Softmax, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
+    """Return test error and mean loss."""
+    d, rows = test.columns.shape
+    scores = room.scores
+    for k in range(model.classes):
+        _scores(w[k * d : (k + 1) * d], test.columns, scores[k])
+    wrong = 0
+    total = 0.0
+    for i in range(rows):
+        best = 0
+        for k in range(1, model.classes):
+            if scores[k, i] > scores[best, i]:
+                best = k
+        top = scores[best, i]
+        s = 0.0
+        for k in range(model.classes):
+            s += np.exp(scores[k, i] - top)
+        y = int(test.labels[i])
+        wrong += 1 if best != y else 0
+        total += np.log(s) + top - scores[y, i]
+    return wrong / rows, total / rows

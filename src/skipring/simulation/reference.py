@@ -1,0 +1,68 @@
+"""Algorithm 1 as one would write it down, one update at a time: what compiled runs are judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..learning import LinearModel, reference
+from ..schedules import Schedule
+from .setup import Setup
+
+__all__ = ["ReferenceRun", "noisy_gradient", "reference_run"]
+
+Floats = NDArray[np.floating[Any]]
+
+
+class ReferenceRun(NamedTuple):
+    """Test errors and mean losses at the setup's points, the last model, and how long all hops took."""
+
+    errors: Floats
+    losses: Floats
+    model: Floats
+    latency: float
+
+
+def reference_run(setup: Setup, number: int, path: Iterable[int] | None = None) -> ReferenceRun:
+    """Walk the token along its path, or along one that is given, with random numbers of its own.
+
+    A compiled run of the same number has other random numbers: the two agree where nothing is left to chance, and in
+    law elsewhere. Delays are independent, whatever the setup's stragglers are.
+    """
+    model = setup.model
+    assert isinstance(model, LinearModel)
+    assert isinstance(setup.schedule, Schedule)
+    rng = np.random.default_rng([setup.seed, number])
+    w: Floats = np.zeros(model.parameters)
+    metrics, latency, updates = [], 0.0, 0
+    sizes = setup.step_sizes.first(setup.steps)
+    for hop, node in enumerate(setup.schedule.path(setup.steps, rng) if path is None else path):
+        if hop % setup.evaluate_every == 0:
+            metrics.append(_metrics(setup, model, w))
+        delay = float(setup.delay.sample(rng, 1)[0])
+        latency += setup.hop_latency + min(delay, setup.timeout)
+        if delay <= setup.timeout:
+            w = reference.stepped(model, w, noisy_gradient(setup, node, w, rng), float(sizes[updates]))
+            updates += 1
+    metrics.append(_metrics(setup, model, w))
+    errors, losses = np.array(metrics).T
+    return ReferenceRun(errors, losses, w, latency)
+
+
+def noisy_gradient(setup: Setup, node: int, w: Floats, rng: np.random.Generator) -> Floats:
+    """Return the mean of the clipped gradients of a batch of a node's rows, with noise."""
+    model, data = setup.model, setup.data
+    assert isinstance(model, LinearModel)
+    rows = np.arange(data.start[node], data.start[node + 1])
+    if setup.batch is not None:
+        rows = rng.choice(rows, setup.batch, replace=False)
+    gradient = reference.mean_gradient(model, w, data.features[rows], data.labels[rows])
+    return gradient + setup.noise_multiplier * model.gradient_bound * rng.standard_normal(len(w))
+
+
+def _metrics(setup: Setup, model: LinearModel, w: Floats) -> tuple[float, float]:
+    x, y = setup.test_x, setup.test_y
+    return reference.test_error(model, w, x, y), reference.mean_loss(model, w, x, y)
