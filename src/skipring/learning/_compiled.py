@@ -1,8 +1,8 @@
 """Updates and test errors of linear models, compiled: the fast twins of `reference`, which they are tested against.
 
 Much of the time goes into random numbers, exponentials and waiting, so all are spared. One uniform number serves
-several draws of a shuffle. A loss of one margin is read from a table, as margins are bounded by the radius. (Between the
-points of the table its slope is linear, increasing, and no steeper than the loss is smooth: the gradient of a loss that
+several draws of a shuffle. A loss of one margin is read from a table, as margins are bounded by the radius. (Between
+the points of the table its slope is linear, increasing, and no steeper than the loss is smooth: the gradient of a loss that
 is as convex and as smooth.) All random numbers of an update are drawn before its arithmetic. Rows carry the sign of
 their label where the loss is one of a margin. Test rows are kept column by column, so that evaluation runs over many of
 them at once.

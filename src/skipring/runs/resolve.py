@@ -16,8 +16,7 @@ from typing import get_args
 
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
-from ..learning import LinearModel, NeuralModel, StepSizes
-from ..learning.linear import LossName
+from ..learning import LOSSES, LinearModel, NeuralModel, StepSizes
 from ..privacy.record import ScheduleName
 from ..timeouts import best_timeout, timeout_for_skip
 from .keys import keys
@@ -42,7 +41,6 @@ DEFAULT_ROUNDS = 30
 DEFAULT_EPSILON = 8.0
 DEFAULT_DIAMETER = 10.0
 
-_LINEAR: dict[str, LossName] = {"logistic": "logistic", "softmax": "softmax", "squared": "squared"}
 #: Why a squared loss without an agreed bound has no epsilon: whoever replaces a node's labels moves everybody's noise.
 _NO_BOUND = (
     "the noise follows from the largest label of all nodes' rows; "
@@ -211,12 +209,12 @@ def _network(run: RunFile, shape: Shape) -> NeuralModel | None:
 
 
 def _linear(run: RunFile, shape: Shape) -> LinearModel:
-    classes = shape.classes
+    classes, asked = shape.classes, run.model.name
     if classes is None:  # nobody has looked; what a name needs is what it gets
-        classes = {"squared": 0, "logistic": 2}.get(run.model.name or "", 3)
-    usual: LossName = "squared" if classes == 0 else "logistic" if classes == 2 else "softmax"
-    name = usual if run.model.name is None else _LINEAR[run.model.name]
-    if (name == "squared") != (classes == 0) or (name == "logistic" and classes > 2):
+        classes = 0 if asked == "squared" else 2 if asked in LOSSES else 3
+    usual = "squared" if classes == 0 else "logistic" if classes == 2 else "softmax"
+    name = usual if asked is None else asked
+    if (name == "squared") != (classes == 0) or (name in LOSSES and classes > 2):
         raise InvalidInput.because("model", name, f"the labels have {classes or 'no'} classes; use {usual}")
     # A rival's models are averages, which nothing keeps in a ball; only the squared loss has no bound without one.
     usual_diameter = math.inf if run.schedule.name in RIVALS and name != "squared" else DEFAULT_DIAMETER

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
+from ..learning import LOSSES
 from ..schedules import SCHEDULES
 
 __all__ = [
@@ -40,7 +41,6 @@ _EITHER = (
 )
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "features", "label_bound")
-_MODELS = ("logistic", "softmax", "squared", "cnn")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -90,8 +90,9 @@ class ModelSection(_Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a model that nobody can make, and an agreement that is none."""
-        if self.name is not None and self.name not in _MODELS and _FUNCTION.fullmatch(self.name) is None:
-            raise InvalidInput("model.name", self.name, f"{', '.join(_MODELS)} or module:function")
+        known = (*LOSSES, "softmax", "squared", "cnn")
+        if self.name is not None and self.name not in known and _FUNCTION.fullmatch(self.name) is None:
+            raise InvalidInput("model.name", self.name, f"{', '.join(known)} or module:function")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise InvalidInput("model.classes", self.classes, "at least two names, all different")
         if self.features is not None:

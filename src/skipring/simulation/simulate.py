@@ -21,7 +21,7 @@ from .._version import __version__
 from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
-from ..learning import NeuralModel
+from ..learning import MarginLoss, NeuralModel, register_loss
 from ..runs import RunFile, not_covered, parse_run, read_run_file
 from ..schedules import Schedule
 from .account import privacy_of
@@ -46,6 +46,7 @@ def simulate(
     *,
     delay: Delay | None = None,
     schedule: Schedule | None = None,
+    loss: MarginLoss | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     threads: int | None = None,
@@ -56,9 +57,9 @@ def simulate(
     """Simulate all runs of a run file (or its path, or its values by section), and account for their privacy.
 
     Rows `X` with labels `y`, and `groups` that say which node each row belongs to, take the place of the data that the
-    run file names; so do a law of delays and a schedule of your own, as objects. With `out`, every run is written to
-    that folder as it finishes; `resume` goes on where an interrupted simulation stopped, and ends with the same bytes.
-    Without `keep_models` the last models are left out, which may be large.
+    run file names; so do a law of delays, a schedule and a loss of your own, as objects. With `out`, every run is
+    written to that folder as it finishes; `resume` goes on where an interrupted simulation stopped, and ends with the
+    same bytes. Without `keep_models` the last models are left out, which may be large.
 
     >>> rng = np.random.default_rng(1)
     >>> X, y, hospital = rng.normal(size=(400, 3)), rng.integers(2, size=400), np.arange(400) % 20
@@ -71,6 +72,9 @@ def simulate(
     given = _given(X, y, groups, delay, schedule)
     if given.dataset is not None:
         run = run.model_copy(update={"data": run.data.model_copy(update={"name": "arrays", "path": None})})
+    if loss is not None:
+        name = register_loss(loss).name
+        run = run.model_copy(update={"model": run.model.model_copy(update={"name": name})})
     if schedule is not None:
         run = run.model_copy(update={"schedule": run.schedule.model_copy(update={"name": schedule.name})})
     if run.simulation.runs < 1:
