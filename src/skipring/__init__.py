@@ -13,7 +13,8 @@ The rooms, each using only those before it:
 - `privacy`: what an observer learns about a target, before and after a run
 - `planning`: from a budget to timeout, length, noise and learning rate
 - `data`: what nodes learn from, and how it is spread over them
-- `learning`: one update of a model
+- `learning`: one update of a model, for simulations and nodes alike
+- `runs`: the run file, its defaults, and what it resolves to
 - `simulation`: many runs in virtual time
 - `estimator`: one run as a scikit-learn classifier
 - `network`: the same protocol between real machines

@@ -24,10 +24,7 @@ from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .privacy import PlannedRun, forecast
 from .runs import RunFile, Shape, parse_run
-from .simulation.account import planned
-from .simulation.build import setup_on
-from .simulation.engine import run_one
-from .simulation.setup import Setup
+from .simulation import Setup, planned, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
 

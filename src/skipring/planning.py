@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from .convergence import ErrorTerms, best_learning_rate, error_terms
 from .delays import Delay
 from .errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
-from .privacy import Forecast, PaperBound, PlannedRun, noise_for_budget, paper_noise_for_budget
-from .privacy.leakage import Leakage
-from .privacy.record import ScheduleName
+from .privacy import Forecast, Leakage, PaperBound, PlannedRun, ScheduleName, noise_for_budget, paper_noise_for_budget
 from .timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
 
 __all__ = ["Budget", "FrontierPoint", "Plan", "Plans", "frontier", "plan"]

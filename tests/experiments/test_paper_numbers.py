@@ -11,7 +11,7 @@ import pytest
 
 from skipring.experiments import Cell
 from skipring.experiments.empirical import EmpiricalCurve, paper_sweep
-from skipring.experiments.paper_numbers import paper_numbers, statements_markdown
+from skipring.experiments.statements import paper_numbers, statements_markdown
 from skipring.experiments.theory import LAWS
 from skipring.privacy import PlannedRun, forecast
 from skipring.report.empirical import (

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.network.agreed_run import agreed_run, run_text
+from skipring.network.agreed import agreed_run, run_text
 from skipring.network.chain import blank_chain, marks_of, updated_hops
 from skipring.network.identity import make_network
 from skipring.network.journal import Entry, Kept, Memory, Over, Passing, Released

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.agreed_run import agreed_run, asked_budget
+from skipring.network.agreed import agreed_run, asked_budget
 from skipring.network.chain import blank_chain, extended_chain, sealed, updates_of
 from skipring.network.config import NodeBudget, read_node_config
 from skipring.network.ledger import OwnAccount, Terms, willing

@@ -15,7 +15,7 @@ import pytest
 import typer.main
 
 from skipring.cli._main import app
-from skipring.network.agreed_run import agreed_run
+from skipring.network.agreed import agreed_run
 from skipring.network.config import read_node_config
 from skipring.network.learner import make_learner
 from skipring.network.monitor import _METRICS, Monitor

@@ -29,7 +29,7 @@ import numpy as np
 import pytest
 
 from skipring.network import _certificates as x
-from skipring.network.agreed_run import agreed_run, run_text
+from skipring.network.agreed import agreed_run, run_text
 from skipring.network.chain import blank_chain, extended_chain
 from skipring.network.identity import make_network, node_uri, server_name
 from skipring.network.journal import Memory

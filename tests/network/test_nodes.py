@@ -16,8 +16,8 @@ import pytest
 import skipring.network.node as node_module
 from skipring.errors import InvalidInput
 from skipring.learning import Learner
-from skipring.network.agreed_run import agreed_run, run_text
-from skipring.network.given_away import given_away
+from skipring.network.agreed import agreed_run, run_text
+from skipring.network.giving import given_away
 from skipring.network.identity import make_network
 from skipring.network.journal_file import read_journal
 from skipring.network.ledger import account_of

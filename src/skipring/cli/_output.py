@@ -34,7 +34,7 @@ def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
 
-    from ..report.numbers import number
+    from ..report import number
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")

@@ -32,9 +32,12 @@ def beyond(
     skew: classes dealt unevenly to nodes; stragglers: slow nodes that hold one class, and what helps against the bias;
     nodes: how many nodes private learning needs.
     """
-    from ..experiments.beyond import BEYOND  # loaded when the command runs
-    from ..experiments.empirical import paper_sweep, sweep_curves
-    from ..report.empirical import write_empirical_csv
+    from ..experiments import (
+        BEYOND,  # loaded when the command runs
+        paper_sweep,
+        sweep_curves,
+    )
+    from ..report import write_empirical_csv
 
     if name not in BEYOND:
         raise InvalidInput("NAME", name, f"one of {', '.join(BEYOND)}")
@@ -60,8 +63,8 @@ def _error(summary: RunSummary) -> dict[str, Any]:
 
 
 def _skew(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
-    from ..experiments.beyond import by_alpha
-    from ..report.empirical import draw_series
+    from ..experiments import by_alpha
+    from ..report import draw_series
 
     draw_series(
         by_alpha(sweep, outcome),
@@ -83,9 +86,8 @@ def _skew(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
 
 
 def _stragglers(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
-    from ..experiments.beyond import straggler_names
-    from ..experiments.empirical import sweep_curves
-    from ..report.empirical import draw_lines
+    from ..experiments import straggler_names, sweep_curves
+    from ..report import draw_lines
 
     names = straggler_names(sweep)
     draw_lines(dict(zip(names, sweep_curves(sweep, outcome), strict=True)), files, title=sweep.title)
@@ -102,8 +104,8 @@ def _stragglers(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, A
 
 
 def _nodes(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
-    from ..experiments.beyond import best_by_nodes
-    from ..report.empirical import draw_series
+    from ..experiments import best_by_nodes
+    from ..report import draw_series
 
     series, best = best_by_nodes(sweep, outcome)
     draw_series(

@@ -289,7 +289,7 @@ def _facts(run: PlannedRun) -> dict[str, Any]:
 
 def _who(claim: Claim) -> str:
     """Say who is protected from whom, and what that rests on."""
-    from ..privacy.accountant import AMPLIFIED
+    from ..privacy import AMPLIFIED
 
     words = claim.sentence()
     return words.removesuffix(".") + " (else say --non-convex)." if AMPLIFIED in claim.assumptions else words

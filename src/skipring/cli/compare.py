@@ -16,8 +16,7 @@ from ._work import counted_runs
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..simulation import Alternative, Comparison
-    from ..simulation.comparison import Compared
+    from ..simulation import Alternative, Compared, Comparison
 
 __all__ = ["compare"]
 
@@ -48,7 +47,7 @@ def compare(
 
     Lists are separated by commas: --timeouts 0.005,0.04,inf. Only what is given varies.
     """
-    from ..report.figures import check_writable, draw_comparison  # loaded when the command runs
+    from ..report import check_writable, draw_comparison  # loaded when the command runs
     from ..simulation import alternatives
 
     if runs is not None and runs < 1:
@@ -156,7 +155,7 @@ def _not_covered(comparison: Comparison) -> str:
 def _table(comparison: Comparison, *, with_noise: bool) -> Table:
     from rich.table import Table  # only where a table is shown
 
-    from ..report.numbers import number
+    from ..report import number
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("schedule")

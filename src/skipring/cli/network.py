@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 from ._output import Json, print_json
 
 if TYPE_CHECKING:
-    from ..network.config import NodeBudget
+    from ..network import NodeBudget
 
 __all__ = ["network_check", "network_init", "network_pack"]
 
@@ -43,8 +43,10 @@ def network_init(
     each node's budget: a node refuses to take part once it is spent. Whoever has DIR/ca/ca.key can pass as any node:
     keep it offline. It is not encrypted.
     """
-    from ..network.identity import make_network  # loaded when the command runs
-    from ..network.roster import parse_nodes
+    from ..network import (
+        make_network,  # loaded when the command runs
+        parse_nodes,
+    )
 
     names, addresses = parse_nodes(nodes, host=host, port=port)
     if delay is not None:
@@ -91,7 +93,7 @@ def network_init(
 
 def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget]:
     """Return the run that all nodes share, and what each is to keep."""
-    from ..network.agreed_run import agreed_run, asked_budget, run_text  # loaded when the command runs
+    from ..network import agreed_run, asked_budget, run_text  # loaded when the command runs
     from ..runs import RunFile, read_run_file
 
     asked = RunFile() if path is None else read_run_file(path)
@@ -110,7 +112,7 @@ def network_pack(
 
     The archive has the node's key in it: send it over a channel that only its owner can read.
     """
-    from ..network.identity import pack_node  # loaded when the command runs
+    from ..network import pack_node  # loaded when the command runs
 
     archive = out if out is not None else Path(f"{node}.tar.gz")
     files = pack_node(folder, node, archive)
@@ -126,10 +128,10 @@ def network_check(
     as_json: Json = False,
 ) -> None:
     """Check keys, certificates, names, dates and file modes; exit code 1 if anything is wrong."""
-    from ..network.identity import require_cryptography
+    from ..network import require_cryptography
 
     require_cryptography()
-    from ..network.checks import check_network, check_node, is_node_folder  # loaded when the command runs
+    from ..network import check_network, check_node, is_node_folder  # loaded when the command runs
 
     if not folder.is_dir():
         raise InvalidInput.because("DIR", folder, "is not a folder")

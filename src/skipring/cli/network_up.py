@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from ..network.local import LocalNetwork, NodeState
-    from ..network.status import NodeStatus
+    from ..network import LocalNetwork, NodeState, NodeStatus
 
 __all__ = ["network_status", "network_stop", "network_up"]
 
@@ -39,7 +38,7 @@ def network_up(
 
     A node that dies is started again. Ctrl-C stops all of them, after their step; `up` again goes on.
     """
-    from ..network.local import LocalNetwork, node_result, set_steps  # loaded when the command runs
+    from ..network import LocalNetwork, node_result, set_steps  # loaded when the command runs
 
     if steps is not None:
         require_integer("steps", steps, 1)
@@ -208,7 +207,7 @@ def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
 
 def network_status(folder: Folder, as_json: Json = False) -> None:
     """Show how the nodes on this machine are doing."""
-    from ..network.local import NodeState, node_result, node_status, read_network, running_pid
+    from ..network import NodeState, node_result, node_status, read_network, running_pid
 
     roster, configs = read_network(folder)
     states = [
@@ -245,7 +244,7 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
 
 def network_stop(folder: Folder, as_json: Json = False) -> None:
     """Stop the nodes that run on this machine: each finishes its step and passes the token on."""
-    from ..network.local import read_network, running_pid, stop_nodes
+    from ..network import read_network, running_pid, stop_nodes
 
     _, configs = read_network(folder)
     stopped = stop_nodes(configs)

@@ -13,7 +13,7 @@ from ..errors import InvalidInput, require_delta
 from ._output import Json, print_json
 
 if TYPE_CHECKING:
-    from ..network.given_away import GivenAway
+    from ..network import GivenAway
 
 __all__ = ["node_privacy", "node_run"]
 
@@ -32,7 +32,7 @@ def node_run(
     """
     if log not in (None, "json", "text"):
         raise InvalidInput("log", log, "json or text")
-    from ..network.process import run_node  # loaded when the command runs
+    from ..network import run_node  # loaded when the command runs
 
     sys.exit(run_node(config, verbose=verbose, json_logs=None if log is None else log == "json"))
 
@@ -48,7 +48,7 @@ def node_privacy(
 
     The account holds against each other node by itself; it may be asked for while the node runs.
     """
-    from ..network.given_away import given_away  # loaded when the command runs
+    from ..network import given_away  # loaded when the command runs
 
     if delta is not None:
         require_delta(delta)

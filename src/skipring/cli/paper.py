@@ -15,8 +15,7 @@ from ._output import Json, print_json
 from ._work import counted_runs
 
 if TYPE_CHECKING:
-    from ..experiments import Outcome, Sweep
-    from ..experiments.empirical import EmpiricalCurve
+    from ..experiments import EmpiricalCurve, Outcome, Sweep
 
 __all__ = ["figure", "show_rows", "simulate_sweep", "tables"]
 
@@ -55,7 +54,7 @@ def figure(
     name = _sweep_name(number, row, clipped, tight)
     if runs is not None and runs < 1:
         raise InvalidInput("runs", runs, "at least 1")
-    from ..experiments.empirical import paper_sweep  # loaded when the command runs
+    from ..experiments import paper_sweep  # loaded when the command runs
 
     sweep = paper_sweep(name, quick=quick, changes=[] if runs is None else [f"simulation.runs={runs}"])
     outcome = simulate_sweep(sweep, cells if cells is not None else out / "sweeps")
@@ -104,8 +103,8 @@ def simulate_sweep(sweep: Sweep, folder: Path) -> Outcome:
 
 
 def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[str, Any]]:
-    from ..experiments.empirical import law_curves
-    from ..report.empirical import draw_law_panels, write_empirical_csv
+    from ..experiments import law_curves
+    from ..report import draw_law_panels, write_empirical_csv
 
     curves = law_curves(sweep, outcome)
     results = list(outcome.results.values())
@@ -135,9 +134,8 @@ def _end(curve: EmpiricalCurve, until: float) -> dict[str, Any]:
 
 
 def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: bool) -> list[dict[str, Any]]:
-    from ..experiments.empirical import sweep_curves
-    from ..experiments.rivals import proven_epsilon, published_epsilon
-    from ..report.empirical import draw_rivals, write_empirical_csv
+    from ..experiments import proven_epsilon, published_epsilon, sweep_curves
+    from ..report import draw_rivals, write_empirical_csv
 
     curves = sweep_curves(sweep, outcome)
     account = proven_epsilon if proven else published_epsilon
@@ -173,7 +171,7 @@ def show_rows(title: str, found: list[dict[str, Any]]) -> None:
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
 
-    from ..report.numbers import number
+    from ..report import number
 
     table = Table(title=title, box=None, pad_edge=False, header_style="bold", title_justify="left")
     heads = [key for key in found[0] if key != "test_error_std"]
@@ -213,7 +211,7 @@ def tables(as_json: Json = False) -> None:
     from rich.console import Console  # loaded when the command runs
     from rich.progress import Progress
 
-    from ..experiments.theory_tables import table_cells, theory_tables
+    from ..experiments import table_cells, theory_tables
     from ..report import theory_table
 
     errors = Console(stderr=True)

@@ -20,7 +20,7 @@ def numbers(
     as_json: Json = False,
 ) -> None:
     """Print what the paper states in numbers beside what the figures' CSV files say, as a table in Markdown."""
-    from ..experiments.paper_numbers import paper_numbers, statements_markdown  # loaded when the command runs
+    from ..experiments import paper_numbers, statements_markdown  # loaded when the command runs
 
     found = paper_numbers(results)
     if as_json:

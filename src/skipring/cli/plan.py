@@ -60,7 +60,7 @@ def plan(
     errors = Console(stderr=True)
     drawn = None if no_figure else figure
     if drawn is not None:
-        from ..report.figures import check_writable, draw_frontier
+        from ..report import check_writable, draw_frontier
 
         check_writable(drawn)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
@@ -93,7 +93,7 @@ def plan(
 def _show(plans: Plans, drawn: Path | None) -> None:
     from rich.console import Console
 
-    from ..report.tables import plan_table
+    from ..report import plan_table
 
     budget, best = plans.budget, plans.best
     console = Console(highlight=False)

@@ -30,7 +30,7 @@ def report(
     if out.is_dir():
         raise InvalidInput.because("out", out, "is a folder")
 
-    from ..report.page import load_folders, report_page, row_of  # loaded when the command runs
+    from ..report import load_folders, report_page, row_of  # loaded when the command runs
 
     loaded = load_folders(chosen)
     page = report_page(loaded)

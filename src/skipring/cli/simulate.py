@@ -73,7 +73,7 @@ def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
         return
 
     def shown(spread: Spread) -> str:
-        from ..report.numbers import number
+        from ..report import number
 
         return f"{number(spread.mean)} ± {number(spread.std)}"
 

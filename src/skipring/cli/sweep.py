@@ -149,7 +149,7 @@ def _not_covered(outcome: Outcome) -> str:
 def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     from rich.console import Console  # only where a table is shown
 
-    from ..report.numbers import number
+    from ..report import number
 
     console = Console(highlight=False)
     if outcome.results:
@@ -171,7 +171,7 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
 def _table(asked: Sweep, outcome: Outcome) -> Table:
     from rich.table import Table  # only where a table is shown
 
-    from ..report.numbers import number
+    from ..report import number
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for key in asked.varied or ("cell",):
@@ -193,7 +193,7 @@ def _table(asked: Sweep, outcome: Outcome) -> Table:
 
 
 def _spelled(value: Any) -> str:
-    from ..report.numbers import number
+    from ..report import number
 
     if value is None:
         return "-"

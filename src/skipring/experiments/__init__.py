@@ -5,54 +5,80 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .._lazy import lazily
 from .theory import FIGURES, TheoryCurve, figure_curves
 from .theory_tables import TheoryTable, theory_tables
 
 if TYPE_CHECKING:
+    from .beyond import BEYOND, best_by_nodes, by_alpha, straggler_names
+    from .empirical import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
+    from .rivals import proven_epsilon, published_epsilon
     from .runner import Outcome, run_sweep
+    from .statements import paper_numbers, statements_markdown
     from .store import Store
     from .sweep import Cell, Sweep, parse_sweep, read_sweep
     from .sweep_csv import write_sweep_csv
+    from .theory import SKIPS, longest_latency
+    from .theory_tables import table_cells
 
 __all__ = [
+    "BEYOND",
     "FIGURES",
+    "SKIPS",
     "Cell",
+    "EmpiricalCurve",
     "Outcome",
     "Store",
     "Sweep",
     "TheoryCurve",
     "TheoryTable",
+    "best_by_nodes",
+    "by_alpha",
     "figure_curves",
+    "law_curves",
+    "longest_latency",
+    "paper_numbers",
+    "paper_sweep",
     "parse_sweep",
+    "proven_epsilon",
+    "published_epsilon",
     "read_sweep",
     "run_sweep",
+    "statements_markdown",
+    "straggler_names",
+    "sweep_curves",
+    "table_cells",
     "theory_tables",
     "write_sweep_csv",
 ]
 
-_HOMES = {
-    "Cell": "sweep",
-    "Outcome": "runner",
-    "Store": "store",
-    "Sweep": "sweep",
-    "parse_sweep": "sweep",
-    "read_sweep": "sweep",
-    "run_sweep": "runner",
-    "write_sweep_csv": "sweep_csv",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a name when it is first used: the paper's tables must not wait for the simulator."""
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    """Show the names that are loaded when they are first used, too."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "BEYOND": "beyond",
+        "Cell": "sweep",
+        "EmpiricalCurve": "empirical",
+        "Outcome": "runner",
+        "SKIPS": "theory",
+        "Store": "store",
+        "Sweep": "sweep",
+        "best_by_nodes": "beyond",
+        "by_alpha": "beyond",
+        "law_curves": "empirical",
+        "longest_latency": "theory",
+        "paper_numbers": "statements",
+        "paper_sweep": "empirical",
+        "parse_sweep": "sweep",
+        "proven_epsilon": "rivals",
+        "published_epsilon": "rivals",
+        "read_sweep": "sweep",
+        "run_sweep": "runner",
+        "statements_markdown": "statements",
+        "straggler_names": "beyond",
+        "sweep_curves": "empirical",
+        "table_cells": "theory_tables",
+        "write_sweep_csv": "sweep_csv",
+    },
+)

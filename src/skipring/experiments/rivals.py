@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..privacy import PlannedRun, forecast, gdp_epsilon
-from ..privacy.gossip import gossip_mu_curve, muffliato_epsilon
-from ..privacy.theorems import theorem_curve
-from ..simulation import build
-from ..simulation.account import planned
-from ..simulation.baselines import gossip_graphs
-from ..simulation.baselines.account import chosen_pairs, why_not_hidden
-from ..simulation.baselines.runs import who_is_ready
-from ..simulation.setup import Setup
+from ..privacy import PlannedRun, forecast, gdp_epsilon, gossip_mu_curve, muffliato_epsilon, theorem_curve
+from ..simulation import Setup, build, chosen_pairs, gossip_graphs, planned, who_is_ready, why_not_hidden
 from .sweep import Cell
 from .theory import THEOREMS
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..convergence import error_curve
 from ..delays import Delay, Exponential, Gamma, Lomax
 from ..errors import InvalidInput
-from ..privacy.theorems import paper_noise_multiplier, theorem_curve
+from ..privacy import paper_noise_multiplier, theorem_curve
 from ..timeouts import expected_latency, timeout_for_skip
 
 __all__ = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..privacy import PaperBound, PlannedRun, forecast
-from ..privacy.record import ScheduleName
+from ..privacy import PaperBound, PlannedRun, ScheduleName, forecast
 from ..timeouts import choose_timeout, timeout_for_skip
 from .theory import DELTA, HOP_LATENCY, LAWS, NOISE_MULTIPLIER, SKIPS
 

@@ -9,12 +9,22 @@ optional dependency.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 from .linear import LinearModel
 from .linear_learner import LinearLearner
 from .losses import LOSSES, MarginLoss, register_loss
 from .networks import NeuralModel
 from .step_sizes import StepSizes
 from .update import Batches, Learner, Noise, Rows
+
+if TYPE_CHECKING:
+    from .networks import require_torch
+    from .neural import NeuralToken
+    from .torch_learner import TorchLearner
+    from .torch_module import choose_device, drawn, maker, require_usable, rows_for
+    from .torch_update import mean_loss
 
 __all__ = [
     "LOSSES",
@@ -24,8 +34,32 @@ __all__ = [
     "LinearModel",
     "MarginLoss",
     "NeuralModel",
+    "NeuralToken",
     "Noise",
     "Rows",
     "StepSizes",
+    "TorchLearner",
+    "choose_device",
+    "drawn",
+    "maker",
+    "mean_loss",
     "register_loss",
+    "require_torch",
+    "require_usable",
+    "rows_for",
 ]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "NeuralToken": "neural",
+        "TorchLearner": "torch_learner",
+        "choose_device": "torch_module",
+        "drawn": "torch_module",
+        "maker": "torch_module",
+        "mean_loss": "torch_update",
+        "require_torch": "networks",
+        "require_usable": "torch_module",
+        "rows_for": "torch_module",
+    },
+)

@@ -2,13 +2,13 @@
 
 Much of the time goes into random numbers, exponentials and waiting, so all are spared. One uniform number serves
 several draws of a shuffle. A loss of one margin is read from a table, as margins are bounded by the radius. (Between
-the points of the table its slope is linear, increasing, and no steeper than the loss is smooth: the gradient of a loss that
-is as convex and as smooth.) All random numbers of an update are drawn before its arithmetic. Rows carry the sign of
-their label where the loss is one of a margin. Test rows are kept column by column, so that evaluation runs over many of
-them at once.
+the points of the table its slope is linear, increasing, and no steeper than the loss is smooth: the gradient of a loss
+that is as convex and as smooth.) All random numbers of an update are drawn before its arithmetic. Rows carry the sign
+of their label where the loss is one of a margin. Test rows are kept column by column, so that evaluation runs over
+many of them at once.
 
-What a function is given is a few named tuples. Everything is inlined where it is called: what is compiled then does not
-depend on what was found on disk, and neither do the last digits.
+What a function is given is a few named tuples. Everything is inlined where it is called: what is compiled then does
+not depend on what was found on disk, and neither do the last digits.
 """
 
 from __future__ import annotations

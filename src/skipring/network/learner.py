@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from ..data import Dataset, read_table
 from ..errors import InvalidInput, require_integer
-from ..learning import Learner, LinearLearner, LinearModel, Rows
-from ..learning.networks import require_torch
+from ..learning import Learner, LinearLearner, LinearModel, Rows, require_torch
 from ..runs import (
     RunFile,
     Shape,
@@ -66,7 +65,7 @@ def make_learner(
     with keys("data", "unit_rows", gradient_bound="learning.gradient_bound", model="model.name"):
         if isinstance(model, LinearModel):
             return LinearLearner(model, rows, batch=run.learning.batch, rng=rng)
-        from ..learning.torch_learner import TorchLearner  # PyTorch is loaded only where it is needed
+        from ..learning import TorchLearner  # PyTorch is loaded only where it is needed
 
         assert model is not None
         return TorchLearner(model, rows, batch=run.learning.batch, seed=run.simulation.seed, rng=rng)

@@ -42,8 +42,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._digest import digest
 from ..errors import InvalidInput, require_integer, require_positive
-from ..privacy.gaussian import gdp_delta, gdp_epsilon
-from ..privacy.own import OwnTranscript
+from ..privacy import OwnTranscript, gdp_delta, gdp_epsilon
 from .chain import check_chain, marks_of, updated_between
 from .journal import Entry, Heard, Kept, Over, Released
 from .messages import Ballot

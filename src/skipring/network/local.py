@@ -17,7 +17,7 @@ from pathlib import Path
 from .._json import from_json
 from ..errors import InvalidInput, require_integer
 from ..runs import change_value, parse_run, read_run_file
-from .agreed_run import run_text
+from .agreed import run_text
 from .agreement import MOST_STEPS
 from .config import NodeConfig, read_node_config
 from .process import process_start

@@ -13,7 +13,7 @@ from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
 from ..learning import Learner
 from ..runs import RunFile, read_run_file, step_sizes_of
-from .agreed_run import resolved_run
+from .agreed import resolved_run
 from .agreement import Agreement, agreement_of, require_network_run
 from .chain import blank_chain
 from .checks import check_node

@@ -9,6 +9,9 @@ it cannot account for. `PrivacyReport` puts together what each method says of on
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 from .accountant import Accountant, Claim
 from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
 from .forecast import Composition, Forecast, forecast
@@ -28,7 +31,14 @@ from .record import PlannedRun
 from .report import Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon
 from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
 
+if TYPE_CHECKING:
+    from .accountant import AMPLIFIED
+    from .leakage import Leakage
+    from .record import ScheduleName
+    from .theorems import paper_noise_multiplier, theorem3, theorem_curve
+
 __all__ = [
+    "AMPLIFIED",
     "Accountant",
     "Claim",
     "Composition",
@@ -36,6 +46,7 @@ __all__ = [
     "GossipAccountant",
     "GossipGraph",
     "Histogram",
+    "Leakage",
     "OwnTranscript",
     "PaperBound",
     "PlannedRun",
@@ -43,6 +54,7 @@ __all__ = [
     "PublishedEpsilon",
     "RealisedPrivacy",
     "RunningTranscript",
+    "ScheduleName",
     "StatedEpsilon",
     "Transcript",
     "TranscriptAccountant",
@@ -58,7 +70,22 @@ __all__ = [
     "muffliato_epsilon",
     "noise_for_budget",
     "paper_noise_for_budget",
+    "paper_noise_multiplier",
     "rdp_delta",
     "rdp_epsilon",
     "steps_for_budget",
+    "theorem3",
+    "theorem_curve",
 ]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "AMPLIFIED": "accountant",
+        "Leakage": "leakage",
+        "ScheduleName": "record",
+        "paper_noise_multiplier": "theorems",
+        "theorem3": "theorems",
+        "theorem_curve": "theorems",
+    },
+)

@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .figures import draw_comparison, draw_frontier, draw_paper_figure, write_curves_csv
+    from .empirical import draw_law_panels, draw_lines, draw_rivals, draw_series, write_empirical_csv
+    from .figures import check_writable, draw_comparison, draw_frontier, draw_paper_figure, write_curves_csv
     from .numbers import number
-    from .page import report_page
+    from .page import load_folders, report_page, row_of
     from .tables import plan_table, theory_table
 
 __all__ = [
+    "check_writable",
     "draw_comparison",
     "draw_frontier",
+    "draw_law_panels",
+    "draw_lines",
     "draw_paper_figure",
+    "draw_rivals",
+    "draw_series",
+    "load_folders",
     "number",
     "plan_table",
     "report_page",
+    "row_of",
     "theory_table",
     "write_curves_csv",
+    "write_empirical_csv",
 ]
 
-_HOMES = {
-    "draw_comparison": "figures",
-    "draw_frontier": "figures",
-    "draw_paper_figure": "figures",
-    "number": "numbers",
-    "plan_table": "tables",
-    "report_page": "page",
-    "theory_table": "tables",
-    "write_curves_csv": "figures",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a name when it is first used: a table must not wait for matplotlib."""
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
-
-
-def __dir__() -> list[str]:
-    """Show the names that are loaded when they are first used, too."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "check_writable": "figures",
+        "draw_comparison": "figures",
+        "draw_frontier": "figures",
+        "draw_law_panels": "empirical",
+        "draw_lines": "empirical",
+        "draw_paper_figure": "figures",
+        "draw_rivals": "empirical",
+        "draw_series": "empirical",
+        "load_folders": "page",
+        "number": "numbers",
+        "plan_table": "tables",
+        "report_page": "page",
+        "row_of": "page",
+        "theory_table": "tables",
+        "write_curves_csv": "figures",
+        "write_empirical_csv": "empirical",
+    },
+)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from ..experiments.empirical import EmpiricalCurve
+    from ..experiments import EmpiricalCurve
 
 __all__ = ["draw_law_panels", "draw_lines", "draw_rivals", "draw_series", "write_empirical_csv"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidInput
-from ..experiments.theory import SKIPS, TheoryCurve, longest_latency
+from ..experiments import SKIPS, TheoryCurve, longest_latency
 from ..planning import FrontierPoint
 
 if TYPE_CHECKING:

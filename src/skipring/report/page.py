@@ -15,8 +15,7 @@ import numpy as np
 from .. import __version__
 from ..errors import InvalidInput
 from ..privacy import PaperBound, PublishedEpsilon, RealisedPrivacy, forecast
-from ..simulation import Result
-from ..simulation.table import COLUMNS, WORDS, ResultRow, latex_rows, result_row
+from ..simulation import COLUMNS, WORDS, Result, ResultRow, latex_rows, result_row
 from .numbers import number
 from .page_parts import (
     chart,

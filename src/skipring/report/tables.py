@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from ..experiments.theory_tables import TheoryTable
+from ..experiments import TheoryTable
 from ..planning import Plan, Plans
 from .numbers import number
 

@@ -17,7 +17,7 @@ from typing import get_args
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
 from ..learning import LOSSES, LinearModel, NeuralModel, StepSizes
-from ..privacy.record import ScheduleName
+from ..privacy import ScheduleName
 from ..timeouts import best_timeout, timeout_for_skip
 from .keys import keys
 from .rows import label_bound_is_agreed

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .._lazy import lazily
 from ..runs import RunFile, example_run_file, read_run_file, with_changes
 from .build import build
 from .comparison import Alternative, Comparison, alternatives, compare_runs
@@ -13,21 +16,66 @@ from .result import ResolvedFacts, Result, RunSummary, Spread
 from .simulate import Interrupted, simulate
 from .stragglers import Stragglers
 
+if TYPE_CHECKING:
+    from .account import planned
+    from .baselines import gossip_graphs
+    from .baselines.account import chosen_pairs, why_not_hidden
+    from .baselines.runs import who_is_ready
+    from .build import setup_on
+    from .comparison import Compared
+    from .engine import run_one
+    from .setup import Setup
+    from .table import COLUMNS, WORDS, ResultRow, latex_rows, result_row
+
 __all__ = [
+    "COLUMNS",
+    "WORDS",
     "Alternative",
+    "Compared",
     "Comparison",
     "Interrupted",
     "ResolvedFacts",
     "Result",
+    "ResultRow",
     "RunFile",
     "RunSummary",
+    "Setup",
     "Spread",
     "Stragglers",
     "alternatives",
     "build",
+    "chosen_pairs",
     "compare_runs",
     "example_run_file",
+    "gossip_graphs",
+    "latex_rows",
+    "planned",
     "read_run_file",
+    "result_row",
+    "run_one",
+    "setup_on",
     "simulate",
+    "who_is_ready",
+    "why_not_hidden",
     "with_changes",
 ]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "COLUMNS": "table",
+        "Compared": "comparison",
+        "ResultRow": "table",
+        "Setup": "setup",
+        "WORDS": "table",
+        "chosen_pairs": "baselines.account",
+        "gossip_graphs": "baselines",
+        "latex_rows": "table",
+        "planned": "account",
+        "result_row": "table",
+        "run_one": "engine",
+        "setup_on": "build",
+        "who_is_ready": "baselines.runs",
+        "why_not_hidden": "baselines.account",
+    },
+)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..learning.networks import NeuralModel, require_torch
-from ..learning.update import Batches
+from ..learning import Batches, NeuralModel, require_torch
 
 if TYPE_CHECKING:
     import torch
 
-    from ..learning.neural import NeuralToken
+    from ..learning import NeuralToken
     from .setup import Setup
 
 __all__ = ["NeuralRuns"]
@@ -31,9 +30,7 @@ class NeuralRuns:
         model = setup.model
         assert isinstance(model, NeuralModel)
         require_torch(model.name)
-        from ..learning.neural import NeuralToken
-        from ..learning.torch_module import choose_device, drawn, maker, require_usable, rows_for
-        from ..learning.torch_update import mean_loss
+        from ..learning import NeuralToken, choose_device, drawn, maker, mean_loss, require_usable, rows_for
 
         device = choose_device(model.device)
         x, y = rows_for(model, setup.data.features, setup.data.labels, "training")

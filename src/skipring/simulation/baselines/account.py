@@ -11,15 +11,18 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...privacy import (
+    GossipAccountant,
     PlannedRun,
     PrivacyReport,
     PublishedEpsilon,
     RealisedPrivacy,
     StatedEpsilon,
+    federated_mu,
+    federated_node_mu,
     forecast,
     gdp_epsilon,
+    muffliato_epsilon,
 )
-from ...privacy.gossip import GossipAccountant, federated_mu, federated_node_mu, muffliato_epsilon
 from ..setup import RunOutput, Setup
 from .graphs import gossip_graphs
 from .rivals import Gossip

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidInput
-from ..privacy.gaussian import gdp_epsilon
+from ..privacy import gdp_epsilon
 from ..runs import read_run_file
 from .config import read_node_config
 from .journal_file import read_journal

@@ -10,8 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..privacy import PlannedRun, forecast
-from ..privacy.theorems import theorem3
+from ..privacy import PlannedRun, forecast, theorem3
 
 __all__ = ["Statement", "paper_numbers", "statements_markdown"]
 
