@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from skipring._digest import digest
-from skipring.network.ledger import Terms
+from skipring.network.ledger import AccountTerms
 
 
-def terms(sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Terms:
-    return Terms(nodes=4, me=1, path=(0, 1, 2, 3) * 600, step_sizes=sizes, noise_multiplier=2.0, convex=True)
+def terms(sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> AccountTerms:
+    return AccountTerms(nodes=4, me=1, path=(0, 1, 2, 3) * 600, step_sizes=sizes, noise_multiplier=2.0, convex=True)
 
 
 def test_two_long_lists_of_step_sizes_that_differ_in_the_middle_have_different_digests() -> None:

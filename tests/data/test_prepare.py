@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from skipring.data import (
     Dataset,
-    Prepared,
+    PreparedRows,
     Scaling,
     load_dataset,
     prepare,
@@ -197,7 +197,7 @@ def test_every_node_keeps_a_row_for_training(seed: int) -> None:
 def test_amounts_stay_amounts() -> None:
     dataset = small(50, labels=rng().normal(size=50), classes=())
     prepared = prepare(dataset, rng())
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedRows)
     assert prepared.classes == ()
     assert prepared.train_y.dtype == np.float64
     assert sorted([*prepared.train_y, *prepared.test_y]) == sorted(dataset.labels)

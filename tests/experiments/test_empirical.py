@@ -19,13 +19,13 @@ from skipring.delays import Delay, Exponential, Gamma, Lomax
 from skipring.errors import InvalidInput
 from skipring.experiments import Outcome, Sweep, parse_sweep, run_sweep
 from skipring.experiments.beyond import best_by_nodes, by_alpha, straggler_names
-from skipring.experiments.empirical import EmpiricalCurve, draw_latencies, law_curves, paper_sweep, sweep_curves
+from skipring.experiments.curves import EmpiricalCurve, draw_latencies, law_curves, paper_sweep, sweep_curves
 from skipring.experiments.rivals import proven_epsilon, published_epsilon
 from skipring.experiments.theory import LAWS
 from skipring.privacy import PlannedRun, PrivacyReport, forecast, gdp_delta, gdp_epsilon
 from skipring.privacy.gossip import gossip_mu, muffliato_epsilon
 from skipring.privacy.theorems import theorem2, theorem3, theorem4
-from skipring.report.empirical import write_empirical_csv
+from skipring.report.curves import write_empirical_csv
 from skipring.runs import parse_run
 from skipring.simulation import ResolvedFacts, Result, build, simulate
 from skipring.simulation.baselines import gossip_graphs

@@ -15,10 +15,10 @@ import pytest
 
 from skipring.errors import InvalidInput
 from skipring.experiments import Cell, Store, Sweep
-from skipring.experiments.empirical import EmpiricalCurve, paper_sweep
+from skipring.experiments.curves import EmpiricalCurve, paper_sweep
 from skipring.experiments.theory import LAWS
 from skipring.privacy import PrivacyReport, RealisedPrivacy, StatedEpsilon
-from skipring.report.empirical import (
+from skipring.report.curves import (
     draw_law_panels,
     draw_lines,
     draw_rivals,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from skipring.experiments import Cell
-from skipring.experiments.empirical import EmpiricalCurve, paper_sweep
+from skipring.experiments.curves import EmpiricalCurve, paper_sweep
 from skipring.experiments.statements import paper_numbers, statements_markdown
 from skipring.experiments.theory import LAWS
 from skipring.privacy import PlannedRun, forecast
-from skipring.report.empirical import (
+from skipring.report.curves import (
     write_empirical_csv,
 )
 

@@ -10,7 +10,7 @@ import pytest
 
 from skipring.errors import InvalidInput
 from skipring.experiments import Cell, Sweep
-from skipring.experiments.empirical import paper_sweep, shipped_sweeps
+from skipring.experiments.curves import paper_sweep, shipped_sweeps
 from skipring.experiments.rivals import DELTA_PRIME
 from skipring.experiments.theory import LAWS
 from skipring.privacy import PlannedRun, noise_for_budget

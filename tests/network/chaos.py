@@ -37,7 +37,7 @@ from skipring.network.chain import blank_chain, marks_of, updated_hops
 from skipring.network.identity import make_network
 from skipring.network.journal import Entry, Kept, Memory, Over, Passing, Released
 from skipring.network.journal_file import JournalReading, read_journal
-from skipring.network.ledger import OwnAccount, Terms, account_of
+from skipring.network.ledger import AccountTerms, OwnAccount, account_of
 from skipring.network.local import LocalNetwork, node_status
 from skipring.network.messages import Ballot, Kind, Place, Token
 from skipring.network.model_file import digest_of
@@ -254,7 +254,7 @@ class Update(NamedTuple):
 class Findings:
     """What the journals of all nodes add up to."""
 
-    terms: Terms
+    terms: AccountTerms
     updates: dict[bytes, Update] = field(default_factory=dict)  # the chain with it -> the update
     starts: dict[Ballot, tuple[int, bytes]] = field(default_factory=dict)  # ballot -> who went on with which chain
     sent: dict[tuple[int, Place], bytes] = field(default_factory=dict)  # who was about to pass on which chain
@@ -275,13 +275,13 @@ class Findings:
 _IN_A_ROW = 5
 
 
-def terms_in(folder: Path, me: int) -> Terms:
+def terms_in(folder: Path, me: int) -> AccountTerms:
     """Return what decides the cost of a node's updates."""
     path = folder / "run.toml"
     return terms_of(read_run_file(path), path, read_roster(folder / "roster.toml"), me)
 
 
-def check_journals(terms: Terms, readings: Sequence[JournalReading], gone: Iterable[int] = ()) -> Findings:
+def check_journals(terms: AccountTerms, readings: Sequence[JournalReading], gone: Iterable[int] = ()) -> Findings:
     """Check all promises that journals can tell of; `gone` are nodes that need not know the final model."""
     first = terms.path[0]
     found = Findings(terms)
@@ -571,7 +571,7 @@ def gaps(times: Sequence[float]) -> dict[str, float]:
     }
 
 
-def was_holding(terms: Terms, readings: Sequence[JournalReading], node: int, at: float) -> bool:
+def was_holding(terms: AccountTerms, readings: Sequence[JournalReading], node: int, at: float) -> bool:
     """Say whether a node had the token at some time, as far as journals tell: passing it on, and nobody had it yet."""
     memory = Memory.blank(terms.path[0], Token(0, b"", b""))
     for written, entry in readings[node].entries:

@@ -14,7 +14,7 @@ from skipring.errors import InvalidInput
 from skipring.network.agreed import agreed_run, asked_budget
 from skipring.network.chain import blank_chain, extended_chain, sealed, updates_of
 from skipring.network.config import NodeBudget, read_node_config
-from skipring.network.ledger import OwnAccount, Terms, willing
+from skipring.network.ledger import AccountTerms, OwnAccount, willing
 from skipring.network.roster import Roster, parse_nodes
 from skipring.network.setup import terms_of
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
@@ -35,14 +35,14 @@ def asked(epsilon: float, **delay: Any) -> RunFile:
     )
 
 
-def terms(run: RunFile, me: int, nodes: int = NODES) -> Terms:
+def terms(run: RunFile, me: int, nodes: int = NODES) -> AccountTerms:
     names, addresses = parse_nodes(str(nodes))
     return terms_of(
         run, Path("run.toml"), Roster(tuple(names), tuple(addresses), tuple(f"{i:064x}" for i in range(nodes))), me
     )
 
 
-def play(terms: Terms, ready: Any, budget: NodeBudget) -> tuple[OwnAccount, list[bool]]:
+def play(terms: AccountTerms, ready: Any, budget: NodeBudget) -> tuple[OwnAccount, list[bool]]:
     """Keep a node's account of a run, as the node does: it refuses what it is not willing to give."""
     account, chain, ballot = OwnAccount(terms), blank_chain(terms.steps, b"run"), (0, terms.path[0])
     updated = []
@@ -56,7 +56,7 @@ def play(terms: Terms, ready: Any, budget: NodeBudget) -> tuple[OwnAccount, list
     return account, updated
 
 
-def realised(terms: Terms, updated: list[bool]) -> float:
+def realised(terms: AccountTerms, updated: list[bool]) -> float:
     """What somebody who knows everything would say was given away of a node's data."""
     run = Transcript(
         nodes=terms.nodes,

@@ -24,13 +24,13 @@ from skipring.data import Scaling
 from skipring.errors import InvalidInput
 from skipring.learning import LinearLearner, LinearModel
 from skipring.learning.reference import mean_gradient
-from skipring.network.config import NodeData
+from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
 from skipring.runs import parse_run
 from skipring.simulation import RunFile, build, example_run_file, simulate, with_changes
 from skipring.simulation.engine import run_one
 
-SHARED = NodeData()
+SHARED = OwnData()
 
 
 class Recorded:
@@ -47,7 +47,7 @@ class Recorded:
         vector += self.noise[-1]
 
 
-def learner(run: RunFile, index: int = 0, nodes: int = 5, data: NodeData = SHARED, name: str = "ann") -> LinearLearner:
+def learner(run: RunFile, index: int = 0, nodes: int = 5, data: OwnData = SHARED, name: str = "ann") -> LinearLearner:
     made = make_learner(run, index=index, nodes=nodes, name=name, data=data, rng=np.random.default_rng(3))
     assert isinstance(made, LinearLearner)
     return made
@@ -213,10 +213,10 @@ def test_the_rows_of_others_are_forgotten(tmp_path: Path) -> None:
 # Files of a node's own
 
 
-def write(path: Path, rows: Iterable[Iterable[object]], header: str = "age,dose,outcome") -> NodeData:
+def write(path: Path, rows: Iterable[Iterable[object]], header: str = "age,dose,outcome") -> OwnData:
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([header.split(","), *rows])
-    return NodeData(path=path, label="outcome")
+    return OwnData(path=path, label="outcome")
 
 
 def patients(count: int, labels: str = "sick well") -> list[tuple[object, ...]]:
@@ -338,13 +338,13 @@ def test_a_file_needs_a_label_and_a_label_a_file(tmp_path: Path) -> None:
     data = write(tmp_path / "own.csv", patients(40))
     run = with_changes(None, [CLASSES])
     with pytest.raises(InvalidInput, match=r"data.label = missing"):
-        learner(run, data=NodeData(path=data.path))
+        learner(run, data=OwnData(path=data.path))
     with pytest.raises(InvalidInput, match=r"data.label = outcome: .* data.path is missing"):
-        learner(run, data=NodeData(label="outcome"))
+        learner(run, data=OwnData(label="outcome"))
     with pytest.raises(InvalidInput, match=r"data.label = result: own.csv has no such column"):
-        learner(run, data=NodeData(path=data.path, label="result"))
+        learner(run, data=OwnData(path=data.path, label="result"))
     with pytest.raises(InvalidInput, match=r"data.path = .*none.csv: there is no such file"):
-        learner(run, data=NodeData(path=tmp_path / "none.csv", label="outcome"))
+        learner(run, data=OwnData(path=tmp_path / "none.csv", label="outcome"))
 
 
 @pytest.mark.parametrize(("index", "nodes"), [(5, 5), (-1, 5), (0, 0)])
@@ -419,11 +419,11 @@ def test_a_node_needs_nothing_heavy(tmp_path: Path) -> None:
     data = write(tmp_path / "own.csv", patients(40))
     program = f"""
 import sys, numpy as np
-from skipring.network.config import NodeData
+from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
 from skipring.runs import parse_run
 made = make_learner(parse_run({{"model": {{"classes": ["well", "sick"]}}}}), index=0, nodes=3, name="ann",
-    data=NodeData(path={str(data.path)!r}, label="outcome"), rng=np.random.default_rng())
+    data=OwnData(path={str(data.path)!r}, label="outcome"), rng=np.random.default_rng())
 made.update(made.initial(), step_size=0.1, noise_multiplier=0.0, noise=None)
 print([name for name in ("torch", "numba", "sklearn", "scipy.stats", "grpc", "cryptography") if name in sys.modules])
 """

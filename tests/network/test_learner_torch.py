@@ -23,7 +23,7 @@ from skipring.errors import InvalidInput
 from skipring.learning import Learner, NeuralModel, Rows
 from skipring.learning.neural import NeuralToken, paper_cnn
 from skipring.learning.torch_learner import TorchLearner
-from skipring.network.config import NodeData
+from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
 from skipring.simulation import with_changes
 
@@ -126,7 +126,7 @@ def made_of(table: Path, name: str, *changes: str, label: str = "kind", index: i
         None,
         [f"data.path={table}", f"data.label={label}", f"model.name={name}", "learning.gradient_bound=1000", *changes],
     )
-    return make_learner(run, index=index, nodes=4, name="ann", data=NodeData(), rng=np.random.default_rng(2))
+    return make_learner(run, index=index, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng(2))
 
 
 def network(table: Path, name: str, *changes: str, label: str = "kind", index: int = 1) -> TorchLearner:
@@ -317,7 +317,7 @@ def test_a_file_of_a_nodes_own(tmp_path: Path) -> None:
     lines = [f"{row},{row % 5},1,2,3,4,{'abc'[row % 3]}" for row in range(30)]
     (tmp_path / "own.csv").write_text("\n".join(["p,q,r,s,t,u,kind", *lines]))
     words = ["model.name=clinic_models:net", "model.device=cpu", "learning.gradient_bound=1"]
-    own = NodeData(path=tmp_path / "own.csv", label="kind")
+    own = OwnData(path=tmp_path / "own.csv", label="kind")
 
     def learner(*changes: str) -> Learner:
         run = with_changes(None, [*words, *changes])
@@ -411,7 +411,7 @@ def test_a_gradient_without_a_bound_is_refused(tmp_path: Path, name: str) -> Non
     np.savez(tmp_path / "images.npz", X=np.random.default_rng(3).random((40, 784)), y=np.arange(40) % 3)
     run = with_changes(None, [f"data.path={tmp_path / 'images.npz'}", "data.label=y", f"model.name={name}"])
     with pytest.raises(InvalidInput, match=r"learning.gradient_bound = missing: .* no privacy could be stated"):
-        make_learner(run, index=0, nodes=4, name="ann", data=NodeData(), rng=np.random.default_rng())
+        make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,7 @@ def test_an_update_needs_the_parameters_and_a_gradient_and_no_more(tmp_path: Pat
     program = f"""
 import numpy as np, torch
 torch.set_num_threads(1)
-from skipring.network.config import NodeData
+from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
 from skipring.simulation import with_changes
 class Nothing:
@@ -470,7 +470,7 @@ class Nothing:
 def learner(name):
     run = with_changes(None, ["data.path={table}", "data.label=kind", "model.name=" + name, "model.device=cpu",
         "learning.gradient_bound=1", "learning.batch=2"])
-    return make_learner(run, index=0, nodes=4, name="ann", data=NodeData(), rng=np.random.default_rng())
+    return make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())
 def walk(made):
     w = made.initial()
     for _ in range(2):

@@ -20,7 +20,7 @@ from skipring.errors import InvalidInput
 from skipring.network.chain import blank_chain, extended_chain, sealed, updates_of
 from skipring.network.config import NodeBudget
 from skipring.network.journal import Entry, Heard, Kept, Over, Released
-from skipring.network.ledger import OwnAccount, Terms, account_of, willing
+from skipring.network.ledger import AccountTerms, OwnAccount, account_of, willing
 from skipring.network.messages import Ballot, Copy, Final, Kind, Outcome, Pass, Token
 from skipring.network.order import agreed_path
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
@@ -29,10 +29,12 @@ FIRST: Ballot = (0, 0)
 SEAL = sealed(bytes(32), bytes(32))
 
 
-def terms_of(path: Sequence[int], *, nodes: int = 4, me: int = 0, noise: float = 5.0, convex: bool = True) -> Terms:
+def terms_of(
+    path: Sequence[int], *, nodes: int = 4, me: int = 0, noise: float = 5.0, convex: bool = True
+) -> AccountTerms:
     """A run whose first ballot is (0, 0) if its first hop is of node 0."""
     sizes = 1.0 / np.sqrt(1.0 + np.arange(len(path)))
-    return Terms(nodes, me, path, sizes, noise, convex)
+    return AccountTerms(nodes, me, path, sizes, noise, convex)
 
 
 def chain_of(hops: Iterable[int], steps: int, ballot: Ballot = FIRST) -> bytes:
@@ -42,7 +44,7 @@ def chain_of(hops: Iterable[int], steps: int, ballot: Ballot = FIRST) -> bytes:
     return chain
 
 
-def whole_account(terms: Terms, updated: Sequence[bool], hops: int | None = None) -> TranscriptAccountant:
+def whole_account(terms: AccountTerms, updated: Sequence[bool], hops: int | None = None) -> TranscriptAccountant:
     """The account of somebody who knows everything, if the run had ended after so many hops."""
     took = np.array(updated[:hops], dtype=bool)
     run = Transcript(
@@ -57,11 +59,13 @@ def whole_account(terms: Terms, updated: Sequence[bool], hops: int | None = None
     return TranscriptAccountant(run)
 
 
-def whole_mu2(terms: Terms, updated: Sequence[bool], hops: int | None = None) -> Any:
+def whole_mu2(terms: AccountTerms, updated: Sequence[bool], hops: int | None = None) -> Any:
     return whole_account(terms, updated, hops).matrix(threads=1)[terms.me] ** 2
 
 
-def play(terms: Terms, updated: Sequence[bool], each: Callable[[OwnAccount, str], None] | None = None) -> OwnAccount:
+def play(
+    terms: AccountTerms, updated: Sequence[bool], each: Callable[[OwnAccount, str], None] | None = None
+) -> OwnAccount:
     """Keep the account of a run without recoveries; `each` is called before and after every release."""
     account, chain = OwnAccount(terms), blank_chain(len(terms.path), b"run")
     ballot = (0, terms.path[0])
@@ -79,7 +83,7 @@ def play(terms: Terms, updated: Sequence[bool], each: Callable[[OwnAccount, str]
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[Terms, list[bool]]:
+def runs(draw: st.DrawFn) -> tuple[AccountTerms, list[bool]]:
     nodes = draw(st.integers(2, 7))
     steps = draw(st.integers(1, 60))
     schedule = draw(st.sampled_from(["ring", "random-ring", "random-walk"]))
@@ -89,7 +93,7 @@ def runs(draw: st.DrawFn) -> tuple[Terms, list[bool]]:
     spread = draw(st.sampled_from([0.0, 0.5, 1.5]))
     sizes = [math.exp(spread * rng.gauss(0.0, 1.0)) for _ in path]
     me, noise = draw(st.integers(0, nodes - 1)), math.exp(rng.uniform(-1.0, 3.0))
-    terms = Terms(nodes, me, path, sizes, noise, draw(st.integers(0, 4)) > 0)
+    terms = AccountTerms(nodes, me, path, sizes, noise, draw(st.integers(0, 4)) > 0)
     return terms, [rng.random() >= skip for _ in path]
 
 
@@ -98,7 +102,7 @@ def runs(draw: st.DrawFn) -> tuple[Terms, list[bool]]:
 
 @settings(max_examples=60, deadline=None)
 @given(runs())
-def test_it_is_the_account_of_the_whole_run_up_to_the_last_release(run: tuple[Terms, list[bool]]) -> None:
+def test_it_is_the_account_of_the_whole_run_up_to_the_last_release(run: tuple[AccountTerms, list[bool]]) -> None:
     """And never below that of the run to its end, which every node is sent; nor are its parts."""
     terms, updated = run
     own = [hop for hop, took in enumerate(updated, start=1) if took and terms.path[hop - 1] == terms.me]
@@ -124,7 +128,7 @@ def test_it_is_the_account_of_the_whole_run_up_to_the_last_release(run: tuple[Te
 
 @settings(max_examples=60, deadline=None)
 @given(runs())
-def test_one_more_is_never_more_than_was_said(run: tuple[Terms, list[bool]]) -> None:
+def test_one_more_is_never_more_than_was_said(run: tuple[AccountTerms, list[bool]]) -> None:
     said: list[float] = []
 
     def each(account: OwnAccount, when: str) -> None:
@@ -156,7 +160,7 @@ def test_a_thousand_nodes_and_24000_hops() -> None:
     path = agreed_path("random-ring", 1000, 24_000, b"long")
     rng = random.Random(5)
     updated = [rng.random() > 0.1 for _ in path]
-    terms = Terms(1000, 17, path, 1.0 / np.sqrt(1.0 + np.arange(24_000)), 10.6, True)
+    terms = AccountTerms(1000, 17, path, 1.0 / np.sqrt(1.0 + np.arange(24_000)), 10.6, True)
     account = play(terms, updated)
     last = max(hop for hop, took in enumerate(updated, start=1) if took and path[hop - 1] == 17)
     expected = np.array([whole_account(terms, updated, last).mu(17, observer) for observer in (0, 16, 18, 999)]) ** 2
@@ -283,7 +287,7 @@ def test_a_release_that_makes_no_sense_is_refused_but_counted(
 def test_terms_that_make_no_sense_are_refused(change: dict[str, Any], reason: str) -> None:
     good: dict[str, Any] = {"nodes": 4, "me": 0, "path": [0, 1], "step_sizes": [1.0, 1.0], "noise_multiplier": 1.0}
     with pytest.raises(InvalidInput, match=reason):
-        Terms(**(good | {"convex": True} | change))
+        AccountTerms(**(good | {"convex": True} | change))
 
 
 # Histories of the protocol, with recoveries. What an observer learned is computed exactly, for losses that make all
@@ -393,7 +397,7 @@ def test_no_observer_learns_more_than_the_account_says(world: Any) -> None:
         sizes = (1.0 / np.sqrt(1.0 + np.arange(len(path)))).tolist()
         for target in range(nodes):
             disk = found.machines[target].disk
-            account = account_of(Terms(nodes, target, path, sizes, 5.0, True), disk)
+            account = account_of(AccountTerms(nodes, target, path, sizes, 5.0, True), disk)
             recovered += any(isinstance(entry, Heard) for entry in disk)
             for observer in set(range(nodes)) - {target}:
                 said = account.by_observer()[observer]
@@ -410,7 +414,7 @@ def test_who_takes_no_notice_of_a_fork_says_too_little(told: bool) -> None:
     made = {"first": (0, "initial"), "x": (2, "first"), "w": (1, "x"), "v": (3, "w"), "last": (0, "v")}
     number = {name: index for index, name in enumerate(made, start=1)}
     found = SimpleNamespace(updates=made, number=number, seen={3: {"x", "w", "v", "last"}})
-    terms = Terms(4, 0, path, [1.0] * 6, noise, True)
+    terms = AccountTerms(4, 0, path, [1.0] * 6, noise, True)
     account, mutant = OwnAccount(terms), Forgiving(terms)
     for each in (account, mutant):
         each.released(FIRST, 1, chain_of([1], 6), 1)
@@ -460,7 +464,9 @@ def test_without_a_budget_everything_is_given() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(runs(), st.floats(0.05, 20.0), st.sampled_from([1e-3, 1e-5, 1e-9]), st.sampled_from(["transcript", "releases"]))
-def test_a_budget_is_never_exceeded(run: tuple[Terms, list[bool]], epsilon: float, delta: float, count: Any) -> None:
+def test_a_budget_is_never_exceeded(
+    run: tuple[AccountTerms, list[bool]], epsilon: float, delta: float, count: Any
+) -> None:
     """The node refuses when it is not willing; the account of the whole run tells what was given away in the end."""
     (terms, able), budget = run, NodeBudget(epsilon=epsilon, delta=delta, count=count)
     account, chain, updated, ballot = OwnAccount(terms), blank_chain(len(terms.path), b"run"), [], (0, terms.path[0])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from skipring.errors import InvalidInput
 from skipring.learning import NeuralModel
-from skipring.network.config import NodeData
+from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
 from skipring.privacy import PlannedRun, forecast
 from skipring.simulation import RunFile, build, simulate, with_changes
@@ -180,7 +180,7 @@ def walk_between_nodes(run: RunFile, walked: RunOutput) -> tuple[NDArray[Any], f
     """Let the learners of real nodes take the steps of a simulated run's path."""
     setup = build(run)
     nodes = [
-        make_learner(run, index=index, nodes=4, name="ann", data=NodeData(), rng=np.random.default_rng(index))
+        make_learner(run, index=index, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng(index))
         for index in range(4)
     ]
     w, sizes, done = nodes[0].initial(), setup.step_sizes.first(setup.steps), 0
@@ -204,7 +204,7 @@ def test_nodes_and_simulations_make_the_same_updates(
     assert 5 < int(walked.updated.sum()) < 20
     assert walked.model == pytest.approx(w, abs=1e-5)
     assert walked.test_error[-1] == pytest.approx(error, rel=1e-4)
-    start = make_learner(run, index=0, nodes=4, name="ann", data=NodeData(), rng=np.random.default_rng()).initial()
+    start = make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng()).initial()
     assert np.abs(w - start).max() > 0.05
     assert simulate(run).models[0].tobytes() == walked.model.tobytes()
 
@@ -260,7 +260,7 @@ def test_a_dropout_draws_the_same_again_and_nothing_when_tested(table: Path) -> 
 def test_simulations_refuse_a_module_in_the_same_words_as_nodes(table: Path, function: str, label: str) -> None:
     run = own(table, function, label=label)
     with pytest.raises(InvalidInput) as at_node:
-        make_learner(run, index=0, nodes=4, name="ann", data=NodeData(), rng=np.random.default_rng())
+        make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())
     with pytest.raises(InvalidInput) as in_simulation:
         simulate(run)
     assert str(in_simulation.value) == str(at_node.value)

@@ -11,7 +11,7 @@ commands take to run.
 from __future__ import annotations
 
 from .prepare import (
-    Prepared,
+    PreparedRows,
     Scaling,
     prepare,
     require_finite_labels,
@@ -27,7 +27,7 @@ __all__ = [
     "SPLITS",
     "Dataset",
     "NodeData",
-    "Prepared",
+    "PreparedRows",
     "Scaling",
     "from_arrays",
     "load_dataset",

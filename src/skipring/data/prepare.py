@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, require_open_unit
 from .sources import Dataset, Floats, Ints, first_not_finite
 
-__all__ = ["Prepared", "Scaling", "prepare", "require_finite_labels", "require_single_precision", "require_unit_rows"]
+__all__ = [
+    "PreparedRows",
+    "Scaling",
+    "prepare",
+    "require_finite_labels",
+    "require_single_precision",
+    "require_unit_rows",
+]
 
 _HALF = math.sqrt(0.5)
 #: The largest number in single precision.
@@ -21,7 +28,7 @@ _MOST_SINGLE = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedRows:
     """Training rows for the nodes and test rows for the evaluation, both scaled in the same way.
 
     With `intercept` the last column is constant. `train_groups` has the node of every training row, if known.
@@ -109,7 +116,7 @@ def prepare(
     unit_rows: bool = True,
     intercept: bool = False,
     test_share: float = 0.2,
-) -> Prepared:
+) -> PreparedRows:
     """Set test rows aside at random and scale all rows by what the training rows look like.
 
     `standardise` gives every feature mean 0 and standard deviation 1, `unit_rows` then every row norm 1 (a row of zeros
@@ -138,7 +145,7 @@ def prepare(
             rows, lambda row, column: f"{dataset.feature_names[column]!r} of row {chosen.nonzero()[0][row] + 1}"
         )
 
-    return Prepared(
+    return PreparedRows(
         train_x=scaled(features, train),
         train_y=train_y,
         test_x=scaled(dataset.features[test], test),

@@ -13,7 +13,7 @@ from .theory_tables import TheoryTable, theory_tables
 
 if TYPE_CHECKING:
     from .beyond import BEYOND, best_by_nodes, by_alpha, straggler_names
-    from .empirical import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
+    from .curves import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
     from .rivals import proven_epsilon, published_epsilon
     from .runner import Outcome, run_sweep
     from .statements import paper_numbers, statements_markdown
@@ -59,17 +59,17 @@ __getattr__, __dir__ = lazily(
     {
         "BEYOND": "beyond",
         "Cell": "sweep",
-        "EmpiricalCurve": "empirical",
+        "EmpiricalCurve": "curves",
         "Outcome": "runner",
         "SKIPS": "theory",
         "Store": "store",
         "Sweep": "sweep",
         "best_by_nodes": "beyond",
         "by_alpha": "beyond",
-        "law_curves": "empirical",
+        "law_curves": "curves",
         "longest_latency": "theory",
         "paper_numbers": "statements",
-        "paper_sweep": "empirical",
+        "paper_sweep": "curves",
         "parse_sweep": "sweep",
         "proven_epsilon": "rivals",
         "published_epsilon": "rivals",
@@ -77,7 +77,7 @@ __getattr__, __dir__ = lazily(
         "run_sweep": "runner",
         "statements_markdown": "statements",
         "straggler_names": "beyond",
-        "sweep_curves": "empirical",
+        "sweep_curves": "curves",
         "table_cells": "theory_tables",
         "write_sweep_csv": "sweep_csv",
     },

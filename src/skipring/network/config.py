@@ -12,10 +12,10 @@ from ..errors import InvalidInput, require_delta, require_non_negative, require_
 from ._files import Section, quoted, read_checked
 from .roster import Address
 
-__all__ = ["NodeBudget", "NodeConfig", "NodeData", "NodeDelay", "read_node_config"]
+__all__ = ["NodeBudget", "NodeConfig", "NodeDelay", "OwnData", "read_node_config"]
 
 
-class NodeData(Section):
+class OwnData(Section):
     """This node's own rows, which never leave it."""
 
     path: Path | None = Field(None, description="a file with this node's rows (csv, parquet or npz)")
@@ -59,7 +59,7 @@ class NodeConfig(Section):
     delay: NodeDelay = NodeDelay()
     journal: Path = Path("journal.sqlite")
     run: Path | None = None
-    data: NodeData = NodeData()
+    data: OwnData = OwnData()
     budget: NodeBudget = NodeBudget()
 
     def model_post_init(self, _: Any) -> None:
@@ -96,7 +96,7 @@ def node_config_text(
     """Return the settings that a new node starts with; with `delay`, it is late on purpose."""
     everywhere = "[::]" if ":" in address.host else "0.0.0.0"
     listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
-    data, late = NodeData.model_fields, NodeDelay.model_fields
+    data, late = OwnData.model_fields, NodeDelay.model_fields
     metrics = address.port + 1000 if address.port + 1000 <= 65535 else address.port - 1000
     lines = [
         f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",

@@ -29,7 +29,7 @@ from ..runs import (
     prepared_rows,
     stream,
 )
-from .config import NodeData
+from .config import OwnData
 
 __all__ = ["make_learner"]
 
@@ -39,7 +39,7 @@ _TEST_ROWS = 2**32 - 1
 
 
 def make_learner(
-    run: RunFile, *, index: int, nodes: int, name: str, data: NodeData, rng: np.random.Generator
+    run: RunFile, *, index: int, nodes: int, name: str, data: OwnData, rng: np.random.Generator
 ) -> Learner:
     """Return what node `index` of `nodes` computes; `name` is its name, `data` its own settings, `rng` draws batches.
 
@@ -84,7 +84,7 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
     return Rows(features, labels, prepared.test_x, prepared.test_y, len(dataset.classes), clipped)
 
 
-def _own_rows(run: RunFile, data: NodeData, name: str) -> Rows:
+def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     assert data.path is not None
     if data.label is None:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")

@@ -50,7 +50,7 @@ from .messages import Ballot
 if TYPE_CHECKING:
     from .config import NodeBudget
 
-__all__ = ["OwnAccount", "Terms", "account_of", "willing"]
+__all__ = ["AccountTerms", "OwnAccount", "account_of", "willing"]
 
 #: Step sizes may differ by this factor, and the noise from 1; squares of what is allowed cannot overflow.
 _RANGE = 1e50
@@ -61,7 +61,7 @@ _DELTA_UP = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class AccountTerms:
     """What decides the cost of a node's updates, all of it agreed on before the run.
 
     Parameters
@@ -120,7 +120,7 @@ class OwnAccount:
     `released` and `heard` are told what goes into the journal, in that order; `noted` takes the entries themselves.
     """
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: AccountTerms) -> None:
         self.terms = terms
         self.releases = 0
         self._one = (2.0 / terms.noise_multiplier) ** 2
@@ -297,7 +297,7 @@ def willing(account: OwnAccount, budget: NodeBudget, ballot: Ballot | None = Non
     return gdp_delta(math.sqrt(mu2) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
 
 
-def account_of(terms: Terms, entries: Iterable[Entry]) -> OwnAccount:
+def account_of(terms: AccountTerms, entries: Iterable[Entry]) -> OwnAccount:
     """Return the account that the entries of a node's journal add up to."""
     account = OwnAccount(terms)
     for entry in entries:

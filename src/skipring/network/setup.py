@@ -21,7 +21,7 @@ from .config import NodeConfig, read_node_config
 from .journal import Memory
 from .journal_file import JournalFile
 from .learner import make_learner
-from .ledger import Terms
+from .ledger import AccountTerms
 from .messages import Token
 from .model_file import ModelFile, chunks_of, digest_of, size_of, store
 from .monitor import status_text
@@ -56,7 +56,7 @@ class NodeSetup:
     learner: Learner
     agreement: Agreement
     rules: Rules
-    terms: Terms
+    terms: AccountTerms
     initial: Token
     delay: Delay | None
 
@@ -166,7 +166,7 @@ def load_node(path: str | Path) -> NodeSetup:
     )
 
 
-def require_reach(terms: Terms, parameters: int, delta: float) -> None:
+def require_reach(terms: AccountTerms, parameters: int, delta: float) -> None:
     """Refuse so little noise, or so small a delta, that the ends of the noise would show (see `unreached`)."""
     sizes = np.asarray(terms.step_sizes)
     rise = float(np.max(sizes / np.minimum.accumulate(sizes)))
@@ -179,14 +179,14 @@ def require_reach(terms: Terms, parameters: int, delta: float) -> None:
         raise InvalidInput.because("privacy.noise_multiplier", terms.noise_multiplier, reason)
 
 
-def terms_of(run: RunFile, path: Path, roster: Roster, me: int) -> Terms:
+def terms_of(run: RunFile, path: Path, roster: Roster, me: int) -> AccountTerms:
     """Return what decides the cost of a node's updates: all of it is in the run file and the roster."""
     steps, noise = run.schedule.steps, run.privacy.noise_multiplier
     for key, value in (("schedule.steps", steps), ("privacy.noise_multiplier", noise), ("model.name", run.model.name)):
         if not value:  # nodes that each computed it might not agree
             raise InvalidInput.because(key, "missing", f"in {path}; {_WRITTEN}")
     resolved = resolved_run(run, len(roster))
-    return Terms(
+    return AccountTerms(
         nodes=resolved.nodes,
         me=me,
         path=path_of(run, resolved.nodes, resolved.steps),

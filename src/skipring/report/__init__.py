@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .empirical import draw_law_panels, draw_lines, draw_rivals, draw_series, write_empirical_csv
+    from .curves import draw_law_panels, draw_lines, draw_rivals, draw_series, write_empirical_csv
     from .figures import check_writable, draw_comparison, draw_frontier, draw_paper_figure, write_curves_csv
     from .numbers import number
     from .page import load_folders, report_page, row_of
@@ -38,11 +38,11 @@ __getattr__, __dir__ = lazily(
         "check_writable": "figures",
         "draw_comparison": "figures",
         "draw_frontier": "figures",
-        "draw_law_panels": "empirical",
-        "draw_lines": "empirical",
+        "draw_law_panels": "curves",
+        "draw_lines": "curves",
         "draw_paper_figure": "figures",
-        "draw_rivals": "empirical",
-        "draw_series": "empirical",
+        "draw_rivals": "curves",
+        "draw_series": "curves",
         "load_folders": "page",
         "number": "numbers",
         "plan_table": "tables",
@@ -50,6 +50,6 @@ __getattr__, __dir__ = lazily(
         "row_of": "page",
         "theory_table": "tables",
         "write_curves_csv": "figures",
-        "write_empirical_csv": "empirical",
+        "write_empirical_csv": "curves",
     },
 )

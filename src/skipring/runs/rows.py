@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, NodeData, Prepared, load_dataset, prepare, read_table, split_over_nodes
+from ..data import Dataset, NodeData, PreparedRows, load_dataset, prepare, read_table, split_over_nodes
 from ..errors import InvalidInput
 from .keys import keys
 from .runfile import RunFile
@@ -45,7 +45,7 @@ def dataset_of(run: RunFile) -> Dataset:
 
 def dealt_rows(
     run: RunFile, dataset: Dataset | None = None, *, usual_nodes: int = DEFAULT_NODES
-) -> tuple[Dataset, Prepared, NodeData]:
+) -> tuple[Dataset, PreparedRows, NodeData]:
     """Return the data set of a run, the same prepared, and its training rows dealt to nodes.
 
     `dataset` takes the place of what the run file names. `usual_nodes` counts where the run file says nothing.
@@ -71,7 +71,7 @@ def dealt_rows(
     return dataset, ready, owned
 
 
-def prepared_rows(run: RunFile, dataset: Dataset, rng: np.random.Generator) -> Prepared:
+def prepared_rows(run: RunFile, dataset: Dataset, rng: np.random.Generator) -> PreparedRows:
     """Set test rows aside and scale all rows, as a run file says."""
     data = run.data
     with keys("data", "test_share"):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..learning import LinearModel, NeuralModel
 from ..schedules import Schedule
 from .neural_runs import NeuralRuns
-from .setup import Prepared, RunOutput, Setup
+from .setup import KernelArrays, RunOutput, Setup
 from .stragglers import draw_delays
 
 __all__ = ["run_many", "run_one"]
@@ -22,17 +22,17 @@ __all__ = ["run_many", "run_one"]
 Floats = NDArray[np.floating[Any]]
 
 
-def _prepare(setup: Setup) -> Prepared | NeuralRuns:
-    return NeuralRuns(setup) if isinstance(setup.model, NeuralModel) else Prepared(setup)
+def _prepare(setup: Setup) -> KernelArrays | NeuralRuns:
+    return NeuralRuns(setup) if isinstance(setup.model, NeuralModel) else KernelArrays(setup)
 
 
-def run_one(setup: Setup, number: int, prepared: Prepared | NeuralRuns | None = None) -> RunOutput:
+def run_one(setup: Setup, number: int, prepared: KernelArrays | NeuralRuns | None = None) -> RunOutput:
     """Simulate run `number` of a setup: always the same for the same seed and number."""
     shared = prepared or _prepare(setup)
     if not isinstance(setup.schedule, Schedule):
         from .baselines.runs import run_rival  # numba is loaded only where it is needed
 
-        assert isinstance(shared, Prepared)
+        assert isinstance(shared, KernelArrays)
         return run_rival(setup, number, shared)
     nodes = setup.data.nodes
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(setup.seed, spawn_key=(number,))))
@@ -61,7 +61,7 @@ def _timeouts(setup: Setup) -> float | Floats:
 
 def _run_linear(
     setup: Setup,
-    shared: Prepared,
+    shared: KernelArrays,
     rng: np.random.Generator,
     path: NDArray[np.int32],
     ready: NDArray[np.bool_],

@@ -17,7 +17,7 @@ from ..schedules import Schedule
 from .baselines.rivals import Federated, Gossip
 from .stragglers import Stragglers
 
-__all__ = ["Prepared", "RunOutput", "Setup"]
+__all__ = ["KernelArrays", "RunOutput", "Setup"]
 
 Floats = NDArray[np.floating[Any]]
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
@@ -143,7 +143,7 @@ class RunOutput:
     skips: NDArray[np.int64]
 
 
-class Prepared:
+class KernelArrays:
     """What all runs of a linear model share, in the layout that compiled functions want."""
 
     def __init__(self, setup: Setup) -> None:

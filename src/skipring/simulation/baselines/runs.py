@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...learning import LinearModel
 from ...learning import _compiled as compiled
 from ...timeouts import skip_probability
-from ..setup import Prepared, RunOutput, Setup
+from ..setup import KernelArrays, RunOutput, Setup
 from ..stragglers import draw_delays
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
@@ -22,7 +22,7 @@ __all__ = ["run_rival", "who_is_ready"]
 _JUDGES = 32
 
 
-def run_rival(setup: Setup, number: int, shared: Prepared) -> RunOutput:
+def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
     """Simulate run `number` of gossip or federated learning: always the same for the same seed and number."""
     model, rival, nodes = setup.model, setup.schedule, setup.data.nodes
     assert isinstance(model, LinearModel)
