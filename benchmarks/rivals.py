@@ -1,6 +1,6 @@
 """The rivals of the token against the public way of writing them: a loop over nodes, a dense matrix of all pairs.
 
-The public way is in `simulation/baselines/reference.py`, which the tests judge ours by. The workload: 1000 nodes of 16
+The public way is in `simulation/rivals/reference.py`, which the tests judge ours by. The workload: 1000 nodes of 16
 rows or so and 8 features (the housing data if SKIPRING_DATA says where it is), whole batches, evaluated every 100
 iterations.
 """
@@ -18,9 +18,9 @@ import numpy as np
 from simulation import seconds, workload  # the benchmark beside this one
 from skipring.learning import LinearModel, StepSizes
 from skipring.simulation import build, with_changes
-from skipring.simulation.baselines import Federated, Gossip
-from skipring.simulation.baselines.reference import Links, reference_federated, reference_gossip
 from skipring.simulation.engine import run_one
+from skipring.simulation.rivals import Federated, Gossip
+from skipring.simulation.rivals.reference import Links, reference_federated, reference_gossip
 from skipring.simulation.setup import Setup
 from skipring.timeouts import timeout_for_skip
 

@@ -28,8 +28,8 @@ from skipring.privacy.theorems import theorem2, theorem3, theorem4
 from skipring.report.curves import write_empirical_csv
 from skipring.runs import parse_run
 from skipring.simulation import ResolvedFacts, Result, build, simulate
-from skipring.simulation.baselines import gossip_graphs
-from skipring.simulation.baselines.account import chosen_pairs
+from skipring.simulation.rivals import gossip_graphs
+from skipring.simulation.rivals.privacy import chosen_pairs
 from skipring.timeouts import expected_latency, timeout_for_skip
 
 # Statistical tests use fixed seeds. They allow five standard errors, or p-values down to 1e-6: with other seeds, a

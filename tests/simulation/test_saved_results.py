@@ -15,7 +15,7 @@ from skipring.errors import InvalidInput
 from skipring.privacy import PrivacyReport, forecast
 from skipring.report.page import load_folders, report_page
 from skipring.simulation import ResolvedFacts, Result, simulate, with_changes
-from skipring.simulation.baselines import Federated, Gossip
+from skipring.simulation.rivals import Federated, Gossip
 
 #: run.json and privacy.json of folders that skipring 0.1.0 wrote before privacy.json had a record of the planned run.
 BEFORE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("folders_of_0_1_0.json").read_text())

@@ -61,7 +61,7 @@ def test_the_latex_is_that_of_the_page(result: Result, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "room",
-    [skipring, skipring.report, skipring.experiments, skipring.simulation.baselines],
+    [skipring, skipring.report, skipring.experiments, skipring.simulation.rivals],
     ids=lambda room: room.__name__,
 )
 def test_dir_shows_names_that_are_not_loaded_yet(room: object) -> None:

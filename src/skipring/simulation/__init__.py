@@ -18,12 +18,12 @@ from .stragglers import Stragglers
 
 if TYPE_CHECKING:
     from .account import planned
-    from .baselines import gossip_graphs
-    from .baselines.account import chosen_pairs, why_not_hidden
-    from .baselines.runs import who_is_ready
     from .build import setup_on
     from .comparison import Compared
     from .engine import run_one
+    from .rivals import gossip_graphs
+    from .rivals.privacy import chosen_pairs, why_not_hidden
+    from .rivals.runs import who_is_ready
     from .setup import Setup
     from .table import COLUMNS, WORDS, ResultRow, latex_rows, result_row
 
@@ -68,14 +68,14 @@ __getattr__, __dir__ = lazily(
         "ResultRow": "table",
         "Setup": "setup",
         "WORDS": "table",
-        "chosen_pairs": "baselines.account",
-        "gossip_graphs": "baselines",
+        "chosen_pairs": "rivals.privacy",
+        "gossip_graphs": "rivals",
         "latex_rows": "table",
         "planned": "account",
         "result_row": "table",
         "run_one": "engine",
         "setup_on": "build",
-        "who_is_ready": "baselines.runs",
-        "why_not_hidden": "baselines.account",
+        "who_is_ready": "rivals.runs",
+        "why_not_hidden": "rivals.privacy",
     },
 )

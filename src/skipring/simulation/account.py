@@ -111,7 +111,7 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
     if refused := _refused(setup):
         return dataclasses.replace(report, refused=refused)
     if setup.iterations:
-        from .baselines.account import privacy_of_rival
+        from .rivals.privacy import privacy_of_rival
 
         return privacy_of_rival(setup, planned, report, recorded)
     return dataclasses.replace(

@@ -15,7 +15,7 @@ from ..runs import Budget, ResolvedRun, RunFile, Shape, clipped_labels, dealt_ro
 from ..schedules import Schedule, schedule
 from ..timeouts import skip_probability
 from .account import noise_for
-from .baselines import Federated, Gossip
+from .rivals import Federated, Gossip
 from .setup import Setup
 from .stragglers import Stragglers, stragglers_of
 
@@ -134,7 +134,7 @@ def _gossip(run: RunFile, nodes: int, delay: Delay, timeout: float) -> Gossip:
     # A stream of their own: what is simulated here must not depend on, or change, anything else.
     rng = stream(run, _ACCESS)
     if asked.slots is None:
-        from .baselines import access_slots, best_access  # numba is loaded only where it is needed
+        from .rivals import access_slots, best_access  # numba is loaded only where it is needed
 
         degree = linked * (nodes - 1)
         if asked.access is None:
@@ -143,7 +143,7 @@ def _gossip(run: RunFile, nodes: int, delay: Delay, timeout: float) -> Gossip:
             slots = float(access_slots(nodes, degree, asked.access, rng, graphs=20).mean())
         rival = dataclasses.replace(rival, slots=slots)
     if asked.acceleration:
-        from .baselines.graphs import acceleration
+        from .rivals.graphs import acceleration
 
         rival = dataclasses.replace(rival, acceleration=acceleration(nodes, linked, rng))
     return rival

@@ -30,7 +30,7 @@ def run_one(setup: Setup, number: int, prepared: KernelArrays | NeuralRuns | Non
     """Simulate run `number` of a setup: always the same for the same seed and number."""
     shared = prepared or _prepare(setup)
     if not isinstance(setup.schedule, Schedule):
-        from .baselines.runs import run_rival  # numba is loaded only where it is needed
+        from .rivals.runs import run_rival  # numba is loaded only where it is needed
 
         assert isinstance(shared, KernelArrays)
         return run_rival(setup, number, shared)

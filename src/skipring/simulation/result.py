@@ -20,7 +20,7 @@ from .._numbers import number
 from ..errors import InvalidInput
 from ..privacy import PrivacyReport
 from ..runs import no_privacy, parse_run
-from .baselines.rivals import Federated, Gossip
+from .rivals.kinds import Federated, Gossip
 from .setup import RunOutput
 from .table import latex_rows, result_row
 

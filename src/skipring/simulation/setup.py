@@ -14,7 +14,7 @@ from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..learning import LinearModel, NeuralModel, StepSizes
 from ..schedules import Schedule
-from .baselines.rivals import Federated, Gossip
+from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
 __all__ = ["KernelArrays", "RunOutput", "Setup"]

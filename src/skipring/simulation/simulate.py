@@ -25,10 +25,10 @@ from ..learning import MarginLoss, NeuralModel, register_loss
 from ..runs import RunFile, not_covered, parse_run, read_run_file
 from ..schedules import Schedule
 from .account import privacy_of
-from .baselines import Federated, Gossip
 from .build import build
 from .engine import run_many
 from .result import ResolvedFacts, Result, gather, load_run, save_run
+from .rivals import Federated, Gossip
 from .setup import RunOutput, Setup
 
 __all__ = ["Interrupted", "simulate"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...learning import LinearModel, reference
 from ..reference import noisy_gradient
 from ..setup import Setup
-from .rivals import Gossip
+from .kinds import Gossip
 
 __all__ = ["dense", "gossip_matrix", "reference_federated", "reference_gossip"]
 

@@ -143,7 +143,7 @@ def graph_stream(seed: int, number: int) -> np.random.Generator:
 def gossip_graphs(setup: Setup, number: int) -> Iterator[Graph]:
     """Yield the graphs of all iterations of a run, the same as in its simulation."""
     from ...timeouts import skip_probability
-    from .rivals import Gossip
+    from .kinds import Gossip
 
     assert isinstance(setup.schedule, Gossip)
     rng = graph_stream(setup.seed, number)

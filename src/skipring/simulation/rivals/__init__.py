@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .rivals import Federated, Gossip
+from .kinds import Federated, Gossip
 
 if TYPE_CHECKING:
     from .graphs import access_slots, best_access, gossip_graphs, random_graph

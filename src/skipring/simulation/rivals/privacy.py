@@ -25,7 +25,7 @@ from ...privacy import (
 )
 from ..setup import RunOutput, Setup
 from .graphs import gossip_graphs
-from .rivals import Gossip
+from .kinds import Gossip
 from .runs import who_is_ready
 
 __all__ = ["chosen_pairs", "gossip_pairs", "privacy_of_rival", "why_not_hidden"]

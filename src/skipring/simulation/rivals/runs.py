@@ -14,7 +14,7 @@ from ..setup import KernelArrays, RunOutput, Setup
 from ..stragglers import draw_delays
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
-from .rivals import Federated, Gossip
+from .kinds import Federated, Gossip
 
 __all__ = ["run_rival", "who_is_ready"]
 

@@ -15,7 +15,8 @@ from skipring.data import NodeData
 from skipring.delays import Exponential, Gamma
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, StepSizes
-from skipring.simulation.baselines import (
+from skipring.simulation.engine import run_many, run_one
+from skipring.simulation.rivals import (
     Federated,
     Gossip,
     access_slots,
@@ -23,10 +24,9 @@ from skipring.simulation.baselines import (
     gossip_graphs,
     random_graph,
 )
-from skipring.simulation.baselines.graphs import acceleration, even_graph
-from skipring.simulation.baselines.reference import dense, reference_federated, reference_gossip
-from skipring.simulation.baselines.runs import who_is_ready
-from skipring.simulation.engine import run_many, run_one
+from skipring.simulation.rivals.graphs import acceleration, even_graph
+from skipring.simulation.rivals.reference import dense, reference_federated, reference_gossip
+from skipring.simulation.rivals.runs import who_is_ready
 from skipring.simulation.setup import RunOutput, Setup
 from skipring.simulation.stragglers import Stragglers
 
