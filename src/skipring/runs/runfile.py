@@ -1,4 +1,7 @@
-"""Run files: a simulation described in TOML. Every value has a default; unknown keys are errors."""
+"""Run files: a run described in TOML, for simulations and real nodes. Each value has a default; unknown keys are errors.
+
+Sections that only one of the two reads begin their description with that.
+"""
 
 from __future__ import annotations
 
@@ -147,7 +150,7 @@ class DelaySection(_Section):
 
 
 class GossipSection(_Section):
-    """How neighbours average their models, with schedule gossip."""
+    """Simulations only: how neighbours average their models, with schedule gossip."""
 
     rounds: int = Field(2, description="rounds of averaging after each step")
     degree: float | None = Field(None, description="mean number of neighbours (default: ln nodes)")
@@ -157,13 +160,13 @@ class GossipSection(_Section):
 
 
 class FederatedSection(_Section):
-    """How nodes reach the server, with schedule federated."""
+    """Simulations only: how nodes reach the server, with schedule federated."""
 
     channels: int = Field(100, description="how many nodes upload at the same time")
 
 
 class StragglersSection(_Section):
-    """Departures from delays that are independent and alike."""
+    """Simulations only: departures from delays that are independent and alike."""
 
     speeds: list[float] | None = Field(None, description="a factor for the delays of each node")
     slow_class: int | None = Field(None, description="nodes that hold mostly this class are slower, by class_factor")
@@ -212,7 +215,7 @@ class PrivacySection(_Section):
 
 
 class SimulationSection(_Section):
-    """How many runs, and what is kept of them."""
+    """Simulations only, but for the seed: how many runs, and what is kept of them."""
 
     runs: int = Field(20, description="number of runs")
     seed: int = Field(1, description="the same seed gives the same bytes, on any number of threads")
@@ -221,14 +224,14 @@ class SimulationSection(_Section):
 
 
 class NetworkSection(_Section):
-    """When real nodes lose patience; a simulation has no use for it."""
+    """Real nodes only: when they lose patience."""
 
     lease: float = Field(2.0, gt=0.0, description="time for an answer that has nothing to wait for")
     silence: float = Field(30.0, gt=0.0, description="after so long without a sign of the token, a recovery begins")
 
 
 class RunFile(_Section):
-    """A simulation, section by section."""
+    """A run, section by section."""
 
     data: DataSection = DataSection()
     model: ModelSection = ModelSection()
@@ -341,12 +344,12 @@ def change_value(values: dict[str, Any], key: str, value: Any) -> None:
 
 def example_run_file() -> str:
     """Return a run file with every key, its default and what it means."""
-    lines = ["# A simulation for skipring. Every value has a default; lines that begin with # show it.", ""]
+    lines = ["# A run for skipring. Every value has a default; lines that begin with # show it.", ""]
     for section, field in RunFile.model_fields.items():
         annotation = field.annotation
         assert isinstance(annotation, type)
         assert issubclass(annotation, BaseModel)
-        lines.append(f"[{section}]")
+        lines.append(f"[{section}]    # {(annotation.__doc__ or '').partition('.')[0].lower()}")
         for name, key in annotation.model_fields.items():
             if key.default is None:
                 lines.append(f"# {name} =    # {key.description}")
