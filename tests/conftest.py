@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -52,26 +51,3 @@ def skipring_words(
 def skipring(skipring_words: Callable[..., Answer]) -> Callable[[str], Answer]:
     """Run a command line."""
     return lambda line: skipring_words(*line.split())
-
-
-def _load(name: str, path: Path) -> Any:
-    """Import a file that is no module of the package."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="session")
-def world() -> Any:
-    """Virtual time, a misbehaving network and crashing nodes, to try the protocol in."""
-    return _load("protocol_world", Path(__file__).with_name("network") / "world.py")
-
-
-@pytest.fixture(scope="session")
-def chaos() -> Any:
-    """Real nodes that are killed, delayed and cut off, and what their journals must say then."""
-    return _load("network_chaos", Path(__file__).with_name("network") / "chaos.py")

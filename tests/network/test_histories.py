@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
+import world
 
 from skipring.network.journal import Entry, Gone, Heard, Kept, Memory, Passing, Released
 from skipring.network.messages import (
@@ -41,12 +41,12 @@ INITIAL = Token(0, b"initial", b"")
 
 
 @pytest.mark.parametrize("block", range(20))
-def test_promises_hold_in_every_history(world: Any, block: int) -> None:
+def test_promises_hold_in_every_history(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         world.history(seed)  # raises Broken with the number of the promise; the seed replays it
 
 
-def test_histories_are_as_rough_as_they_claim(world: Any) -> None:
+def test_histories_are_as_rough_as_they_claim() -> None:
     """Recoveries, branches, lost nodes and denied tokens all happen, often."""
     seen = {"recovery": 0, "branch": 0, "lost": 0, "denied": 0, "waited": 0}
     for seed in range(400):
@@ -66,14 +66,14 @@ def test_histories_are_as_rough_as_they_claim(world: Any) -> None:
     assert seen["waited"] > 3
 
 
-def test_a_seed_replays_exactly(world: Any) -> None:
+def test_a_seed_replays_exactly() -> None:
     for seed in (3, 14, 159):
         first, second = world.history(seed), world.history(seed)
         assert [machine.disk for machine in first.machines] == [machine.disk for machine in second.machines]
         assert (first.now, first.said) == (second.now, second.said)
 
 
-def test_a_node_whose_budget_is_spent_stays_skipped(world: Any) -> None:
+def test_a_node_whose_budget_is_spent_stays_skipped() -> None:
     """It refuses from then on; the others end without it, and its ledger never has more than it allows."""
 
     def at_most_two(me: int, rules: Rules, memory: Memory) -> Peer:
@@ -108,7 +108,7 @@ def test_an_update_that_a_recovery_makes_too_dear_is_not_made() -> None:
 
 
 @pytest.mark.parametrize("asks", [True, False])
-def test_a_node_that_was_cut_off_disturbs_nobody(world: Any, asks: bool) -> None:
+def test_a_node_that_was_cut_off_disturbs_nobody(asks: bool) -> None:
     """It thinks that the token is lost, but nobody agrees; one that did not ask would stop the run when it returns."""
 
     class Hasty(Peer):
@@ -128,7 +128,7 @@ def test_a_node_that_was_cut_off_disturbs_nobody(world: Any, asks: bool) -> None
     assert sum(ballot > 0 for ballot in ballots) <= 3 if asks else min(ballots) > 0
 
 
-def test_without_trouble_every_hop_of_a_quick_node_is_an_update(world: Any) -> None:
+def test_without_trouble_every_hop_of_a_quick_node_is_an_update() -> None:
     rules = Rules(nodes=4, path=[0, 1, 2, 3] * 5, timeout=1.0)
     calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0)
     found = world.World(1, rules, calm)
@@ -136,6 +136,7 @@ def test_without_trouble_every_hop_of_a_quick_node_is_an_update(world: Any) -> N
     found.check_end()
     outcome = found.machines[0].memory.outcome
     # Preparing takes a tenth of the timeout on average, so that a delay beyond it is rarer than 1 in 20,000.
+    assert outcome is not None
     assert outcome.updates == 20
     assert all(len(machine.memory.ledger) == 5 for machine in found.machines)
 
@@ -284,7 +285,7 @@ MUTANTS: dict[str, Callable[[int, Rules, Memory], Peer]] = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutants_are_caught(world: Any, name: str) -> None:
+def test_mutants_are_caught(name: str) -> None:
     for seed in range(1500):
         try:
             world.history(seed, MUTANTS[name])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import world
 
 from skipring.errors import InvalidInput
 from skipring.network.journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
@@ -98,7 +99,7 @@ def test_memory_is_what_the_entries_add_up_to(quick_path: Path, seed: int) -> No
     assert remembered(quick_path / "journal")[0] == BLANK.replayed(entries)
 
 
-def test_histories_of_the_protocol_are_remembered(quick_path: Path, world: Any) -> None:
+def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
     kinds: set[type] = set()
     for seed in range(10, 40):
         found = world.history(seed)

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import chaos
 import pytest
 
 from skipring.network.journal import Heard, Kept, Released
 from skipring.network.messages import Kind
 
 
-def made(chaos: Any, folder: Path, *, nodes: int, steps: int, delay: str, budget: int) -> Any:
+def made(folder: Path, *, nodes: int, steps: int, delay: str, budget: int) -> Any:
     """A network on this machine whose nodes are late on purpose, so that its run outlasts what happens to it.
 
     The first node is ready to give away so many releases, and no more.
@@ -45,8 +46,8 @@ def kill_some(network: Any, rng: random.Random, *, seconds: float, every: float)
         network.watch(every)
 
 
-def test_nodes_that_are_killed_lose_nothing(chaos: Any, tmp_path: Path) -> None:
-    with made(chaos, tmp_path / "network", nodes=5, steps=100, delay="exponential:0.05", budget=5) as network:
+def test_nodes_that_are_killed_lose_nothing(tmp_path: Path) -> None:
+    with made(tmp_path / "network", nodes=5, steps=100, delay="exponential:0.05", budget=5) as network:
         network.start()
         kill_some(network, random.Random(5), seconds=12.0, every=1.5)
         network.finish()
@@ -55,10 +56,10 @@ def test_nodes_that_are_killed_lose_nothing(chaos: Any, tmp_path: Path) -> None:
     assert report.kills >= 3
     assert report.releases[0] <= 5
     assert len(network.ended) >= 4
-    see_that_damage_is_noticed(chaos, network)
+    see_that_damage_is_noticed(network)
 
 
-def see_that_damage_is_noticed(chaos: Any, network: Any) -> None:
+def see_that_damage_is_noticed(network: Any) -> None:
     """The checks above are worth what they notice: take something out of a journal, or put something in."""
     readings = network.readings()
     terms = chaos.terms_in(network.folder, 0)
@@ -99,8 +100,8 @@ def see_that_damage_is_noticed(chaos: Any, network: Any) -> None:
 
 
 @pytest.mark.slow
-def test_three_minutes_of_killing_sixteen_nodes(chaos: Any, tmp_path: Path) -> None:
-    with made(chaos, tmp_path / "network", nodes=16, steps=1500, delay="exponential:0.12", budget=30) as network:
+def test_three_minutes_of_killing_sixteen_nodes(tmp_path: Path) -> None:
+    with made(tmp_path / "network", nodes=16, steps=1500, delay="exponential:0.12", budget=30) as network:
         network.start()
         kill_some(network, random.Random(16), seconds=180.0, every=2.0)
         assert not network.ended, "the run was over before the killing was: more steps, please"
@@ -111,4 +112,4 @@ def test_three_minutes_of_killing_sixteen_nodes(chaos: Any, tmp_path: Path) -> N
     assert report.releases[0] <= 30
     assert report.of_holders >= 1
     assert len(network.ended) >= 15
-    see_that_damage_is_noticed(chaos, network)
+    see_that_damage_is_noticed(network)

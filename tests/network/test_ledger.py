@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from skipring.network.journal import Entry, Heard, Kept, Over, Released
 from skipring.network.ledger import AccountTerms, OwnAccount, account_of, willing
 from skipring.network.messages import Ballot, Copy, Final, Kind, Outcome, Pass, Token
 from skipring.network.order import agreed_path
+from skipring.network.protocol import Rules
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
 
 FIRST: Ballot = (0, 0)
@@ -294,10 +296,10 @@ def test_terms_that_make_no_sense_are_refused(change: dict[str, Any], reason: st
 # tokens Gaussian; that it sees on several chains is in it.
 
 
-def watched(world: Any) -> Any:
+def watched() -> Any:
     """A world with real chains that remembers which tokens each node was sent."""
 
-    class Watched(world.World):  # type: ignore[misc]
+    class Watched(world.World):
         def __init__(self, *arguments: Any) -> None:
             self.seen: dict[int, set[Any]] = {}
             self.number: dict[Any, int] = {}
@@ -316,6 +318,7 @@ def watched(world: Any) -> Any:
         def write(self, node: int, entry: Any) -> None:
             if isinstance(entry, Released):
                 made = entry.copy.token.parameters
+                assert isinstance(made, bytes)
                 self.seen.setdefault(node, set()).update((made, self.updates[made][1]))
             super().write(node, entry)
 
@@ -327,15 +330,15 @@ def watched(world: Any) -> Any:
     return Watched
 
 
-def history(world: Any, seed: int) -> Any:
+def history(seed: int) -> Any:
     """A history in which tokens are lost and recovered often."""
     rng = random.Random(seed)
     nodes = rng.randint(4, 6)
     path = [rng.randrange(nodes) for _ in range(6 * nodes)]
-    rules = world.Rules(nodes=nodes, path=path, timeout=1.0, lease=0.3, silence=5.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=0.3, silence=5.0)
     stormy = rng.random() < 0.7
     weather = world.Weather(drop=0.02, crash=0.01 if stormy else 0.0, slow=0.1, partitions=4 if stormy else 0)
-    found = watched(world)(seed, rules, weather)
+    found = watched()(seed, rules, weather)
     found.run(until=4000.0)
     found.check_end()
     return found
@@ -389,10 +392,10 @@ class Forgiving(OwnAccount):
         pass
 
 
-def test_no_observer_learns_more_than_the_account_says(world: Any) -> None:
+def test_no_observer_learns_more_than_the_account_says() -> None:
     amplified = recovered = 0
     for seed in range(100):
-        found = history(world, seed)
+        found = history(seed)
         nodes, path = found.rules.nodes, found.rules.path
         sizes = (1.0 / np.sqrt(1.0 + np.arange(len(path)))).tolist()
         for target in range(nodes):
@@ -427,11 +430,11 @@ def test_who_takes_no_notice_of_a_fork_says_too_little(told: bool) -> None:
     assert mutant.by_observer()[3] == pytest.approx((1.0 + 1.0 / 3.0) * one)
 
 
-def test_the_journal_alone_gives_the_same_account(world: Any) -> None:
+def test_the_journal_alone_gives_the_same_account() -> None:
     """At each of its entries; the live one is told of promises, releases and the end only."""
     kinds = set()
     for seed in range(12):
-        found = history(world, seed)
+        found = history(seed)
         for me, machine in enumerate(found.machines):
             terms = terms_of(found.rules.path, nodes=found.rules.nodes, me=me)
             live = OwnAccount(terms)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import world
 
 from skipring.errors import InvalidInput
 from skipring.network.journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
@@ -319,7 +320,7 @@ def test_memory_is_what_the_entries_add_up_to(quick_path: Path, seed: int) -> No
     assert names(quick_path) == {"journal", "journal-witness", "journal-models"}
 
 
-def test_histories_of_the_protocol_are_remembered(quick_path: Path, world: Any) -> None:
+def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
     """What the protocol writes again is still there: it never speaks of a model that was deleted."""
     kinds: set[type] = set()
     for seed in range(10, 25):

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import chaos
 import pytest
 
 from skipring.network.journal import Kept, Over
@@ -22,7 +23,7 @@ from skipring.network.messages import Kind
 from skipring.network.roster import Address
 
 
-def test_connections_that_are_slow_and_break(chaos: Any, tmp_path: Path) -> None:
+def test_connections_that_are_slow_and_break(tmp_path: Path) -> None:
     nodes, folder = 4, tmp_path / "network"
     first = chaos.free_ports(2 * nodes)
     gates, behind = chaos.on_loopback(first, nodes), chaos.on_loopback(first + nodes, nodes)
@@ -175,7 +176,7 @@ def spaces() -> Iterator[Callable[[int], Namespaces]]:
 
 
 @pytest.mark.slow
-def test_nodes_behind_proxies_in_namespaces(chaos: Any, tmp_path: Path, spaces: Callable[[int], Namespaces]) -> None:
+def test_nodes_behind_proxies_in_namespaces(tmp_path: Path, spaces: Callable[[int], Namespaces]) -> None:
     nodes, folder = 8, tmp_path / "network"
     world = spaces(nodes)
     gates, behind = map(world.gate, range(nodes)), map(world.address, range(nodes))
@@ -213,7 +214,7 @@ def proposed(network: Any) -> bool:
 
 
 @pytest.mark.slow
-def test_a_network_that_comes_apart(chaos: Any, tmp_path: Path, spaces: Callable[[int], Namespaces]) -> None:
+def test_a_network_that_comes_apart(tmp_path: Path, spaces: Callable[[int], Namespaces]) -> None:
     nodes, folder = 6, tmp_path / "network"
     world = spaces(nodes)
     addresses = [world.address(node) for node in range(nodes)]

@@ -1,4 +1,4 @@
-"""Run files: a run described in TOML, for simulations and real nodes. Each value has a default; unknown keys are errors.
+"""Run files: a run described in TOML, for simulations and nodes. Every value has a default; unknown keys are errors.
 
 Sections that only one of the two reads begin their description with that.
 """
