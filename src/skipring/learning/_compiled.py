@@ -4,21 +4,24 @@ Much of the time goes into random numbers, exponentials and waiting, so all are 
 several draws of a shuffle. A loss of one margin is read from a table, as margins are bounded by the radius. (Between
 the points of the table its slope is linear, increasing, and no steeper than the loss is smooth: the gradient of a loss
 that is as convex and as smooth.) All random numbers of an update are drawn before its arithmetic. Rows carry the sign
-of their label where the loss is one of a margin. Test rows are kept column by column, so that evaluation runs over
-many of them at once.
+of their label where the loss is one of a margin. Test rows are kept column by column, so that evaluation runs over many
+of them at once.
 
-What a function is given is a few named tuples. Everything is inlined where it is called: what is compiled then does
-not depend on what was found on disk, and neither do the last digits.
+What a function is given is a few named tuples. Everything is inlined where it is called: what is compiled then does not
+depend on what was found on disk, and neither do the last digits.
 """
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ._vectors import DOUBLES, SINGLES, add_product, fetch, load, product, spread, store, total
 from .linear import LinearModel
 from .losses import MarginLoss
 
@@ -26,6 +29,7 @@ __all__ = [
     "FAST",
     "MARGIN",
     "SOFTMAX",
+    "SOURCE",
     "SQUARED",
     "Examples",
     "Margin",
@@ -65,6 +69,10 @@ _MOST_CELLS = 1 << 20
 _CHOICES = 1e6
 #: Sums may be reordered and divisions turned into products; nan and infinity keep their meaning.
 FAST = {"reassoc", "nsz", "contract", "arcp"}
+_FILES = [Path(__file__).with_name(name).read_bytes() for name in ("_compiled.py", "_vectors.py")]
+#: Stands for how these functions are written. numba keeps compiled functions on disk, and looks only at the file of the
+#: function itself; a kernel with this number in its closure is compiled afresh when what it inlines has changed.
+SOURCE = int(hashlib.sha256(b"".join(_FILES)).hexdigest()[:12], 16)
 #: Kinds of models. A kernel is compiled for one of them, and for what it is not, nothing is compiled.
 MARGIN, SQUARED, SOFTMAX = 0, 1, 2
 
@@ -222,13 +230,12 @@ def draw_batch(rng: np.random.Generator, choices: float, rows: Examples, node: i
     low = rows.start[node]
     many = rows.start[node + 1] - low
     take = min(many, rows.batch)
-    if take == many:
-        for i in range(take):
-            room.picked[i] = low + i
-    else:
-        u = 0.0
-        chosen = choices + 1.0
-        for i in range(take):
+    d = rows.x.shape[1]
+    u = 0.0
+    chosen = choices + 1.0
+    for i in range(take):
+        row = low + i
+        if take < many:
             left = many - i
             chosen *= left
             if chosen > choices:
@@ -241,7 +248,9 @@ def draw_batch(rng: np.random.Generator, choices: float, rows: Examples, node: i
             row = room.order[k]
             room.order[k] = room.order[low + i]
             room.order[low + i] = row
-            room.picked[i] = row
+        room.picked[i] = row
+        fetch(rows.x, row * d)
+        fetch(rows.x, row * d + d - 1)
     return take
 
 
@@ -257,8 +266,16 @@ def take_step(
     w: Floats, gradient: Floats, share: float, noise: Floats, std: float, shrink: float, radius: float
 ) -> None:
     """Turn w into shrink x w - share x gradient - std x noise, projected onto the ball."""
-    squares = 0.0
-    for j in range(len(w)):
+    whole = len(w) - len(w) % DOUBLES
+    sides = spread(0.0)
+    for j in range(0, whole, DOUBLES):
+        moved = product(spread(shrink), load(w, j))
+        moved = add_product(moved, spread(-share), load(gradient, j))
+        moved = add_product(moved, spread(-std), load(noise, j))
+        store(w, j, moved)
+        sides = add_product(sides, moved, moved)
+    squares = total(sides)
+    for j in range(whole, len(w)):
         value = shrink * w[j] - share * gradient[j] - std * noise[j]
         w[j] = value
         squares += value * value
@@ -278,7 +295,10 @@ def project(w: Floats, radius: float) -> None:
 def _scale_down(w: Floats, squares: float, radius: float) -> None:
     if squares > radius * radius:
         scale = radius / np.sqrt(squares)
-        for j in range(len(w)):
+        whole = len(w) - len(w) % DOUBLES
+        for j in range(0, whole, DOUBLES):
+            store(w, j, product(spread(scale), load(w, j)))
+        for j in range(whole, len(w)):
             w[j] *= scale
 
 
@@ -287,12 +307,17 @@ def _scale_down(w: Floats, squares: float, radius: float) -> None:
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
 def _products(w: Floats, rows: Examples, take: int, room: Scratch) -> None:
+    d = len(w)
+    whole = d - d % DOUBLES
     for i in range(take):
         row = room.picked[i]
-        product = 0.0
-        for j in range(len(w)):
-            product += w[j] * rows.x[row, j]
-        room.slopes[i] = product
+        sides = spread(0.0)
+        for j in range(0, whole, DOUBLES):
+            sides = add_product(sides, load(w, j), load(rows.x, row * d + j))
+        summed = total(sides)
+        for j in range(whole, d):
+            summed += w[j] * rows.x[row, j]
+        room.slopes[i] = summed
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
@@ -301,13 +326,18 @@ def _add_rows(limits: Floats, rows: Examples, take: int, room: Scratch) -> None:
         for i in range(take):
             limit = limits[room.picked[i]]
             room.slopes[i] = min(max(room.slopes[i], -limit), limit)
-    for j in range(len(room.gradient)):
-        room.gradient[j] = 0.0
-    for i in range(take):
-        row = room.picked[i]
-        slope = room.slopes[i]
-        for j in range(len(room.gradient)):
-            room.gradient[j] += slope * rows.x[row, j]
+    d = len(room.gradient)
+    whole = d - d % DOUBLES
+    for j in range(0, whole, DOUBLES):
+        sides = spread(0.0)
+        for i in range(take):
+            sides = add_product(sides, spread(room.slopes[i]), load(rows.x, room.picked[i] * d + j))
+        store(room.gradient, j, sides)
+    for j in range(whole, d):
+        summed = 0.0
+        for i in range(take):
+            summed += room.slopes[i] * rows.x[room.picked[i], j]
+        room.gradient[j] = summed
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
@@ -373,13 +403,27 @@ def softmax_gradients(model: Softmax, w: Floats, rows: Examples, take: int, room
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
 def _scores(w: Floats, columns: Floats, scores: Floats) -> None:
-    for i in range(len(scores)):
-        scores[i] = 0.0
-    for j in range(len(w)):
-        a = np.float32(w[j])
-        column = columns[j]
-        for i in range(len(scores)):
-            scores[i] += a * column[i]
+    rows, block = len(scores), 4 * SINGLES  # four sums at a time do not wait for each other
+    whole = rows - rows % block
+    for i in range(0, whole, block):
+        at = i
+        first = second = third = fourth = spread(np.float32(0.0))
+        for j in range(len(w)):
+            a = spread(np.float32(w[j]))
+            first = add_product(first, a, load(columns, at))
+            second = add_product(second, a, load(columns, at + SINGLES))
+            third = add_product(third, a, load(columns, at + 2 * SINGLES))
+            fourth = add_product(fourth, a, load(columns, at + 3 * SINGLES))
+            at += rows
+        store(scores, i, first)
+        store(scores, i + SINGLES, second)
+        store(scores, i + 2 * SINGLES, third)
+        store(scores, i + 3 * SINGLES, fourth)
+    for i in range(whole, rows):
+        summed = np.float32(0.0)
+        for j in range(len(w)):
+            summed += np.float32(w[j]) * columns[j, i]
+        scores[i] = summed
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")

@@ -12,6 +12,7 @@ from ..learning._compiled import (
     FAST,
     MARGIN,
     SOFTMAX,
+    SOURCE,
     SQUARED,
     Examples,
     Metrics,
@@ -32,7 +33,7 @@ from ..learning._compiled import (
 __all__ = ["WALKS"]
 
 
-def _walk_for(kind: int) -> Any:
+def _walk_for(kind: int, source: int) -> Any:
     """Return a run for one kind of model; branches for the others vanish before they are compiled."""
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
@@ -49,6 +50,8 @@ def _walk_for(kind: int) -> Any:
         metrics: Metrics,
     ) -> None:
         """Walk the token along `path`, past nodes that are not ready; w is the model, changed in place."""
+        if source < 0:  # never: `source` is part of what the compiled function is found by
+            return
         done = 0
         for point in range(len(metrics.errors)):
             if kind == MARGIN:
@@ -79,4 +82,4 @@ def _walk_for(kind: int) -> Any:
 
 
 #: A compiled run for each kind of model.
-WALKS = {kind: _walk_for(kind) for kind in (MARGIN, SQUARED, SOFTMAX)}
+WALKS = {kind: _walk_for(kind, SOURCE) for kind in (MARGIN, SQUARED, SOFTMAX)}

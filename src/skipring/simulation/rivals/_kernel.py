@@ -16,6 +16,7 @@ from ...learning._compiled import (
     FAST,
     MARGIN,
     SOFTMAX,
+    SOURCE,
     SQUARED,
     Examples,
     Metrics,
@@ -105,7 +106,7 @@ def random_graph(rng: np.random.Generator, nodes: int, probability: float) -> Gr
     return start, neighbours
 
 
-def _gossip_for(kind: int) -> Any:
+def _gossip_for(kind: int, source: int) -> Any:
     """Return a run of gossip for one kind of model; branches for the others vanish before they are compiled."""
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
@@ -128,6 +129,8 @@ def _gossip_for(kind: int) -> Any:
         A round gives every neighbour the weight 1 / (1 + largest degree). Metrics are means over the models of
         `judges`. If `most` is above 0, noisy gradients are clipped to it.
         """
+        if source < 0:  # never: `source` is part of what the compiled function is found by
+            return
         nodes, d = models.shape
         before, after = np.empty((nodes, d)), np.empty((nodes, d))
         for point in range(len(metrics.errors)):
@@ -181,7 +184,7 @@ def _gossip_for(kind: int) -> Any:
     return gossip
 
 
-def _federated_for(kind: int) -> Any:
+def _federated_for(kind: int, source: int) -> Any:
     """Return a run of federated learning for one kind of model; see `_gossip_for`."""
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
@@ -201,6 +204,8 @@ def _federated_for(kind: int) -> Any:
 
         If `most` is above 0, each node's noisy gradient is clipped to it.
         """
+        if source < 0:  # never: `source` is part of what the compiled function is found by
+            return
         iterations, nodes = ready.shape
         total = np.empty(len(w))
         for point in range(len(metrics.errors)):
@@ -243,5 +248,5 @@ def _federated_for(kind: int) -> Any:
 
 
 #: A compiled run of each rival for each kind of model.
-GOSSIP = {kind: _gossip_for(kind) for kind in (MARGIN, SQUARED, SOFTMAX)}
-FEDERATED = {kind: _federated_for(kind) for kind in (MARGIN, SQUARED, SOFTMAX)}
+GOSSIP = {kind: _gossip_for(kind, SOURCE) for kind in (MARGIN, SQUARED, SOFTMAX)}
+FEDERATED = {kind: _federated_for(kind, SOURCE) for kind in (MARGIN, SQUARED, SOFTMAX)}
