@@ -19,11 +19,11 @@ from skipring.learning import LOSSES, LinearLearner, LinearModel, MarginLoss, Ro
 from skipring.learning._compiled import loss_table
 from skipring.learning.losses import LOGISTIC
 from skipring.schedules import RandomRing
-from skipring.simulation.baselines import Federated
-from skipring.simulation.baselines.reference import reference_federated
-from skipring.simulation.baselines.runs import who_is_ready
 from skipring.simulation.engine import run_one
 from skipring.simulation.reference import reference_run
+from skipring.simulation.rivals import Federated
+from skipring.simulation.rivals.reference import reference_federated
+from skipring.simulation.rivals.runs import who_is_ready
 from skipring.simulation.setup import Setup
 
 Floats = NDArray[np.floating[Any]]
