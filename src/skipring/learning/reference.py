@@ -47,7 +47,7 @@ def mean_gradient(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any], nor
         slopes = signs * loss.slope(signs * (x @ w))
     # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
     limits = model.gradient_bound / np.maximum(norms, 1e-150)
-    return np.clip(slopes, -limits, limits) @ x / len(x)
+    return np.minimum(np.maximum(slopes, -limits), limits) @ x / len(x)
 
 
 def stepped(model: LinearModel, w: Floats, gradient: Floats, step_size: float) -> Floats:
