@@ -197,4 +197,5 @@ def test_rivals_and_nodes_know_it_too() -> None:
     w = np.full(6, 0.1)
     gradient = reference.mean_gradient(case.model, w, case.data.features, case.data.labels)
     assert learner.name == "own-hinge"
+    # Without noise nobody asks for a source of it.
     assert learner.update(w, step_size=0.5, noise_multiplier=0.0, noise=None) == pytest.approx(w - 0.5 * gradient)  # type: ignore[arg-type]
