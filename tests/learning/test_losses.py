@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 from skipring.data import NodeData
 from skipring.delays import Exponential
 from skipring.errors import InvalidInput
-from skipring.learning import LOSSES, LinearLearner, LinearModel, MarginLoss, Rows, StepSizes, reference, register_loss
+from skipring.learning import (
+    LOSSES,
+    LinearLearner,
+    LinearModel,
+    MarginLoss,
+    Protection,
+    Rows,
+    StepSizes,
+    reference,
+    register_loss,
+)
 from skipring.learning._compiled import loss_table
 from skipring.learning.losses import LOGISTIC
 from skipring.schedules import RandomRing
@@ -144,7 +154,7 @@ def test_bounds_hold_and_updates_are_contractions(loss: MarginLoss, clip: float 
         x /= np.linalg.norm(x, axis=1, keepdims=True) * rng.uniform(1.0, 1.5, (2, 1))
         y = rng.integers(2, size=2)
         a, b = (model.radius * rng.random() * v / np.linalg.norm(v) for v in rng.standard_normal((2, 4)))
-        gradients = [reference.mean_gradient(model, w, x, y) for w in (a, b)]
+        gradients = [reference.gradient(model, w, x, y, len(y)) for w in (a, b)]
         largest = max(largest, *(float(np.linalg.norm(g)) for g in gradients))
         after = [reference.stepped(model, w, g, eta) for w, g in zip((a, b), gradients, strict=True)]
         assert np.linalg.norm(after[0] - after[1]) <= np.linalg.norm(a - b) * (1.0 + 1e-9)
@@ -193,9 +203,10 @@ def test_rivals_and_nodes_know_it_too() -> None:
     assert run_one(case, 1).model == pytest.approx(model, abs=1e-4)
     assert isinstance(case.model, LinearModel)
     rows = Rows(case.data.features, case.data.labels, case.test_x, case.test_y, 2)
-    learner = LinearLearner(case.model, rows, batch=None, rng=np.random.default_rng(0))
+    learner = LinearLearner(case.model, rows, protection=Protection(), rng=np.random.default_rng(0))
     w = np.full(6, 0.1)
-    gradient = reference.mean_gradient(case.model, w, case.data.features, case.data.labels)
+    gradient = reference.gradient(case.model, w, case.data.features, case.data.labels, len(case.data.labels))
     assert learner.name == "own-hinge"
     # Without noise nobody asks for a source of it.
-    assert learner.update(w, step_size=0.5, noise_multiplier=0.0, noise=None) == pytest.approx(w - 0.5 * gradient)  # type: ignore[arg-type]
+    updated = learner.update(w, turn=0, step_size=0.5, noise_multiplier=0.0, noise=None)  # type: ignore[arg-type]
+    assert updated == pytest.approx(w - 0.5 * gradient)

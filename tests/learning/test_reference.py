@@ -56,7 +56,7 @@ def test_the_gradient_is_the_mean_of_clipped_gradients(loss: str, seed: int, cli
     """Outside the ball as well, where the natural bound is what clips."""
     model, w, x, y = a_case(loss, seed, far, clip=clip)
     expected = np.mean([one_gradient(model, w, row, float(label)) for row, label in zip(x, y, strict=True)], axis=0)
-    found = reference.mean_gradient(model, w, x, y)
+    found = reference.gradient(model, w, x, y, len(y))
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert np.linalg.norm(found) <= model.gradient_bound * (1.0 + 1e-12)
 
@@ -66,7 +66,7 @@ def test_the_gradient_is_the_mean_of_clipped_gradients(loss: str, seed: int, cli
 def test_the_gradient_is_the_losss_derivative(loss: str, seed: int) -> None:
     """Central differences of the mean loss, to 1e-6."""
     model, w, x, y = a_case(loss, seed, 0.9)
-    for j, slope in enumerate(reference.mean_gradient(model, w, x, y)):
+    for j, slope in enumerate(reference.gradient(model, w, x, y, len(y))):
         aside = 1e-5 * np.eye(len(w))[j]
         ends = [reference.mean_loss(model, point, x, y) for point in (w + aside, w - aside)]
         assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope, abs=1e-6)
@@ -76,7 +76,7 @@ def test_the_gradient_is_the_losss_derivative(loss: str, seed: int) -> None:
 @given(LOSS, SEED, st.sampled_from([0.0, 0.3]), st.floats(0.0, 5.0))
 def test_a_step_is_projected_onto_the_ball(loss: str, seed: int, ridge: float, step_size: float) -> None:
     model, w, x, y = a_case(loss, seed, 0.9, ridge=ridge)
-    gradient = reference.mean_gradient(model, w, x, y)
+    gradient = reference.gradient(model, w, x, y, len(y))
     free = w - step_size * (gradient + ridge * w)
     found = reference.stepped(model, w, gradient, step_size)
     assert found == pytest.approx(free * min(1.0, 3.0 / max(float(np.linalg.norm(free)), 1e-300)), abs=1e-12)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from skipring.errors import InvalidInput
-from skipring.learning import NeuralModel, Rows
+from skipring.learning import NeuralModel, Protection, Rows
 from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_learner import TorchLearner
 from skipring.learning.torch_module import drawn, maker
@@ -123,7 +123,7 @@ def test_a_token_and_a_node_make_the_plain_update(
 ) -> None:
     model, rows = model_of(function, classes, clip=clip, ridge=ridge, diameter=diameter), some_rows(classes)
     token = token_of(model, rows, seed=9)
-    node = TorchLearner(model, rows, batch=None, seed=1, rng=np.random.default_rng(1))
+    node = TorchLearner(model, rows, protection=Protection(), seed=1, rng=np.random.default_rng(1))
     stream = torch.Generator().manual_seed(9)
     w = node.initial()
     plain = w.astype(np.float64)
@@ -132,7 +132,7 @@ def test_a_token_and_a_node_make_the_plain_update(
         size = 0.4 / math.sqrt(update)
         numbers = torch.randn(len(w), generator=stream).numpy().astype(np.float64)
         token.update(torch.arange(len(rows.train_x)), step_size=size, noise_std=std)
-        w = node.update(w, step_size=size, noise_multiplier=std / clip, noise=Given(numbers))
+        w = node.update(w, turn=0, step_size=size, noise_multiplier=std / clip, noise=Given(numbers))
         plain = plain_update(model, plain, rows, size, std * numbers)
         assert token.parameters() == pytest.approx(plain, abs=5e-6)
         assert w == pytest.approx(plain, abs=5e-6)
@@ -176,14 +176,14 @@ def test_a_gradient_that_is_not_finite_or_whose_square_is_not_becomes_0(worth: f
 def test_the_ridge_is_neither_clipped_nor_hidden(kind: str) -> None:
     """Where the answer depends on no parameter, the gradient is 0 and the ridge alone moves the parameters."""
     model, rows = model_of("dull", 3, clip=1e-3, ridge=0.5), some_rows(3)
-    node = TorchLearner(model, rows, batch=None, seed=1, rng=np.random.default_rng(1))
+    node = TorchLearner(model, rows, protection=Protection(), seed=1, rng=np.random.default_rng(1))
     start = node.initial()
     if kind == "token":
         token = token_of(model, rows)
         token.update(torch.arange(len(rows.train_x)), step_size=0.4, noise_std=0.0)
         found = token.parameters()
     else:
-        found = node.update(start.copy(), step_size=0.4, noise_multiplier=0.0, noise=Given(np.zeros(0)))
+        found = node.update(start.copy(), turn=0, step_size=0.4, noise_multiplier=0.0, noise=Given(np.zeros(0)))
     assert found == pytest.approx(0.8 * start, rel=1e-6)
 
 

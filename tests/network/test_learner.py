@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from skipring.data import Scaling
 from skipring.errors import InvalidInput
-from skipring.learning import LinearLearner, LinearModel
-from skipring.learning.reference import mean_gradient
+from skipring.learning import LinearLearner, LinearModel, Protection
+from skipring.learning.reference import gradient as gradient_of
 from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
 from skipring.runs import parse_run
@@ -54,7 +54,7 @@ def learner(run: RunFile, index: int = 0, nodes: int = 5, data: OwnData = SHARED
 
 
 def quiet_step(made: LinearLearner, w: NDArray[Any], step_size: float = 0.5) -> NDArray[Any]:
-    return made.update(w, step_size=step_size, noise_multiplier=0.0, noise=Recorded())
+    return made.update(w, turn=0, step_size=step_size, noise_multiplier=0.0, noise=Recorded())
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_a_batch_is_drawn_without_replacement_and_used_once(kind: str, bound: st
     w = np.random.default_rng(1).standard_normal(made.shape)
     w *= 0.5 * made.radius / np.linalg.norm(w)
     possible = {
-        pair: w - 0.1 * mean_gradient(model, w, rows.train_x[list(pair)], rows.train_y[list(pair)])
+        pair: w - 0.1 * gradient_of(model, w, rows.train_x[list(pair)], rows.train_y[list(pair)], 2)
         for pair in itertools.combinations(range(size), 2)
     }
     seen = []
@@ -156,8 +156,8 @@ def test_noise_is_added_to_the_clipped_gradient_and_nothing_else(prices: Path) -
     made, model, noise = learner(run, 1), build(run).model, Recorded(9)
     assert isinstance(model, LinearModel)
     w = np.random.default_rng(2).uniform(-0.1, 0.1, made.shape)
-    found = made.update(w.copy(), step_size=0.7, noise_multiplier=1.5, noise=noise)
-    gradient = mean_gradient(model, w, made.rows.train_x, made.rows.train_y)
+    found = made.update(w.copy(), turn=0, step_size=0.7, noise_multiplier=1.5, noise=noise)
+    gradient = gradient_of(model, w, made.rows.train_x, made.rows.train_y, len(made.rows.train_y))
     assert noise.before[0] == pytest.approx(gradient, abs=1e-12)
     assert np.std(noise.noise[0]) == pytest.approx(1.5 * 0.4, rel=0.1)
     expected = w - 0.7 * (gradient + 0.2 * w + noise.noise[0])
@@ -372,7 +372,7 @@ def test_what_the_noise_hides_is_bounded_for_any_parameters(
     made, noise = everyone[kind], Recorded()
     w = np.random.default_rng(seed).standard_normal(made.shape)
     w *= size / np.linalg.norm(w)
-    found = made.update(w, step_size=1e-3, noise_multiplier=0.1, noise=noise)
+    found = made.update(w, turn=0, step_size=1e-3, noise_multiplier=0.1, noise=noise)
     assert np.isfinite(found).all()
     assert np.linalg.norm(noise.before[0]) <= made.gradient_bound * (1.0 + 1e-12)
 
@@ -382,7 +382,7 @@ def test_large_margins_do_not_overflow(everyone: Mapping[str, LinearLearner], ki
     """Far out a row's gradient is 0, or as long as it can be: the limit of the formula."""
     made, noise = everyone[kind], Recorded()
     w = 1e6 * np.random.default_rng(1).standard_normal(made.shape)
-    made.update(w.copy(), step_size=1.0, noise_multiplier=1.0, noise=noise)
+    made.update(w.copy(), turn=0, step_size=1.0, noise_multiplier=1.0, noise=noise)
     x, y = made.rows.train_x, made.rows.train_y
     if kind == "logistic":
         expected = -(((2 * y - 1) * (x @ w) < 0) * (2 * y - 1)) @ x / len(y)
@@ -405,7 +405,7 @@ def test_parameters_that_cannot_be_this_models_are_refused(everyone: Mapping[str
     with pytest.raises(InvalidInput, match="step_size"):
         quiet_step(made, np.zeros(4), 0.0)
     with pytest.raises(InvalidInput, match="noise_multiplier"):
-        made.update(np.zeros(4), step_size=1.0, noise_multiplier=-1.0, noise=Recorded())
+        made.update(np.zeros(4), turn=0, step_size=1.0, noise_multiplier=-1.0, noise=Recorded())
 
 
 def test_parameters_that_cannot_be_written_will_do(everyone: Mapping[str, LinearLearner]) -> None:
@@ -424,7 +424,7 @@ from skipring.network.learner import make_learner
 from skipring.runs import parse_run
 made = make_learner(parse_run({{"model": {{"classes": ["well", "sick"]}}}}), index=0, nodes=3, name="ann",
     data=OwnData(path={str(data.path)!r}, label="outcome"), rng=np.random.default_rng())
-made.update(made.initial(), step_size=0.1, noise_multiplier=0.0, noise=None)
+made.update(made.initial(), turn=0, step_size=0.1, noise_multiplier=0.0, noise=None)
 print([name for name in ("torch", "numba", "sklearn", "scipy.stats", "grpc", "cryptography") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
@@ -540,7 +540,7 @@ def test_with_a_bound_for_gradients_labels_need_none(prices: Path, tmp_path: Pat
     ):
         assert made.gradient_bound == float(bound)
         noise = Recorded()
-        made.update(np.zeros(made.shape), step_size=1.0, noise_multiplier=1.0, noise=noise)
+        made.update(np.zeros(made.shape), turn=0, step_size=1.0, noise_multiplier=1.0, noise=noise)
         assert np.linalg.norm(noise.before[0]) <= float(bound) * (1.0 + 1e-12)
 
 
@@ -561,12 +561,12 @@ def test_rows_and_labels_that_are_no_numbers_are_refused(prices: Path, part: str
     model = build(run_of("squared", prices)).model
     assert isinstance(model, LinearModel)
     if part == "train_y" and worth == 1e200:  # its gradient is clipped like any other
-        noise, harmless = Recorded(), LinearLearner(model, rows, batch=None, rng=np.random.default_rng(3))
-        harmless.update(np.zeros(4), step_size=1.0, noise_multiplier=1.0, noise=noise)
+        noise, harmless = Recorded(), LinearLearner(model, rows, protection=Protection(), rng=np.random.default_rng(3))
+        harmless.update(np.zeros(4), turn=0, step_size=1.0, noise_multiplier=1.0, noise=noise)
         assert np.linalg.norm(noise.before[0]) <= harmless.gradient_bound
         return
     with pytest.raises(InvalidInput) as refusal:
-        LinearLearner(model, rows, batch=None, rng=np.random.default_rng(3))
+        LinearLearner(model, rows, protection=Protection(), rng=np.random.default_rng(3))
     assert refusal.value.parameter in ({"labels"} if part.endswith("y") else {"features", "unit_rows"})
 
 
@@ -576,8 +576,8 @@ def test_what_the_noise_hides_is_bounded_for_tiny_rows_and_huge_labels(prices: P
     few = made.rows.train_x[:2] * size
     rows = dataclasses.replace(made.rows, train_x=few, train_y=np.array([1e300, 1e308]))
     model = LinearModel(loss="squared", features=4, diameter=10.0, label_bound=math.inf, clip=0.3)
-    tiny, noise = LinearLearner(model, rows, batch=None, rng=np.random.default_rng(3)), Recorded()
-    tiny.update(np.zeros(4), step_size=1.0, noise_multiplier=1.0, noise=noise)
+    tiny, noise = LinearLearner(model, rows, protection=Protection(), rng=np.random.default_rng(3)), Recorded()
+    tiny.update(np.zeros(4), turn=0, step_size=1.0, noise_multiplier=1.0, noise=noise)
     assert np.linalg.norm(noise.before[0]) <= 0.3
 
 

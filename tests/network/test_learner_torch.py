@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skipring.errors import InvalidInput
-from skipring.learning import Learner, NeuralModel, Rows
+from skipring.learning import Learner, NeuralModel, Protection, Rows
 from skipring.learning.neural import NeuralToken, paper_cnn
 from skipring.learning.torch_learner import TorchLearner
 from skipring.network.config import OwnData
@@ -136,7 +136,7 @@ def network(table: Path, name: str, *changes: str, label: str = "kind", index: i
 
 
 def step(made: Learner, w: NDArray[Any], size: float = 0.5, noise: Recorded | None = None) -> NDArray[Any]:
-    return made.update(w, step_size=size, noise_multiplier=1.0, noise=noise or Recorded())
+    return made.update(w, turn=0, step_size=size, noise_multiplier=1.0, noise=noise or Recorded())
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
@@ -213,7 +213,7 @@ def test_the_averaged_gradient_is_clipped_and_then_noise_is_added(table: Path) -
     start = free.initial()
     whole = (start - step(free, start.copy(), 1.0)).astype(np.float64)
     assert np.linalg.norm(whole) > 0.02
-    found = bound.update(start.copy(), step_size=0.5, noise_multiplier=2.0, noise=noise)
+    found = bound.update(start.copy(), turn=0, step_size=0.5, noise_multiplier=2.0, noise=noise)
     clipped = np.concatenate(noise.before).astype(np.float64)
     assert 0.01 * (1.0 - 2e-5) < np.linalg.norm(clipped) <= 0.01
     assert clipped / np.linalg.norm(clipped) == pytest.approx(whole / np.linalg.norm(whole), abs=1e-5)
@@ -380,7 +380,7 @@ def test_rows_and_labels_that_are_no_numbers_are_refused(part: str, worth: float
     model = NeuralModel(name="clinic_models:number", features=6, classes=0, clip=1.0, device="cpu")
 
     def made() -> TorchLearner:
-        return TorchLearner(model, rows, batch=None, seed=0, rng=rng)
+        return TorchLearner(model, rows, protection=Protection(), seed=0, rng=rng)
 
     assert made().labels_clipped == 0
     getattr(rows, part).flat[2] = worth
@@ -474,7 +474,7 @@ def learner(name):
 def walk(made):
     w = made.initial()
     for _ in range(2):
-        w = made.update(w, step_size=0.1, noise_multiplier=1.0, noise=Nothing())
+        w = made.update(w, turn=0, step_size=0.1, noise_multiplier=1.0, noise=Nothing())
     return w.nbytes
 walk(learner("clinic_models:net"))  # now everything is loaded
 made = learner("clinic_large:net")

@@ -13,6 +13,7 @@ from skipring.data import NodeData
 from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture, Never
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, StepSizes
+from skipring.privacy import Unit
 from skipring.schedules import SCHEDULES, RandomRing, schedule
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.reference import reference_run
@@ -78,6 +79,37 @@ def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: di
     assert fast.test_error == pytest.approx(plain.errors, abs=1e-5)
     assert fast.loss == pytest.approx(plain.losses, abs=1e-5)
     assert fast.updates[-1] == case.steps
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
+@pytest.mark.parametrize(("protects", "batch", "most"), [("record", 2, 1), ("record", 9, 1), ("person", 3, 2)])
+def test_records_and_persons_follow_the_plain_loop(name: str, loss: str, protects: Unit, batch: int, most: int) -> None:
+    """Nodes of different sizes rotate through parts, skipped or not, and all divide by the same batch."""
+    case = setup(loss, noise_multiplier=0.0, batch=batch, protects=protects, rows_per_person=most, delay=Never())
+    start = np.array([0, 1, 12, 14, 20, 25, 31, 33, 40, 47, 53, 55, 60])
+    data = dataclasses.replace(case.data, start=start, persons=np.arange(60) // most if most > 1 else None)
+    if most > 1:  # nobody is at two nodes
+        data = dataclasses.replace(data, start=np.array([0, 2, 12, 14, 20, 26, 32, 34, 40, 46, 52, 56, 60]))
+    late = Mixture([0.5, 0.5], [Exponential(1e9), Exponential(1e-9)])
+    case = dataclasses.replace(case, data=data, schedule=schedule(name, 12), delay=late, timeout=1.0)
+    fast = run_one(case, 0)
+    assert 0 < fast.updates[-1] < case.steps
+    plain = reference_run(case, 0, fast.offered, fast.updated)
+    assert fast.model == pytest.approx(plain.model, abs=2e-6)
+    assert fast.loss == pytest.approx(plain.losses, abs=1e-5)
+    if protects == "record":
+        assert case.every == 1
+        assert case.units == {2: 2, 9: 7}[batch]  # parts of a node are alike in size
+
+
+def test_parts_that_differ_count_by_their_greatest_common_divisor() -> None:
+    case = setup(batch=2, protects="record")
+    sizes = np.array([8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 8, 4])  # four parts, or two
+    data = dataclasses.replace(case.data, start=np.append(0, np.cumsum(sizes)))
+    case = dataclasses.replace(case, data=data)
+    assert {len(parts) for parts in case.parts} == {2, 4}
+    assert case.every == 2
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])

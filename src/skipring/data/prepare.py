@@ -31,7 +31,8 @@ _MOST_SINGLE = float(np.finfo(np.float32).max)
 class PreparedRows:
     """Training rows for the nodes and test rows for the evaluation, both scaled in the same way.
 
-    With `intercept` the last column is constant. `train_groups` has the node of every training row, if known.
+    With `intercept` the last column is constant. `train_groups` has the node of every training row, and `train_persons`
+    the person, if known.
     """
 
     train_x: Floats
@@ -41,6 +42,7 @@ class PreparedRows:
     train_groups: Ints | None
     classes: tuple[str, ...]
     intercept: bool
+    train_persons: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +124,8 @@ def prepare(
     `standardise` gives every feature mean 0 and standard deviation 1, `unit_rows` then every row norm 1 (a row of zeros
     stays one), which bounds what a single row can contribute to a gradient. `intercept` appends a constant column; with
     `unit_rows` the row including it has norm 1, and at most 1 for a row of zeros. Rows that belong to nodes are drawn
-    such that every node keeps one for training. A data set that comes with its own test rows keeps them.
+    such that every node keeps one for training, and all rows of a person are either for training or for testing. A data
+    set that comes with its own test rows keeps them.
 
     >>> from skipring.data import load_dataset
     >>> prepared = prepare(load_dataset("breast-cancer"), np.random.default_rng(1))
@@ -153,6 +156,7 @@ def prepare(
         train_groups=None if dataset.groups is None else dataset.groups[train],
         classes=dataset.classes,
         intercept=intercept,
+        train_persons=None if dataset.persons is None else dataset.persons[train],
     )
 
 
@@ -201,6 +205,8 @@ def _require_finite_rows(rows: NDArray[Any], what: str) -> None:
 
 
 def _draw_test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:
+    if dataset.persons is not None:
+        return _draw_test_persons(dataset, dataset.persons, rng, test_share)
     rows = len(dataset.features)
     count = min(max(round(test_share * rows), 1), rows - 1)
     drawn = rng.permutation(rows)
@@ -213,6 +219,25 @@ def _draw_test_rows(dataset: Dataset, rng: np.random.Generator, test_share: floa
             raise InvalidInput.because("test_share", test_share, reason)
     test = np.zeros(rows, dtype=bool)
     test[drawn[:count]] = True
+    return test
+
+
+def _draw_test_persons(
+    dataset: Dataset, persons: Ints, rng: np.random.Generator, test_share: float
+) -> NDArray[np.bool_]:
+    """Put whole persons aside: who is known from training rows is no test."""
+    drawn = rng.permutation(int(persons.max()) + 1)
+    count = min(max(round(test_share * len(drawn)), 1), len(drawn) - 1)
+    if dataset.groups is not None:
+        # The first person drawn from each node stays with it.
+        node_of = np.empty(len(drawn), np.int64)
+        node_of[persons] = dataset.groups
+        _, first = np.unique(node_of[drawn], return_index=True)
+        drawn = np.delete(drawn, first)
+        if count > len(drawn):
+            reason = f"that is {count} persons, but only {len(drawn)} can go: every node needs training rows"
+            raise InvalidInput.because("test_share", test_share, reason)
+    test: NDArray[np.bool_] = np.isin(persons, drawn[:count])
     return test
 
 

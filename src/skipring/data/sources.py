@@ -31,7 +31,8 @@ class Dataset:
     """Rows of numbers with a label each, and possibly the node that each row belongs to.
 
     Labels are class numbers, and `classes` names the classes; without classes the labels are numbers to predict.
-    `groups` says which node owns a row, `test_rows` which rows the publisher of the data set put aside for testing.
+    `groups` says which node owns a row, `persons` whose it is, and `test_rows` which rows the publisher of the data set
+    put aside for testing.
     """
 
     name: str
@@ -42,6 +43,8 @@ class Dataset:
     groups: Ints | None = None
     group_names: tuple[str, ...] = ()
     test_rows: NDArray[np.bool_] | None = None
+    persons: Ints | None = None
+    person_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or len(self.features) < 2 or self.features.shape[1] < 1:
@@ -50,7 +53,7 @@ class Dataset:
         rows, columns = self.features.shape
         if len(self.feature_names) != columns:
             raise InvalidInput("feature_names", f"{len(self.feature_names)} names", f"{columns}, one for each feature")
-        for what in ("labels", "groups", "test_rows"):
+        for what in ("labels", "groups", "test_rows", "persons"):
             given = getattr(self, what)
             if given is not None and given.shape != (rows,):
                 raise InvalidInput(what, f"an array of shape {given.shape}", f"{rows} values, one for each row")

@@ -21,6 +21,8 @@ SPLITS = ("iid", "dirichlet", "dirichlet-even", "shards", "power-law", "groups")
 class NodeData:
     """The training rows in the order of the nodes that hold them: node v holds rows start[v] to start[v + 1].
 
+    `persons` has the number of the person of every row, where that is known.
+
     >>> data = NodeData(np.zeros((5, 2)), np.array([0, 1, 0, 1, 1]), np.array([0, 2, 5]))
     >>> data.nodes, data.sizes
     (2, array([2, 3]))
@@ -29,6 +31,7 @@ class NodeData:
     features: Floats
     labels: NDArray[Any]
     start: Ints
+    persons: Ints | None = None
 
     @property
     def nodes(self) -> int:
@@ -53,6 +56,7 @@ def split_over_nodes(
     exponent: float = 1.5,
     groups: Ints | None = None,
     classes: Sequence[str] | None = None,
+    persons: Ints | None = None,
 ) -> NodeData:
     """Deal rows to nodes, each of which gets at least one.
 
@@ -65,7 +69,7 @@ def split_over_nodes(
     - `groups`: as the data's own node column says
 
     Labels that are not classes (`classes` is empty, or not given and the labels are floats) count as ten classes with
-    equally many rows for `dirichlet` and `shards`.
+    equally many rows for `dirichlet` and `shards`. `persons` says whose each row is; nobody may have rows at two nodes.
 
     >>> rng = np.random.default_rng(1)
     >>> split_over_nodes(np.zeros((10, 2)), np.zeros(10, int), 4, rng).sizes
@@ -107,7 +111,8 @@ def split_over_nodes(
         reason = f"{holds} (the first is node {int(np.argmin(sizes))}); number the nodes without gaps"
         raise InvalidInput.because("split", kind, reason)
     order = np.argsort(owner, kind="stable")
-    return NodeData(features[order], labels[order], np.append(0, np.cumsum(sizes)).astype(np.int64))
+    whose = None if persons is None else persons[order]
+    return NodeData(features[order], labels[order], np.append(0, np.cumsum(sizes)).astype(np.int64), whose)
 
 
 # Each of these returns the node of every row.

@@ -30,6 +30,7 @@ class _Source(NamedTuple):
     path: Path
     label: str
     node: str | None
+    person: str | None = None
     parameter: str = "path"
 
     def refuse(self, reason: str) -> NoReturn:
@@ -42,17 +43,19 @@ class _Source(NamedTuple):
 
     def feature_columns(self, columns: list[str], words: str = "column") -> list[int]:
         """Return the positions of the features, once every column can be told from the others."""
-        for option, wanted in (("label", self.label), ("node", self.node)):
+        for option, wanted in (("label", self.label), ("node", self.node), ("person", self.person)):
             if wanted is not None and wanted not in columns:
                 there = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
                 raise InvalidInput.because(option, wanted, f"{self.path.name} has no such {words}; it has {there}")
         if self.label == self.node:
             raise InvalidInput("node", self.node, "another column than the label's")
+        if self.person is not None and self.person in (self.label, self.node):
+            raise InvalidInput("person", self.person, "another column than the label's and the node's")
         if "" in columns:
             self.refuse(f"column {columns.index('') + 1} has no name; leave a row index out of the file")
         if twice := [name for name, count in Counter(columns).items() if count > 1]:
             self.refuse(f"two columns are called {twice[0]!r}")
-        features = [at for at, name in enumerate(columns) if name not in (self.label, self.node)]
+        features = [at for at, name in enumerate(columns) if name not in (self.label, self.node, self.person)]
         if not features:
             self.refuse("it has no feature columns beside the label")
         return features
@@ -64,19 +67,21 @@ class _Table(NamedTuple):
     label: Values  # numbers or text
     node: Values | None
     where: Callable[[int], str]  # what a row is called in messages
+    person: Values | None = None
 
 
-def read_table(path: str | Path, *, label: str, node: str | None = None) -> Dataset:
+def read_table(path: str | Path, *, label: str, node: str | None = None, person: str | None = None) -> Dataset:
     """Return the data set in a .csv, .parquet or .npz file: one row per example, one column for the label.
 
-    `label` and `node` name the columns that hold the label and, if the rows belong to nodes already, the node; all
-    other columns are features and must be numbers. An .npz file holds the arrays X (or features), y (or labels, or
-    the one that `label` names) and possibly groups (or node).
+    `label` and `node` name the columns that hold the label and, if the rows belong to nodes already, the node;
+    `person` names the one that says whose row it is. All other columns are features and must be numbers. An
+    .npz file holds the arrays X (or features), y (or labels, or the one that `label` names) and possibly groups (or
+    node).
 
     Text labels and whole numbers with few different values are classes, in sorted order; other numbers are amounts to
     predict, and `classes` stays empty. "Few" is two, or at most 100 as long as a class has two rows on average.
     """
-    source = _Source(Path(path), label, node)
+    source = _Source(Path(path), label, node, person)
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
     reader = readers.get(source.path.suffix.lower())
     if reader is None:
@@ -86,22 +91,26 @@ def read_table(path: str | Path, *, label: str, node: str | None = None) -> Data
     return _dataset(source, reader(source))
 
 
-def from_arrays(X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Dataset:
-    """Return rows, labels and, if known, the node of each row as a data set; `read_table` says what becomes of labels.
+def from_arrays(
+    X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, persons: ArrayLike | None = None
+) -> Dataset:
+    """Return rows, labels and, if known, the node and the person of each row as a data set.
+
+    `read_table` says what becomes of labels.
 
     >>> from_arrays([[1.0], [2.0], [3.0]], ["ill", "well", "ill"], groups=["a", "a", "b"]).classes
     ('ill', 'well')
     """
-    source = _Source(Path("arrays"), "y", None if groups is None else "groups", "X")
+    source = _Source(Path("arrays"), "y", None if groups is None else "groups", parameter="X")
     features, labels = np.asarray(X), np.asarray(y)
-    nodes = None if groups is None else np.asarray(groups)
+    nodes, whose = (None if given is None else np.asarray(given) for given in (groups, persons))
     if features.ndim != 2 or features.dtype.kind not in "biuf":
         source.refuse(f"must be rows of numbers, not {features.dtype} of shape {features.shape}")
-    for name, values in (("y", labels), ("groups", nodes)):
+    for name, values in (("y", labels), ("groups", nodes), ("persons", whose)):
         if values is not None and (values.shape != features.shape[:1] or values.dtype.kind not in "biufU"):
             source.refuse(f"{name} must be {len(features)} numbers or texts, not {values.dtype} of {values.shape}")
     names = [f"X[{column}]" for column in range(features.shape[1])]
-    return _dataset(source, _Table(features.astype(np.float64), names, labels, nodes, _row))
+    return _dataset(source, _Table(features.astype(np.float64), names, labels, nodes, _row, whose))
 
 
 def _dataset(source: _Source, table: _Table) -> Dataset:
@@ -111,8 +120,19 @@ def _dataset(source: _Source, table: _Table) -> Dataset:
     if bad := first_not_finite(table.features):
         source.refuse_value(table.names[bad[1]], table.where(bad[0]), table.features[bad], "is not a finite number")
     labels, classes = _labels(source, table)
-    groups, group_names = (None, ()) if table.node is None else _nodes(source, table.node, table.where)
-    return Dataset(source.path.stem, table.features, labels, classes, tuple(table.names), groups, group_names)
+    groups, group_names = _codes(source, source.node or "groups", table.node, table.where)
+    persons, person_names = _codes(source, source.person or "persons", table.person, table.where)
+    return Dataset(
+        source.path.stem,
+        table.features,
+        labels,
+        classes,
+        tuple(table.names),
+        groups,
+        group_names,
+        persons=persons,
+        person_names=person_names,
+    )
 
 
 def _labels(source: _Source, table: _Table) -> tuple[Values, tuple[str, ...]]:
@@ -130,9 +150,14 @@ def _labels(source: _Source, table: _Table) -> tuple[Values, tuple[str, ...]]:
     return codes.astype(np.int64), tuple(_spell(kind) for kind in kinds)
 
 
-def _nodes(source: _Source, values: Values, where: Callable[[int], str]) -> tuple[Ints, tuple[str, ...]]:
-    values = _complete(source, source.node or "groups", values, where)
-    # Codes such as 007 and 7 are different nodes; only plain whole numbers are sorted as numbers.
+def _codes(
+    source: _Source, column: str, values: Values | None, where: Callable[[int], str]
+) -> tuple[Ints | None, tuple[str, ...]]:
+    """Number the nodes, or the persons, of a column; None if there is no such column."""
+    if values is None:
+        return None, ()
+    values = _complete(source, column, values, where)
+    # Codes such as 007 and 7 are different; only plain whole numbers are sorted as numbers.
     if values.dtype.kind == "U" and all(_WHOLE.fullmatch(value) for value in values):
         values = values.astype(np.int64)
     names, codes = np.unique(values, return_inverse=True)
@@ -189,8 +214,10 @@ def _csv_table(source: _Source, reader: Any) -> _Table:
     names = [columns[column] for column in at]
     label_at = columns.index(source.label)
     node_at = None if source.node is None else columns.index(source.node)
+    person_at = None if source.person is None else columns.index(source.person)
     # Flat arrays of doubles: lists of cells would take ten times the file's size.
-    values, numbers, labels, nodes = array("d"), array("q"), list[str](), list[str]()
+    values, numbers, labels = array("d"), array("q"), list[str]()
+    nodes, persons = list[str](), list[str]()
 
     def where(row: int) -> str:
         return f"row {row + 1} (line {numbers[row]})"
@@ -207,9 +234,12 @@ def _csv_table(source: _Source, reader: Any) -> _Table:
         labels.append(cells[label_at].strip())
         if node_at is not None:
             nodes.append(cells[node_at].strip())
+        if person_at is not None:
+            persons.append(cells[person_at].strip())
     features = np.array(values).reshape(-1, len(at))
     node = None if node_at is None else np.array(nodes, dtype=str)
-    return _Table(features, names, np.array(labels, dtype=str), node, where)
+    person = None if person_at is None else np.array(persons, dtype=str)
+    return _Table(features, names, np.array(labels, dtype=str), node, where, person)
 
 
 def _is_number(cell: str) -> bool:
@@ -244,8 +274,10 @@ def _read_parquet(source: _Source) -> _Table:
         if len(values) and values.dtype.kind not in "biuf":
             source.refuse_value(name, _row(0), values[0], "is text, not a number")
         features[:, position] = values
-    node = None if source.node is None else _parquet_column(source, table, source.node)
-    return _Table(features, names, _parquet_column(source, table, source.label), node, _row)
+    node, person = (
+        None if name is None else _parquet_column(source, table, name) for name in (source.node, source.person)
+    )
+    return _Table(features, names, _parquet_column(source, table, source.label), node, _row, person)
 
 
 def _parquet_column(source: _Source, table: Any, name: str) -> Values:
@@ -279,13 +311,14 @@ def _read_npz(source: _Source) -> _Table:
     source._replace(label=label or source.label, node=node).feature_columns(list(arrays), "array")
     assert label is not None
     features, labels, nodes = arrays[x], arrays[label], None if node is None else arrays[node]
+    persons = None if source.person is None else arrays[source.person]
     if features.ndim < 2 or features.dtype.kind not in "biuf":
         source.refuse(f"{x} must be rows of numbers, not {features.dtype} of shape {features.shape}")
-    for name, values in ((label, labels), (node, nodes)):
+    for name, values in ((label, labels), (node, nodes), (source.person, persons)):
         if values is not None and (values.shape != features.shape[:1] or values.dtype.kind not in "biufU"):
             source.refuse(f"{name} must be {len(features)} numbers or texts, not {values.dtype} of {values.shape}")
     features = features.reshape(len(features), -1).astype(np.float64)
     names = [str(name) for name in arrays.get("feature_names", np.empty(0)).ravel()]
     if len(names) != features.shape[1]:
         names = [f"{x}[{column}]" for column in range(features.shape[1])]
-    return _Table(features, names, labels, nodes, _row)
+    return _Table(features, names, labels, nodes, _row, persons)

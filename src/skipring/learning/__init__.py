@@ -17,7 +17,8 @@ from .linear_learner import LinearLearner
 from .losses import LOSSES, MarginLoss, register_loss
 from .networks import NeuralModel
 from .step_sizes import StepSizes
-from .update import Batches, Learner, Noise, Rows
+from .units import Batches, Protection, deal_parts, most_units, parts_stream
+from .update import Learner, Noise, Rows
 
 if TYPE_CHECKING:
     from .networks import require_torch
@@ -36,13 +37,17 @@ __all__ = [
     "NeuralModel",
     "NeuralToken",
     "Noise",
+    "Protection",
     "Rows",
     "StepSizes",
     "TorchLearner",
     "choose_device",
+    "deal_parts",
     "drawn",
     "maker",
     "mean_loss",
+    "most_units",
+    "parts_stream",
     "register_loss",
     "require_torch",
     "require_usable",

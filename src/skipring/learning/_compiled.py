@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from ._vectors import DOUBLES, SINGLES, add_product, fetch, load, product, spread, store, total
 from .linear import LinearModel
 from .losses import MarginLoss
+from .units import Protection
 
 __all__ = [
     "FAST",
@@ -100,26 +101,31 @@ class Squared(NamedTuple):
 
 
 class Softmax(NamedTuple):
-    """Softmax regression; `clip` bounds the norm of an example's gradient, and 0 means that nothing is clipped."""
+    """Softmax regression; `limits` bounds 1 - p_y of each row, and with it the row's gradient; see `Margin`."""
 
     choices: float
     classes: int
-    clip: float
+    limits: Floats
 
 
 class Examples(NamedTuple):
-    """The rows of all nodes: those of node v from `start[v]` to `start[v + 1]`, at most `batch` of them per update."""
+    """The rows of all nodes, part by part: part p from `start[p]` to `start[p + 1]`, at most `batch` rows per update.
+
+    Node v has the parts from `first[v]` to `first[v + 1]`, and takes one after the other; mostly there is one.
+    """
 
     x: Floats
     y: Floats
     start: Ints
+    first: Ints
     batch: int
 
 
 class Rule(NamedTuple):
-    """What an update does with a gradient."""
+    """What an update does: the sum over its rows is divided by `divisor`, of which 0 means the number of rows."""
 
     step_sizes: Floats
+    divisor: float
     noise_std: float
     ridge: float
     radius: float
@@ -165,13 +171,14 @@ def loss_table(loss: MarginLoss, radius: float) -> tuple[Floats, Floats, float]:
 
 def compiled_model(model: LinearModel, x: Floats) -> Margin | Squared | Softmax:
     """Return what compiled functions need to know about a model, given all training rows."""
-    if model.loss == "softmax":
-        return Softmax(0.0, model.classes, model.gradient_bound if model.clips else 0.0)
     limits = np.zeros(0)
     if model.clips:
         norms = np.sqrt(np.einsum("ij,ij->i", x, x))
         # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
         limits = model.gradient_bound / np.maximum(norms, 1e-150)
+    if model.loss == "softmax":
+        # A row's gradient is at most sqrt(2) |x| (1 - p_y) long.
+        return Softmax(0.0, model.classes, limits / np.sqrt(2.0))
     if model.margin_loss is None:
         return Squared(_CHOICES, limits)
     slopes, values, span = loss_table(model.margin_loss, model.radius)
@@ -183,13 +190,16 @@ def kind_of(model: LinearModel) -> int:
     return SOFTMAX if model.loss == "softmax" else SQUARED if model.margin_loss is None else MARGIN
 
 
-def examples_of(model: LinearModel, x: Floats, y: NDArray[Any], start: Ints, batch: int) -> Examples:
-    """Lay training rows out."""
+def examples_of(
+    model: LinearModel, x: Floats, y: NDArray[Any], start: Ints, batch: int, first: Ints | None = None
+) -> Examples:
+    """Lay training rows out; without `first` a node has one part, so `start` says where its rows begin."""
     x, labels = np.ascontiguousarray(x, dtype=np.float64), np.asarray(y, np.float64)
     if model.margin_loss is not None:
         labels = 2.0 * labels - 1.0
         x = x * labels[:, None]
-    return Examples(x, labels, np.ascontiguousarray(start, dtype=np.int64), batch)
+    first = np.arange(len(start)) if first is None else first
+    return Examples(x, labels, np.ascontiguousarray(start, np.int64), np.ascontiguousarray(first, np.int64), batch)
 
 
 def tests_of(model: LinearModel, x: Floats, y: NDArray[Any]) -> Test:
@@ -201,9 +211,10 @@ def tests_of(model: LinearModel, x: Floats, y: NDArray[Any]) -> Test:
     return Test(np.ascontiguousarray(x.T), labels.astype(np.float32))
 
 
-def rule_of(model: LinearModel, step_sizes: Floats, noise_multiplier: float) -> Rule:
+def rule_of(model: LinearModel, protection: Protection, step_sizes: Floats, noise_multiplier: float) -> Rule:
     """Say what an update does."""
-    return Rule(step_sizes, noise_multiplier * model.gradient_bound, model.ridge, model.radius)
+    divisor = float(protection.divisor(0))
+    return Rule(step_sizes, divisor, protection.noise_std(model, noise_multiplier), model.ridge, model.radius)
 
 
 def scratch_for(model: LinearModel, rows: Examples, test: Test) -> Scratch:
@@ -221,14 +232,14 @@ def scratch_for(model: LinearModel, rows: Examples, test: Test) -> Scratch:
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
-def draw_batch(rng: np.random.Generator, choices: float, rows: Examples, node: int, room: Scratch) -> int:
-    """Choose a batch of a node's rows for `room.picked`, and return its size.
+def draw_batch(rng: np.random.Generator, choices: float, rows: Examples, part: int, room: Scratch) -> int:
+    """Choose a batch of a part's rows for `room.picked`, and return its size.
 
-    It is drawn without replacement by the first steps of a shuffle of the node's rows; the order that is left behind is
+    It is drawn without replacement by the first steps of a shuffle of the part's rows; the order that is left behind is
     as good a start for the next shuffle as any. A uniform number serves draws among `choices` possibilities.
     """
-    low = rows.start[node]
-    many = rows.start[node + 1] - low
+    low = rows.start[part]
+    many = rows.start[part + 1] - low
     take = min(many, rows.batch)
     d = rows.x.shape[1]
     u = 0.0
@@ -381,17 +392,16 @@ def softmax_gradients(model: Softmax, w: Floats, rows: Examples, take: int, room
         for k in range(model.classes):
             room.slopes[k] = np.exp(room.slopes[k] - top)
             total += room.slopes[k]
-        squares = 0.0
+        own = int(rows.y[row])
+        room.slopes[own] = 0.0
+        wrong = 0.0
         for k in range(model.classes):
-            room.slopes[k] = room.slopes[k] / total - (1.0 if k == int(rows.y[row]) else 0.0)
-            squares += room.slopes[k] * room.slopes[k]
-        scale = 1.0
-        if model.clip > 0.0:
-            norm = 0.0
-            for j in range(d):
-                norm += rows.x[row, j] * rows.x[row, j]
-            norm = np.sqrt(norm * squares)
-            scale = model.clip / norm if norm > model.clip else 1.0
+            wrong += room.slopes[k]
+        room.slopes[own] = -wrong
+        scale = 1.0 / total
+        if len(model.limits) > 0:
+            limit = model.limits[row] * total
+            scale = scale * (limit / wrong) if wrong > limit else scale
         for k in range(model.classes):
             c = room.slopes[k] * scale
             for j in range(d):

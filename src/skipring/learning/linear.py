@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from .losses import MarginLoss, loss_named, register_loss
@@ -48,7 +48,8 @@ class LinearModel:
     classes : for softmax, their number.
     diameter : of the ball that the parameters are projected onto; infinity means none (not for squared loss).
     ridge : weight of half the squared norm, added to the loss.
-    clip : if smaller than the natural bound, each example's gradient is clipped to this norm.
+    clip : if smaller than the natural bound, each example's gradient is clipped to this norm, in a way that keeps the
+        loss convex.
     label_bound : for squared loss, the largest absolute label. Infinity, where every gradient is clipped: the bound is
         then `clip`, whatever the labels are.
 
@@ -88,6 +89,9 @@ class LinearModel:
         self.__dict__.update(state)
         if self.margin_loss is not None:  # which a process that this model was sent to may not know
             register_loss(self.margin_loss)
+
+    #: Whether the bound is that of each row's gradient.
+    bounds_rows: ClassVar[bool] = True
 
     @property
     def margin_loss(self) -> MarginLoss | None:
@@ -134,14 +138,13 @@ class LinearModel:
     def contracts(self, step_size: float) -> bool:
         """Say whether updates with steps of at most this size are contractions, which amplification needs.
 
-        Clipping an example's gradient keeps a loss of one margin convex (it becomes Huber's), but not softmax.
+        Clipping an example's gradient keeps the loss convex and no less smooth: one of a margin becomes Huber's, and
+        softmax is clipped by its scalar slope 1 - p_y, not by its length.
         """
-        return not (self.clips and self.loss == "softmax") and step_size <= 2.0 / self.smoothness
+        return step_size <= 2.0 / self.smoothness
 
     def why_not(self, step_size: float) -> str:
         """Say why updates are not contractions; empty if they are."""
-        if self.clips and self.loss == "softmax":
-            return "clipping a softmax gradient can break contraction"
         if not step_size <= 2.0 / self.smoothness:
             return f"the learning rate {step_size:g} is above 2 / smoothness = {2.0 / self.smoothness:g}"
         return ""

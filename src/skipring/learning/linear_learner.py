@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from ..data import require_finite_labels, require_unit_rows
 from . import reference
 from .linear import LinearModel
-from .update import Batches, Noise, Rows, noise_std, usable
+from .units import Batches, Protection, deal_parts, most_units
+from .update import Noise, Rows, require_step, usable
 
 __all__ = ["LinearLearner"]
 
@@ -20,17 +21,30 @@ _MOST_TEST_LABEL = 1e150
 
 
 class LinearLearner:
-    """A loss of one margin (logistic or your own), softmax regression or least squares; see `Learner`."""
+    """A loss of one margin (logistic or your own), softmax regression or least squares; see `Learner`.
+
+    `rng` draws batches where nodes are protected, `dealt` deals rows into parts where persons or records are.
+    """
 
     dtype = np.dtype("<f8")
 
-    def __init__(self, model: LinearModel, rows: Rows, *, batch: int | None, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        model: LinearModel,
+        rows: Rows,
+        *,
+        protection: Protection,
+        rng: np.random.Generator,
+        dealt: np.random.Generator | None = None,
+    ) -> None:
         for what, x, y in (("training", rows.train_x, rows.train_y), ("test", rows.test_x, rows.test_y)):
             require_unit_rows(x, what)
             require_finite_labels(y, what, _MOST_TEST_LABEL if what == "test" else math.inf)
         self._model, self.rows = model, rows
         self._norms = reference.row_norms(rows.train_x)
-        self._batches = Batches(len(rows.train_x), batch, rng)
+        parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
+        self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
+        self.protection, self.parts, self.units = protection, len(parts), most_units(parts, protection, rows.persons)
         self.name: str = model.loss
         self.shape = (model.parameters,)
         self.radius, self.gradient_bound = model.radius, model.gradient_bound
@@ -49,14 +63,15 @@ class LinearLearner:
         self._batches.prepare()
 
     def update(
-        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+        self, parameters: NDArray[Any], *, turn: int, step_size: float, noise_multiplier: float, noise: Noise
     ) -> NDArray[Any]:
         """Return the parameters after one noisy step."""
         w = usable(parameters, self)
-        std = noise_std(self, step_size, noise_multiplier)
-        rows = self._batches.take()
+        require_step(turn, step_size, noise_multiplier)
+        std = self.protection.noise_std(self._model, noise_multiplier)
+        rows = self._batches.take(turn)
         x, y, norms = self.rows.train_x[rows], self.rows.train_y[rows], self._norms[rows]
-        gradient = reference.mean_gradient(self._model, w, x, y, norms)
+        gradient = reference.gradient(self._model, w, x, y, self.protection.divisor(len(rows)), norms)
         if std > 0.0:
             noise.add(gradient, std)
         return reference.stepped(self._model, w, gradient, step_size)

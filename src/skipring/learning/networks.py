@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ..errors import InvalidInput, require_non_negative, require_positive
 
@@ -36,6 +36,9 @@ class NeuralModel:
     >>> model.network, model.contracts(0.1), model.gradient_bound
     ('mnist', False, 1.0)
     """
+
+    #: Rows have no bound of their own: what is clipped has.
+    bounds_rows: ClassVar[bool] = False
 
     features: int
     classes: int = 10

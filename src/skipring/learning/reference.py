@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .linear import LinearModel
 from .update import norm
 
-__all__ = ["mean_gradient", "mean_loss", "projected", "row_norms", "stepped", "test_error"]
+__all__ = ["gradient", "mean_loss", "projected", "row_norms", "stepped", "test_error"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -26,19 +26,26 @@ def row_norms(x: Floats) -> Floats:
     return norms
 
 
-def mean_gradient(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any], norms: Floats | None = None) -> Floats:
-    """Return the mean of the rows' gradients, each clipped, without the ridge term; `norms` are those of the rows.
+def gradient(
+    model: LinearModel, w: Floats, x: Floats, y: NDArray[Any], divisor: int, norms: Floats | None = None
+) -> Floats:
+    """Return the sum of the rows' gradients, each clipped, over `divisor`, without the ridge term.
 
-    They are clipped to the natural bound, too, which they can only exceed if the parameters lie outside the ball:
-    what is promised must not depend on who sent them.
+    `norms` are those of the rows. Gradients are clipped to the natural bound, too, which they can only exceed if the
+    parameters lie outside the ball: what is promised must not depend on who sent them.
     """
     norms = row_norms(x) if norms is None else norms
     if model.loss == "softmax":
         each = _class_shares(x @ w.reshape(model.classes, -1).T)
-        each[np.arange(len(y)), y.astype(np.int64, copy=False)] -= 1.0
-        sizes = norms * np.sqrt(np.einsum("ij,ij->i", each, each))
+        own = np.arange(len(y)), y.astype(np.int64, copy=False)
+        each[own] = 0.0
+        wrong = each.sum(axis=1)
+        each[own] = -wrong
+        # A row's gradient is at most sqrt(2) |x| (1 - p_y) long. Capping that keeps it the gradient of a convex
+        # function (docs/privacy.md, "Clipping"), which cutting it to its own length would not.
+        sizes = math.sqrt(2.0) * norms * wrong
         each *= np.minimum(1.0, model.gradient_bound / np.maximum(sizes, 1e-300))[:, None]
-        return (each.T @ x).ravel() / len(x)
+        return (each.T @ x).ravel() / divisor
     loss = model.margin_loss
     if loss is None:
         slopes = x @ w - y
@@ -47,7 +54,7 @@ def mean_gradient(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any], nor
         slopes = signs * loss.slope(signs * (x @ w))
     # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
     limits = model.gradient_bound / np.maximum(norms, 1e-150)
-    return np.minimum(np.maximum(slopes, -limits), limits) @ x / len(x)
+    return np.minimum(np.maximum(slopes, -limits), limits) @ x / divisor
 
 
 def stepped(model: LinearModel, w: Floats, gradient: Floats, step_size: float) -> Floats:

@@ -20,7 +20,8 @@ from ..errors import InvalidInput
 from .networks import NeuralModel
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
 from .torch_update import clip_, mean_loss, project_, row_errors, step_
-from .update import Batches, Noise, Rows, noise_std, usable
+from .units import Batches, Protection, deal_parts, most_units
+from .update import Noise, Rows, require_step, usable
 
 __all__ = ["TorchLearner"]
 
@@ -30,14 +31,22 @@ _TEST_CHUNK = 1000
 class TorchLearner:
     """Any PyTorch module, and a node's rows; see `skipring.learning.Learner`.
 
-    Weights are drawn with `seed`, the same at every node; `rng` draws batches. Between two calls there is neither a
-    copy of the parameters nor a gradient. A gradient that is not finite counts as 0.
+    Weights are drawn with `seed`, the same at every node; `rng` draws batches, and `dealt` deals rows into parts.
+    Between two calls there is neither a copy of the parameters nor a gradient. A gradient that is not finite counts
+    as 0.
     """
 
     dtype = np.dtype("<f4")
 
     def __init__(
-        self, model: NeuralModel, rows: Rows, *, batch: int | None, seed: int, rng: np.random.Generator
+        self,
+        model: NeuralModel,
+        rows: Rows,
+        *,
+        protection: Protection,
+        seed: int,
+        rng: np.random.Generator,
+        dealt: np.random.Generator | None = None,
     ) -> None:
         if model.clip is None:
             reason = (
@@ -48,9 +57,12 @@ class TorchLearner:
         self._test_x, self._test_y = rows_for(model, rows.test_x, rows.test_y, "test")
         self.labels_clipped = rows.labels_clipped
         self.name, self.gradient_bound, self.radius = model.name, model.clip, model.radius
-        self._ridge, self._device = model.ridge, choose_device(model.device)
+        self._model, self._ridge, self._device = model, model.ridge, choose_device(model.device)
         self._make, self._seed = maker(model), seed
-        self._batches = Batches(len(rows.train_x), batch, rng)
+        parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
+        self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
+        self._persons, self.protection = rows.persons, protection
+        self.parts, self.units = len(parts), most_units(parts, protection, rows.persons)
         self._at_work = threading.Lock()
         self._module = drawn(self._make, seed).to(self._device)
         require_usable(self._module, model, self._x[:2].to(self._device))
@@ -97,14 +109,15 @@ class TorchLearner:
         self._batches.prepare()
 
     def update(
-        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+        self, parameters: NDArray[Any], *, turn: int, step_size: float, noise_multiplier: float, noise: Noise
     ) -> NDArray[Any]:
         """Change the parameters by one noisy step, and return them; only an array that cannot be written is copied."""
-        std = noise_std(self, step_size, noise_multiplier)
+        require_step(turn, step_size, noise_multiplier)
+        std = self.protection.noise_std(self._model, noise_multiplier)
         w = _writeable(usable(parameters, self))
         pieces = self._pieces(w)
         with self._at_work:
-            gradients = self._gradients(pieces)
+            gradients = self._gradients(pieces, turn)
         clip_(gradients, self.gradient_bound)
         # From here on nothing depends on the node's rows but what is in the gradients.
         size = torch.tensor(step_size, dtype=torch.float32)
@@ -117,9 +130,9 @@ class TorchLearner:
         project_(torch.from_numpy(w), self.radius)
         return w
 
-    def _gradients(self, pieces: list[torch.Tensor]) -> list[torch.Tensor]:
+    def _gradients(self, pieces: list[torch.Tensor], turn: int) -> list[torch.Tensor]:
         """Return the gradient of the batch's mean loss, a vector for each parameter, in the computer's memory."""
-        rows = torch.from_numpy(self._batches.take())
+        rows = torch.from_numpy(self._batches.take(turn))
         with self._lent(pieces):
             loss = mean_loss(self._module.train()(self._x[rows].to(self._device)), self._y[rows].to(self._device))
             if loss.requires_grad:  # otherwise the answer depends on no parameter

@@ -1,7 +1,7 @@
-"""What an update is, whatever the model: a learner, its rows and batches, the noise, and what comes in from elsewhere.
+"""What an update is, whatever the model: a learner, its rows, the noise, and what comes in from elsewhere.
 
-Whatever the rows are, and whatever parameters come in, the part of an update that depends on the rows is at most
-`step_size` x `gradient_bound` long before the noise is added.
+Whatever the rows are, and whatever parameters come in, what one protected unit adds to an update before the noise is at
+most `step_size` x what `Protection` says it can contribute.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, require_non_negative, require_positive
+from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
+from .units import Protection
 
-__all__ = ["Batches", "Learner", "Noise", "Rows", "noise_std", "norm", "usable"]
+__all__ = ["Learner", "Noise", "Rows", "norm", "require_step", "usable"]
 
 Floats = NDArray[np.floating[Any]]
 _PIECE = 1 << 16
@@ -49,7 +50,19 @@ class Learner(Protocol):
 
     @property
     def gradient_bound(self) -> float:
-        """The largest norm of the part of a gradient that depends on this node's rows, and the unit of the noise."""
+        """What gradients are clipped to: each row's, each person's or the node's mean, whatever is protected."""
+
+    @property
+    def protection(self) -> Protection:
+        """Whom the noise hides, and how many rows an update takes."""
+
+    @property
+    def parts(self) -> int:
+        """How many parts the node's rows rotate through: a protected unit contributes at every so many-th turn."""
+
+    @property
+    def units(self) -> int:
+        """The most protected units that an update of this node takes."""
 
     @property
     def labels_clipped(self) -> int:
@@ -65,9 +78,12 @@ class Learner(Protocol):
         """Choose the rows of the next update."""
 
     def update(
-        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+        self, parameters: NDArray[Any], *, turn: int, step_size: float, noise_multiplier: float, noise: Noise
     ) -> NDArray[Any]:
-        """Return project(w - step size x (clipped mean gradient + ridge x w + noise)); w may be overwritten."""
+        """Return project(w - step size x (clipped gradient + ridge x w + noise)); w may be overwritten.
+
+        `turn` is how often the token was offered to this node before, skipped or not.
+        """
 
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or for numbers the mean squared error; nan if there are no test rows."""
@@ -77,7 +93,8 @@ class Learner(Protocol):
 class Rows:
     """A node's rows for training, and those that it is tested on. Without classes (0) the labels are numbers.
 
-    Where a bound was agreed on, `labels_clipped` labels of training rows were clipped to it.
+    Where a bound was agreed on, `labels_clipped` labels of training rows were clipped to it. `persons` says whose each
+    training row is, where persons are protected.
     """
 
     train_x: Floats
@@ -86,29 +103,7 @@ class Rows:
     test_y: NDArray[Any]
     classes: int
     labels_clipped: int = 0
-
-
-class Batches:
-    """The rows of one update after the other: all of a node's rows, or some of them without replacement."""
-
-    def __init__(self, rows: int, batch: int | None, rng: np.random.Generator) -> None:
-        self._rows, self._batch, self._rng = rows, rows if batch is None else batch, rng
-        self._next: NDArray[np.int64] | None = None
-
-    def prepare(self) -> None:
-        """Draw the rows of the next update."""
-        if self._batch < self._rows:
-            self._next = self._rng.choice(self._rows, self._batch, replace=False, shuffle=False)
-        else:
-            self._next = np.arange(self._rows)
-
-    def take(self) -> NDArray[np.int64]:
-        """Return rows that no update has taken yet: those that were prepared, or else new ones."""
-        if self._next is None:
-            self.prepare()
-        taken, self._next = self._next, None
-        assert taken is not None
-        return taken
+    persons: NDArray[np.integer[Any]] | None = None
 
 
 def usable(parameters: NDArray[Any], learner: Learner) -> NDArray[Any]:
@@ -132,8 +127,8 @@ def norm(vector: NDArray[Any]) -> float:
     return math.sqrt(total)
 
 
-def noise_std(learner: Learner, step_size: float, noise_multiplier: float) -> float:
-    """Return the standard deviation of an update's noise."""
+def require_step(turn: int, step_size: float, noise_multiplier: float) -> None:
+    """Refuse a turn, a step or a noise that is none."""
+    require_integer("turn", turn, 0)
     require_positive("step_size", step_size)
     require_non_negative("noise_multiplier", noise_multiplier)
-    return noise_multiplier * learner.gradient_bound

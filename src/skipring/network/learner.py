@@ -9,6 +9,7 @@ the simulator would look up: the classes (`model.classes`), or for numbers the b
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -16,17 +17,19 @@ from numpy.typing import NDArray
 
 from ..data import Dataset, read_table
 from ..errors import InvalidInput, require_integer
-from ..learning import Learner, LinearLearner, LinearModel, Rows, require_torch
+from ..learning import Learner, LinearLearner, LinearModel, Rows, parts_stream, require_torch
 from ..runs import (
     RunFile,
     Shape,
     check_agreement,
     clipped_labels,
     dealt_rows,
+    first_rows_of_persons,
     keys,
     label_bound_is_agreed,
     model_of,
     prepared_rows,
+    protection_of,
     stream,
 )
 from .config import OwnData
@@ -53,8 +56,6 @@ def make_learner(
         raise InvalidInput.because(
             "data.label", data.label, "is a column of the node's own file, but data.path is missing"
         )
-    if run.learning.batch is not None:
-        require_integer("learning.batch", run.learning.batch, 1)
     if run.learning.clip_noisy is not None:
         reason = "is for schedules without a token only"
         raise InvalidInput.because("learning.clip_noisy", run.learning.clip_noisy, reason)
@@ -62,13 +63,18 @@ def make_learner(
     if run.model.is_network:
         require_torch(str(run.model.name))
     model = model_of(run, Shape(rows.train_x.shape[1], rows.classes))
+    protection = protection_of(run)
+    if protection is None:
+        reason = f"nodes must agree on the most rows of an update, since a {run.privacy.unit} is protected"
+        raise InvalidInput.because("learning.batch", "missing", reason)
+    dealt = parts_stream(run.simulation.seed, index)
     with keys("data", "unit_rows", gradient_bound="learning.gradient_bound", model="model.name"):
         if isinstance(model, LinearModel):
-            return LinearLearner(model, rows, batch=run.learning.batch, rng=rng)
+            return LinearLearner(model, rows, protection=protection, rng=rng, dealt=dealt)
         from ..learning import TorchLearner  # PyTorch is loaded only where it is needed
 
         assert model is not None
-        return TorchLearner(model, rows, batch=run.learning.batch, seed=run.simulation.seed, rng=rng)
+        return TorchLearner(model, rows, protection=protection, seed=run.simulation.seed, rng=rng, dealt=dealt)
 
 
 def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
@@ -81,15 +87,20 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
     low, high = int(owned.start[index]), int(owned.start[index + 1])
     # Copies, since a view would keep the rows of everybody.
     features, (labels, clipped) = owned.features[low:high].copy(), clipped_labels(run, owned.labels[low:high].copy())
-    return Rows(features, labels, prepared.test_x, prepared.test_y, len(dataset.classes), clipped)
+    persons = None if owned.persons is None else owned.persons[low:high].copy()
+    return Rows(features, labels, prepared.test_x, prepared.test_y, len(dataset.classes), clipped, persons)
 
 
 def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     assert data.path is not None
     if data.label is None:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")
-    with keys("data", "path", "label"):
-        table = read_table(data.path, label=data.label)
+    persons = run.privacy.unit == "person"
+    if persons and run.data.person is None:
+        reason = "persons are protected: say which column of each node's file tells whose a row is"
+        raise InvalidInput.because("data.person", "missing", reason)
+    with keys("data", "path", "label", "person"):
+        table = read_table(data.path, label=data.label, person=run.data.person if persons else None)
     classes = run.model.classes
     numbers = run.model.label_bound is not None or (run.model.name == "squared" and label_bound_is_agreed(run))
     if classes is None and not numbers:
@@ -101,12 +112,20 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     check_agreement(run, Dataset(data.path.name, table.features, labels, tuple(classes or ()), table.feature_names))
     rng = stream(run, _TEST_ROWS, *name.encode())
     # Without the names of the classes, since all training rows of one node may well be of one class.
-    nameless = Dataset(data.path.name, table.features, labels, (), table.feature_names)
+    nameless = dataclasses.replace(
+        Dataset(data.path.name, table.features, labels, (), table.feature_names),
+        persons=table.persons,
+        person_names=table.person_names,
+    )
     ready = prepared_rows(run, nameless, rng)
     _check_batch(run, len(ready.train_x), "this node")
     kind = np.float64 if classes is None else np.int64
-    train_y, clipped = clipped_labels(run, ready.train_y.astype(kind))
-    return Rows(ready.train_x, train_y, ready.test_x, ready.test_y.astype(kind), len(classes or ()), clipped)
+    train_x, train_y, whose = ready.train_x, ready.train_y.astype(kind), ready.train_persons
+    if whose is not None:
+        kept = first_rows_of_persons(run, whose)
+        train_x, train_y, whose = train_x[kept], train_y[kept], whose[kept]
+    train_y, clipped = clipped_labels(run, train_y)
+    return Rows(train_x, train_y, ready.test_x, ready.test_y.astype(kind), len(classes or ()), clipped, whose)
 
 
 def _spelled(table: Dataset) -> list[str]:
@@ -136,7 +155,7 @@ def _numbers(table: Dataset, run: RunFile) -> NDArray[np.float64]:
 
 
 def _check_batch(run: RunFile, rows: int, whose: str) -> None:
-    if run.learning.batch is not None and run.learning.batch > rows:
+    if run.privacy.unit == "node" and run.learning.batch is not None and run.learning.batch > rows:
         raise InvalidInput(
             "learning.batch", run.learning.batch, f"at most {rows}, the number of training rows of {whose}"
         )

@@ -107,6 +107,10 @@ class AccountTerms:
         """The number of hops of the whole run."""
         return len(self.path)
 
+    def turn(self, hop: int) -> int:
+        """Return how often the token was offered to this node before a hop of its own, skipped or not."""
+        return self.path[: hop - 1].count(self.me)  # type: ignore[attr-defined] # it is a tuple by now
+
     @property
     def digest(self) -> str:
         """SHA-256 of all of it: a journal has it, so that its account is never made with other terms."""

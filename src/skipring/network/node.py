@@ -441,7 +441,11 @@ class Node:
         self.test_error = setup.learner.test_error(parameters)
         step_size = float(np.asarray(setup.terms.step_sizes)[token.updates])
         updated = setup.learner.update(
-            parameters, step_size=step_size, noise_multiplier=setup.terms.noise_multiplier, noise=self._noise
+            parameters,
+            turn=setup.terms.turn(action.hop),
+            step_size=step_size,
+            noise_multiplier=setup.terms.noise_multiplier,
+            noise=self._noise,
         )
         # Piece by piece: one truth value for each of a billion parameters would be a gigabyte.
         if not all(np.isfinite(updated[at : at + _PIECE]).all() for at in range(0, len(updated), _PIECE)):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .accountant import Accountant, Claim
+from .accountant import Accountant, Claim, Unit
 from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
 from .forecast import Composition, Forecast, forecast
 from .gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_delta, rdp_epsilon
@@ -58,6 +58,7 @@ __all__ = [
     "StatedEpsilon",
     "Transcript",
     "TranscriptAccountant",
+    "Unit",
     "WorstPair",
     "federated_mu",
     "federated_node_mu",

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 __all__ = ["AMPLIFIED", "IN_FULL", "Accountant", "Claim", "Relation", "Unit"]
 
-#: What is hidden: all data of a node.
-Unit = Literal["node"]
+#: What is hidden: all data of a node, all rows of a person, or one row.
+Unit = Literal["node", "person", "record"]
 #: Which data sets nobody can tell apart: those in which one unit's data is replaced by any other.
 Relation = Literal["replace-one"]
 
@@ -20,7 +20,11 @@ Relation = Literal["replace-one"]
 AMPLIFIED = "the noise of others counts: the loss must be convex and smooth, with learning rate at most 2 / smoothness"
 IN_FULL = "each update of the node counts in full, whatever the loss"
 
-_WHAT: dict[Unit, str] = {"node": "all data of"}
+_WHAT: dict[Unit, str] = {
+    "node": "all data of",
+    "person": "all rows of any one person of",
+    "record": "any one record of",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import get_args
 
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
-from ..learning import LOSSES, LinearModel, NeuralModel, StepSizes
+from ..learning import LOSSES, LinearModel, NeuralModel, Protection, StepSizes
 from ..privacy import ScheduleName
 from ..timeouts import best_timeout, timeout_for_skip
 from .keys import keys
@@ -32,6 +32,7 @@ __all__ = [
     "model_of",
     "no_privacy",
     "not_covered",
+    "protection_of",
     "resolve",
     "step_sizes_of",
 ]
@@ -58,11 +59,13 @@ class Shape:
     """What is known of the rows: columns and classes (0: labels are numbers), or None where nobody has looked.
 
     `largest_label`, for simulations only, bounds labels that are numbers where the run file does not bound them.
+    `most_rows` is how many rows the largest node has, where nodes share a data set: that number is public.
     """
 
     features: int | None = None
     classes: int | None = None
     largest_label: float | None = None
+    most_rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ class ResolvedRun:
     timeout : how long a node is waited for; None if the nodes learn it.
     step_sizes : how far updates go.
     model : what is learned; None where nobody has looked at the rows, and the run file alone does not say.
+    protection : whom the noise hides, and how many rows an update takes; None where nobody has looked at the rows, and
+        the run file does not say how many.
     convex : whether updates are contractions, so that the noise of others may be counted.
     budget : what the noise is to keep; None if the run file gives the noise itself.
     noise_multiplier : the noise.
@@ -98,6 +103,7 @@ class ResolvedRun:
     timeout: float | None
     step_sizes: StepSizes
     model: LinearModel | NeuralModel | None
+    protection: Protection | None
     convex: bool
     budget: Budget | None
     noise_multiplier: float
@@ -138,6 +144,7 @@ def resolve(
         timeout=_timeout(run, law, learns_timeouts, known=delay is not None),
         step_sizes=sizes,
         model=model,
+        protection=protection_of(run, shape.most_rows),
         convex=model is not None and model.contracts(sizes.largest),
         budget=budget_of(run),
         noise_multiplier=run.privacy.noise_multiplier or 0.0,
@@ -174,6 +181,23 @@ def budget_of(run: RunFile) -> Budget | None:
         require_positive("epsilon", budget.epsilon)
         require_delta(budget.delta)
     return budget
+
+
+def protection_of(run: RunFile, most_rows: int | None = None) -> Protection | None:
+    """Return whom the noise hides; `most_rows`, if known, is the usual size of a batch of records or persons.
+
+    None if that size is neither given nor known.
+    """
+    unit, batch = run.privacy.unit, run.learning.batch
+    if unit != "person" and run.data.rows_per_person is not None:
+        reason = f"is for persons, and privacy.protects is {unit}"
+        raise InvalidInput.because("data.rows_per_person", run.data.rows_per_person, reason)
+    if unit != "node" and batch is None:
+        if most_rows is None:
+            return None
+        batch = most_rows
+    with keys("learning", "batch", protects="privacy.protects", rows_per_person="data.rows_per_person"):
+        return Protection(unit=unit, batch=batch, rows_per_person=run.data.rows_per_person or 1)
 
 
 def step_sizes_of(run: RunFile) -> StepSizes:

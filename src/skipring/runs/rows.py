@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "clipped_labels",
     "dataset_of",
     "dealt_rows",
+    "first_rows_of_persons",
     "label_bound_is_agreed",
     "prepared_rows",
     "stream",
@@ -37,10 +39,12 @@ def stream(run: RunFile, number: int = _ROWS, *more: int) -> np.random.Generator
 def dataset_of(run: RunFile) -> Dataset:
     """Load the data set that a run file names."""
     data = run.data
-    with keys("data", "name", "path", "label", "node"):
+    with keys("data", "name", "path", "label", "node", "person"):
         if data.path is None:
+            if data.person is not None:
+                raise InvalidInput.because("person", data.person, "is a column of a file of your own; give data.path")
             return load_dataset(data.name)
-        return read_table(data.path, label=data.label or "", node=data.node)
+        return read_table(data.path, label=data.label or "", node=data.node, person=data.person)
 
 
 def dealt_rows(
@@ -67,8 +71,48 @@ def dealt_rows(
             shards_per_node=data.shards_per_node,
             exponent=data.exponent,
             groups=ready.train_groups,
+            persons=ready.train_persons,
         )
-    return dataset, ready, owned
+    return dataset, ready, _protected(run, dataset, owned)
+
+
+def _protected(run: RunFile, dataset: Dataset, owned: NodeData) -> NodeData:
+    """Return what a run uses of the nodes' rows: where persons are protected, so many rows of each and no more."""
+    if run.privacy.unit != "person":
+        return dataclasses.replace(owned, persons=None)
+    if owned.persons is None:
+        raise InvalidInput.because(
+            "data.person", "missing", "persons are protected: say which column tells whose a row is"
+        )
+    node_of = np.repeat(np.arange(owned.nodes), owned.sizes)
+    found = np.full(len(dataset.person_names), -1)
+    found[owned.persons] = node_of
+    if (elsewhere := found[owned.persons] != node_of).any():
+        row = int(np.argmax(elsewhere))
+        name = dataset.person_names[owned.persons[row]]
+        nodes = sorted({int(node) for node in node_of[owned.persons == owned.persons[row]]})
+        names = [dataset.group_names[node] if dataset.group_names else f"node {node}" for node in nodes]
+        reason = f"{name!r} has rows at {' and '.join(names[:2])}; a person belongs to one node (see data.node)"
+        raise InvalidInput.because("data.person", run.data.person or "persons", reason)
+    kept = first_rows_of_persons(run, owned.persons)
+    start = np.append(0, np.cumsum(np.bincount(node_of[kept], minlength=owned.nodes))).astype(np.int64)
+    return NodeData(owned.features[kept], owned.labels[kept], start, owned.persons[kept])
+
+
+def first_rows_of_persons(run: RunFile, persons: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the numbers of the rows that are used: of each person the first `data.rows_per_person`, in their order.
+
+    Which rows are left out does not depend on what they say.
+    """
+    most = run.data.rows_per_person
+    if most is None:
+        reason = "persons are protected: say how many rows of a person are used at most, without looking at the data"
+        raise InvalidInput.because("data.rows_per_person", "missing", reason)
+    order = np.argsort(persons, kind="stable")
+    begins = np.flatnonzero(np.diff(persons[order], prepend=-1))
+    number = np.empty(len(persons), np.int64)
+    number[order] = np.arange(len(persons)) - np.repeat(begins, np.diff(np.append(begins, len(persons))))
+    return np.flatnonzero(number < most)
 
 
 def prepared_rows(run: RunFile, dataset: Dataset, rng: np.random.Generator) -> PreparedRows:

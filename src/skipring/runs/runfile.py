@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ..learning import LOSSES
+from ..privacy import Unit
 from ..schedules import SCHEDULES
 
 __all__ = [
@@ -44,7 +45,14 @@ _EITHER = (
 )
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "features", "label_bound")
+#: What new run files say where files without the key keep an older meaning.
+_FOR_NEW_FILES = {"protects": "record"}
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Leave out those of these values that are not given."""
+    return {name: value for name, value in values.items() if value is not None or name not in names}
 
 
 class _Section(BaseModel):
@@ -58,6 +66,10 @@ class DataSection(_Section):
     path: str | None = Field(None, description="a file of your own (csv, parquet or npz) instead of a name")
     label: str | None = Field(None, description="the label's column in your file")
     node: str | None = Field(None, description="the column that says which node a row belongs to")
+    person: str | None = Field(None, description="the column that says whose a row is, where persons are protected")
+    rows_per_person: int | None = Field(
+        None, description="persons: how many rows of a person are used at most; the first ones of the file"
+    )
     nodes: int | None = Field(None, description="number of nodes (default: 113, or the groups of your file)")
     split: Literal["iid", "dirichlet", "dirichlet-even", "shards", "power-law", "groups"] | None = Field(
         None, description="how rows are dealt to nodes: iid, dirichlet, dirichlet-even, shards, power-law or groups"
@@ -68,6 +80,16 @@ class DataSection(_Section):
     standardise: bool = Field(True, description="mean 0 and deviation 1 for each feature of the training part")
     unit_rows: bool = Field(True, description="scale every row to norm 1; the model's bounds rest on it")
     test_share: float = Field(0.2, description="share of the rows kept for testing")
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse persons without rows."""
+        if self.rows_per_person is not None:
+            require_integer("data.rows_per_person", self.rows_per_person, 1)
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out persons where there are none: what is not used must not change the key of a result."""
+        return _without(values_of(self), "person", "rows_per_person")
 
 
 class ModelSection(_Section):
@@ -106,8 +128,7 @@ class ModelSection(_Section):
     @model_serializer(mode="wrap")
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out the agreement where there is none: what is not used must not change the key of a result."""
-        values: dict[str, Any] = values_of(self)
-        return {name: value for name, value in values.items() if value is not None or name not in _AGREED}
+        return _without(values_of(self), *_AGREED)
 
     @property
     def is_network(self) -> bool:
@@ -187,7 +208,11 @@ class LearningSection(_Section):
         "sqrt", description="sqrt: rate / sqrt(update number); constant; own"
     )
     own: list[float] = Field([], description="own: the step sizes, one for each step")
-    batch: int | None = Field(None, description="rows per update (default: all rows of the node)")
+    batch: int | None = Field(
+        None,
+        description="rows per update. Records and persons: the most that an update takes, and what its sum is divided "
+        "by (default: the rows of the largest node). Nodes: drawn for each update (default: all rows of the node)",
+    )
     diameter: float | None = Field(
         None, description="diameter of the parameters' ball (default: 10; cnn, gossip, federated: none)"
     )
@@ -202,9 +227,26 @@ class LearningSection(_Section):
 class PrivacySection(_Section):
     """How much noise."""
 
-    noise_multiplier: float | None = Field(None, description="noise std over gradient bound")
+    protects: Unit | None = Field(
+        None,
+        description="whom the noise hides: record (one row), person (all rows of one person) or node (all rows of a "
+        "node, as in files without this key)",
+    )
+    noise_multiplier: float | None = Field(
+        None, description="noise std over the most that one protected record, person or node can contribute"
+    )
     epsilon: float | None = Field(None, description="or the budget that the noise must keep (default: 8)")
     delta: float = Field(1e-5, description="the delta of the budget and of the report")
+
+    @property
+    def unit(self) -> Unit:
+        """Whom the noise hides; files of versions that hid nodes only do not say."""
+        return "node" if self.protects is None else self.protects
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what files of earlier versions do not say: it must not change the key of a result."""
+        return _without(values_of(self), "protects")
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a delta that no epsilon goes with."""
@@ -351,7 +393,9 @@ def example_run_file() -> str:
         assert issubclass(annotation, BaseModel)
         lines.append(f"[{section}]    # {(annotation.__doc__ or '').partition('.')[0].lower()}")
         for name, key in annotation.model_fields.items():
-            if key.default is None:
+            if name in _FOR_NEW_FILES:
+                lines.append(f"{name} = {toml_value(_FOR_NEW_FILES[name])}    # {key.description}")
+            elif key.default is None:
                 lines.append(f"# {name} =    # {key.description}")
             else:
                 lines.append(f"{name} = {toml_value(key.default)}    # {key.description}")

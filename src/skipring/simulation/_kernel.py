@@ -42,14 +42,17 @@ def _walk_for(kind: int, source: int) -> Any:
         model: Any,
         rows: Examples,
         rule: Rule,
-        path: NDArray[np.int32],
+        parts: NDArray[np.int32],
         ready: NDArray[np.bool_],
         test: Test,
         room: Scratch,
         w: NDArray[np.floating[Any]],
         metrics: Metrics,
     ) -> None:
-        """Walk the token along `path`, past nodes that are not ready; w is the model, changed in place."""
+        """Take the token from hop to hop, past nodes that are not ready; w is the model, changed in place.
+
+        `parts` says which part of the rows, and so whose, is used at each hop.
+        """
         if source < 0:  # never: `source` is part of what the compiled function is found by
             return
         done = 0
@@ -61,10 +64,10 @@ def _walk_for(kind: int, source: int) -> Any:
             else:
                 error, loss = evaluate_softmax(model, w, test, room)
             metrics.errors[point], metrics.losses[point], metrics.updates[point] = error, loss, done
-            for h in range(point * metrics.every, min((point + 1) * metrics.every, len(path))):
+            for h in range(point * metrics.every, min((point + 1) * metrics.every, len(parts))):
                 if not ready[h]:
                     continue
-                take = draw_batch(rng, model.choices, rows, path[h], room)
+                take = draw_batch(rng, model.choices, rows, parts[h], room)
                 if rule.noise_std > 0.0:
                     draw_noise(rng, room)
                 if kind == MARGIN:
@@ -75,7 +78,8 @@ def _walk_for(kind: int, source: int) -> Any:
                     softmax_gradients(model, w, rows, take, room)
                 eta = rule.step_sizes[done]
                 shrink = 1.0 - eta * rule.ridge
-                take_step(w, room.gradient, eta / take, room.noise, eta * rule.noise_std, shrink, rule.radius)
+                divisor = rule.divisor if rule.divisor > 0.0 else float(take)
+                take_step(w, room.gradient, eta / divisor, room.noise, eta * rule.noise_std, shrink, rule.radius)
                 done += 1
 
     return walk

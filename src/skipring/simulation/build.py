@@ -37,7 +37,7 @@ def build(
         raise InvalidInput.because("delay.timeout", run.delay.timeout, reason)
     dataset, ready, owned = dealt_rows(run, dataset)
     largest = float(np.abs(ready.train_y).max(initial=1.0))
-    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest)
+    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest, int(owned.sizes.max()))
     return setup_on(run, owned, shape, (ready.test_x, ready.test_y), delay=delay, order=order)
 
 
@@ -66,6 +66,7 @@ def setup_on(
     def setup_of(resolved: ResolvedRun) -> Setup:
         assert resolved.model is not None
         assert resolved.timeout is not None
+        assert resolved.protection is not None
         with keys(
             "delay",
             "timeout",
@@ -77,6 +78,9 @@ def setup_on(
             unit_rows="data.unit_rows",
             batch="learning.batch",
             clip_noisy="learning.clip_noisy",
+            protects="privacy.protects",
+            rows_per_person="data.rows_per_person",
+            person="data.person",
             noise_multiplier="privacy.noise_multiplier",
             stragglers="stragglers.*",
             speeds="stragglers.speeds",
@@ -95,7 +99,9 @@ def setup_on(
                 hop_latency=run.delay.hop_latency,
                 step_sizes=resolved.step_sizes,
                 noise_multiplier=resolved.noise_multiplier,
-                batch=run.learning.batch,
+                protects=resolved.protection.unit,
+                batch=resolved.protection.batch,
+                rows_per_person=resolved.protection.rows_per_person,
                 clip_noisy=run.learning.clip_noisy,
                 patient_every=run.delay.patient_every,
                 stragglers=stragglers,

@@ -77,7 +77,7 @@ def _run_linear(
     w = np.zeros(model.parameters)
     room = compiled.scratch_for(model, shared.rows, shared.test)
     walk = WALKS[compiled.kind_of(model)]
-    walk(rng, shared.model, shared.rows, shared.rule, path, ready, shared.test, room, w, metrics)
+    walk(rng, shared.model, shared.rows, shared.rule, shared.parts_of(path), ready, shared.test, room, w, metrics)
     return metrics.errors, metrics.losses, metrics.updates, w
 
 

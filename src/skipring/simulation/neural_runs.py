@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..learning import Batches, NeuralModel, require_torch
+from .setup import Setup, turns_of
 
 if TYPE_CHECKING:
     import torch
 
     from ..learning import NeuralToken
-    from .setup import Setup
 
 __all__ = ["NeuralRuns"]
 
@@ -107,10 +107,12 @@ class NeuralRuns:
         token.restart(self._make, seed)
         if self._own:
             torch.manual_seed(seed)
-        noise = setup.noise_multiplier * setup.model.gradient_bound
+        noise = setup.protection.noise_std(setup.model, setup.noise_multiplier)
         sizes = setup.step_sizes.first(setup.steps)
         start = setup.data.start
-        batches = [Batches(int(rows), setup.batch, rng) for rows in setup.data.sizes]
+        sizes_and_parts = zip(setup.data.sizes, setup.parts, strict=True)
+        batches = [Batches(int(rows), setup.protection, rng, parts=parts) for rows, parts in sizes_and_parts]
+        turns = turns_of(path)
         errors, updates, done = [], [], 0
         for hop, node in enumerate(path):
             if hop % setup.evaluate_every == 0:
@@ -118,7 +120,7 @@ class NeuralRuns:
                 updates.append(done)
             if not ready[hop]:
                 continue
-            rows = int(start[node]) + batches[node].take()
+            rows = int(start[node]) + batches[node].take(int(turns[hop]))
             token.update(torch.from_numpy(rows), step_size=float(sizes[done]), noise_std=noise)
             done += 1
         errors.append(token.error(*self._test))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +26,12 @@ class ReferenceRun(NamedTuple):
     latency: float
 
 
-def reference_run(setup: Setup, number: int, path: Iterable[int] | None = None) -> ReferenceRun:
+def reference_run(
+    setup: Setup, number: int, path: Iterable[int] | None = None, updated: Sequence[bool] | None = None
+) -> ReferenceRun:
     """Walk the token along its path, or along one that is given, with random numbers of its own.
+
+    `updated`, if given, says at which hops the node is ready, whatever its delay.
 
     A compiled run of the same number has other random numbers: the two agree where nothing is left to chance, and in
     law elsewhere. Delays are independent, whatever the setup's stragglers are.
@@ -39,28 +43,33 @@ def reference_run(setup: Setup, number: int, path: Iterable[int] | None = None) 
     w: Floats = np.zeros(model.parameters)
     metrics, latency, updates = [], 0.0, 0
     sizes = setup.step_sizes.first(setup.steps)
+    turns = [0] * setup.data.nodes
     for hop, node in enumerate(setup.schedule.path(setup.steps, rng) if path is None else path):
         if hop % setup.evaluate_every == 0:
             metrics.append(_metrics(setup, model, w))
         delay = float(setup.delay.sample(rng, 1)[0])
         latency += setup.hop_latency + min(delay, setup.timeout)
-        if delay <= setup.timeout:
-            w = reference.stepped(model, w, noisy_gradient(setup, node, w, rng), float(sizes[updates]))
+        if delay <= setup.timeout if updated is None else updated[hop]:
+            gradient = noisy_gradient(setup, node, turns[node], w, rng)
+            w = reference.stepped(model, w, gradient, float(sizes[updates]))
             updates += 1
+        turns[node] += 1
     metrics.append(_metrics(setup, model, w))
     errors, losses = np.array(metrics).T
     return ReferenceRun(errors, losses, w, latency)
 
 
-def noisy_gradient(setup: Setup, node: int, w: Floats, rng: np.random.Generator) -> Floats:
-    """Return the mean of the clipped gradients of a batch of a node's rows, with noise."""
+def noisy_gradient(setup: Setup, node: int, turn: int, w: Floats, rng: np.random.Generator) -> Floats:
+    """Return the gradient of a node at its turn number `turn`, each row's clipped, with noise."""
     model, data = setup.model, setup.data
     assert isinstance(model, LinearModel)
-    rows = np.arange(data.start[node], data.start[node + 1])
-    if setup.batch is not None:
+    protection = setup.protection
+    rows = data.start[node] + setup.parts[node][turn % len(setup.parts[node])]
+    if protection.unit == "node" and setup.batch is not None:
         rows = rng.choice(rows, setup.batch, replace=False)
-    gradient = reference.mean_gradient(model, w, data.features[rows], data.labels[rows])
-    return gradient + setup.noise_multiplier * model.gradient_bound * rng.standard_normal(len(w))
+    divisor = protection.divisor(len(rows))
+    gradient = reference.gradient(model, w, data.features[rows], data.labels[rows], divisor)
+    return gradient + protection.noise_std(model, setup.noise_multiplier) * rng.standard_normal(len(w))
 
 
 def _metrics(setup: Setup, model: LinearModel, w: Floats) -> tuple[float, float]:

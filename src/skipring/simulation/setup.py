@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 from ..data import NodeData, require_finite_labels, require_single_precision, require_unit_rows
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
-from ..learning import LinearModel, NeuralModel, StepSizes
+from ..learning import LinearModel, NeuralModel, Protection, StepSizes, deal_parts, most_units, parts_stream
+from ..privacy import Unit
 from ..schedules import Schedule
 from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
-__all__ = ["KernelArrays", "RunOutput", "Setup"]
+__all__ = ["KernelArrays", "RunOutput", "Setup", "turns_of"]
 
 Floats = NDArray[np.floating[Any]]
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
@@ -28,11 +30,12 @@ _MOST_TEST_LABEL = 1e18
 class Setup:
     """Everything that decides what happens in a simulated run, but for its number.
 
-    `batch` is the number of rows that a node uses for an update; None means all of its rows. `clip_noisy` is for the
-    rivals of the token only: a node's gradient is clipped to this norm after its noise was added. `patient_every` is
-    for the token only: in every so many-th round nobody is skipped. `why_no_privacy` says why no epsilon of any kind
-    can be stated; it is empty if one can. `labels_clipped` is how many labels of training rows were clipped to an
-    agreed bound; None where there is none.
+    `protects` is whom the noise hides. `batch` is the number of rows that a node uses for an update; None, for nodes
+    only, means all of its rows. Where persons are protected, none has more than `rows_per_person` rows. `clip_noisy` is
+    for the rivals of the token only: a node's gradient is clipped to this norm after its noise was added.
+    `patient_every` is for the token only: in every so many-th round nobody is skipped. `why_no_privacy` says why no
+    epsilon of any kind can be stated; it is empty if one can. `labels_clipped` is how many labels of training rows were
+    clipped to an agreed bound; None where there is none.
     """
 
     model: LinearModel | NeuralModel
@@ -46,7 +49,9 @@ class Setup:
     hop_latency: float
     step_sizes: StepSizes
     noise_multiplier: float
+    protects: Unit = "node"
     batch: int | None = None
+    rows_per_person: int = 1
     clip_noisy: float | None = None
     patient_every: int | None = None
     stragglers: Stragglers = field(default_factory=Stragglers)
@@ -69,11 +74,9 @@ class Setup:
             )
         if self.schedule.nodes != self.data.nodes:
             raise InvalidInput("nodes", self.schedule.nodes, f"the number of nodes of the data, {self.data.nodes}")
-        if self.batch is not None:
-            require_integer("batch", self.batch, 1)
-            if self.batch > int(self.data.sizes.min()):
-                smallest = int(self.data.sizes.min())
-                raise InvalidInput("batch", self.batch, f"at most {smallest}, the number of rows of the smallest node")
+        smallest = int(self.data.sizes.min())
+        if self.protection.unit == "node" and self.batch is not None and self.batch > smallest:
+            raise InvalidInput("batch", self.batch, f"at most {smallest}, the number of rows of the smallest node")
         self.stragglers.check(self.data.nodes)
         self._check_schedule()
         for name, x in (("training", self.data.features), ("test", self.test_x)):
@@ -111,6 +114,39 @@ class Setup:
             raise InvalidInput.because("patient_every", self.patient_every, "is for schedules with a token only")
         if isinstance(self.schedule, Gossip) and self.stragglers != Stragglers():
             raise InvalidInput.because("stragglers", "given", "schedule gossip knows only delays that are all alike")
+
+    @cached_property
+    def protection(self) -> Protection:
+        """Whom the noise hides, and how many rows an update takes."""
+        return Protection(unit=self.protects, batch=self.batch, rows_per_person=self.rows_per_person)
+
+    @cached_property
+    def parts(self) -> list[list[NDArray[np.integer[Any]]]]:
+        """For each node, the rows (numbered within the node) of each of the parts that its turns rotate through."""
+        data = self.data
+        persons = [None] * data.nodes if data.persons is None else np.split(data.persons, data.start[1:-1])
+        return [
+            deal_parts(int(rows), self.protection, parts_stream(self.seed, node), whose)
+            for node, (rows, whose) in enumerate(zip(data.sizes, persons, strict=True))
+        ]
+
+    @property
+    def every(self) -> int:
+        """At every so many-th turn of its node, a protected unit contributes at most.
+
+        Where nodes have different numbers of parts, it is their greatest common divisor: the turns at which a unit of
+        any node contributes are then among those that are counted.
+        """
+        return math.gcd(*(len(parts) for parts in self.parts))
+
+    @property
+    def units(self) -> int:
+        """The most protected units that an update takes."""
+        persons = self.data.persons
+        return max(
+            most_units(parts, self.protection, None if persons is None else persons[low:])
+            for low, parts in zip(self.data.start[:-1], self.parts, strict=True)
+        )
 
     @property
     def iterations(self) -> bool:
@@ -151,8 +187,37 @@ class KernelArrays:
 
         model, data = setup.model, setup.data
         assert isinstance(model, LinearModel)
-        batch = setup.batch if setup.batch is not None else int(data.sizes.max())
-        self.rows = compiled.examples_of(model, data.features, data.labels, data.start, batch)
+        protection, x, y, start, first = setup.protection, data.features, data.labels, data.start, None
+        if protection.unit == "node":
+            batch = setup.batch if setup.batch is not None else int(data.sizes.max())
+        else:
+            dealt = [low + part for low, parts in zip(start[:-1], setup.parts, strict=True) for part in parts]
+            order, batch = np.concatenate(dealt), max(map(len, dealt))
+            first = np.append(0, np.cumsum([len(parts) for parts in setup.parts]))
+            start = np.append(0, np.cumsum([len(part) for part in dealt]))
+            if not np.array_equal(order, np.arange(len(order))):  # a copy of many rows takes room
+                x, y = x[order], y[order]
+        self.rows = compiled.examples_of(model, x, y, start, batch, first)
         self.model = compiled.compiled_model(model, self.rows.x)
-        self.rule = compiled.rule_of(model, setup.step_sizes.first(setup.steps), setup.noise_multiplier)
+        self.rule = compiled.rule_of(model, protection, setup.step_sizes.first(setup.steps), setup.noise_multiplier)
         self.test = compiled.tests_of(model, setup.test_x, setup.test_y)
+
+    def parts_of(self, path: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+        """Return the part of the rows that is used at each hop of a path: the next one of the node, skipped or not."""
+        first = self.rows.first
+        if first[-1] == len(first) - 1:
+            return path
+        return first[path] + turns_of(path) % np.diff(first)[path]
+
+
+def turns_of(path: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Return for each hop how often the token was offered to its node before.
+
+    >>> turns_of(np.array([2, 0, 2, 2, 0]))
+    array([0, 0, 1, 2, 1])
+    """
+    order = np.argsort(path, kind="stable")
+    begins = np.flatnonzero(np.diff(path[order], prepend=-1))
+    turns = np.empty(len(path), np.int64)
+    turns[order] = np.arange(len(path)) - np.repeat(begins, np.diff(np.append(begins, len(path))))
+    return turns

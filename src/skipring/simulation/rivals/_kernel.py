@@ -148,15 +148,18 @@ def _gossip_for(kind: int, source: int) -> Any:
                 eta = rule.step_sizes[t]
                 for v in range(nodes):
                     w = models[v]
-                    take = draw_batch(rng, model.choices, rows, v, room)
+                    take = draw_batch(
+                        rng, model.choices, rows, rows.first[v] + t % (rows.first[v + 1] - rows.first[v]), room
+                    )
                     if kind == MARGIN:
                         margin_gradients(model, w, rows, take, room)
                     elif kind == SQUARED:
                         squared_gradients(model, w, rows, take, room)
                     else:
                         softmax_gradients(model, w, rows, take, room)
+                    divisor = rule.divisor if rule.divisor > 0.0 else float(take)
                     for j in range(d):
-                        room.gradient[j] /= take
+                        room.gradient[j] /= divisor
                     _hide(rng, rule.noise_std, most, room.gradient, room)
                     take_step(w, room.gradient, eta, room.noise, 0.0, 1.0 - eta * rule.ridge, np.inf)
                 first, neighbours = random_graph(graph_rng, nodes, averaging.edge_probability)
@@ -222,15 +225,18 @@ def _federated_for(kind: int, source: int) -> Any:
                 for v in range(nodes):
                     if not ready[t, v]:
                         continue
-                    take = draw_batch(rng, model.choices, rows, v, room)
+                    take = draw_batch(
+                        rng, model.choices, rows, rows.first[v] + t % (rows.first[v + 1] - rows.first[v]), room
+                    )
                     if kind == MARGIN:
                         margin_gradients(model, w, rows, take, room)
                     elif kind == SQUARED:
                         squared_gradients(model, w, rows, take, room)
                     else:
                         softmax_gradients(model, w, rows, take, room)
+                    divisor = rule.divisor if rule.divisor > 0.0 else float(take)
                     for j in range(len(w)):
-                        room.gradient[j] /= take
+                        room.gradient[j] /= divisor
                     if most > 0.0:
                         _hide(rng, rule.noise_std, most, room.gradient, room)
                     for j in range(len(w)):

@@ -34,7 +34,7 @@ def reference_gossip(setup: Setup, number: int, graphs: Iterable[Links]) -> tupl
         if iteration % setup.evaluate_every == 0:
             errors.append(_mean_error(setup, model, models[judges]))
         for v in range(nodes):
-            step = _uploaded(setup, v, models[v], rng) + model.ridge * models[v]
+            step = _uploaded(setup, v, iteration, models[v], rng) + model.ridge * models[v]
             models[v] -= sizes[iteration] * step
         weights = gossip_matrix(links)
         before, now = models, weights @ models
@@ -56,7 +56,7 @@ def reference_federated(setup: Setup, number: int, ready: NDArray[np.bool_]) -> 
     for iteration, present in enumerate(ready):
         if iteration % setup.evaluate_every == 0:
             errors.append(_mean_error(setup, model, w[None]))
-        uploads = [_uploaded(setup, int(v), w, rng) for v in np.flatnonzero(present)]
+        uploads = [_uploaded(setup, int(v), iteration, w, rng) for v in np.flatnonzero(present)]
         if uploads:
             w = reference.stepped(model, w, np.mean(uploads, axis=0), float(sizes[iteration]))
     errors.append(_mean_error(setup, model, w[None]))
@@ -79,8 +79,8 @@ def dense(start: NDArray[Any], neighbours: NDArray[Any]) -> Links:
     return links
 
 
-def _uploaded(setup: Setup, node: int, w: Floats, rng: np.random.Generator) -> Floats:
-    gradient = noisy_gradient(setup, node, w, rng)
+def _uploaded(setup: Setup, node: int, iteration: int, w: Floats, rng: np.random.Generator) -> Floats:
+    gradient = noisy_gradient(setup, node, iteration, w, rng)
     return gradient if setup.clip_noisy is None else reference.projected(gradient, setup.clip_noisy)
 
 

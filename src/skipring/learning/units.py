@@ -1,0 +1,183 @@
+"""Whom the noise hides (a record, a person or a node), and which rows of a node an update takes for that.
+
+All agree on B (`batch`, the rows that an update takes at most) before a run. For records and persons an update is
+
+    G = (1/B) x the sum of what each unit contributes,    noise of z x (the most that one unit can contribute) / B
+
+so every record counts the same, whoever holds it, and is hidden by the same noise. A node with fewer rows uses all of
+them; their sum is still divided by B. A node with more deals its rows once into parts of at most B, and at its turn
+number r (skipped or not) it uses part r modulo their number: a unit then contributes at every so many-th turn only.
+For nodes G is the mean over the rows, at most as long as the gradient bound, and a batch is drawn anew for each update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput, require_integer
+from ..privacy import Unit
+
+__all__ = ["Batches", "Protection", "deal_parts", "most_units", "parts_stream"]
+
+Ints = NDArray[np.integer[Any]]
+#: The stream of random numbers that deals a node's rows into parts: the same in a simulation and at the node.
+_PARTS = 2**32 - 5
+
+
+class Bounded(Protocol):
+    """A model, as far as its bound is concerned."""
+
+    @property
+    def gradient_bound(self) -> float:
+        """The largest norm of a gradient."""
+
+    @property
+    def bounds_rows(self) -> bool:
+        """Whether each row's gradient has that bound; else only what is clipped to it has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protection:
+    """Whom the noise hides, and how many rows an update takes.
+
+    Parameters
+    ----------
+    unit : ``record`` (one row), ``person`` (all rows of one person) or ``node`` (all rows of a node).
+    batch : the most rows of an update, the same for all nodes. For a node None means all of its rows.
+    rows_per_person : no person has more rows than this in a node's training rows.
+
+    >>> Protection(unit="record", batch=100).divisor(7), Protection().divisor(7)
+    (100, 7)
+    """
+
+    unit: Unit = "node"
+    batch: int | None = None
+    rows_per_person: int = 1
+
+    def __post_init__(self) -> None:
+        if self.unit not in ("record", "person", "node"):
+            raise InvalidInput("protects", self.unit, "record, person or node")
+        require_integer("rows_per_person", self.rows_per_person, 1)
+        if self.batch is not None:
+            require_integer("batch", self.batch, 1)
+        elif self.unit != "node":
+            reason = f"all nodes must agree on the most rows of an update, since a {self.unit} is protected"
+            raise InvalidInput.because("batch", "missing", reason)
+        if self.unit != "person" and self.rows_per_person != 1:
+            raise InvalidInput.because("rows_per_person", self.rows_per_person, "needs persons as what is protected")
+        if self.unit == "person" and self.batch is not None and self.batch < self.rows_per_person:
+            reason = f"a person's rows must fit into one update, and may be {self.rows_per_person}"
+            raise InvalidInput.because("batch", self.batch, reason)
+
+    def divisor(self, rows: int) -> int:
+        """Return what the sum over the rows of an update is divided by, if it takes so many."""
+        return rows if self.unit == "node" or self.batch is None else self.batch
+
+    def contribution(self, model: Bounded) -> float:
+        """Return the most that one unit can contribute to the sum (for nodes: to the mean) of an update."""
+        rows = self.rows_per_person if model.bounds_rows else 1
+        return rows * model.gradient_bound
+
+    def noise_std(self, model: Bounded, noise_multiplier: float) -> float:
+        """Return the standard deviation of the noise on an update's gradient."""
+        bound = noise_multiplier * self.contribution(model)
+        return bound if self.unit == "node" or self.batch is None else bound / self.batch
+
+    def parts(self, units: int) -> int:
+        """Return how many parts a node with so many units (for nodes: any number) has."""
+        return 1 if self.unit == "node" else -(-units // self.units_per_update)
+
+    @property
+    def units_per_update(self) -> int:
+        """The most units that an update takes."""
+        if self.unit == "node" or self.batch is None:
+            return 1
+        return self.batch // self.rows_per_person
+
+
+def parts_stream(seed: int, node: int) -> np.random.Generator:
+    """Return the random numbers that deal a node's rows into parts. They are no secret: no accountant rests on them."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PARTS, node)))
+
+
+def deal_parts(rows: int, protection: Protection, rng: np.random.Generator, persons: Ints | None = None) -> list[Ints]:
+    """Deal a node's rows into parts that its turns rotate through; all rows of a person lie in one part.
+
+    Which unit lies in which part depends on how many units there are, and on chance: never on what the rows say, nor on
+    how many rows a person has (each has room for as many as a person may have). Persons are numbered as they appear.
+
+    >>> [len(part) for part in deal_parts(10, Protection(unit="record", batch=4), np.random.default_rng(1))]
+    [4, 3, 3]
+    """
+    if protection.unit == "node":
+        return [np.arange(rows)]
+    if protection.unit == "record":
+        unit_of: Ints = np.arange(rows)
+    elif persons is None or len(persons) != rows:
+        raise InvalidInput.because("person", "missing", "persons are protected, so every row must say whose it is")
+    else:
+        _, first, inverse = np.unique(persons, return_index=True, return_inverse=True)
+        unit_of = np.argsort(np.argsort(first))[inverse]
+        if (most := int(np.bincount(unit_of).max(initial=0))) > protection.rows_per_person:
+            raise InvalidInput("rows_per_person", protection.rows_per_person, f"at least {most}, which a person has")
+    units = int(unit_of.max(initial=-1)) + 1
+    count = max(1, protection.parts(units))
+    order = rng.permutation(units) if count > 1 else np.arange(units)
+    # Parts are alike in size, so that every turn of a node weighs about the same.
+    part_of = np.empty(units, np.int64)
+    for number, some in enumerate(np.array_split(order, count)):
+        part_of[some] = number
+    return [np.flatnonzero(part_of[unit_of] == number) for number in range(count)]
+
+
+def most_units(parts: list[Ints], protection: Protection, persons: Ints | None = None) -> int:
+    """Return how many protected units the largest part has; 1 for nodes."""
+    if protection.unit == "node":
+        return 1
+    if protection.unit == "record" or persons is None:
+        return max(map(len, parts))
+    return max(len(np.unique(persons[part])) for part in parts)
+
+
+class Batches:
+    """The rows of one update after the other: those of a turn's part, or for nodes all rows or some, drawn anew."""
+
+    def __init__(
+        self,
+        rows: int,
+        protection: Protection,
+        rng: np.random.Generator,
+        *,
+        parts: list[Ints] | None = None,
+    ) -> None:
+        self._rows, self._batch, self._rng = rows, protection.batch or rows, rng
+        self.parts = parts if protection.unit != "node" else None
+        if protection.unit != "node" and parts is None:
+            raise InvalidInput.because("parts", "missing", f"a {protection.unit} is protected, so rows are dealt")
+        self._next: Ints | None = None
+
+    def prepare(self) -> None:
+        """Draw the rows of the next update, where they are drawn."""
+        if self.parts is not None:
+            return
+        if self._batch < self._rows:
+            self._next = self._rng.choice(self._rows, self._batch, replace=False, shuffle=False)
+        else:
+            self._next = np.arange(self._rows)
+
+    def take(self, turn: int) -> Ints:
+        """Return the rows of an update at a node's turn number `turn`, the first being 0.
+
+        Rows that are drawn are those that were prepared, if no update has taken them yet.
+        """
+        if self.parts is not None:
+            return self.parts[turn % len(self.parts)]
+        if self._next is None:
+            self.prepare()
+        taken, self._next = self._next, None
+        assert taken is not None
+        return taken
