@@ -55,12 +55,14 @@ def gossip(*, amplified: bool = True) -> GossipAccountant:
 ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
     **{f"forecast {name}": partial(forecast, RUN.replace(schedule=name)) for name in get_args(ScheduleName)},
     "forecast, not convex": lambda: forecast(RUN.replace(convex=False)),
+    "forecast for a person": lambda: forecast(RUN.replace(protects="person")),
     "forecast of a place": lambda: forecast(RUN.replace(schedule="ring", distance=3, position=2)),
     "composition": lambda: Composition(forecast(RUN), forecast(RUN.replace(noise_multiplier=12.0))),
     **{
         f"paper {name}": partial(PaperBound, RUN.replace(schedule=name), delta_prime=1e-7)
         for name in get_args(ScheduleName)
     },
+    "paper for a record": lambda: PaperBound(RUN.replace(protects="record"), delta_prime=1e-7),
     "transcript": transcript,
     "transcript, not convex": lambda: transcript(convex=False),
     "gossip": gossip,
@@ -125,8 +127,10 @@ def test_the_claim_is_complete(accountant: Accountant) -> None:
         if field.name != "stated_by":
             assert getattr(claim, field.name), field.name
     said = claim.sentence()
-    for words in (claim.protected, claim.against, "all data of"):
+    hidden = {"node": "all data of", "person": "all rows of any one person of", "record": "any one record of"}
+    for words in (f"{hidden[claim.unit]} {claim.protected}", claim.against):
         assert words in said
+    assert ("is public" in said) == (claim.unit != "node")  # replaced, never added or removed
     for words in claim.assumptions:
         assert words[1:] in said  # its first letter is a capital there
         assert not words.endswith(".")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .accountant import Accountant, Claim, Unit
+from .accountant import Accountant, Claim
 from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
 from .forecast import Composition, Forecast, forecast
 from .gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_delta, rdp_epsilon
@@ -27,14 +27,14 @@ from .gossip import (
 )
 from .own import OwnTranscript
 from .paper import PaperBound
-from .record import PlannedRun
+from .record import PlannedRun, whole_node
 from .report import Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon
 from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
 
 if TYPE_CHECKING:
-    from .accountant import AMPLIFIED
+    from .accountant import AMPLIFIED, Unit
     from .leakage import Leakage
-    from .record import ScheduleName
+    from .record import ScheduleName, View
     from .theorems import paper_noise_multiplier, theorem3, theorem_curve
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "Transcript",
     "TranscriptAccountant",
     "Unit",
+    "View",
     "WorstPair",
     "federated_mu",
     "federated_node_mu",
@@ -77,6 +78,7 @@ __all__ = [
     "steps_for_budget",
     "theorem3",
     "theorem_curve",
+    "whole_node",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -85,6 +87,8 @@ __getattr__, __dir__ = lazily(
         "AMPLIFIED": "accountant",
         "Leakage": "leakage",
         "ScheduleName": "record",
+        "Unit": "accountant",
+        "View": "record",
         "paper_noise_multiplier": "theorems",
         "theorem3": "theorems",
         "theorem_curve": "theorems",

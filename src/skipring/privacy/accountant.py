@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 __all__ = ["AMPLIFIED", "IN_FULL", "Accountant", "Claim", "Relation", "Unit"]
 
-#: What is hidden: all data of a node, all rows of a person, or one row.
+#: What is hidden: all data of a node, all rows of one person at a node, or one record of a node.
 Unit = Literal["node", "person", "record"]
-#: Which data sets nobody can tell apart: those in which one unit's data is replaced by any other.
+#: Which data sets nobody can tell apart: those in which one unit's data is replaced by any other. How many persons or
+#: records a node has is the same in both, and may be known.
 Relation = Literal["replace-one"]
 
 #: What the noise of others may be counted under, and what holds without it.
@@ -24,6 +25,12 @@ _WHAT: dict[Unit, str] = {
     "node": "all data of",
     "person": "all rows of any one person of",
     "record": "any one record of",
+}
+#: What the relation leaves out where the unit is less than a node.
+_KNOWN: dict[Unit, tuple[str, ...]] = {
+    "node": (),
+    "person": ("how many persons each node has is public, and what is replaced is what their rows say",),
+    "record": ("how many records each node has is public, and what is replaced is what they say",),
 }
 
 
@@ -38,11 +45,15 @@ class Claim:
     view : what of the run an observer sees, in one word.
     assumptions : sentences without a full stop: what the claim rests on, and what it leaves out.
     stated_by : who states it, where it is not proven here; empty where it is.
-    unit, relation : what is hidden, and which data sets are neighbours.
+    unit, relation : what is hidden (all data of a node, all rows of one of its persons, one of its records), and which
+        data sets are neighbours.
 
     >>> Claim(protected="any node", against="any other node", method="tight", view="offered",
     ...       assumptions=("each update counts in full",)).sentence()
     'Protects all data of any node against any other node. Each update counts in full.'
+    >>> Claim(protected="any node", against="any other node", method="tight", view="offered", assumptions=(),
+    ...       unit="person").sentence().partition(".")[0]
+    'Protects all rows of any one person of any node against any other node'
     """
 
     protected: str
@@ -58,7 +69,7 @@ class Claim:
         """Say it to people."""
         whose = f"{_WHAT[self.unit]} {self.protected}"
         first = f"{self.stated_by} as stated: {whose}," if self.stated_by else f"Protects {whose}"
-        sentences = (f"{first} against {self.against}", *self.assumptions)
+        sentences = (f"{first} against {self.against}", *self.assumptions, *_KNOWN[self.unit])
         return " ".join(f"{words[0].upper()}{words[1:]}." for words in sentences)
 
 

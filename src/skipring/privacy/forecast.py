@@ -106,6 +106,7 @@ class Forecast(PrivacyCurve):
             method=self.method,
             view=run.view,
             assumptions=(AMPLIFIED if self.amplified else IN_FULL,),
+            unit=run.protects,
         )
 
     @property

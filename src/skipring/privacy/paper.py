@@ -25,6 +25,10 @@ _NUMBERS = {"ring": 2, "random-ring": 3, "random-walk": 4}
 class PaperBound:
     """What Theorem 2, 3 or 4 of the paper states for a run; it holds with delta + delta_prime.
 
+    The paper protects a whole node. Its theorems use no more than how far one update moves if what is protected is
+    replaced, so they speak about a person or a record as well, as long as it may contribute at every turn of its node;
+    rotation is refused.
+
     >>> run = PlannedRun(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=10.5976)
     >>> round(PaperBound(run, delta_prime=1e-12).epsilon(1e-6), 3)
     2.202
@@ -48,6 +52,7 @@ class PaperBound:
             "observers",
             "convex",
             "step_size",
+            "every",
         ):
             given = getattr(run, parameter)
             if parameter == "convex" and not given:
@@ -70,6 +75,7 @@ class PaperBound:
             view="offered",
             assumptions=("the final model is not counted",),
             stated_by="the paper's theorem",
+            unit=self.run.protects,
         )
 
     def doubt(self, delta: float) -> str:

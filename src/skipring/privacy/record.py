@@ -14,12 +14,17 @@ from ..errors import (
     require_positive,
     require_probability_below_one,
 )
+from .accountant import Unit
 
-__all__ = ["PlannedRun", "ScheduleName", "StepSizeLaw", "View"]
+__all__ = ["PlannedRun", "ScheduleName", "StepSizeLaw", "View", "whole_node"]
 
 ScheduleName = Literal["ring", "random-ring", "random-walk"]
-View = Literal["offered", "participants"]
+#: What an observer is shown: the token at each of its turns, or at those where it takes part; or only the final model.
+View = Literal["offered", "participants", "final"]
 StepSizeLaw = Literal["sqrt", "constant"]
+
+#: The least noise multiplier of a run: with less there is no privacy to speak of.
+LEAST_NOISE = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +37,13 @@ class PlannedRun:
     nodes, steps : how many nodes, and how many hops of the token (skipped ones, and hops of the walk to its present
         holder, included).
     skip : probability that a node is skipped at a hop. Where nodes differ, the largest.
-    noise_multiplier : noise std over the gradient bound, sigma / k. Replacing a node's data moves its gradient by at
-        most 2 k.
+    noise_multiplier : noise std over the most that one protected unit (a node, a person, a record) can contribute to
+        one update, sigma / k. Replacing the unit moves an update by at most 2 k.
     target_skip : skip probability of the node whose data is protected, if it is quicker than the others (0: always
         ready).
     view : ``offered`` protects against an observer that is always ready, and so sees the token whenever it is its
-        turn; ``participants`` against one that is itself skipped with probability at least `observer_skip`.
+        turn; ``participants`` against one that is itself skipped with probability at least `observer_skip`; ``final``
+        against somebody outside the network who is shown the final model and nothing else.
     observer_skip : see `view`; by default the same as `skip`.
     distance, position : on the fixed ring, how many hops after the target the observer's turn comes, and the target's
         place in the ring (1 to `nodes`). By default the worst pair and the worst place.
@@ -46,6 +52,9 @@ class PlannedRun:
         Without it there is no amplification along the walk.
     step_size : ``sqrt`` (learning rate / sqrt(update number)) or ``constant``.
     learning_rate, smoothness : if both are given, learning rate <= 2 / smoothness is checked.
+    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
+    every : a unit contributes at every so many-th turn of its node at most: the node's rows are dealt into so many
+        parts, which take turns (whether the node is skipped or not). 1: at every turn.
 
     >>> PlannedRun(schedule="random-ring", nodes=10, steps=1000, skip=0.5, noise_multiplier=10.0).rounds
     100
@@ -66,6 +75,8 @@ class PlannedRun:
     step_size: StepSizeLaw = "sqrt"
     learning_rate: float | None = None
     smoothness: float | None = None
+    protects: Unit = "node"
+    every: int = 1
 
     def __post_init__(self) -> None:
         for parameter in ("skip", "noise_multiplier", "target_skip", "observer_skip", "learning_rate", "smoothness"):
@@ -76,6 +87,7 @@ class PlannedRun:
             ("schedule", get_args(ScheduleName)),
             ("view", get_args(View)),
             ("step_size", get_args(StepSizeLaw)),
+            ("protects", get_args(Unit)),
         ):
             if getattr(self, parameter) not in names:
                 raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
@@ -83,13 +95,18 @@ class PlannedRun:
         require_integer("steps", self.steps, 1, 10**10)
         if self.schedule == "random-walk":
             require_integer("steps", self.steps, 1, 10**6 * self.nodes)
-        for parameter in ("nodes", "steps"):  # small integer types of numpy would overflow
+        require_integer("every", self.every, 1, 10**6)
+        if self.every > 1 and self.protects == "node":
+            raise InvalidInput.because(
+                "every", self.every, "a node contributes at each of its turns; say whom it protects"
+            )
+        for parameter in ("nodes", "steps", "every"):  # small integer types of numpy would overflow
             object.__setattr__(self, parameter, int(getattr(self, parameter)))
         if not isinstance(self.convex, bool):
             raise InvalidInput("convex", repr(self.convex), "True or False")
         require_probability_below_one("skip", self.skip)
         require_positive("noise_multiplier", self.noise_multiplier)
-        if not 1e-2 <= self.noise_multiplier <= 1e9:
+        if not LEAST_NOISE <= self.noise_multiplier <= 1e9:
             reason = "between 0.01 and 1e9: with less there is no privacy to speak of, with more nothing is learned"
             raise InvalidInput("noise_multiplier", self.noise_multiplier, reason)
         require_integer("observers", self.observers, 1)
@@ -110,6 +127,17 @@ class PlannedRun:
             )
 
     def _check_observer(self) -> None:
+        if self.view == "final":
+            for parameter, given in (
+                ("observers", self.observers if self.observers > 1 else None),
+                ("observer_skip", self.observer_skip),
+                ("distance", self.distance),
+                ("position", self.position),
+            ):
+                if given is not None:
+                    raise InvalidInput.because(
+                        parameter, given, "view final is about somebody outside the network, who has no turn in it"
+                    )
         if self.observer_skip is None:
             return
         require_probability_below_one("observer_skip", self.observer_skip)
@@ -174,7 +202,7 @@ class PlannedRun:
     @property
     def observer_sees(self) -> float:
         """Probability that the observer is sent the token when it is its turn, rounded up."""
-        if self.view == "offered":
+        if self.view != "participants":
             return 1.0
         return math.nextafter(1.0 - (self.skip if self.observer_skip is None else self.observer_skip), 1.0)
 
@@ -186,3 +214,25 @@ class PlannedRun:
     def replace(self, **changes: object) -> Self:
         """Return the same run with some values changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+
+def whole_node(run: PlannedRun, rows: int) -> PlannedRun | None:
+    """Return what the same run promises for all data of a node, or None where that is nothing.
+
+    `rows` is the most that a node contributes to one update, in units of what one protected unit can: the most records
+    (or persons) that an update uses. A whole node moves an update by so many times as much, and at every turn. So the
+    same noise is so many times smaller in its units, and there is no rotation. Below the noise that `PlannedRun` allows
+    there is no privacy to speak of.
+
+    >>> run = PlannedRun(schedule="random-ring", nodes=60, steps=1800, skip=0.3, noise_multiplier=4.0,
+    ...                  protects="record", every=5)
+    >>> whole_node(run, 100).noise_multiplier, whole_node(run, 1000)
+    (0.04, None)
+    """
+    require_integer("rows", rows, 1)
+    if run.protects == "node":
+        return run
+    noise = run.noise_multiplier / rows
+    if noise < LEAST_NOISE:
+        return None
+    return run.replace(protects="node", every=1, noise_multiplier=noise)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..errors import InvalidInput
+from .accountant import Unit
 from .record import PlannedRun
 
 __all__ = ["Histogram", "PrivacyReport", "PublishedEpsilon", "RealisedPrivacy", "StatedEpsilon"]
@@ -48,7 +49,8 @@ class RealisedPrivacy:
     """What one run really leaked: epsilon of the worst pair of nodes, of the median pair, and what 99 % stay below.
 
     In federated learning it is what the server learned about the busiest node, the median one and so on; `other_node`
-    is then what another node learned. `pairs` is how many pairs were looked at, if not all.
+    is then what another node learned. `pairs` is how many pairs were looked at, if not all. `final` is what somebody
+    outside learns from the final model alone about the unit that it tells most about.
     """
 
     worst: float
@@ -57,6 +59,7 @@ class RealisedPrivacy:
     histogram: Histogram | None = None
     pairs: int | None = None
     other_node: float | None = None
+    final: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,9 @@ class PrivacyReport:
     not_covered : what no epsilon of this report counts.
     planned : what the forecast is made from (on a ring, lengthened to whole rounds); None where there is no forecast,
         and in folders of versions that did not keep it.
+    unit, every : what is hidden, and at every which turn of its node it contributes at most.
+    final : the forecast for somebody outside the network who is shown the final model only.
+    node_epsilon : the forecast for all data of a node, where the unit is less than that.
     """
 
     delta: float
@@ -88,6 +94,10 @@ class PrivacyReport:
     realised: RealisedPrivacy | None = None
     not_covered: str | None = None
     planned: PlannedRun | None = None
+    unit: Unit = "node"
+    every: int = 1
+    final: StatedEpsilon | None = None
+    node_epsilon: StatedEpsilon | None = None
 
     @property
     def epsilon(self) -> float | None:
