@@ -16,7 +16,7 @@ FLOOR = {"errors", "_binomial", "_digest", "_json", "_lazy", "_numbers", "_versi
 #: The compiled pieces of an update, which numba inlines into the loops of a simulation, are no public names.
 BACK_DOORS = {("simulation", "learning", "_compiled")}
 #: Longer than 500 lines until the rooms inside network/ are made.
-LONG = {"network/node.py", "network/transport.py"}
+LONG = {"network/node.py"}
 
 
 def imports() -> Iterator[tuple[str, str, str]]:

@@ -25,6 +25,7 @@ from .chain import check_chain, extended_chain, marks_of, sealed, updated_hops
 from .journal import Entry, Kept, Over, Released
 from .journal_file import JournalError, JournalFile
 from .ledger import account_of, willing
+from .link import FRESH
 from .messages import (
     Accepted,
     Compute,
@@ -50,7 +51,7 @@ from .noise import NoiseSource
 from .protocol import Action, Peer
 from .setup import NodeSetup
 from .status import NodeStatus
-from .transport import FRESH, Transport
+from .transport import Transport
 from .wire import Done
 
 __all__ = ["Node", "Stopped"]
