@@ -9,7 +9,7 @@ adds up to. Around it, each in a file of its own and loaded when first used, sin
 - how messages travel: `messages`, `wire`, `transport`, `link`
 - what is remembered: `journal`, `journal_file`, `journal_reading`, `model_file`
 - what a node computes, and what it costs: `learner`, `noise`, `chain`, `ledger`, `giving`
-- running it: `setup`, `pace`, `node`, `process`, `monitor`, `local`
+- running it: `setup`, `pace`, `node`, `updater`, `hop_times`, `process`, `monitor`, `local`
 
 docs/protocol.md explains it.
 """
