@@ -1,10 +1,10 @@
-"""Numbers as people read them."""
+"""Numbers as people read and write them."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["number"]
+__all__ = ["is_number", "number"]
 
 
 def number(value: float) -> str:
@@ -18,3 +18,16 @@ def number(value: float) -> str:
     if isinstance(value, int) or (value == round(value) and abs(value) < 1e7):
         return str(round(value))
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
+
+
+def is_number(text: str) -> bool:
+    """Say whether a text, a cell of a table for instance, is a number.
+
+    >>> is_number(" 1e-3"), is_number("inf"), is_number("1,5"), is_number("")
+    (True, True, False, False)
+    """
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

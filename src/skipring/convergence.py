@@ -81,6 +81,9 @@ def mixing_factor(schedule: str, nodes: int, skip: float) -> float:
     return math.exp(_log_mixing_factor(schedule, nodes, skip))
 
 
+# The functions below spell out the same problem, one by one, so that editors and type checkers know what they take.
+
+
 def errors_after_updates(
     updates: int,
     *,

@@ -143,7 +143,7 @@ def test_the_error_is_that_of_the_simulator(tmp_path: Path) -> None:
         simulated = simulate(values)
         errors = simulated.test_error[:, -1]
         assert node.account.releases == 20
-        scores.append((node.test_error - errors.mean()) / errors.std())
+        scores.append((node.updater.test_error - errors.mean()) / errors.std())
     assert abs(np.mean(scores)) < 4.0 / np.sqrt(len(scores))
     assert np.abs(scores).max() < 6.0
 
@@ -160,7 +160,7 @@ def test_a_run_with_late_nodes_takes_at_least_what_lemma_1_says(tmp_path: Path) 
     skipped = steps - reading.memory.outcome.updates
     p = np.exp(-timeout / 0.02)
     assert skipped >= steps * p - 4.0 * np.sqrt(steps * p * (1.0 - p))
-    waits = [wait for node in nodes for wait in node.waits]
+    waits = [wait for node in nodes for wait in node.times.waits]
     mean, square = 0.02 * (1.0 - p), 2 * 0.02**2 * (1.0 - p * (1.0 + timeout / 0.02))
     assert np.mean(waits) >= mean - 4.0 * np.sqrt((square - mean**2) / len(waits))
 
@@ -327,7 +327,7 @@ def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
         config.write_text(text)
     nodes = run_nodes(configs)
     assert len({model.tobytes() for model in final_models(configs)}) == 1
-    assert np.mean([node.test_error for node in nodes]) < 0.3  # what little noise there is, hardly matters
+    assert np.mean([node.updater.test_error for node in nodes]) < 0.3  # what little noise there is, hardly matters
 
 
 def test_noise_whose_ends_would_show_is_refused(tmp_path: Path) -> None:

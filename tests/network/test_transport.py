@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network import transport
+from skipring.network import link, transport
 from skipring.network._native_log import reason_in
 from skipring.network.agreement import Agreement
 from skipring.network.identity import make_network
@@ -295,7 +295,7 @@ async def two_models_at_once(folder: Path) -> object:
 
 async def impostors(folder: Path) -> object:
     """Connect to two addresses at which somebody else answers: another authority's node, and the wrong one."""
-    transport._AWAY = 0.3
+    link._AWAY = 0.3
     roster = read_roster(folder / "roster.toml")
     for address, keys in zip(
         roster.addresses[1:], (folder.parent / "other" / "node-2", folder / "node-2"), strict=True

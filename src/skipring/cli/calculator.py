@@ -60,6 +60,9 @@ def timeout(
     )
 
 
+# typer reads the options of a command off its own signature, so those of `privacy` and `noise` stand in both.
+
+
 def privacy(
     schedule: options.Schedule,
     nodes: options.Nodes,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._numbers import is_number
 from ..errors import InvalidInput
 from .sources import Dataset, Floats, Ints, first_not_finite, read_arrays
 
@@ -206,7 +207,7 @@ def _csv_table(source: _Source, reader: Any) -> _Table:
     columns = [cell.strip() for cell in next(lines, [])]
     if not columns:
         source.refuse("it is empty")
-    if all(_is_number(cell) for cell in columns):
+    if all(is_number(cell) for cell in columns):
         source.refuse("its first line must name the columns")
     if len(columns) == 1 and re.search(r"[;\t|]", columns[0]):
         source.refuse(f"its columns must be separated by commas; the first line is {columns[0][:40]!r}")
@@ -229,7 +230,7 @@ def _csv_table(source: _Source, reader: Any) -> _Table:
         try:
             values.extend([float(cells[column]) for column in at])
         except ValueError:
-            column = next(column for column in at if not _is_number(cells[column]))
+            column = next(column for column in at if not is_number(cells[column]))
             source.refuse_value(columns[column], where(len(labels)), cells[column], "is not a number")
         labels.append(cells[label_at].strip())
         if node_at is not None:
@@ -240,14 +241,6 @@ def _csv_table(source: _Source, reader: Any) -> _Table:
     node = None if node_at is None else np.array(nodes, dtype=str)
     person = None if person_at is None else np.array(persons, dtype=str)
     return _Table(features, names, np.array(labels, dtype=str), node, where, person)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _row(row: int) -> str:

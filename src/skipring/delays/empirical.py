@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._numbers import is_number
 from ..errors import InvalidInput
 from ._numbers import Floats, number, spell
 from .base import Delay, Size, usable_points
@@ -148,7 +149,7 @@ def _read_durations(path: Path, spelled: str) -> tuple[list[float], list[bool] |
         raise refuse(f"the file cannot be read: {reason}") from None
     lines = [(line, cells) for line, cells in lines if any(cells)]
     columns = len(lines[0][1]) if lines else 1
-    if lines and not _is_number(lines[0][1][0]) and lines[0][1][0][:1].isalpha():
+    if lines and not is_number(lines[0][1][0]) and lines[0][1][0][:1].isalpha():
         line, header = lines.pop(0)
         # A second column named "finished" would mean the opposite of what we read into it.
         if "censored" in header[0].lower() or (columns == 2 and header[1].lower() != "censored"):
@@ -158,7 +159,7 @@ def _read_durations(path: Path, spelled: str) -> tuple[list[float], list[bool] |
         if len(cells) != columns or columns > 2:
             wanted = "1 or 2 columns" if columns > 2 else f"{columns} column{'s' * (columns > 1)} as above"
             raise refuse(f"line {line}: {wanted} expected, not {_short(cells)}")
-        if not _is_number(cells[0]) or not float(cells[0]) >= 0.0:
+        if not is_number(cells[0]) or not float(cells[0]) >= 0.0:
             raise refuse(f"line {line}: a duration must be a number of at least 0, not {_short(cells[:1])}")
         if columns == 2 and cells[1].lower() not in _FLAGS:
             reason = f"censored must be 0/1, true/false or yes/no, not {_short(cells[1:])}"
@@ -166,14 +167,6 @@ def _read_durations(path: Path, spelled: str) -> tuple[list[float], list[bool] |
         durations.append(float(cells[0]))
         censored.append(columns == 2 and _FLAGS[cells[1].lower()])
     return durations, censored if columns == 2 else None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _short(cells: list[str]) -> str:

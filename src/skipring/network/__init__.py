@@ -6,10 +6,10 @@ adds up to. Around it, each in a file of its own and loaded when first used, sin
 
 - who takes part: `roster`, `identity`, `checks`, `config`
 - what all agree on: `agreed`, `agreement`, `order`
-- how messages travel: `messages`, `wire`, `transport`
-- what is remembered: `journal`, `journal_file`, `model_file`
+- how messages travel: `messages`, `wire`, `transport`, `link`
+- what is remembered: `journal`, `journal_file`, `journal_reading`, `model_file`
 - what a node computes, and what it costs: `learner`, `noise`, `chain`, `ledger`, `giving`
-- running it: `setup`, `pace`, `node`, `process`, `monitor`, `local`
+- running it: `setup`, `pace`, `node`, `updater`, `hop_times`, `process`, `monitor`, `local`
 
 docs/protocol.md explains it.
 """

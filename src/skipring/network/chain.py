@@ -12,11 +12,12 @@ digest is a commitment: it binds its author, and tells others nothing.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..errors import InvalidInput, require_integer
-from .messages import Ballot
+from .messages import Ballot, Token
 
 __all__ = [
     "blank_chain",
@@ -27,6 +28,7 @@ __all__ = [
     "updated_between",
     "updated_hops",
     "updates_of",
+    "wrong_way",
 ]
 
 _DIGEST = 32
@@ -118,6 +120,23 @@ def check_chain(chain: bytes, steps: int, *, updates: int, before_hop: int) -> N
         raise InvalidInput.because("chain", f"an update at hop {last}", f"only hops before {before_hop} can have been")
     if made != updates:
         raise InvalidInput.because("chain", f"{made} updates", f"the token says {updates}")
+
+
+def wrong_way(token: Token, path: Sequence[int], *, sender: int, hop: int | None) -> str:
+    """Say why a token cannot have come along the agreed path; nothing if it may have.
+
+    `hop` is the one for which the sender passes it on; None if all are made.
+    """
+    try:
+        check_chain(token.chain, len(path), updates=token.updates, before_hop=len(path) + 1 if hop is None else hop)
+    except InvalidInput as problem:
+        return str(problem)
+    if hop is not None and token.updates:
+        # It was the sender's turn at the last update, or after it, without one.
+        since = path[marks_of(token.chain).bit_length() - 1 : hop - 1]
+        if sender not in since:
+            return f"passes on a token that it never had: the last update was that of hop {hop - len(since)}"
+    return ""
 
 
 def _bytes_for(steps: int) -> int:

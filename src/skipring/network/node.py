@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import resource
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 from .._json import to_json
-from ..errors import InvalidInput
-from .chain import check_chain, extended_chain, marks_of, sealed, updated_hops
+from .chain import updated_hops, wrong_way
+from .hop_times import HopTimes
 from .journal import Entry, Kept, Over, Released
 from .journal_file import JournalError, JournalFile
 from .ledger import account_of, willing
+from .link import FRESH
 from .messages import (
     Accepted,
     Compute,
@@ -45,32 +44,24 @@ from .messages import (
     WantOutcome,
     Write,
 )
-from .model_file import ModelFile, digest_of, load, store
-from .noise import NoiseSource
+from .model_file import ModelFile, digest_of
 from .protocol import Action, Peer
 from .setup import NodeSetup
 from .status import NodeStatus
-from .transport import FRESH, Transport
+from .transport import Transport
+from .updater import Stopped, Updater
 from .wire import Done
 
 __all__ = ["Node", "Stopped"]
 
-#: An update of so few bytes is made at once; a larger one in a thread, so that messages are answered meanwhile.
-_QUICK = 1 << 16
 #: How long a node that was told to stop may go on, until it has passed the token on.
 _GRACE = 15.0
-_PIECE = 1 << 20
-_RECENT = 200  # hops that medians are taken over
 
 
 def discard(parameters: Any) -> None:
     """Delete a large model that nobody has taken."""
     if isinstance(parameters, ModelFile):
         parameters.discard()
-
-
-class Stopped(Exception):
-    """The node had to stop; the message says why."""
 
 
 class Node:
@@ -87,9 +78,7 @@ class Node:
         self.setup, self.journal, self._say = setup, journal, say
         self.started = time.time()
         self._loop: Any = None
-        self._noise = NoiseSource()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
-        self._emulated = np.random.default_rng()
+        self.updater = Updater(setup)
         self.account = account_of(setup.terms, (entry for _, entry in journal.entries()))
         memory = journal.memory
         self.peer = Peer(setup.me, setup.rules, memory, self._willing)
@@ -124,16 +113,8 @@ class Node:
         self.refused = 0
         self._unaffordable: set[int] = set()  # own hops whose update would have exceeded the budget
         self.recoveries = 0
-        self.test_error = math.nan
+        self.times = HopTimes()
         self._go_began = 0.0
-        self._offered_at = 0.0
-        self._held_since: float | None = None
-        self._waited = 0.0
-        self._overheads: deque[float] = deque(maxlen=_RECENT)
-        self._hops: deque[float] = deque(maxlen=_RECENT)
-        self.waits: deque[float] = deque(maxlen=10 * _RECENT)
-        self._passed_at = 0.0
-        self._pass_rates: deque[float] = deque(maxlen=_RECENT)  # bytes per second, until it is on the other's disk
 
     async def run(self) -> None:
         """Take part until the run is over and everybody knows, or until `stop`; raise Stopped if it cannot go on."""
@@ -153,7 +134,7 @@ class Node:
                 timer.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self.transport.stop()
-            self._worker.shutdown(wait=False, cancel_futures=True)
+            self.updater.close()
         if self._failure is not None:
             raise self._failure
 
@@ -207,7 +188,7 @@ class Node:
         token: Token | None = getattr(message, "token", None)
         if token is None:
             self._take(sender, message)
-        elif self.setup.shape.size <= _QUICK:
+        elif self.updater.is_quick:
             self._take_token(sender, message, self.setup.check_parameters(token.parameters))
         else:
             self._spawn(self._check_large(sender, message, token))
@@ -221,29 +202,13 @@ class Node:
             discard(token.parameters)  # if the journal has not taken it
 
     def _take_token(self, sender: int, message: Message, problem: str) -> None:
-        problem = problem or self._check_path(sender, message)
+        assert isinstance(message, Pass | Final | Outcome)
+        hop = message.hop if isinstance(message, Pass) else None
+        problem = problem or wrong_way(message.token, self.setup.rules.path, sender=sender, hop=hop)
         if problem:
             self.transport.say_once("refused", f"{self.setup.roster.names[sender]}: {problem}")
         else:
             self._take(sender, message)
-
-    def _check_path(self, sender: int, message: Message) -> str:
-        """Say why a token cannot have come the agreed way; nothing if it may have."""
-        assert isinstance(message, Pass | Final | Outcome)
-        token, rules = message.token, self.setup.rules
-        try:
-            before = message.hop if isinstance(message, Pass) else rules.steps + 1
-            check_chain(token.chain, rules.steps, updates=token.updates, before_hop=before)
-        except InvalidInput as problem:
-            return str(problem)
-        if isinstance(message, Pass) and token.updates:
-            # It was the sender's turn at the last update, or after it, without one.
-            since = rules.path[marks_of(token.chain).bit_length() - 1 : message.hop - 1]
-            if sender not in since:
-                return (
-                    f"passes on a token that it never had: the last update was that of hop {message.hop - len(since)}"
-                )
-        return ""
 
     def _take(self, sender: int, message: Message) -> None:
         if self._finished.is_set():
@@ -254,25 +219,10 @@ class Node:
     def _noticed(self, sender: int, message: Message) -> Sequence[Action]:
         """Measure what a message tells about time, and let the protocol take it."""
         if isinstance(message, Ready) and self.peer.waits_for(sender, message.hop):
-            self.pace.saw(self._wait_ended(), ready=True)
-        elif isinstance(message, Accepted) and self.peer.asks(sender, message.hop) and self._held_since is not None:
-            self._passed()
+            self.pace.saw(self.times.wait_ended(time.monotonic()), ready=True)
+        elif isinstance(message, Accepted) and self.peer.asks(sender, message.hop):
+            self.times.passed(time.monotonic(), self.setup.shape.size)
         return self.peer.received(sender, message)
-
-    def _wait_ended(self) -> float:
-        waited = time.monotonic() - self._offered_at
-        self._waited += waited
-        self.waits.append(waited)
-        return waited
-
-    def _passed(self) -> None:
-        """Note what the hop took, beyond waiting for the node that is next."""
-        assert self._held_since is not None
-        taken = time.monotonic() - self._held_since
-        self._hops.append(taken)
-        self._overheads.append(max(0.0, taken - self._waited))
-        self._held_since = None
-        self._pass_rates.append(self.setup.shape.size / max(1e-9, time.monotonic() - self._passed_at))
 
     def wants(self, sender: int, message: Message) -> str:
         """Say why the large model of a message is not wanted."""
@@ -323,10 +273,10 @@ class Node:
                 self.journal.append(*self._entries)
             for send in self._messages:
                 if isinstance(send.message, Offer):
-                    self._offered(send.message.hop)
-                    self.pace.overhead(self._offered_at - self._go_began)  # what it costs, whatever comes of it
+                    offered_at = self._offered(send.message.hop)
+                    self.pace.overhead(offered_at - self._go_began)  # what it costs, whatever comes of it
                 elif isinstance(send.message, Pass):
-                    self._passed_at = time.monotonic()
+                    self.times.passing(time.monotonic())
                 self.transport.send(send.to, send.message)
         except JournalError as error:
             self._fail(Stopped(str(error)))  # and nothing is sent
@@ -354,8 +304,8 @@ class Node:
                 self._preparing.cancel()  # for a hop that is over
             self._preparing = self._spawn(self._prepare(action))
         elif isinstance(action, Compute):
-            if self.setup.shape.size <= _QUICK:
-                token = self._update(action)
+            if self.updater.is_quick:
+                token = self.updater.update(action)
                 # Others feel how long this node waits for them; how long its own rows take must not be in it.
                 self._go_began = time.monotonic()
                 self._computed(action, token)
@@ -372,7 +322,8 @@ class Node:
             self.hop = entry.copy.hop
             self._say("updated", hop=entry.copy.hop, updates=entry.copy.token.updates, level="debug")
         elif isinstance(entry, Kept) and entry.copy.kind is Kind.ACCEPTED:
-            self.hop, self._held_since, self._waited = entry.copy.hop, time.monotonic(), 0.0
+            self.hop = entry.copy.hop
+            self.times.accepted(time.monotonic())
         elif isinstance(entry, Over):
             self._loop.call_soon(self._end)
 
@@ -382,12 +333,14 @@ class Node:
         unreachable = node is not None and node not in self.transport.reachable
         return min(seconds, FRESH) if unreachable else seconds
 
-    def _offered(self, hop: int) -> None:
+    def _offered(self, hop: int) -> float:
+        """Take note that the token is on offer for a hop; return since when."""
         if self._preparing is not None:
             # For an own hop that is over: it would keep the answer waiting, for as long as this node's rows take.
             self._preparing.cancel()
-        self._offered_at = time.monotonic()
-        self.hop = hop
+        self.hop, now = hop, time.monotonic()
+        self.times.offered(now)
+        return now
 
     def _expired(self, name: str) -> None:
         self._timers.pop(name, None)
@@ -398,7 +351,7 @@ class Node:
             self._timers[name] = self._loop.call_later(self.setup.rules.lease, self._expired, name)
             return
         if name == "offer" and self.peer.holding:
-            waited = self._wait_ended()
+            waited = self.times.wait_ended(time.monotonic())
             if self.peer.offers_to is not None:
                 self.pace.saw(waited, ready=False)
         self._do(lambda: self.peer.expired(name))
@@ -409,18 +362,12 @@ class Node:
             timer.cancel()
 
     async def _prepare(self, action: PrepareBatch) -> None:
-        delay = self.setup.delay
-        if delay is not None:
-            await asyncio.sleep(min(float(delay.sample(self._emulated, 1)[0]), 1e6))
-        if self.setup.shape.size <= _QUICK:
-            self.setup.learner.prepare()
-        else:
-            await self._alone(self.setup.learner.prepare)
+        await self.updater.prepare()
         self._do(lambda: self.peer.prepared(action.ballot, action.hop))
 
     async def _compute(self, action: Compute) -> None:
         try:
-            token = await self._alone(self._update, action)
+            token = await self.updater.update_in_thread(action)
         except FileNotFoundError as error:
             if self.peer.computing and self.peer.memory.copy.token == action.token:
                 self._fail(Stopped(f"the model of the token has gone: {error.filename}"))
@@ -429,32 +376,6 @@ class Node:
             self._fail(Stopped(f"the update cannot be written: {error.strerror}"))
             return
         self._computed(action, token)
-
-    def _alone(self, work: Callable[..., Any], *given: Any) -> Any:
-        """Do something with the learner in a thread, one thing after the other: it has room for one model."""
-        return self._loop.run_in_executor(self._worker, work, *given)
-
-    def _update(self, action: Compute) -> Token:
-        """Make the update of a hop: gradient, noise, step. It is released only once it is in the journal."""
-        setup, token = self.setup, action.token
-        parameters = load(token.parameters, setup.learner.dtype)
-        self.test_error = setup.learner.test_error(parameters)
-        step_size = float(np.asarray(setup.terms.step_sizes)[token.updates])
-        updated = setup.learner.update(
-            parameters,
-            turn=setup.terms.turn(action.hop),
-            step_size=step_size,
-            noise_multiplier=setup.terms.noise_multiplier,
-            noise=self._noise,
-        )
-        # Piece by piece: one truth value for each of a billion parameters would be a gigabyte.
-        if not all(np.isfinite(updated[at : at + _PIECE]).all() for at in range(0, len(updated), _PIECE)):
-            raise Stopped(f"the update of hop {action.hop} is not finite; nothing was released")
-        stored = store(updated, setup.models)
-        # A fresh secret in the digest: without it, a later observer could check a guess of what was released here.
-        seal = sealed(bytes.fromhex(digest_of(stored)), os.urandom(32))
-        chain = extended_chain(token.chain, action.ballot, action.hop, seal)
-        return Token(token.updates + 1, stored, chain)
 
     def _computed(self, action: Compute, token: Token) -> None:
         self._do(lambda: self.peer.computed(action.ballot, action.hop, token))
@@ -483,7 +404,7 @@ class Node:
     async def _finish(self, token: Token) -> None:
         """Keep the final model where its owner finds it, and let everybody know that it is here."""
         try:
-            await self._alone(self._keep_model, token)
+            await self.updater.keep_model(token)
             self.setup.write_result(to_json(self.status(finished=True)))
         except OSError as error:
             self._fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
@@ -495,10 +416,6 @@ class Node:
         self._loop.call_later(self.setup.config.linger, self._finished.set)
         self._all_done.add(self.setup.me)
         self._leave_if_all_done()
-
-    def _keep_model(self, token: Token) -> None:
-        self.setup.write_model(token.parameters)
-        self.test_error = self.setup.learner.test_error(load(token.parameters, self.setup.learner.dtype))
 
     def _leave_if_all_done(self) -> None:
         if len(self._all_done) == len(self.setup.roster):
@@ -552,12 +469,12 @@ class Node:
             budget=budget.epsilon,
             refused=self.refused,
             refused_for_budget=len(self._unaffordable),
-            test_error=None if math.isnan(self.test_error) else self.test_error,
+            test_error=None if math.isnan(self.updater.test_error) else self.updater.test_error,
             timeout=self.pace.timeout,
-            hop_time=median(self._hops) if self._hops else None,
-            overhead=median(self._overheads) if self._overheads else None,
+            hop_time=self.times.hop_time,
+            overhead=self.times.overhead,
             carry_rate=median(self.transport.carry_rates) if self.transport.carry_rates else None,
-            pass_rate=median(self._pass_rates) if self._pass_rates else None,
+            pass_rate=self.times.pass_rate,
             recoveries=self.recoveries,
             reachable=len(self.transport.reachable),
             peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -15,7 +15,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,12 +26,13 @@ from urllib.parse import unquote
 from ..errors import InvalidInput
 from .agreement import Agreement
 from .identity import peer_name, server_name
+from .link import Link
 from .messages import Final, Message, Outcome, Pass, Token
 from .model_file import LARGE, ModelWriter, chunks_of, digest_of, size_of
 from .roster import Roster
 from .wire import INLINE, PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
-__all__ = ["FRESH", "Keys", "Receiver", "Shape", "Transport"]
+__all__ = ["Keys", "Receiver", "Shape", "Transport"]
 
 # gRPC offers no setting for the lowest version of TLS. Nodes have ECDSA certificates, which no cipher of TLS 1.2 in
 # this list can be used with, so that only TLS 1.3 is left. It must be set before gRPC is loaded.
@@ -41,14 +42,10 @@ _CHUNK = 1 << 20
 _AHEAD = 8  # chunks that may wait for the disk
 #: No frame is larger. gRPC itself refuses only what is far larger: it does so without a word.
 _LARGEST = 2 * _CHUNK
-_WAITING = 1000  # messages that may wait for a slow link
-#: Seconds that a message waits for a connection; later it may be wrong, and is dropped.
-FRESH = 1.0
 #: Messages per second, and at once, that a peer may send; two nodes alone with hops of 2 ms send each other 1250.
 _RATE, _BURST = 2000.0, 4000.0
 _PENALTY = 10.0
 _QUIET = 600.0  # seconds in which the same refusal is said once
-_AWAY = 5.0  # after so many seconds without a connection it is asked why
 #: How gRPC's reasons begin if somebody answers that is not who it should be.
 _IMPOSTOR = re.compile("SSL_ERROR|TSI_|Peer name|[Vv]erification")
 #: Numbers that stand alone: two refusals that differ only in them are of one kind.
@@ -166,11 +163,11 @@ class Transport:
         models: Path,
         receiver: Receiver,
     ) -> None:
-        self._grpc = load_grpc()
+        self.grpc = load_grpc()
         self.me, self._roster, self._keys, self._listen = me, roster, keys, listen
         self._agreement, self._shape, self._steps, self._models = agreement, shape, steps, models
         self._receiver = receiver
-        self._links = {node: _Link(self, node) for node in range(len(roster)) if node != me}
+        self._links = {node: Link(self, node) for node in range(len(roster)) if node != me}
         self._server: Any = None
         self._talks: dict[int, asyncio.Task[Any]] = {}
         self._carries: dict[int, asyncio.Task[Any]] = {}
@@ -182,7 +179,7 @@ class Transport:
 
     async def start(self) -> None:
         """Listen, and connect to everybody."""
-        grpc = self._grpc
+        grpc = self.grpc
         methods = {
             "Talk": grpc.stream_stream_rpc_method_handler(self._talk),
             "Carry": grpc.stream_unary_rpc_method_handler(self._carry),
@@ -252,7 +249,7 @@ class Transport:
     async def _refuse(self, context: Any, code: str, why: str, marks: bytes | None = None) -> NoReturn:
         self.say_once("refused", why)
         trailing = () if marks is None else (("skipring-marks-bin", marks),)
-        await context.abort(getattr(self._grpc.StatusCode, code), why, trailing)
+        await context.abort(getattr(self.grpc.StatusCode, code), why, trailing)
         raise AssertionError  # abort has raised
 
     async def _talk(self, frames: AsyncIterator[bytes], context: Any) -> None:
@@ -284,7 +281,7 @@ class Transport:
             if calls.get(sender) is mine:
                 raise
             # If there is somebody at the other end, it must be told: it would go on to send what nobody reads.
-            await context.abort(self._grpc.StatusCode.ALREADY_EXISTS, "a newer call has taken the place of this one")
+            await context.abort(self.grpc.StatusCode.ALREADY_EXISTS, "a newer call has taken the place of this one")
         finally:
             if calls.get(sender) is mine:
                 del calls[sender]
@@ -320,7 +317,7 @@ class Transport:
                 await self._refuse(context, "INVALID_ARGUMENT", f"{name}: no model follows its heading")
             reason = self._receiver.wants(sender, message)
             if reason:  # nothing is wrong, so nothing is said
-                await context.abort(self._grpc.StatusCode.ABORTED, reason)
+                await context.abort(self.grpc.StatusCode.ABORTED, reason)
             assert isinstance(message, Pass | Final | Outcome)  # who has a heading has a token
             try:
                 whole = await self._collect(incoming, heading, sender, context)
@@ -362,7 +359,7 @@ class Transport:
             writer.release()
         return whole
 
-    # What is needed on both sides.
+    # What links need (link.Caller).
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What every call says before its first message."""
@@ -370,9 +367,9 @@ class Transport:
 
     def channel(self, node: int) -> Any:
         """Return a connection to a node; TLS checks that its certificate has the node's name."""
-        credentials = self._grpc.ssl_channel_credentials(self._keys.authority, self._keys.key, self._keys.certificate)
+        credentials = self.grpc.ssl_channel_credentials(self._keys.authority, self._keys.key, self._keys.certificate)
         name = ("grpc.ssl_target_name_override", server_name(self._roster.names[node]))
-        return self._grpc.aio.secure_channel(str(self._roster.addresses[node]), credentials, [*_CHANNEL, name])
+        return self.grpc.aio.secure_channel(str(self._roster.addresses[node]), credentials, [*_CHANNEL, name])
 
     def frame(self, message: Message | Done) -> tuple[bytes, Iterator[bytes] | None]:
         """Return a message as bytes, and the chunks that follow it if its model is large."""
@@ -458,119 +455,3 @@ class _Allowance:
         if self._left < 0.0:
             self._until = now + _PENALTY
         return self._left >= 0.0
-
-
-class _Link:
-    """Messages to one node: a stream that is opened again whenever it breaks."""
-
-    def __init__(self, transport: Transport, node: int) -> None:
-        self._transport, self._node = transport, node
-        self._waiting: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(_WAITING)
-        self._carried: dict[bytes, asyncio.Task[None]] = {}
-        self._carrying = asyncio.Lock()  # one large model after the other: the receiver listens to the newest alone
-        self._task: asyncio.Task[None] | None = None
-        self._channel: Any = None
-        self._hurried = 0.0
-        self.connected = False
-
-    def start(self) -> None:
-        self._channel = self._transport.channel(self._node)
-        self._hurried = time.monotonic()
-        self._task = asyncio.create_task(self._keep_up())
-
-    async def stop(self) -> None:
-        if self._task is None:
-            return
-        for _ in range(20):  # what was said last should get out: it may be that the token was accepted
-            if not self.connected or self._waiting.empty():
-                break
-            await asyncio.sleep(0.01)
-        for task in (self._task, *self._carried.values()):
-            task.cancel()
-        await asyncio.gather(self._task, *self._carried.values(), return_exceptions=True)
-        await self._channel.close()
-
-    @property
-    def carries(self) -> bool:
-        return bool(self._carried)
-
-    def send(self, message: Message | Done) -> None:
-        data, chunks = self._transport.frame(message)
-        if chunks is None:
-            if self._waiting.full():
-                self._waiting.get_nowait()  # the oldest is worth the least
-            self._waiting.put_nowait((time.monotonic(), data))
-        elif self.connected and data not in self._carried:  # it is on its way already
-            task = asyncio.create_task(self._carry(data, chunks))
-            self._carried[data] = task
-            task.add_done_callback(lambda _: self._carried.pop(data, None))
-
-    async def _carry(self, data: bytes, chunks: Iterator[bytes]) -> None:
-        async def parts() -> AsyncIterator[bytes]:
-            yield data
-            for chunk in chunks:
-                yield chunk
-
-        call = self._channel.stream_unary(f"/{PACKAGE}.Node/Carry")
-        try:
-            async with self._carrying:
-                await call(parts(), metadata=self._transport.metadata())
-        except OSError:
-            pass  # the file has gone: something newer has taken its place
-        except self._transport._grpc.aio.AioRpcError as error:
-            self._transport.failed(self._node, error)
-
-    def hurry(self) -> None:
-        """Connect now: the node has called, so it is there, and an answer to it should not get lost."""
-        now = time.monotonic()
-        if self.connected or self._task is None or now - self._hurried < 1.0:
-            return
-        self._hurried = now
-        self._task.cancel()
-        self._task = asyncio.create_task(self._start_again(self._task))
-
-    async def _start_again(self, before: asyncio.Task[None]) -> None:
-        """Use a new channel: one that has failed waits before it tries again."""
-        await asyncio.gather(before, return_exceptions=True)
-        old, self._channel = self._channel, self._transport.channel(self._node)
-        await old.close()
-        await self._keep_up()
-
-    async def _keep_up(self) -> None:
-        grpc = self._transport._grpc
-        talk: Callable[..., Any] = self._channel.stream_stream(f"/{PACKAGE}.Node/Talk")
-        pause, patient = 0.1, True
-        while True:
-            call = talk(metadata=self._transport.metadata(), wait_for_ready=patient)
-            call.add_done_callback(lambda _: self._wake())
-            limit, patient = _AWAY if patient else None, True
-            try:
-                async with asyncio.timeout(limit):
-                    await call.initial_metadata()
-                if not call.done():
-                    pause = 0.1
-                    self.connected = True
-                    self._transport.arrived(self._node)
-                while not call.done():
-                    since, data = await self._waiting.get()
-                    if data is not None and time.monotonic() - since < FRESH:
-                        await call.write(data)
-                code = await call.code()
-                if code is not grpc.StatusCode.OK:
-                    raise grpc.aio.AioRpcError(
-                        code, await call.initial_metadata(), await call.trailing_metadata(), await call.details()
-                    )
-            except TimeoutError:
-                pause, patient = 0.1, False  # a call that waits for a connection never learns why there is none
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-                if isinstance(error, grpc.aio.AioRpcError):
-                    self._transport.failed(self._node, error)
-            finally:
-                self.connected = False
-                call.cancel()
-            await asyncio.sleep(pause)
-            pause = min(2.0 * pause, 2.0)
-
-    def _wake(self) -> None:
-        if not self._waiting.full():
-            self._waiting.put_nowait((0.0, None))

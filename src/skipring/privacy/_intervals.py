@@ -15,6 +15,8 @@ Ints = NDArray[np.int64]
 
 _LARGEST_WEIGHT = 1e60
 
+# A path is the same arrays in every signature, one by one, in the order in which a transcript hands them over.
+
 
 @njit(nogil=True, cache=True)
 def _add_short_interval(

@@ -66,6 +66,9 @@ def _phase_numbers(points: Sequence[int], phases: int) -> NDArray[np.intp]:
     return numbers.astype(np.intp) - 1
 
 
+# One run, three questions: each spells out the same parameters, so that editors and type checkers know them.
+
+
 def gossip_mu(
     graphs: Iterable[GossipGraph],
     *,

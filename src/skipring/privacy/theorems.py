@@ -80,6 +80,9 @@ def visits(nodes: int, steps: int, skip: float, delta_prime: float) -> int:
     return int(_visits(nodes, [steps], skip, delta_prime)[0])
 
 
+# One function for each theorem, though two differ only in its number: each has its own claim and its own doubts.
+
+
 def theorem2(
     *, nodes: int, steps: int, skip: float, noise_multiplier: float, delta: float, delta_prime: float
 ) -> float:

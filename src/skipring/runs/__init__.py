@@ -7,7 +7,7 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 
 from __future__ import annotations
 
-from .keys import keys
+from .keys import RUN_KEYS, keys
 from .resolve import (
     Budget,
     ResolvedRun,
@@ -48,6 +48,7 @@ from .runfile import (
 __all__ = [
     "DEFAULT_NODES",
     "RIVALS",
+    "RUN_KEYS",
     "Budget",
     "ResolvedRun",
     "RunFile",

@@ -7,7 +7,17 @@ from contextlib import contextmanager
 
 from ..errors import InvalidInput
 
-__all__ = ["keys"]
+__all__ = ["RUN_KEYS", "keys"]
+
+#: Where the run file says what planned runs and simulations alike call by these names.
+RUN_KEYS = {
+    "steps": "schedule.steps",
+    "schedule": "schedule.name",
+    "nodes": "data.nodes",
+    "stragglers": "stragglers.*",
+    "patient_every": "delay.patient_every",
+    "noise_multiplier": "privacy.noise_multiplier",
+}
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from ..errors import InvalidInput, require_delta, require_positive
 from ..learning import LOSSES, LinearModel, NeuralModel, Protection, StepSizes
 from ..privacy import ScheduleName
 from ..timeouts import best_timeout, timeout_for_skip
-from .keys import keys
+from .keys import RUN_KEYS, keys
 from .rows import label_bound_is_agreed
 from .runfile import RIVALS, RunFile
 
@@ -157,18 +157,7 @@ def resolve(
     if run.schedule.name not in (*get_args(ScheduleName), *RIVALS):
         reason = f"no forecast covers the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
         raise InvalidInput.because("privacy.epsilon", resolved.budget.epsilon, reason)
-    with keys(
-        "privacy",
-        "epsilon",
-        "delta",
-        "noise_multiplier",
-        steps="schedule.steps",
-        schedule="schedule.name",
-        nodes="data.nodes",
-        stragglers="stragglers.*",
-        patient_every="delay.patient_every",
-        step_size="learning.step_size",
-    ):
+    with keys("privacy", "epsilon", "delta", step_size="learning.step_size", **RUN_KEYS):
         return dataclasses.replace(resolved, noise_multiplier=noise(resolved, resolved.budget))
 
 

@@ -35,6 +35,8 @@ __all__ = ["WALKS"]
 
 def _walk_for(kind: int, source: int) -> Any:
     """Return a run for one kind of model; branches for the others vanish before they are compiled."""
+    # The choice by kind is spelled out in every loop, here and in rivals/_kernel.py. To numba's cache, a compiled
+    # function that a loop captures is another one in each process: the loop would be compiled anew each time.
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
     def walk(

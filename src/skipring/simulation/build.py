@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..data import Dataset, NodeData
 from ..delays import Delay
 from ..errors import InvalidInput
-from ..runs import Budget, ResolvedRun, RunFile, Shape, clipped_labels, dealt_rows, keys, resolve, stream
+from ..runs import RUN_KEYS, Budget, ResolvedRun, RunFile, Shape, clipped_labels, dealt_rows, keys, resolve, stream
 from ..schedules import Schedule, schedule
 from ..timeouts import skip_probability
 from .account import noise_for
@@ -71,21 +71,16 @@ def setup_on(
             "delay",
             "timeout",
             "hop_latency",
-            "patient_every",
-            steps="schedule.steps",
-            schedule="schedule.name",
-            nodes="data.nodes",
             unit_rows="data.unit_rows",
             batch="learning.batch",
             clip_noisy="learning.clip_noisy",
             protects="privacy.protects",
             rows_per_person="data.rows_per_person",
             person="data.person",
-            noise_multiplier="privacy.noise_multiplier",
-            stragglers="stragglers.*",
             speeds="stragglers.speeds",
             seed="simulation.seed",
             evaluate_every="simulation.evaluate_every",
+            **RUN_KEYS,
         ):
             return Setup(
                 model=resolved.model,

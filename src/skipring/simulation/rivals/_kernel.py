@@ -108,6 +108,7 @@ def random_graph(rng: np.random.Generator, nodes: int, probability: float) -> Gr
 
 def _gossip_for(kind: int, source: int) -> Any:
     """Return a run of gossip for one kind of model; branches for the others vanish before they are compiled."""
+    # Why the choice by kind is spelled out in every loop is said in simulation/_kernel.py.
 
     @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
     def gossip(
