@@ -82,7 +82,7 @@ def test_a_quick_look_is_quick() -> None:
     for name in shipped_sweeps():
         quick = paper_sweep(name, quick=True)
         for cell in quick.cells:
-            network = cell.run.model.name == "cnn"
+            network = cell.run.model.is_network
             assert cell.run.simulation.runs <= (1 if network else 10)
             assert not network or (cell.run.schedule.steps or 0) <= 120
     assert {cell.run.simulation.runs for cell in paper_sweep("figure5", quick=True).cells} == {10}

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skipring.experiments import Store, Sweep, parse_sweep, read_sweep, run_sweep
+from skipring.experiments import Store, Sweep, _ray, curves, parse_sweep, read_sweep, run_sweep, runner
 from skipring.simulation import Interrupted, Result, simulate
 
 TINY = """
@@ -395,6 +395,25 @@ def test_networks_are_run_one_after_another_in_this_process(tmp_path: Path) -> N
     outcome = run_sweep(sweep, tmp_path / "kept", workers=2, progress=look)
     assert (outcome.computed, outcome.failures) == (2, {})
     assert seen == [(finished, []) for finished in range(5)]
+
+
+def test_a_network_of_ones_own_is_a_network_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = {"simulation": {"runs": 20}, "data": {"nodes": 4}, "privacy": {"noise_multiplier": 1.0}}
+    models = ["mine:net", "cnn", "logistic", "softmax"]
+    sweep = parse_sweep({"base": base, "grid": {"model.name": models}}, name="networks")
+    here: list[str | None] = []
+    elsewhere: list[str | None] = []
+    monkeypatch.setattr(runner, "_compute_in_this_process", lambda _, cell, __: here.append(cell.run.model.name))
+    monkeypatch.setattr(
+        runner, "compute_in_processes", lambda _, cells, **__: elsewhere.extend(cell.run.model.name for cell in cells)
+    )
+    runner._compute_here(runner.Board(sweep, Store(tmp_path), None, None), sweep.cells, 2)
+    assert (here, elsewhere) == (["mine:net", "cnn"], ["logistic", "softmax"])
+    # Ray gives a GPU to whoever asks for one.
+    assert ["num_gpus" in _ray._options(cell.run, has_gpu=True) for cell in sweep.cells] == [True, True, False, False]
+    assert not any("num_gpus" in _ray._options(cell.run, has_gpu=False) for cell in sweep.cells)
+    # A quick look is one run of two rounds.
+    assert curves._quick(sweep) == ["simulation.runs=1", "schedule.steps=8", "simulation.evaluate_every=20"]
 
 
 # --- Real processes, real signals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 
 import numpy as np
@@ -96,3 +97,9 @@ def test_what_real_nodes_cannot_follow_is_refused(values: dict[str, object], sai
     with pytest.raises(InvalidInput) as refused:
         agreed_run(parse_run(values), 3)
     assert said in str(refused.value)
+
+
+def test_what_is_endless_in_a_run_file_is_so_for_all_nodes() -> None:
+    run = agreed_run(parse_run({"model": {"name": "logistic"}, "learning": {"diameter": math.inf}}), 4)
+    assert run.learning.diameter == math.inf
+    assert parse_run(tomllib.loads(run_text(run))) == run

@@ -13,13 +13,17 @@ import numpy as np
 import pytest
 
 from skipring.errors import LEAST_DELTA, InvalidInput
+from skipring.network.chain import blank_chain, extended_chain, sealed
+from skipring.network.ledger import AccountTerms, OwnAccount
 from skipring.privacy import (
     Accountant,
     Claim,
     Composition,
     GossipAccountant,
+    OwnTranscript,
     PaperBound,
     PlannedRun,
+    RunningTranscript,
     Transcript,
     TranscriptAccountant,
     forecast,
@@ -46,6 +50,31 @@ def transcript(*, convex: bool = True) -> TranscriptAccountant:
     )
 
 
+def running(*, convex: bool = True) -> RunningTranscript:
+    account = RunningTranscript(6, convex=convex)
+    for node in (0, 1, 3, 0, 5, 4, 2, 0, 1):
+        account.update(node, step_size=1.0, noise_multiplier=6.0)
+    return account
+
+
+def own(*, convex: bool = True) -> OwnTranscript:
+    account = OwnTranscript(6, 0, convex=convex)
+    for node in (0, 1, 3, 0, 5, 4, 2, 0, 1):
+        account.update(node, step_size=1.0, noise_multiplier=6.0)
+    return account
+
+
+def node_account(*, convex: bool = True) -> OwnAccount:
+    path = [0, 1, 2] * 4
+    account = OwnAccount(AccountTerms(3, 1, path, [1.0] * len(path), 6.0, convex))
+    chain = blank_chain(len(path), b"run")
+    for hop, node in enumerate(path, start=1):
+        chain = extended_chain(chain, (0, 0), hop, sealed(bytes(32), bytes(32)))
+        if node == 1:
+            account.released((0, 0), hop, chain, hop)
+    return account
+
+
 def gossip(*, amplified: bool = True) -> GossipAccountant:
     return GossipAccountant(
         [LINE] * 5, nodes=4, rounds=2, noise_multiplier=5.0, observer=0, targets=[1, 2, 3], amplified=amplified
@@ -65,6 +94,12 @@ ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
     "paper for a record": lambda: PaperBound(RUN.replace(protects="record"), delta_prime=1e-7),
     "transcript": transcript,
     "transcript, not convex": lambda: transcript(convex=False),
+    "running transcript": running,
+    "running transcript, not convex": lambda: running(convex=False),
+    "own transcript": own,
+    "own transcript, not convex": lambda: own(convex=False),
+    "a node's account": node_account,
+    "a node's account, not convex": lambda: node_account(convex=False),
     "gossip": gossip,
     "gossip, own releases": lambda: gossip(amplified=False),
 }
@@ -147,6 +182,9 @@ def test_a_claim_tells_amplified_from_plain() -> None:
     for amplified, plain in (
         ("forecast random-ring", "forecast, not convex"),
         ("transcript", "transcript, not convex"),
+        ("running transcript", "running transcript, not convex"),
+        ("own transcript", "own transcript, not convex"),
+        ("a node's account", "a node's account, not convex"),
         ("gossip", "gossip, own releases"),
     ):
         assert "noise of others counts" in ACCOUNTANTS[amplified]().claim.sentence()
@@ -180,3 +218,24 @@ def test_who_has_seen_nothing_knows_nothing() -> None:
         Transcript(nodes=3, offered=np.array([0]), updated=np.array([False]), step_sizes=1.0, noise_multiplier=5.0)
     )
     assert (account.epsilon(1e-6), account.delta(0.0)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        RunningTranscript(3),
+        OwnTranscript(3, 0),
+        OwnAccount(AccountTerms(3, 1, [0, 1, 2], [1.0, 1.0, 1.0], 6.0, convex=True)),
+    ],
+    ids=["running transcript", "own transcript", "a node's account"],
+)
+def test_before_anything_happened_an_account_is_empty(account: Accountant) -> None:
+    assert (account.epsilon(1e-6), account.delta(0.0), account.curve([1.0]).tolist()) == (0.0, 0.0, [0.0])
+
+
+def test_an_account_of_one_node_says_whose_it_is() -> None:
+    assert own().claim.protected == "node 0"
+    assert node_account().claim.protected == "node 1"
+    assert RunningTranscript(3, target=2).claim.protected == "node 2"
+    assert running().claim.protected == "any node"
+    assert "fork" in node_account().claim.sentence()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from skipring._json import from_json, to_json
 from skipring.errors import InvalidInput
 from skipring.privacy import PrivacyReport, forecast
 from skipring.report.page import load_folders, report_page
-from skipring.simulation import ResolvedFacts, Result, simulate, with_changes
+from skipring.simulation import Interrupted, ResolvedFacts, Result, simulate, with_changes
 from skipring.simulation.rivals import Federated, Gossip
 
 #: run.json and privacy.json of folders that skipring 0.1.0 wrote before privacy.json had a record of the planned run.
@@ -144,3 +145,28 @@ def test_infinity_is_valid_json_and_comes_back(tmp_path: Path) -> None:
     result.save(tmp_path / "again")
     assert '"epsilon": 1e999' in (tmp_path / "again" / "privacy.json").read_text()
     assert Result.load(tmp_path / "again").privacy.epsilon == math.inf
+
+
+def test_an_endless_timeout_is_one_in_the_folder_too(tmp_path: Path) -> None:
+    run = with_changes(None, [*SMALL, "delay.timeout=inf", "learning.diameter=inf", "privacy.noise_multiplier=2"])
+    result = simulate(run, out=tmp_path / "folder")
+    assert '"timeout": 1e999' in (tmp_path / "folder" / "run.json").read_text()
+    for found in (result, Result.load(tmp_path / "folder")):
+        assert (found.settings["delay"]["timeout"], found.settings["learning"]["diameter"]) == (math.inf, math.inf)
+        assert found.resolved.timeout == math.inf
+    # Earlier versions wrote null, which is what a run file without a timeout is, too.
+    path = tmp_path / "folder" / "run.json"
+    path.write_text(path.read_text().replace('"timeout": 1e999', '"timeout": null'))
+    before = Result.load(tmp_path / "folder")
+    assert (before.settings["delay"]["timeout"], before.resolved.timeout) == (None, math.inf)
+
+
+def test_a_run_that_was_begun_with_an_endless_timeout_goes_on_with_no_other(tmp_path: Path) -> None:
+    changes, stop = [*SMALL, "privacy.noise_multiplier=2"], threading.Event()
+    stop.set()
+    with pytest.raises(Interrupted):
+        simulate(with_changes(None, [*changes, "delay.timeout=inf"]), out=tmp_path / "begun", stop=stop)
+    with pytest.raises(InvalidInput, match="another run file"):
+        simulate(with_changes(None, changes), out=tmp_path / "begun", resume=True)
+    result = simulate(with_changes(None, [*changes, "delay.timeout=inf"]), out=tmp_path / "begun", resume=True)
+    assert result.resolved.timeout == math.inf

@@ -112,7 +112,7 @@ def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[s
     title = sweep.title
     if any(result.privacy.refused is not None for result in results):
         title += "; not clipped: no privacy guarantee"
-    elif sweep.cells[0].run.model.name == "cnn" and promised:
+    elif sweep.cells[0].run.model.is_network and promised:
         ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (min(promised), max(promised))))
         title += f"; epsilon {ends} at delta {sweep.cells[0].run.privacy.delta:g}"
     until = sweep.figure.get("until", {})

@@ -139,7 +139,7 @@ def compute_on_ray(board: Board, cells: Sequence[Cell], *, workers: int | None, 
 
 def _options(run: RunFile, has_gpu: bool) -> dict[str, Any]:
     options: dict[str, Any] = {"num_cpus": 1}
-    if run.model.name == "cnn" and run.model.device != "cpu" and has_gpu:
+    if run.model.is_network and run.model.device != "cpu" and has_gpu:
         options["num_gpus"] = 1  # Ray hides GPUs from tasks that do not ask for one
     return options
 

@@ -84,7 +84,7 @@ def paper_sweep(name: str, *, quick: bool = False, changes: Sequence[str] = ()) 
 def _quick(sweep: Sweep) -> list[str]:
     """Return what --quick changes: a few runs, and for networks two rounds, which a CPU can do."""
     run = sweep.cells[0].run
-    if run.model.name == "cnn":
+    if run.model.is_network:
         nodes = run.data.nodes or 0
         return ["simulation.runs=1", f"schedule.steps={2 * nodes}", "simulation.evaluate_every=20"]
     return [f"simulation.runs={min(_QUICK_RUNS, run.simulation.runs)}"]

@@ -127,8 +127,8 @@ class Board:
 
 def _compute_here(board: Board, cells: Sequence[Cell], workers: int | None) -> None:
     # A network uses all of a device: several at once would only get in each other's way.
-    networks = [cell for cell in cells if cell.run.model.name == "cnn"]
-    others = [cell for cell in cells if cell.run.model.name != "cnn"]
+    networks = [cell for cell in cells if cell.run.model.is_network]
+    others = [cell for cell in cells if not cell.run.model.is_network]
     cores = os.cpu_count() or 1
     count = min(len(others), cores if workers is None else workers)
     if count > 1:

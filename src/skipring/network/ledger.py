@@ -42,7 +42,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._digest import digest
 from ..errors import InvalidInput, require_integer, require_positive
-from ..privacy import OwnTranscript, gdp_delta, gdp_epsilon
+from ..privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, gdp_delta, gdp_epsilon
 from .chain import check_chain, marks_of, updated_between
 from .journal import Entry, Heard, Kept, Over, Released
 from .messages import Ballot
@@ -118,7 +118,7 @@ class AccountTerms:
         return digest([self.nodes, self.me, path, self.step_sizes, self.noise_multiplier, self.convex]).hex()
 
 
-class OwnAccount:
+class OwnAccount(GaussianAccountant):
     """What the others know about this node's data, at most, if all of them looked right after its last release.
 
     `released` and `heard` are told what goes into the journal, in that order; `noted` takes the entries themselves.
@@ -225,9 +225,24 @@ class OwnAccount:
         # The allowance is above what `OwnTranscript` adds for the rounding of all updates that may come in between.
         return min((self.mu2 + self._one) * (1.0 + 1e-9 + 1e-14 * self.terms.steps), most)
 
-    def epsilon(self, delta: float) -> float:
-        """Return epsilon of the observer who knows most."""
-        return gdp_epsilon(math.sqrt(self.mu2), delta)
+    @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument."""
+        convex = self.terms.convex
+        return Claim(
+            protected=f"node {self.terms.me}",
+            against="any other node, which sees the token when it is its turn, knows the path and sees the final model",
+            method="own account",
+            view="offered",
+            assumptions=(
+                "it is about what was released so far, which no data may have decided",
+                AMPLIFIED if convex else IN_FULL,
+                *(("a fork of the run counts from when this node hears of it",) if convex else ()),
+            ),
+        )
+
+    def _worst_mu(self) -> float:
+        return math.sqrt(self.mu2)
 
     def epsilon_with_one_more(self, delta: float) -> float:
         """Return the most that epsilon can be after one more release."""

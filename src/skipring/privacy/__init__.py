@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from .._lazy import lazily
 from .accountant import Accountant, Claim
+from .by_mu import GaussianAccountant
 from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
 from .forecast import Composition, Forecast, forecast
 from .gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_delta, rdp_epsilon
@@ -32,17 +33,19 @@ from .report import Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy,
 from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
 
 if TYPE_CHECKING:
-    from .accountant import AMPLIFIED, Unit
+    from .accountant import AMPLIFIED, IN_FULL, Unit
     from .leakage import Leakage
     from .record import ScheduleName, View
     from .theorems import paper_noise_multiplier, theorem3, theorem_curve
 
 __all__ = [
     "AMPLIFIED",
+    "IN_FULL",
     "Accountant",
     "Claim",
     "Composition",
     "Forecast",
+    "GaussianAccountant",
     "GossipAccountant",
     "GossipGraph",
     "Histogram",
@@ -85,6 +88,7 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "AMPLIFIED": "accountant",
+        "IN_FULL": "accountant",
         "Leakage": "leakage",
         "ScheduleName": "record",
         "Unit": "accountant",

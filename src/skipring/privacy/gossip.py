@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
+from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ._gossip import leaked_mu2, phase_seen_by
 from .accountant import AMPLIFIED, IN_FULL, Claim
-from .gaussian import gdp_delta, gdp_epsilon
+from .by_mu import GaussianAccountant
 from .transcript import _require_node
 
 __all__ = [
@@ -177,7 +177,7 @@ def gossip_mu_curve(
     return mu
 
 
-class GossipAccountant:
+class GossipAccountant(GaussianAccountant):
     """What one observer learned about some targets in a run of gossip learning, on the graphs that were drawn.
 
     Epsilon and delta are those of the target that the observer knows most about; `mu` has all of them. See
@@ -230,18 +230,8 @@ class GossipAccountant:
             assumptions=("no final model is counted", AMPLIFIED if self.amplified else IN_FULL),
         )
 
-    def epsilon(self, delta: float) -> float:
-        """Return epsilon of the target that the observer knows most about."""
-        return gdp_epsilon(float(self.mu.max()), delta)
-
-    def delta(self, epsilon: float) -> float:
-        """Return delta of that target; unless it is 0, it is at least `LEAST_DELTA`, which no noise supports."""
-        mu = float(self.mu.max())
-        return max(gdp_delta(mu, epsilon), LEAST_DELTA if mu > 0.0 else 0.0)
-
-    def curve(self, epsilons: Iterable[float]) -> Floats:
-        """Return delta of that target for each epsilon."""
-        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+    def _worst_mu(self) -> float:
+        return float(self.mu.max())
 
 
 def muffliato_epsilon(

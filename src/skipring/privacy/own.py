@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_integer, require_positive
+from .accountant import AMPLIFIED, IN_FULL, Claim
+from .by_mu import GaussianAccountant
 from .transcript import _RANGE, WorstPair, _require_node, _rounding
 
 __all__ = ["OwnTranscript"]
 
 
-class OwnTranscript:
+class OwnTranscript(GaussianAccountant):
     """What observers learned about one target: append what happens, ask what it has cost so far.
 
     An observer's interval is what happened between two of its looks. Of an interval only the target's own updates
@@ -104,6 +106,23 @@ class OwnTranscript:
             return WorstPair(0.0, self.target, 0 if self.target else 1)
         observer = int(np.argmax(mu2))
         return WorstPair(math.sqrt(float(mu2[observer])), self.target, observer)
+
+    @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument."""
+        return Claim(
+            protected=f"node {self.target}",
+            against="any other node, which sees the token when it is sent it, knows the path and sees the final model",
+            method="own transcript",
+            view="offered",
+            assumptions=(
+                "it is about the path that was taken so far, which no data may have decided",
+                AMPLIFIED if self.convex else IN_FULL,
+            ),
+        )
+
+    def _worst_mu(self) -> float:
+        return self.worst().mu
 
     def _costs(self, first: int) -> list[float]:
         """Return what a look now costs if the one before was in the segment before `first`, `first` + 1, and so on.

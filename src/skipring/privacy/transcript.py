@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import LEAST_DELTA, InvalidInput, require_integer, require_positive
 from .accountant import IN_FULL, Claim
+from .by_mu import GaussianAccountant
 from .gaussian import gdp_delta, gdp_epsilon
 from .record import View
 
@@ -288,7 +289,7 @@ class TranscriptAccountant:
         return np.array([max(gdp_delta(mu, float(epsilon)), least) for epsilon in epsilons])
 
 
-class RunningTranscript:
+class RunningTranscript(GaussianAccountant):
     """The same account while a run goes on: append what happens, ask for the worst pair so far.
 
     It keeps a sum for every pair, closed at the observer's last look; `worst` adds what everyone would see now.
@@ -317,6 +318,23 @@ class RunningTranscript:
         self._last_look = np.zeros(nodes, dtype=np.int64)
         self._closed = np.zeros((nodes, nodes))  # observer x target
         self._plain = np.zeros(nodes)  # what each target's updates cost if they count in full
+
+    @property
+    def claim(self) -> Claim:
+        """Who is protected from whom, and by which argument."""
+        return Claim(
+            protected="any node" if len(self._targets) > 1 else f"node {self._targets[0]}",
+            against="any other node, which sees the token when it is sent it, knows the path and sees the final model",
+            method="running transcript",
+            view="offered",
+            assumptions=(
+                "it is about the path that was taken so far, which no data may have decided",
+                CONTRACTIONS if self.convex else IN_FULL,
+            ),
+        )
+
+    def _worst_mu(self) -> float:
+        return self.worst().mu
 
     def _arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
         n = self._updates

@@ -56,7 +56,8 @@ def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # JSON has no infinity; without the last word it would become null, which means that nothing was given.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
 class DataSection(_Section):

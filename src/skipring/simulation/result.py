@@ -229,7 +229,7 @@ class Result:
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
-            _write(target / "run.json", json.dumps(self.all_settings(), indent=2).encode())
+            _write(target / "run.json", json_text(self.all_settings(), indent=2).encode())
             _write(target / "privacy.json", json_text(self.privacy, indent=2).encode())
             _write_arrays(target / "metrics.npz", {name: getattr(self, name) for name in _ARRAYS})
         except OSError as error:
