@@ -109,7 +109,7 @@ class AccountTerms:
 
     def turn(self, hop: int) -> int:
         """Return how often the token was offered to this node before a hop of its own, skipped or not."""
-        return self.path[: hop - 1].count(self.me)  # type: ignore[attr-defined] # it is a tuple by now
+        return self.path[: hop - 1].count(self.me)
 
     @property
     def digest(self) -> str:

@@ -46,7 +46,7 @@ def planned(setup: Setup, steps: int | None = None) -> PlannedRun:
     law = "constant" if setup.iterations else setup.step_sizes.law
     skip = _skip(setup.stragglers, law, setup.delay, setup.timeout, setup.patient_every)
     if setup.iterations:
-        return _own_releases(setup.schedule.name, setup.data.nodes, steps, skip, setup.noise_multiplier)
+        return _own_releases(setup, steps, skip)
     return PlannedRun(
         schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
         nodes=setup.data.nodes,
@@ -55,23 +55,28 @@ def planned(setup: Setup, steps: int | None = None) -> PlannedRun:
         noise_multiplier=setup.noise_multiplier,
         convex=setup.model.contracts(setup.step_sizes.largest),
         step_size=law,  # type: ignore[arg-type] # `_skip` refused the third
+        protects=setup.protects,
+        every=setup.every,
     )
 
 
-def _own_releases(rival: str, nodes: int, iterations: int, skip: float, noise_multiplier: float) -> PlannedRun:
+def _own_releases(setup: Setup, iterations: int, skip: float) -> PlannedRun:
     """Return a record with as many releases as a rival's node makes, none of them hidden by the noise of others.
 
     The server sees every upload; with gossip, all that anyone sees is computed from all nodes' noisy gradients. A ring
     without convexity, where a node's turn comes once per round, is accounted for in just that way. With gossip nobody
     leaves out an iteration, late or not.
     """
+    nodes = setup.data.nodes
     return PlannedRun(
         schedule="ring",
         nodes=nodes,
         steps=nodes * iterations,
-        skip=0.0 if rival == "gossip" else skip,
-        noise_multiplier=noise_multiplier,
+        skip=0.0 if setup.schedule.name == "gossip" else skip,
+        noise_multiplier=setup.noise_multiplier,
         convex=False,
+        protects=setup.protects,
+        every=setup.every,
     )
 
 
@@ -107,6 +112,8 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
         view="offered",
         amplified=not why_not,
         not_amplified_because=why_not or None,
+        unit=setup.protects,
+        every=setup.every,
     )
     if refused := _refused(setup):
         return dataclasses.replace(report, refused=refused)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ class ReferenceRun(NamedTuple):
 
 
 def reference_run(
-    setup: Setup, number: int, path: Iterable[int] | None = None, updated: Sequence[bool] | None = None
+    setup: Setup, number: int, path: Iterable[int] | None = None, updated: NDArray[np.bool_] | None = None
 ) -> ReferenceRun:
     """Walk the token along its path, or along one that is given, with random numbers of its own.
 
