@@ -9,7 +9,7 @@ import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from .data import NodeData, Scaling, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
-from .privacy import PlannedRun, forecast
-from .runs import RunFile, Shape, parse_run
+from .privacy import PlannedRun, Unit, forecast
+from .runs import RunFile, Shape, parse_run, protected_rows
 from .simulation import Setup, planned, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
@@ -59,11 +59,17 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     timeout : how long a node is waited for: a time, ``inf`` (skip nobody), or ``best`` for the least time per update.
     hop_latency : the time that a hop takes.
     learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
-    batch : how many of its rows a node uses for an update (default: all).
+    protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
+        rows of a node), or ``auto``: records if `fit` is told whose rows are whose and every node has several, and
+        nodes otherwise. `protects_` says which it was.
+    rows_per_person : for persons, how many rows of one are used at most: the first ones.
+    batch : the most rows of an update. For records and persons the sum over them is divided by it, and a node with more
+        rows rotates through parts (default: the rows of the largest node); for nodes they are drawn anew for each
+        update (default: all of a node).
     diameter : of the ball that the parameters are kept in.
     epsilon, delta : the privacy budget, from which the noise follows.
-    noise_multiplier : standard deviation of the noise over the gradient bound; if given, it is used in place of what
-        `epsilon` asks for. 0 means no noise and no privacy; otherwise at least 0.001.
+    noise_multiplier : standard deviation of the noise over the most that what is protected can contribute; if given, it
+        is used in place of what `epsilon` asks for. 0 means no noise and no privacy; otherwise at least 0.001.
     nodes : how many nodes the rows are dealt to at random if `fit` is not told (default: one for every four rows, but
         at least 2 and at most 100).
     standardise : give each feature mean 0 and standard deviation 1 before the rows are scaled.
@@ -80,6 +86,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         classes, and otherwise one of each for every class.
     n_features_in_ : number of features. If they have names, `feature_names_in_` holds them.
     epsilon_ : the forecast of this run's privacy at `delta`; infinity without noise.
+    protects_ : what it hides: ``record``, ``person`` or ``node``.
     planned_ : the run as accountants see it, for composing it with others; None without noise.
     noise_multiplier_, timeout_ : what was used.
     latency_, updates_ : how long the run took in virtual time, and how many updates it made.
@@ -87,8 +94,10 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     Notes
     -----
-    `epsilon_` bounds, at `delta`, what any one other node learns about all the rows of a node together, from every
-    token that it is offered and from the final model. Three things are outside of it:
+    `epsilon_` bounds, at `delta`, what any one other node learns about one record, about one person or about all rows
+    of a node (`protects_`), which may be replaced by any other, from every token that it is offered and from the final
+    model. Where records or persons are protected, next to nothing is promised for a node as a whole. Three things are
+    outside of it:
 
     - The mean and standard deviation of the features come from all training rows, and so do the labels in `classes_`.
       They are not covered by `epsilon_`. Pass ``standardise=False``, or scale by what is known publicly, to avoid the
@@ -117,6 +126,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     intercept_: Floats
     n_features_in_: int
     epsilon_: float
+    protects_: Unit
     planned_: PlannedRun | None
     noise_multiplier_: float
     timeout_: float
@@ -142,6 +152,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         intercept: bool = True,
         ridge: float = 0.0,
         random_state: int | np.random.RandomState | None = None,
+        protects: str = "auto",
+        rows_per_person: int = 1,
     ) -> None:
         self.schedule = schedule
         self.rounds = rounds
@@ -159,9 +171,16 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.intercept = intercept
         self.ridge = ridge
         self.random_state = random_state
+        self.protects = protects
+        self.rows_per_person = rows_per_person
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
-        """Learn from rows; `groups` says, by a number or a name for each row, which node it belongs to."""
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, persons: ArrayLike | None = None
+    ) -> Self:
+        """Learn from rows; `groups` says, by a number or a name for each row, which node it belongs to.
+
+        `persons` says in the same way whose row it is, where persons are protected.
+        """
         with np.errstate(invalid="ignore"):  # sums of finite but extreme values, by which scikit-learn looks for others
             features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(labels)
@@ -169,16 +188,22 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         if len(classes) < 2:
             raise InvalidInput.because("y", f"only {classes[0]}", "one class cannot be told apart; give at least 2")
         owners = None if groups is None else _numbered_groups(groups, features)
+        whose = None if persons is None else _numbered_groups(persons, features, "persons")
         with _in_words_of_this_class():
-            self._learn(features, classes, numbered, owners)
+            self._learn(features, classes, numbered, owners, whose)
         return self
 
-    def _learn(self, features: Floats, classes: NDArray[Any], labels: Ints, owners: Ints | None) -> None:
+    def _learn(
+        self, features: Floats, classes: NDArray[Any], labels: Ints, owners: Ints | None, persons: Ints | None
+    ) -> None:
         self._check_parameters()
         scaling = Scaling.learn(features, standardise=self.standardise, intercept=self.intercept)
         rows = scaling.apply(features)
         seed = self._seed()
-        setup = self._setup(self._deal(rows, labels, owners, seed), len(classes), seed)
+        data = self._deal(rows, labels, owners, persons, seed)
+        several = owners is not None and int(data.sizes.min()) > 1
+        self.protects_ = self.protects if self.protects != "auto" else "record" if several else "node"  # type: ignore[assignment] # checked
+        setup = self._setup(data, len(classes), seed)
         if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
             warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
         output = run_one(setup, 0)
@@ -201,6 +226,9 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         require_integer("rounds", self.rounds, 1)
         if self.batch is not None:
             require_integer("batch", self.batch, 1)
+        if self.protects not in ("auto", *get_args(Unit)):
+            raise InvalidInput("protects", self.protects, "record, person, node or auto")
+        require_integer("rows_per_person", self.rows_per_person, 1)
         for name in ("standardise", "intercept"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InvalidInput(name, repr(getattr(self, name)), "True or False")
@@ -220,21 +248,24 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             return secrets.randbits(128)
         return int.from_bytes(check_random_state(self.random_state).bytes(16), "little")
 
-    def _deal(self, rows: Floats, labels: Ints, owners: Ints | None, seed: int) -> NodeData:
+    def _deal(self, rows: Floats, labels: Ints, owners: Ints | None, persons: Ints | None, seed: int) -> NodeData:
         # The run has the stream of number 0; the split has one of its own.
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 1,)))
         if owners is not None:
-            return split_over_nodes(rows, labels, self.nodes, rng, kind="groups", groups=owners)
+            return split_over_nodes(rows, labels, self.nodes, rng, kind="groups", groups=owners, persons=persons)
         usual = min(_MOST_NODES, max(2, len(rows) // _ROWS_PER_NODE))
         nodes = self.nodes if self.nodes is not None else usual
         require_integer("nodes", nodes, 2)
-        return split_over_nodes(rows, labels, nodes, rng)
+        return split_over_nodes(rows, labels, nodes, rng, persons=persons)
 
     def _setup(self, data: NodeData, classes: int, seed: int) -> Setup:
-        shape = Shape(data.features.shape[1], classes)
+        run = self._run(data.nodes, seed)
+        persons = 0 if data.persons is None else int(data.persons.max()) + 1
+        data = protected_rows(run, data, [f"number {person}" for person in range(persons)])
+        shape = Shape(data.features.shape[1], classes, most_rows=int(data.sizes.max()))
         # Nobody asks for metrics: a single row costs least.
         test = data.features[:1], data.labels[:1]
-        return setup_on(self._run(data.nodes, seed), data, shape, test, delay=_delay(self.delay))
+        return setup_on(run, data, shape, test, delay=_delay(self.delay))
 
     def _run(self, nodes: int, seed: int) -> RunFile:
         """Return the run file that says what this object's parameters say."""
@@ -251,7 +282,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
                     "diameter": _number("diameter", self.diameter),
                 },
                 "model": {"ridge": _number("ridge", self.ridge)},
-                "privacy": {"delta": _number("delta", self.delta), **privacy},
+                "data": {"rows_per_person": int(self.rows_per_person)} if self.protects_ == "person" else {},
+                "privacy": {"protects": self.protects_, "delta": _number("delta", self.delta), **privacy},
                 "simulation": {"seed": seed, "evaluate_every": steps},
             }
         )
@@ -290,18 +322,18 @@ def _in_words_of_this_class() -> Iterator[None]:
         raise InvalidInput.because(name, problem.given, problem.reason) from None
 
 
-def _numbered_groups(groups: ArrayLike, features: Floats) -> Ints:
-    """Return the number of each row's node, for any names of nodes."""
+def _numbered_groups(groups: ArrayLike, features: Floats, what: str = "groups") -> Ints:
+    """Return the number of each row's node, for any names of nodes; or of its person."""
     # A missing name is refused: rows without an owner would become a node of their own.
-    names = column_or_1d(check_array(groups, dtype=None, ensure_2d=False, input_name="groups"))
+    names = column_or_1d(check_array(groups, dtype=None, ensure_2d=False, input_name=what))
     check_consistent_length(features, names)
     if names.dtype == object and any(name is None for name in names):
-        raise InvalidInput("groups", None, "the node of every row")
+        raise InvalidInput(what, None, "a name for every row")
     try:
         found, numbered = np.unique(names, return_inverse=True)
     except TypeError:
-        raise InvalidInput("groups", "a mixture of types", "all numbers or all text") from None
-    if len(found) < 2:
+        raise InvalidInput(what, "a mixture of types", "all numbers or all text") from None
+    if len(found) < 2 and what == "groups":
         raise InvalidInput.because("groups", f"only {found[0]}", "the token needs at least 2 nodes to walk between")
     return numbered.astype(np.int64)
 

@@ -143,7 +143,9 @@ def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
 
 def _not_covered(comparison: Comparison) -> str:
     """Say what no epsilon of the table counts."""
-    words = "To stop a real run when an error is seen looks at data, and is not covered."
+    units = dict.fromkeys(row.result.privacy.hides for row in comparison.rows if row.result.privacy.refused is None)
+    words = f"Epsilon hides {' or '.join(units)}. " if units else ""
+    words += "To stop a real run when an error is seen looks at data, and is not covered."
     if len(comparison.rows) > 1:
         words += f" Nor is choosing among these {len(comparison.rows)}: trying all of them on real data composes"
         words += ' (docs/privacy.md, "Several runs").'

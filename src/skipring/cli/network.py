@@ -14,6 +14,7 @@ from ._output import Json, print_json
 
 if TYPE_CHECKING:
     from ..network import NodeBudget
+    from ..privacy import Unit
 
 __all__ = ["network_check", "network_init", "network_pack"]
 
@@ -51,7 +52,7 @@ def network_init(
     names, addresses = parse_nodes(nodes, host=host, port=port)
     if delay is not None:
         parse_delay(delay)
-    text, budget = _agreed(run, len(names))
+    text, budget, unit, unsaid = _agreed(run, len(names))
     roster = make_network(folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget)
     if as_json:
         print_json(
@@ -61,6 +62,7 @@ def network_init(
                 "days": days,
                 "roster_digest": roster.digest,
                 "budget": None if budget.epsilon is None else {"epsilon": budget.epsilon, "delta": budget.delta},
+                "unit": unit,
                 "nodes": [
                     {"name": name, "address": str(address), "fingerprint": mark, "folder": str(folder / name)}
                     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True)
@@ -70,6 +72,8 @@ def network_init(
         return
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
+
+    from ..privacy import HIDDEN
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("node", "address", "fingerprint"):
@@ -81,8 +85,11 @@ def network_init(
     kept = (
         ""
         if budget.epsilon is None
-        else f"\nEach keeps epsilon {budget.epsilon:g} at delta {budget.delta:g}: it refuses to take part beyond that."
+        else f"\nEach keeps epsilon {budget.epsilon:g} at delta {budget.delta:g} for {HIDDEN[unit]} (replace-one): it"
+        " refuses to take part beyond that."
     )
+    if unsaid is not None:
+        kept += f" {unsaid}"
     console.print(
         f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline:"
         f" whoever has it can pass as any node.{kept}\nHere: skipring network up {folder}\nElsewhere:"
@@ -91,13 +98,14 @@ def network_init(
     )
 
 
-def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget]:
-    """Return the run that all nodes share, and what each is to keep."""
+def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, str | None]:
+    """Return the run that all nodes share, what each is to keep, for what, and a word if the file does not say."""
     from ..network import agreed_run, asked_budget, run_text  # loaded when the command runs
-    from ..runs import RunFile, read_run_file
+    from ..runs import parse_run, read_run_file, unsaid_unit
 
-    asked = RunFile() if path is None else read_run_file(path)
-    return run_text(agreed_run(asked, nodes)), asked_budget(asked)
+    # Without a file nothing keeps an older meaning.
+    asked = parse_run({"privacy": {"protects": "record"}}) if path is None else read_run_file(path)
+    return run_text(agreed_run(asked, nodes)), asked_budget(asked), asked.privacy.unit, unsaid_unit(asked)
 
 
 def network_pack(

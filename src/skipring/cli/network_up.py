@@ -156,6 +156,15 @@ def _word(state: NodeState) -> str:
     return (f"{away} away" if away else spent) + again
 
 
+def _meaning(status: NodeStatus) -> str:
+    """Say what the epsilons of the table mean."""
+    from ..privacy import HIDDEN
+
+    hidden = f"Epsilon hides {HIDDEN[status.unit]} (replace-one), at delta {status.delta:g}"
+    words = f"{hidden}, from the other node that knows most."
+    return words if status.unit == "node" else f"{words} A whole node is not hidden: see skipring node privacy."
+
+
 def _last_line(log: Path) -> str:
     try:
         lines = log.read_text(errors="replace").splitlines()
@@ -186,7 +195,7 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
             f"\n{over} of {len(results)} nodes hold {alike} final model"
             f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest.updates} updates in "
             f"{newest.steps} hops and {network.seconds:.1f} s (starting included). It is model.npy in each "
-            f"node's folder. Epsilon at delta {newest.delta:g}, against the other node that knows most.",
+            f"node's folder. {_meaning(newest)}",
             style="dim",
         )
     else:
@@ -237,8 +246,9 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         else:
             mark = "*" if result.holding and state.running else ""
             table.add_row(mark, state.name, *_numbers(result, newest, index), word)
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(table)
+    console.print(f"\n{_meaning(newest)}", style="dim")
     _tell_refusals(console, known)
 
 

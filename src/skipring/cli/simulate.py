@@ -15,7 +15,7 @@ from ._work import counted_runs
 
 if TYPE_CHECKING:
     from ..privacy import PrivacyReport, StatedEpsilon
-    from ..simulation import Result, Spread
+    from ..simulation import ResolvedFacts, Result, Spread
 
 __all__ = ["init", "simulate"]
 
@@ -53,8 +53,8 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
+    from ..runs import unsaid_unit, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
-    from ..simulation import with_changes
 
     run = with_changes(file, changes or [])
     folder = out if out is not None else Path(file.stem)
@@ -62,10 +62,10 @@ def simulate(
     again = f"go on with: skipring simulate {file} --out {folder} --resume"
     with counted_runs(run.simulation.runs, again) as (stop, progress):
         result = run_all(run, out=folder, resume=resume, threads=threads, stop=stop, progress=progress)
-    _show(result, folder, time.perf_counter() - began, as_json)
+    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), as_json)
 
 
-def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
+def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_json: bool) -> None:
     summary = result.summary()
     resolved, privacy = result.resolved, result.privacy
     if as_json:
@@ -86,6 +86,9 @@ def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
         ("timeout", "infinity" if math.isinf(resolved.timeout) else resolved.timeout),
         ("noise multiplier", resolved.noise_multiplier),
     ]
+    if resolved.noise_std is not None and privacy.unit != "node":
+        rows.append(("noise std on the gradient", resolved.noise_std))
+        rows.append(("batch", _batch(resolved)))
     rows += _privacy_rows(privacy)
     notes = [f"Mean and standard deviation over runs; delta {privacy.delta:g}. Results are in {folder}."]
     if privacy.view == "server":
@@ -96,10 +99,16 @@ def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
         )
     elif privacy.not_amplified_because is not None:
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
+    if unsaid is not None:
+        notes.append(unsaid)
     if privacy.paper is not None and privacy.paper.doubt is not None:
         notes.append(f"Do not rely on the paper's epsilon: {privacy.paper.doubt}.")
     if privacy.not_covered is not None:
         notes.append(f"{privacy.not_covered[0].upper()}{privacy.not_covered[1:]}.")
+    if resolved.rows_left_out:
+        notes.append(
+            f"{resolved.rows_left_out} training rows are not used: of each person the first data.rows_per_person are."
+        )
     if resolved.labels_clipped:
         notes.append(f"{resolved.labels_clipped} labels were clipped to model.label_bound.")
     if privacy.realised is not None and privacy.forecast is not None:
@@ -107,12 +116,21 @@ def _show(result: Result, folder: Path, seconds: float, as_json: bool) -> None:
     print_rows(rows, " ".join(notes))
 
 
+def _batch(resolved: ResolvedFacts) -> str:
+    parts = "" if resolved.parts == 1 else f"; larger nodes rotate through up to {resolved.parts} parts"
+    return f"{resolved.batch} rows{parts}"
+
+
 def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
     if privacy.refused is not None:
         return [("epsilon", privacy.refused)]
-    rows: list[tuple[str, object]] = []
+    rows: list[tuple[str, object]] = [("epsilon hides", privacy.hides)]
     if privacy.forecast is not None:
         rows.append(("epsilon, forecast", _epsilon_or_why(privacy.forecast)))
+    if privacy.final is not None:
+        rows.append(("epsilon, final model only", _epsilon_or_why(privacy.final)))
+    if privacy.whole_node:
+        rows.append(("epsilon, whole node", privacy.whole_node))
     if privacy.paper is not None:
         said = f"epsilon, {privacy.paper.method or 'paper'}"
         rows.append(

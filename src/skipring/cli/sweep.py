@@ -139,7 +139,10 @@ def _plain(cell: Cell, store: Store, outcome: Outcome) -> dict[str, Any]:
 
 def _not_covered(outcome: Outcome) -> str:
     """Say what no epsilon of the table counts."""
-    words = "It is each cell's own: choosing among cells by their error is not covered"
+    reports = [result.privacy for result in outcome.results.values()]
+    units = dict.fromkeys(report.hides for report in reports if report.refused is None)
+    words = f"It hides {' or '.join(units)}. " if units else ""
+    words += "It is each cell's own: choosing among cells by their error is not covered"
     words += ' (docs/privacy.md, "Several runs").'
     for more in dict.fromkeys(result.privacy.not_covered for result in outcome.results.values()):
         words += f" {more[0].upper()}{more[1:]}." if more is not None else ""

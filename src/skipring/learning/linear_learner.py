@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..data import require_finite_labels, require_unit_rows
 from . import reference
 from .linear import LinearModel
-from .units import Batches, Protection, deal_parts, most_units
+from .units import Batches, Protection, deal_parts, most_units, unit_count
 from .update import Noise, Rows, require_step, usable
 
 __all__ = ["LinearLearner"]
@@ -45,6 +45,7 @@ class LinearLearner:
         parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
         self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
         self.protection, self.parts, self.units = protection, len(parts), most_units(parts, protection, rows.persons)
+        self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
         self.name: str = model.loss
         self.shape = (model.parameters,)
         self.radius, self.gradient_bound = model.radius, model.gradient_bound

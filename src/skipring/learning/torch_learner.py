@@ -20,7 +20,7 @@ from ..errors import InvalidInput
 from .networks import NeuralModel
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
 from .torch_update import clip_, mean_loss, project_, row_errors, step_
-from .units import Batches, Protection, deal_parts, most_units
+from .units import Batches, Protection, deal_parts, most_units, unit_count
 from .update import Noise, Rows, require_step, usable
 
 __all__ = ["TorchLearner"]
@@ -63,6 +63,7 @@ class TorchLearner:
         self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
         self._persons, self.protection = rows.persons, protection
         self.parts, self.units = len(parts), most_units(parts, protection, rows.persons)
+        self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
         self._at_work = threading.Lock()
         self._module = drawn(self._make, seed).to(self._device)
         require_usable(self._module, model, self._x[:2].to(self._device))

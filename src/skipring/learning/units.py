@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, require_integer
 from ..privacy import Unit
 
-__all__ = ["Batches", "Protection", "deal_parts", "most_units", "parts_stream"]
+__all__ = ["Batches", "Protection", "deal_parts", "most_units", "parts_stream", "unit_count"]
 
 Ints = NDArray[np.integer[Any]]
 #: The stream of random numbers that deals a node's rows into parts: the same in a simulation and at the node.
@@ -132,6 +132,13 @@ def deal_parts(rows: int, protection: Protection, rng: np.random.Generator, pers
     for number, some in enumerate(np.array_split(order, count)):
         part_of[some] = number
     return [np.flatnonzero(part_of[unit_of] == number) for number in range(count)]
+
+
+def unit_count(rows: int, protection: Protection, persons: Ints | None = None) -> int:
+    """Return how many protected units a node with so many rows has."""
+    if protection.unit == "node":
+        return 1
+    return rows if persons is None or protection.unit == "record" else len(np.unique(persons))
 
 
 def most_units(parts: list[Ints], protection: Protection, persons: Ints | None = None) -> int:

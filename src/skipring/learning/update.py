@@ -65,6 +65,10 @@ class Learner(Protocol):
         """The most protected units that an update of this node takes."""
 
     @property
+    def all_units(self) -> int:
+        """How many protected units this node has."""
+
+    @property
     def labels_clipped(self) -> int:
         """How many labels of this node's training rows were clipped to the agreed bound: for its owner alone."""
 

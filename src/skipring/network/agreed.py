@@ -8,7 +8,19 @@ import numpy as np
 
 from ..errors import InvalidInput
 from ..privacy import PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
-from ..runs import Budget, ResolvedRun, RunFile, Shape, budget_of, dataset_of, model_of, parse_run, resolve, toml_value
+from ..runs import (
+    Budget,
+    ResolvedRun,
+    RunFile,
+    Shape,
+    budget_of,
+    dataset_of,
+    dealt_rows,
+    model_of,
+    parse_run,
+    resolve,
+    toml_value,
+)
 from ..timeouts import skip_probability
 from .agreement import require_network_run
 from .config import NodeBudget
@@ -24,9 +36,10 @@ def agreed_run(run: RunFile, nodes: int) -> RunFile:
     """Return the run with its steps, timeout, noise and model written down.
 
     Without a timeout, a skip probability or a law of delays, nodes learn their timeout. Data is looked at only if the
-    run file does not name a model.
+    run file does not name a model, or how many rows an update takes where records or persons are protected.
     """
     require_network_run(run, nodes)
+    run = _with_batch(run, nodes)
     shape = Shape()
     if run.model.name is None:
         dataset = dataset_of(run)
@@ -48,6 +61,23 @@ def agreed_run(run: RunFile, nodes: int) -> RunFile:
     values["privacy"] |= {"delta": run.privacy.delta, "noise_multiplier": resolved.noise_multiplier}
     values["simulation"] = {"seed": run.simulation.seed}
     return parse_run(values)
+
+
+def _with_batch(run: RunFile, nodes: int) -> RunFile:
+    """Return the run with the batch that all agree on: if it is not given, the rows of the largest node.
+
+    How many rows a node has is public where nodes share a data set. Where each has a file of its own nobody knows.
+    """
+    if run.privacy.unit == "node" or run.learning.batch is not None:
+        return run
+    if run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None:
+        reason = (
+            f"a {run.privacy.unit} is protected, and nodes have files of their own: "
+            "say how many rows an update takes at most, such as the rows of a typical node"
+        )
+        raise InvalidInput.because("learning.batch", "missing", reason)
+    most = int(dealt_rows(run, usual_nodes=nodes)[2].sizes.max())
+    return run.model_copy(update={"learning": run.learning.model_copy(update={"batch": most})})
 
 
 def resolved_run(run: RunFile, nodes: int, shape: Shape | None = None) -> ResolvedRun:
@@ -93,6 +123,8 @@ def _noise(resolved: ResolvedRun, budget: Budget) -> float:
             noise_multiplier=1.0,
             convex=resolved.convex,
             step_size=sizes.law,
+            # How many parts a node's rows rotate through is its own affair: one is the worst.
+            protects=run.privacy.unit,
         )
         return noise_for_budget(planned, budget.epsilon, budget.delta)
     path = np.array(path_of(run, resolved.nodes, resolved.steps))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidInput
-from ..privacy import gdp_epsilon
+from ..privacy import Relation, Unit, gdp_epsilon
 from ..runs import read_run_file
 from .config import read_node_config
 from .journal_file import read_journal
@@ -17,6 +17,9 @@ from .ledger import account_of
 from .model_file import size_of
 from .roster import read_roster
 from .setup import require_reach, terms_of
+
+#: What gives back all that rounding may take away; and beyond which epsilon nothing is said.
+_UP, _NOTHING = 1.0 + 1e-9, 100.0
 
 __all__ = ["GivenAway", "KnownByObserver", "given_away"]
 
@@ -36,7 +39,9 @@ class GivenAway:
     """A node's account: what it has released, and what others know from it.
 
     `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
-    `epsilon_of_releases` with each release in full. `budget` is None if the node has none.
+    `epsilon_of_releases` with each release in full. `budget` is None if the node has none. `unit` is what all of them
+    hide (replace-one), `parts` how many parts the node's rows rotate through, and `node_epsilon` what holds for all
+    data of the node together.
     """
 
     node: str
@@ -53,6 +58,10 @@ class GivenAway:
     budget: float | None
     observers: tuple[KnownByObserver, ...]
     notes: tuple[str, ...]
+    unit: Unit = "node"
+    relation: Relation = "replace-one"
+    parts: int = 1
+    node_epsilon: float | None = None
 
 
 def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
@@ -66,11 +75,13 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         raise InvalidInput.because("DIR", folder, "its node.toml says no run")
     run = read_run_file(config.run)
     me = roster.index(config.name)
-    terms = terms_of(run, config.run, roster, me)
     if not config.journal.exists():
         raise InvalidInput.because("DIR", folder, "has no journal: the node has not run yet, and given nothing away")
     reading = read_journal(config.journal, node=config.name)
-    if reading.run_digest.split()[1:] != [terms.digest]:
+    known = reading.run_digest.split()
+    parts, units = (int(known[2]), int(known[3])) if len(known) > 3 else (1, 1)
+    terms = terms_of(run, config.run, roster, me, parts=parts)
+    if known[1:2] != [terms.digest]:
         reason = f"is not the run file of {config.journal.name}: noise, steps, order or model differ"
         raise InvalidInput.because("FILE", config.run, reason)
     account = account_of(terms, (entry for _, entry in reading.entries))
@@ -88,6 +99,12 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         )
     if not terms.convex:
         notes.append("Updates of this model are no contractions: each release counts in full.")
+    # All of a node's units may change at once, in each of its releases.
+    whole = gdp_epsilon(math.sqrt(account.releases) * 2.0 * units / terms.noise_multiplier * _UP, used)
+    if terms.protects != "node":
+        says_nothing = whole > _NOTHING and account.releases
+        promised = "nothing is promised" if says_nothing else f"epsilon {whole:.4g}, each release in full"
+        notes.append(f"For all data of this node together, {promised}.")
     return GivenAway(
         node=config.name,
         run=reading.run_digest.split()[0],
@@ -97,6 +114,9 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         over=memory.outcome is not None,
         delta=used,
         noise_multiplier=terms.noise_multiplier,
+        unit=terms.protects,
+        parts=parts,
+        node_epsilon=None if terms.protects == "node" else whole,
         epsilon=account.epsilon(used),
         epsilon_of_releases=account.epsilon_of_releases(used),
         worst_observer=roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,

@@ -466,6 +466,7 @@ class Node:
             epsilon=self.account.epsilon(delta),
             epsilon_of_releases=self.account.epsilon_of_releases(delta),
             delta=delta,
+            unit=setup.terms.protects,
             budget=budget.epsilon,
             refused=self.refused,
             refused_for_budget=len(self._unaffordable),

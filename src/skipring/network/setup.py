@@ -126,10 +126,10 @@ def load_node(path: str | Path) -> NodeSetup:
     problems = check_node(folder, expected=config.name).problems
     if problems:  # others would only hang up on it
         raise InvalidInput.because("DIR", folder, problems[0])
-    terms = terms_of(run, config.run, roster, me)
     learner = make_learner(
         run, index=me, nodes=len(roster), name=config.name, data=config.data, rng=np.random.default_rng()
     )
+    terms = terms_of(run, config.run, roster, me, parts=learner.parts)
     initial = store(np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models"))
     resolved = {
         "model.dtype": np.dtype(learner.dtype).str,
@@ -179,8 +179,8 @@ def require_reach(terms: AccountTerms, parameters: int, delta: float) -> None:
         raise InvalidInput.because("privacy.noise_multiplier", terms.noise_multiplier, reason)
 
 
-def terms_of(run: RunFile, path: Path, roster: Roster, me: int) -> AccountTerms:
-    """Return what decides the cost of a node's updates: all of it is in the run file and the roster."""
+def terms_of(run: RunFile, path: Path, roster: Roster, me: int, *, parts: int) -> AccountTerms:
+    """Return what decides the cost of a node's updates: the run file, the roster and the parts of its own rows."""
     steps, noise = run.schedule.steps, run.privacy.noise_multiplier
     for key, value in (("schedule.steps", steps), ("privacy.noise_multiplier", noise), ("model.name", run.model.name)):
         if not value:  # nodes that each computed it might not agree
@@ -193,6 +193,8 @@ def terms_of(run: RunFile, path: Path, roster: Roster, me: int) -> AccountTerms:
         step_sizes=resolved.step_sizes.first(resolved.steps),
         noise_multiplier=resolved.noise_multiplier,
         convex=resolved.convex,
+        protects=run.privacy.unit,
+        parts=parts,
     )
 
 
@@ -203,9 +205,19 @@ def _timeout(run: RunFile, path: Path) -> float:
     return float(timeout)
 
 
+def own_rows_text(learner: Learner) -> str:
+    """Return what a journal keeps of a node's rows: how many parts, units per update and units there are.
+
+    With more rows, or fewer, a unit could come into another part in the middle of a run: such a journal is refused.
+    """
+    if learner.protection.unit == "node":
+        return ""
+    return f" {learner.parts} {learner.units} {learner.all_units}"
+
+
 def open_journal(setup: NodeSetup) -> JournalFile:
     """Return the node's journal: a new one, or the one that it left."""
-    digest = f"{setup.agreement.digest.hex()} {setup.terms.digest}"
+    digest = f"{setup.agreement.digest.hex()} {setup.terms.digest}{own_rows_text(setup.learner)}"
     if setup.config.journal.exists():
         if isinstance(setup.initial.parameters, ModelFile):
             setup.initial.parameters.discard()  # the journal has it

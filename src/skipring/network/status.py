@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..privacy import Unit
+
 __all__ = ["NodeStatus"]
 
 
@@ -25,6 +27,7 @@ class NodeStatus:
     turns, updates_by_node : for each node, how often it was its turn, and how often it updated.
     epsilon, epsilon_of_releases, delta : what the observer who knows most knows of the node's data; the same with each
         release in full.
+    unit : what they hide: ``node``, ``person`` or ``record`` (replace-one).
     budget : the epsilon that the node is ready to give away; None if it has no budget.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
     test_error : on the node's own test rows, of the newest token sent to it; None before that.
@@ -52,6 +55,7 @@ class NodeStatus:
     epsilon: float
     epsilon_of_releases: float
     delta: float
+    unit: Unit = "node"
     budget: float | None
     refused: int
     refused_for_budget: int = 0

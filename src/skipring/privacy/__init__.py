@@ -29,17 +29,18 @@ from .gossip import (
 from .own import OwnTranscript
 from .paper import PaperBound
 from .record import PlannedRun, whole_node
-from .report import Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon
+from .report import HIDDEN, Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon
 from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
 
 if TYPE_CHECKING:
-    from .accountant import AMPLIFIED, IN_FULL, Unit
+    from .accountant import AMPLIFIED, IN_FULL, Relation, Unit
     from .leakage import Leakage
     from .record import ScheduleName, View
     from .theorems import paper_noise_multiplier, theorem3, theorem_curve
 
 __all__ = [
     "AMPLIFIED",
+    "HIDDEN",
     "IN_FULL",
     "Accountant",
     "Claim",
@@ -56,6 +57,7 @@ __all__ = [
     "PrivacyReport",
     "PublishedEpsilon",
     "RealisedPrivacy",
+    "Relation",
     "RunningTranscript",
     "ScheduleName",
     "StatedEpsilon",
@@ -90,6 +92,7 @@ __getattr__, __dir__ = lazily(
         "AMPLIFIED": "accountant",
         "IN_FULL": "accountant",
         "Leakage": "leakage",
+        "Relation": "accountant",
         "ScheduleName": "record",
         "Unit": "accountant",
         "View": "record",

@@ -9,8 +9,12 @@ from ..errors import InvalidInput
 from .accountant import Unit
 from .record import PlannedRun
 
-__all__ = ["Histogram", "PrivacyReport", "PublishedEpsilon", "RealisedPrivacy", "StatedEpsilon"]
+__all__ = ["HIDDEN", "Histogram", "PrivacyReport", "PublishedEpsilon", "RealisedPrivacy", "StatedEpsilon"]
 
+#: What is hidden, in a few words.
+HIDDEN: dict[Unit, str] = {"node": "all data of a node", "person": "all rows of one person", "record": "one record"}
+#: Beyond this, an epsilon says nothing: the odds of a guess may change by more than 10^43.
+_NOTHING = 100.0
 #: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
 Looker = Literal["offered", "any node", "server"]
 
@@ -103,6 +107,19 @@ class PrivacyReport:
     def epsilon(self) -> float | None:
         """The forecast's epsilon; None where there is none."""
         return None if self.forecast is None else self.forecast.epsilon
+
+    @property
+    def hides(self) -> str:
+        """What no observer can tell from any other, in a few words."""
+        return f"{HIDDEN[self.unit]} (replace-one)"
+
+    @property
+    def whole_node(self) -> str:
+        """What holds for all data of a node, in words; empty where that is the epsilon itself, or unknown."""
+        if self.unit == "node" or self.node_epsilon is None:
+            return ""
+        found = self.node_epsilon.epsilon
+        return "nothing is promised" if found is None or found > _NOTHING else f"{found:.4g}"
 
     def planned_for(self, steps: int) -> PlannedRun:
         """Return the record of the same run as if it ended after so many steps; refuse what no forecast covers.

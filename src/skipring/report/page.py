@@ -114,11 +114,27 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
         "<h2>The numbers at the end</h2>",
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
         f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Epsilon at'
-        f" delta {_each(folders, lambda r: number(r.privacy.delta))} protects all data of any node against any other"
-        " node that is always ready, the final model included; <i>epsilon paper</i> is a theorem as it was published,"
-        f" without the final model.{_rivals_caption(folders)}</p>",
+        f" delta {_each(folders, lambda r: number(r.privacy.delta))} protects"
+        f" {_each(folders, lambda r: r.privacy.hides)} against any other node that is always ready, the final model"
+        f" included; <i>epsilon paper</i> is a theorem as it was published, without the final"
+        f" model.{_other_epsilons(folders)}{_rivals_caption(folders)}</p>",
         f"<details><summary>The same table for LaTeX</summary><pre>{escape(latex_rows(rows))}</pre></details>",
     ]
+
+
+def _other_epsilons(folders: Sequence[Folder]) -> str:
+    """Say what an outsider learns, and what holds for a whole node, where that is known."""
+    words = ""
+    finals = {folder.name: folder.result.privacy.final for folder in folders}
+    known = [f"{number(part.epsilon)} ({escape(name)})" for name, part in finals.items() if part and part.epsilon]
+    if known:
+        words += f" Whoever is shown the final model and nothing else: epsilon {', '.join(known)}."
+    for promise in dict.fromkeys(folder.result.privacy.whole_node for folder in folders):
+        if promise == "nothing is promised":
+            words += " For all data of a node together, nothing is promised."
+        elif promise:
+            words += f" For all data of a node together: epsilon {promise}."
+    return words
 
 
 def _rivals_caption(folders: Sequence[Folder]) -> str:

@@ -19,6 +19,7 @@ from .resolve import (
     protection_of,
     resolve,
     step_sizes_of,
+    unsaid_unit,
 )
 from .rows import (
     DEFAULT_NODES,
@@ -29,6 +30,7 @@ from .rows import (
     first_rows_of_persons,
     label_bound_is_agreed,
     prepared_rows,
+    protected_rows,
     stream,
 )
 from .runfile import (
@@ -70,6 +72,7 @@ __all__ = [
     "parse_change",
     "parse_run",
     "prepared_rows",
+    "protected_rows",
     "protection_of",
     "read_run_file",
     "read_toml",
@@ -77,5 +80,6 @@ __all__ = [
     "step_sizes_of",
     "stream",
     "toml_value",
+    "unsaid_unit",
     "with_changes",
 ]

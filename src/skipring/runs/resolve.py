@@ -35,6 +35,7 @@ __all__ = [
     "protection_of",
     "resolve",
     "step_sizes_of",
+    "unsaid_unit",
 ]
 
 #: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
@@ -170,6 +171,16 @@ def budget_of(run: RunFile) -> Budget | None:
         require_positive("epsilon", budget.epsilon)
         require_delta(budget.delta)
     return budget
+
+
+def unsaid_unit(run: RunFile) -> str | None:
+    """Say whom the noise hides where the run file does not say; None where it does."""
+    if run.privacy.protects is not None:
+        return None
+    return (
+        "The file does not say whom the noise hides (privacy.protects), so it hides all data of a node; "
+        "record hides one row with far less noise."
+    )
 
 
 def protection_of(run: RunFile, most_rows: int | None = None) -> Protection | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "first_rows_of_persons",
     "label_bound_is_agreed",
     "prepared_rows",
+    "protected_rows",
     "stream",
 ]
 
@@ -73,26 +75,26 @@ def dealt_rows(
             groups=ready.train_groups,
             persons=ready.train_persons,
         )
-    return dataset, ready, _protected(run, dataset, owned)
+    return dataset, ready, protected_rows(run, owned, dataset.person_names, dataset.group_names)
 
 
-def _protected(run: RunFile, dataset: Dataset, owned: NodeData) -> NodeData:
+def protected_rows(
+    run: RunFile, owned: NodeData, person_names: Sequence[str], group_names: Sequence[str] = ()
+) -> NodeData:
     """Return what a run uses of the nodes' rows: where persons are protected, so many rows of each and no more."""
     if run.privacy.unit != "person":
         return dataclasses.replace(owned, persons=None)
     if owned.persons is None:
-        raise InvalidInput.because(
-            "data.person", "missing", "persons are protected: say which column tells whose a row is"
-        )
+        reason = "persons are protected: say which column tells whose a row is"
+        raise InvalidInput.because("data.person", "missing", reason)
     node_of = np.repeat(np.arange(owned.nodes), owned.sizes)
-    found = np.full(len(dataset.person_names), -1)
+    found = np.full(len(person_names), -1)
     found[owned.persons] = node_of
     if (elsewhere := found[owned.persons] != node_of).any():
-        row = int(np.argmax(elsewhere))
-        name = dataset.person_names[owned.persons[row]]
-        nodes = sorted({int(node) for node in node_of[owned.persons == owned.persons[row]]})
-        names = [dataset.group_names[node] if dataset.group_names else f"node {node}" for node in nodes]
-        reason = f"{name!r} has rows at {' and '.join(names[:2])}; a person belongs to one node (see data.node)"
+        person = owned.persons[int(np.argmax(elsewhere))]
+        nodes = sorted({int(node) for node in node_of[owned.persons == person]})
+        names = [group_names[node] if group_names else f"node {node}" for node in nodes]
+        reason = f"{person_names[person]!r} has rows at {names[0]} and {names[1]}; a person belongs to one node"
         raise InvalidInput.because("data.person", run.data.person or "persons", reason)
     kept = first_rows_of_persons(run, owned.persons)
     start = np.append(0, np.cumsum(np.bincount(node_of[kept], minlength=owned.nodes))).astype(np.int64)

@@ -25,6 +25,7 @@ from ..privacy import (
     gdp_epsilon,
     gdp_mu,
     noise_for_budget,
+    whole_node,
 )
 from ..timeouts import skip_probability
 from .setup import RunOutput, Setup
@@ -140,10 +141,14 @@ def _refused(setup: Setup) -> str:
 
 def _stated(setup: Setup, delta: float) -> dict[str, Any]:
     """Return what the forecast and the paper say of a token's run."""
-    tight = None
+    tight, others = None, dict[str, StatedEpsilon | None]()
     try:
         run = planned(setup)
         tight = StatedEpsilon(epsilon=forecast(run).epsilon(delta))
+        others = {
+            "final": StatedEpsilon(epsilon=forecast(run.replace(view="final")).epsilon(delta)),
+            "node_epsilon": _whole_node(setup, run, delta),
+        }
         half = 0.5 * delta
         paper = PaperBound(run, delta_prime=half)
         doubt = paper.doubt(half)
@@ -151,7 +156,17 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
     except InvalidInput as refusal:
         tight = tight or StatedEpsilon(refused=str(refusal))
         published = PublishedEpsilon(refused=str(refusal))
-    return {"forecast": tight, "paper": published}
+    return {"forecast": tight, "paper": published} | others
+
+
+def _whole_node(setup: Setup, run: PlannedRun, delta: float) -> StatedEpsilon | None:
+    """Return what holds for all data of a node, where less than that is protected."""
+    if setup.protects == "node":
+        return None
+    node = whole_node(run, setup.units)
+    if node is None:
+        return StatedEpsilon(refused="nothing is promised for all data of a node")
+    return StatedEpsilon(epsilon=forecast(node).epsilon(delta))
 
 
 def _whole_rounds(setup: Setup) -> PlannedRun | None:
@@ -173,6 +188,8 @@ def _realised(setup: Setup, delta: float, recorded: RunOutput) -> RealisedPrivac
             step_sizes=setup.step_sizes.first(setup.steps)[:updates],
             noise_multiplier=setup.noise_multiplier,
             convex=setup.model.contracts(setup.step_sizes.largest),
+            parts=[len(parts) for parts in setup.parts],
+            protects=setup.protects,
         )
     )
     matrix = account.matrix()

@@ -38,7 +38,10 @@ def build(
     dataset, ready, owned = dealt_rows(run, dataset)
     largest = float(np.abs(ready.train_y).max(initial=1.0))
     shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest, int(owned.sizes.max()))
-    return setup_on(run, owned, shape, (ready.test_x, ready.test_y), delay=delay, order=order)
+    setup = setup_on(run, owned, shape, (ready.test_x, ready.test_y), delay=delay, order=order)
+    if setup.protects != "person":
+        return setup
+    return dataclasses.replace(setup, rows_left_out=len(ready.train_y) - len(owned.labels))
 
 
 def setup_on(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._json import from_json, json_text, to_json
 from .._numbers import number
 from ..errors import InvalidInput
-from ..privacy import PrivacyReport
+from ..privacy import HIDDEN, PrivacyReport
 from ..runs import no_privacy, parse_run
 from .rivals.kinds import Federated, Gossip
 from .setup import RunOutput
@@ -40,7 +40,9 @@ class ResolvedFacts:
 
     `model` is the name of the loss (or of the network); `smoothness` is None where the loss has none; `labels_clipped`
     is how many labels were clipped to an agreed bound, None where there is no bound; `rival` is how gossip or federated
-    learning went, None for a token.
+    learning went, None for a token. `noise_std` is the noise on an update's gradient, `batch` the most rows of an
+    update (None: all of a node), `parts` the most parts that a node's rows rotate through, and `rows_left_out` how many
+    rows were left out because a person has too many.
     """
 
     nodes: int
@@ -53,6 +55,10 @@ class ResolvedFacts:
     parameters: int
     labels_clipped: int | None = None
     rival: Gossip | Federated | None = None
+    noise_std: float | None = None
+    batch: int | None = None
+    parts: int = 1
+    rows_left_out: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as run.json has it: what the rival says of itself stands beside the rest."""
@@ -127,7 +133,9 @@ class Result:
         """Say in two lines what was simulated and what came out."""
         summary, resolved, epsilon = self.summary(), self.resolved, self.privacy.epsilon
         error = f"test error {number(summary.test_error.mean)} ± {summary.test_error.std:.2g}"
-        stated = "no epsilon" if epsilon is None else f"epsilon {number(epsilon)} at delta {self.privacy.delta:g}"
+        stated = "no epsilon"
+        if epsilon is not None:
+            stated = f"epsilon {number(epsilon)} at delta {self.privacy.delta:g} for {HIDDEN[self.privacy.unit]}"
         return (
             f"<Result of {self.schedule}: {resolved.model}, {resolved.nodes} nodes, {resolved.steps} steps,"
             f" {self.runs} {'run' if self.runs == 1 else 'runs'};\n"

@@ -35,7 +35,8 @@ class Setup:
     for the rivals of the token only: a node's gradient is clipped to this norm after its noise was added.
     `patient_every` is for the token only: in every so many-th round nobody is skipped. `why_no_privacy` says why no
     epsilon of any kind can be stated; it is empty if one can. `labels_clipped` is how many labels of training rows were
-    clipped to an agreed bound; None where there is none.
+    clipped to an agreed bound; None where there is none. `rows_left_out` is how many training rows were left out, where
+    persons may have so many and no more.
     """
 
     model: LinearModel | NeuralModel
@@ -59,6 +60,7 @@ class Setup:
     evaluate_every: int = 100
     why_no_privacy: str = ""
     labels_clipped: int | None = None
+    rows_left_out: int | None = None
 
     def __post_init__(self) -> None:
         require_integer("steps", self.steps, 1)

@@ -43,6 +43,7 @@ def simulate(
     X: ArrayLike | None = None,
     y: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    persons: ArrayLike | None = None,
     *,
     delay: Delay | None = None,
     schedule: Schedule | None = None,
@@ -56,10 +57,10 @@ def simulate(
 ) -> Result:
     """Simulate all runs of a run file (or its path, or its values by section), and account for their privacy.
 
-    Rows `X` with labels `y`, and `groups` that say which node each row belongs to, take the place of the data that the
-    run file names; so do a law of delays, a schedule and a loss of your own, as objects. With `out`, every run is
-    written to that folder as it finishes; `resume` goes on where an interrupted simulation stopped, and ends with the
-    same bytes. Without `keep_models` the last models are left out, which may be large.
+    Rows `X` with labels `y`, `groups` that say which node each row belongs to, and `persons` that say whose it is, take
+    the place of the data that the run file names; so do a law of delays, a schedule and a loss of your own, as objects.
+    With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted simulation
+    stopped, and ends with the same bytes. Without `keep_models` the last models are left out, which may be large.
 
     >>> rng = np.random.default_rng(1)
     >>> X, y, hospital = rng.normal(size=(400, 3)), rng.integers(2, size=400), np.arange(400) % 20
@@ -69,7 +70,7 @@ def simulate(
     """
     if not isinstance(run, RunFile):
         run = parse_run(run or {}) if run is None or isinstance(run, Mapping) else read_run_file(run)
-    given = _given(X, y, groups, delay, schedule)
+    given = _given(X, y, groups, persons, delay, schedule)
     if given.dataset is not None:
         run = run.model_copy(update={"data": run.data.model_copy(update={"name": "arrays", "path": None})})
     if loss is not None:
@@ -96,7 +97,9 @@ class _Given(NamedTuple):
         if self.schedule is not None:
             words["schedule"] = repr(self.schedule)
         if self.dataset is not None:
-            words["data"] = digest([self.dataset.features, self.dataset.labels, self.dataset.groups]).hex()
+            of = self.dataset
+            persons = [] if of.persons is None else [of.persons]
+            words["data"] = digest([of.features, of.labels, of.groups, *persons]).hex()
         return {"given": words} if words else {}
 
 
@@ -104,6 +107,7 @@ def _given(
     X: ArrayLike | None,
     y: ArrayLike | None,
     groups: ArrayLike | None,
+    persons: ArrayLike | None,
     delay: Delay | None,
     schedule: Schedule | None,
 ) -> _Given:
@@ -111,11 +115,11 @@ def _given(
         raise InvalidInput("delay", repr(delay), "a law of skipring.delays; texts belong into the run file")
     if schedule is not None and not isinstance(schedule, Schedule):
         raise InvalidInput("schedule", repr(schedule), "a schedule of skipring.schedules, or of your own")
-    if X is None and y is None and groups is None:
+    if X is None and y is None and groups is None and persons is None:
         return _Given(None, delay, schedule)
     if X is None or y is None:
         raise InvalidInput.because("y" if X is not None else "X", "missing", "rows and labels are given together")
-    return _Given(from_arrays(X, y, groups), delay, schedule)
+    return _Given(from_arrays(X, y, groups, persons), delay, schedule)
 
 
 def _one_blas_thread() -> AbstractContextManager[Any]:
@@ -196,6 +200,10 @@ def _resolved(setup: Setup) -> ResolvedFacts:
         parameters=setup.model.parameters,
         labels_clipped=setup.labels_clipped,
         rival=setup.schedule if isinstance(setup.schedule, Gossip | Federated) else None,
+        noise_std=setup.protection.noise_std(setup.model, setup.noise_multiplier),
+        batch=setup.batch,
+        parts=max(map(len, setup.parts)),
+        rows_left_out=setup.rows_left_out,
     )
 
 
