@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .networks import require_torch
     from .neural import NeuralToken
     from .torch_learner import TorchLearner
+    from .torch_linear import LinearToken
     from .torch_module import choose_device, drawn, maker, require_usable, rows_for
     from .torch_update import mean_loss
 
@@ -33,6 +34,7 @@ __all__ = [
     "Learner",
     "LinearLearner",
     "LinearModel",
+    "LinearToken",
     "MarginLoss",
     "NeuralModel",
     "NeuralToken",
@@ -57,6 +59,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "LinearToken": "torch_linear",
         "NeuralToken": "neural",
         "TorchLearner": "torch_learner",
         "choose_device": "torch_module",

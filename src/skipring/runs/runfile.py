@@ -103,7 +103,9 @@ class ModelSection(_Section):
     )
     intercept: bool = Field(False, description="append a constant column")
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
-    device: str = Field("auto", description="networks: auto (a GPU if there is one), cpu or cuda")
+    device: str = Field(
+        "auto", description="networks, and linear models of many features: auto (a GPU if there is one), cpu or cuda"
+    )
     classes: list[str] | None = Field(
         None, description="nodes with files of their own: the classes, in the order that all agreed on"
     )

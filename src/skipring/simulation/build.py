@@ -106,6 +106,7 @@ def setup_on(
                 seed=run.simulation.seed,
                 evaluate_every=run.simulation.evaluate_every,
                 why_no_privacy=resolved.why_no_privacy,
+                device=run.model.device,
                 labels_clipped=None if run.model.label_bound is None else clipped,
             )
 

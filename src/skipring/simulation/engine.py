@@ -16,17 +16,24 @@ from ..schedules import Schedule
 from .neural_runs import NeuralRuns
 from .setup import KernelArrays, RunOutput, Setup
 from .stragglers import draw_delays
+from .wide_runs import WideRuns, is_wide
 
 __all__ = ["run_many", "run_one"]
 
 Floats = NDArray[np.floating[Any]]
 
 
-def _prepare(setup: Setup) -> KernelArrays | NeuralRuns:
-    return NeuralRuns(setup) if isinstance(setup.model, NeuralModel) else KernelArrays(setup)
+#: What all runs of a setup share.
+Shared = KernelArrays | NeuralRuns | WideRuns
 
 
-def run_one(setup: Setup, number: int, prepared: KernelArrays | NeuralRuns | None = None) -> RunOutput:
+def _prepare(setup: Setup) -> Shared:
+    if isinstance(setup.model, NeuralModel):
+        return NeuralRuns(setup)
+    return WideRuns(setup) if is_wide(setup) else KernelArrays(setup)
+
+
+def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOutput:
     """Simulate run `number` of a setup: always the same for the same seed and number."""
     shared = prepared or _prepare(setup)
     if not isinstance(setup.schedule, Schedule):
@@ -42,7 +49,7 @@ def run_one(setup: Setup, number: int, prepared: KernelArrays | NeuralRuns | Non
     ready = delays <= timeouts
     waited = np.cumsum(np.minimum(delays, timeouts) + setup.hop_latency)
     points = setup.points
-    if isinstance(shared, NeuralRuns):
+    if isinstance(shared, NeuralRuns | WideRuns):
         errors, losses, updates, w = shared.run(setup, rng, path, ready)
     else:
         errors, losses, updates, w = _run_linear(setup, shared, rng, path, ready)

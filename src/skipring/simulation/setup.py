@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from ..schedules import Schedule
 from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
-__all__ = ["KernelArrays", "RunOutput", "Setup", "turns_of"]
+__all__ = ["KernelArrays", "RunOutput", "Setup", "laid_out", "turns_of"]
 
 Floats = NDArray[np.floating[Any]]
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
@@ -61,6 +61,7 @@ class Setup:
     why_no_privacy: str = ""
     labels_clipped: int | None = None
     rows_left_out: int | None = None
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         require_integer("steps", self.steps, 1)
@@ -181,35 +182,50 @@ class RunOutput:
     skips: NDArray[np.int64]
 
 
+class LaidOut(NamedTuple):
+    """The training rows part by part: part p begins at `start[p]`, and node v has the parts from `first[v]` on."""
+
+    x: Floats
+    y: NDArray[Any]
+    start: NDArray[np.integer[Any]]
+    first: NDArray[np.integer[Any]]
+
+    def parts_of(self, path: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+        """Return the part of the rows that is used at each hop of a path: the next one of the node, skipped or not."""
+        if self.first[-1] == len(self.first) - 1:
+            return path
+        return self.first[path] + turns_of(path) % np.diff(self.first)[path]
+
+
+def laid_out(setup: Setup) -> LaidOut:
+    """Return a setup's training rows in the order of the nodes, and of their parts."""
+    data = setup.data
+    if setup.protects == "node":
+        return LaidOut(data.features, data.labels, data.start, np.arange(data.nodes + 1))
+    dealt = [low + part for low, parts in zip(data.start[:-1], setup.parts, strict=True) for part in parts]
+    order, x, y = np.concatenate(dealt), data.features, data.labels
+    if not np.array_equal(order, np.arange(len(order))):  # a copy of many rows takes room
+        x, y = x[order], y[order]
+    first = np.append(0, np.cumsum([len(parts) for parts in setup.parts]))
+    return LaidOut(x, y, np.append(0, np.cumsum([len(part) for part in dealt])), first)
+
+
 class KernelArrays:
     """What all runs of a linear model share, in the layout that compiled functions want."""
 
     def __init__(self, setup: Setup) -> None:
         from ..learning import _compiled as compiled  # numba is loaded only where it is needed
 
-        model, data = setup.model, setup.data
+        model = setup.model
         assert isinstance(model, LinearModel)
-        protection, x, y, start, first = setup.protection, data.features, data.labels, data.start, None
-        if protection.unit == "node":
-            batch = setup.batch if setup.batch is not None else int(data.sizes.max())
-        else:
-            dealt = [low + part for low, parts in zip(start[:-1], setup.parts, strict=True) for part in parts]
-            order, batch = np.concatenate(dealt), max(map(len, dealt))
-            first = np.append(0, np.cumsum([len(parts) for parts in setup.parts]))
-            start = np.append(0, np.cumsum([len(part) for part in dealt]))
-            if not np.array_equal(order, np.arange(len(order))):  # a copy of many rows takes room
-                x, y = x[order], y[order]
-        self.rows = compiled.examples_of(model, x, y, start, batch, first)
+        rows = laid_out(setup)
+        batch = setup.batch if setup.protects == "node" and setup.batch is not None else int(np.diff(rows.start).max())
+        self.rows = compiled.examples_of(model, rows.x, rows.y, rows.start, batch, rows.first)
         self.model = compiled.compiled_model(model, self.rows.x)
-        self.rule = compiled.rule_of(model, protection, setup.step_sizes.first(setup.steps), setup.noise_multiplier)
+        sizes = setup.step_sizes.first(setup.steps)
+        self.rule = compiled.rule_of(model, setup.protection, sizes, setup.noise_multiplier)
         self.test = compiled.tests_of(model, setup.test_x, setup.test_y)
-
-    def parts_of(self, path: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-        """Return the part of the rows that is used at each hop of a path: the next one of the node, skipped or not."""
-        first = self.rows.first
-        if first[-1] == len(first) - 1:
-            return path
-        return first[path] + turns_of(path) % np.diff(first)[path]
+        self.parts_of = rows.parts_of
 
 
 def turns_of(path: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

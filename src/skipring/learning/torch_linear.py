@@ -1,0 +1,103 @@
+"""Updates of a linear model with PyTorch, for a GPU: a twin of `reference` in single precision, for wide models.
+
+A row of thousands of features is work for a matrix library. The rows lie on the device once; an update takes a range of
+them, or some by their numbers, and nobody waits for the device before metrics are asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .linear import LinearModel
+
+__all__ = ["LinearToken"]
+
+_TEST_CHUNK = 4096
+
+
+class LinearToken:
+    """A linear model and all rows, on a device; see `skipring.learning.reference` for what an update is."""
+
+    def __init__(
+        self, model: LinearModel, x: NDArray[Any], y: NDArray[Any], *, device: torch.device, seed: int = 0
+    ) -> None:
+        self._model, self._device = model, device
+        self._x, self._y = self._rows(x, y)
+        # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
+        self._norms = torch.linalg.vector_norm(self._x, dim=1).clamp(min=1e-18)
+        self._shape = (model.classes if model.loss == "softmax" else 1, model.features)
+        self._w = torch.zeros(self._shape, device=device)
+        self._noise = torch.Generator(device).manual_seed(seed)
+
+    def _rows(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        kind = np.int64 if self._model.loss == "softmax" else np.float32
+        rows = torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self._device)
+        return rows, torch.from_numpy(np.asarray(y, kind)).to(self._device)
+
+    def restart(self, seed: int) -> None:
+        """Begin again at 0, with fresh noise."""
+        self._w.zero_()
+        self._noise.manual_seed(seed)
+
+    def update(self, rows: slice | torch.Tensor, *, divisor: int, step_size: float, noise_std: float) -> None:
+        """Take one step: the sum of the rows' clipped gradients over `divisor`, noise, ridge and projection."""
+        model, w = self._model, self._w
+        gradient = self._gradient(self._x[rows], self._y[rows], self._norms[rows]).div_(divisor)
+        if noise_std > 0.0:
+            gradient.add_(torch.randn(self._shape, generator=self._noise, device=self._device), alpha=noise_std)
+        w.mul_(1.0 - step_size * model.ridge).sub_(gradient, alpha=step_size)
+        if math.isfinite(model.radius):
+            w.mul_(torch.clamp(model.radius / torch.linalg.vector_norm(w), max=1.0))
+
+    def _gradient(self, x: torch.Tensor, y: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
+        model = self._model
+        limits = model.gradient_bound / norms
+        scores = x @ self._w.T
+        if model.loss == "softmax":
+            each = torch.softmax(scores, dim=1).scatter_(1, y[:, None], 0.0)
+            wrong = each.sum(dim=1, keepdim=True)
+            each.scatter_(1, y[:, None], -wrong)
+            each *= torch.clamp(limits[:, None] / (math.sqrt(2.0) * wrong.clamp(min=1e-30)), max=1.0)
+            return each.T @ x
+        score = scores[:, 0]
+        if model.loss == "squared":
+            slopes = score - y
+        elif model.loss == "logistic":
+            signs = 2.0 * y - 1.0
+            slopes = -signs * torch.sigmoid(-signs * score)
+        else:
+            raise NotImplementedError(model.loss)
+        return (torch.minimum(torch.maximum(slopes, -limits), limits) @ x)[None]
+
+    def metrics(self, test: tuple[torch.Tensor, torch.Tensor]) -> tuple[float, float]:
+        """Return test error and mean loss on rows that `tests` has put on the device."""
+        wrong = torch.zeros((), dtype=torch.float64, device=self._device)
+        loss = torch.zeros_like(wrong)
+        for start in range(0, len(test[1]), _TEST_CHUNK):
+            x, y = (part[start : start + _TEST_CHUNK] for part in test)
+            scores = x @ self._w.T
+            if self._model.loss == "softmax":
+                wrong += (scores.argmax(dim=1) != y).sum()
+                loss += torch.nn.functional.cross_entropy(scores, y, reduction="sum").double()
+                continue
+            score = scores[:, 0].double()
+            if self._model.loss == "squared":
+                wrong += (score - y).square().sum()
+                loss += 0.5 * (score - y).square().sum()
+            else:
+                wrong += ((score > 0.0) != (y == 1.0)).sum()
+                loss += torch.nn.functional.softplus(-(2.0 * y.double() - 1.0) * score).sum()
+        return float(wrong) / len(test[1]), float(loss) / len(test[1])
+
+    def tests(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Put test rows on the device."""
+        return self._rows(x, y)
+
+    def parameters(self) -> NDArray[np.float64]:
+        """Return a copy of the parameters, one vector."""
+        return self._w.double().cpu().numpy().ravel()

@@ -1,0 +1,158 @@
+"""Runs of linear models with many features: the same walk, each update a few matrix products.
+
+Compiled loops go through a batch row by row, which is best as long as rows are short. From thousands of features on, a
+matrix library is quicker: numpy's in double precision, or PyTorch's on a GPU in single precision, if there is one.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..learning import Batches, LinearModel, reference
+from ..schedules import Schedule
+from .setup import Setup, laid_out
+
+if TYPE_CHECKING:
+    from ..learning import LinearToken
+
+__all__ = ["WideRuns", "is_wide"]
+
+Floats = NDArray[np.floating[Any]]
+#: Numbers of a batch (rows x features x outputs) from which matrix products are quicker (benchmarks/wide.py).
+_MANY = 1_000_000
+
+
+def is_wide(setup: Setup) -> bool:
+    """Say whether a run is quicker with matrix products."""
+    model = setup.model
+    if not isinstance(model, LinearModel) or not isinstance(setup.schedule, Schedule):
+        return False
+    batch = min(setup.batch or int(setup.data.sizes.max()), int(setup.data.sizes.max()))
+    return batch * model.parameters >= _MANY
+
+
+class WideRuns:
+    """The rows of a setup, part by part, shared by all of its runs; on a GPU one run goes on at a time."""
+
+    def __init__(self, setup: Setup) -> None:
+        model = setup.model
+        assert isinstance(model, LinearModel)
+        self._rows = laid_out(setup)
+        self._token: LinearToken | None = None
+        self._lock = threading.Lock()
+        if model.loss in ("logistic", "softmax", "squared") and (device := _gpu(setup.device)) is not None:
+            from ..learning import LinearToken  # PyTorch is loaded only where it is needed
+
+            self._token = LinearToken(model, self._rows.x, self._rows.y, device=device)
+            self._test = self._token.tests(setup.test_x, setup.test_y)
+        else:
+            self._norms = reference.row_norms(self._rows.x)
+
+    def run(
+        self, setup: Setup, rng: np.random.Generator, path: NDArray[np.integer[Any]], ready: NDArray[np.bool_]
+    ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
+        """Walk the token along a path; return test errors, losses, updates and the last model."""
+        if self._token is None:
+            return self._walk(setup, rng, path, ready, _Plain(setup, self, rng))
+        with self._lock:
+            return self._walk(setup, rng, path, ready, _OnDevice(setup, self, rng))
+
+    def _walk(
+        self,
+        setup: Setup,
+        rng: np.random.Generator,
+        path: NDArray[np.integer[Any]],
+        ready: NDArray[np.bool_],
+        steps: _Plain | _OnDevice,
+    ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
+        rows, protection = self._rows, setup.protection
+        sizes = setup.step_sizes.first(setup.steps)
+        part_of = rows.parts_of(path)
+        drawn: dict[int, Batches] = {}
+        metrics, updates, done = [], [], 0
+        for hop, part in enumerate(part_of):
+            if hop % setup.evaluate_every == 0:
+                metrics.append(steps.metrics())
+                updates.append(done)
+            if not ready[hop]:
+                continue
+            low, high = int(rows.start[part]), int(rows.start[part + 1])
+            taken: slice | NDArray[Any] = slice(low, high)
+            if protection.unit == "node" and setup.batch is not None and setup.batch < high - low:
+                batches = drawn.setdefault(int(part), Batches(high - low, protection, rng))
+                taken = low + batches.take(0)
+            count = high - low if isinstance(taken, slice) else len(taken)
+            steps.update(taken, protection.divisor(count), float(sizes[done]))
+            done += 1
+        metrics.append(steps.metrics())
+        updates.append(done)
+        errors, losses = np.array(metrics).T
+        return errors, losses, np.array(updates, dtype=np.int64), steps.parameters()
+
+
+class _Plain:
+    """A run in double precision, with numpy."""
+
+    def __init__(self, setup: Setup, shared: WideRuns, rng: np.random.Generator) -> None:
+        assert isinstance(setup.model, LinearModel)
+        self._setup, self._model, self._rows, self._norms = setup, setup.model, shared._rows, shared._norms
+        self._std = setup.protection.noise_std(setup.model, setup.noise_multiplier)
+        self._rng, self._w = rng, np.zeros(setup.model.parameters)
+
+    def update(self, rows: slice | NDArray[Any], divisor: int, step_size: float) -> None:
+        """Take one step."""
+        x, y, norms = self._rows.x[rows], self._rows.y[rows], self._norms[rows]
+        gradient = reference.gradient(self._model, self._w, x, y, divisor, norms)
+        if self._std > 0.0:
+            gradient += self._std * self._rng.standard_normal(len(gradient))
+        self._w = reference.stepped(self._model, self._w, gradient, step_size)
+
+    def metrics(self) -> tuple[float, float]:
+        """Return test error and mean loss."""
+        x, y = self._setup.test_x, self._setup.test_y
+        return reference.test_error(self._model, self._w, x, y), reference.mean_loss(self._model, self._w, x, y)
+
+    def parameters(self) -> Floats:
+        """Return the model."""
+        return self._w
+
+
+class _OnDevice:
+    """A run in single precision, on a GPU."""
+
+    def __init__(self, setup: Setup, shared: WideRuns, rng: np.random.Generator) -> None:
+        assert shared._token is not None
+        self._token, self._test = shared._token, shared._test
+        self._std = setup.protection.noise_std(setup.model, setup.noise_multiplier)
+        self._token.restart(int(rng.integers(2**31)))
+
+    def update(self, rows: slice | NDArray[Any], divisor: int, step_size: float) -> None:
+        """Take one step."""
+        import torch
+
+        chosen = rows if isinstance(rows, slice) else torch.from_numpy(rows)
+        self._token.update(chosen, divisor=divisor, step_size=step_size, noise_std=self._std)
+
+    def metrics(self) -> tuple[float, float]:
+        """Return test error and mean loss."""
+        return self._token.metrics(self._test)
+
+    def parameters(self) -> Floats:
+        """Return the model."""
+        return self._token.parameters()
+
+
+def _gpu(asked: str) -> Any:
+    """Return the GPU that is meant; None if there is none, or none is wanted."""
+    if asked == "cpu":
+        return None
+    try:
+        from ..learning import choose_device  # PyTorch is an optional dependency
+    except ImportError:
+        return None
+    device = choose_device(asked)
+    return device if device.type == "cuda" else None
