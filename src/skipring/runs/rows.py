@@ -41,6 +41,9 @@ def stream(run: RunFile, number: int = _ROWS, *more: int) -> np.random.Generator
 def dataset_of(run: RunFile) -> Dataset:
     """Load the data set that a run file names."""
     data = run.data
+    if run.privacy.unit == "person" and data.person is None:
+        reason = "persons are protected: say which column of the file tells whose a row is"
+        raise InvalidInput.because("data.person", "missing", reason)
     with keys("data", "name", "path", "label", "node", "person"):
         if data.path is None:
             if data.person is not None:

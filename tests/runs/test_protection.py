@@ -1,0 +1,151 @@
+"""Whom a run file protects: records, persons or nodes, from the file to the rows that an update takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring.errors import InvalidInput
+from skipring.runs import (
+    change_value,
+    dealt_rows,
+    example_run_file,
+    parse_change,
+    parse_run,
+    protection_of,
+    unsaid_unit,
+    with_changes,
+)
+from skipring.simulation import simulate
+from skipring.simulation.build import build
+
+
+def table(folder: Path, rows: list[tuple[str, str]], name: str = "patients.csv") -> str:
+    """A file with a hospital and a patient for each row, and labels that depend on one feature."""
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((len(rows), 2))
+    lines = ["hospital,patient,a,b,sick"]
+    lines += [f"{h},{p},{a:.4f},{b:.4f},{int(a > 0)}" for (h, p), (a, b) in zip(rows, x, strict=True)]
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def persons_run(path: str, **privacy: Any) -> dict[str, Any]:
+    return {
+        "data": {
+            "path": path,
+            "label": "sick",
+            "node": "hospital",
+            "person": "patient",
+            "rows_per_person": 2,
+            "standardise": False,
+        },
+        "privacy": {"protects": "person", "noise_multiplier": 2.0, **privacy},
+        "simulation": {"runs": 2, "evaluate_every": 1000},
+    }
+
+
+PATIENTS = [(f"h{p % 3}", f"p{p}") for p in range(30) for _ in range(1 + p % 4)]
+
+
+def test_new_files_protect_records_and_old_ones_nodes(tmp_path: Path) -> None:
+    (tmp_path / "new.toml").write_text(example_run_file())
+    new = with_changes(tmp_path / "new.toml", [])
+    assert new.privacy.unit == "record"
+    assert unsaid_unit(new) is None
+    old = parse_run({"learning": {"batch": 3}})
+    assert old.privacy.unit == "node"
+    assert "all data of a node" in (unsaid_unit(old) or "")
+
+
+def test_what_is_not_given_does_not_change_the_key_of_a_result() -> None:
+    dumped = parse_run({}).model_dump(mode="json")
+    assert "protects" not in dumped["privacy"]
+    assert not {"person", "rows_per_person"} & set(dumped["data"])
+    assert parse_run({"privacy": {"protects": "node"}}).model_dump(mode="json")["privacy"]["protects"] == "node"
+
+
+def test_the_usual_batch_is_the_largest_node_and_nobody_rotates() -> None:
+    setup = build(parse_run({"data": {"nodes": 7, "split": "power-law"}, "privacy": {"protects": "record"}}))
+    assert setup.batch == setup.data.sizes.max()
+    assert setup.every == 1
+    assert all(len(parts) == 1 for parts in setup.parts)
+    assert protection_of(parse_run({"privacy": {"protects": "record"}})) is None  # nobody has looked at the rows
+
+
+def test_larger_nodes_rotate_and_all_divide_by_the_batch() -> None:
+    run = parse_run({"data": {"nodes": 9}, "learning": {"batch": 20}, "privacy": {"protects": "record"}})
+    setup = build(run)
+    assert {len(parts) for parts in setup.parts} == {3}
+    assert setup.every == 3
+    assert setup.units <= 20
+
+
+def test_persons_keep_their_first_rows_and_stay_together(tmp_path: Path) -> None:
+    run = parse_run(persons_run(table(tmp_path, PATIENTS)))
+    dataset, ready, owned = dealt_rows(run)
+    assert owned.persons is not None
+    assert ready.train_persons is not None
+    assert np.bincount(owned.persons).max() == 2
+    assert len(owned.labels) < len(ready.train_y)
+    # No person is both in training and in test rows.
+    assert len(ready.test_y) + len(ready.train_y) == len(PATIENTS)
+    tested = set(range(30)) - set(ready.train_persons.tolist())
+    assert len(ready.test_y) == sum(1 + int(dataset.person_names[p][1:]) % 4 for p in tested)
+    for node in range(owned.nodes):
+        rows = slice(owned.start[node], owned.start[node + 1])
+        names = {dataset.person_names[p] for p in owned.persons[rows]}
+        assert {int(name[1:]) % 3 for name in names} == {int(dataset.group_names[node][1:])}
+    setup = build(run)
+    assert setup.rows_left_out == len(ready.train_y) - len(owned.labels) > 0
+    assert setup.protection.contribution(setup.model) == 2.0
+    result = simulate(run)
+    assert result.privacy.unit == "person"
+    assert result.resolved.rows_left_out == setup.rows_left_out
+    assert result.resolved.noise_std == pytest.approx(2.0 * 2.0 / setup.batch)  # type: ignore[operator] # it is given
+
+
+def test_a_person_at_two_nodes_is_refused_by_name(tmp_path: Path) -> None:
+    path = table(tmp_path, [*PATIENTS, ("h1", "p0"), ("h1", "p0")])
+    with pytest.raises(InvalidInput, match=r"data.person = patient: 'p0' has rows at h0 and h1"):
+        for seed in range(8):  # until somebody's rows are all for training
+            dealt_rows(parse_run(persons_run(path) | {"simulation": {"seed": seed}}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["data.rows_per_person=0"], "data.rows_per_person = 0"),
+        (["privacy.protects=household"], "privacy.protects"),
+        (["data.person=nobody"], "data.person = nobody"),
+        (["data.person=sick"], "data.person = sick"),
+        (["learning.batch=1"], "learning.batch = 1"),
+        (["privacy.protects=record"], "data.rows_per_person = 2: is for persons"),
+    ],
+)
+def test_bad_input_is_named_by_its_key(tmp_path: Path, changes: list[str], message: str) -> None:
+    values = persons_run(table(tmp_path, PATIENTS))
+    for change in changes:
+        change_value(values, *parse_change(change))
+    with pytest.raises(InvalidInput) as refusal:
+        build(parse_run(values))
+    assert str(refusal.value).startswith(message)
+
+
+def test_persons_need_a_column_and_a_most(tmp_path: Path) -> None:
+    path = table(tmp_path, PATIENTS)
+    for key in ("person", "rows_per_person"):
+        values = persons_run(path)
+        del values["data"][key]
+        with pytest.raises(InvalidInput, match=rf"data.{key} = missing"):
+            dealt_rows(parse_run(values))
+
+
+def test_a_person_column_with_gaps_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path, [*PATIENTS[:5], ("h1", ""), *PATIENTS[5:]])
+    with pytest.raises(InvalidInput, match="column 'patient', row 6 .line 7.: '' is not a value"):
+        dealt_rows(parse_run(persons_run(path)))
