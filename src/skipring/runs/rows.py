@@ -89,8 +89,8 @@ def prepared_rows(run: RunFile, dataset: Dataset, rng: np.random.Generator) -> P
 def check_agreement(run: RunFile, dataset: Dataset) -> None:
     """Refuse data that are not what the run file says of them."""
     agreed, columns = run.model, dataset.features.shape[1]
-    if agreed.features is not None and agreed.features != columns:
-        raise InvalidInput.because("model.features", agreed.features, f"{dataset.name} has {columns} features")
+    if agreed.columns is not None and agreed.columns != columns:
+        raise InvalidInput.because("model.columns", agreed.columns, f"{dataset.name} has {columns} features")
     if agreed.classes is not None and tuple(agreed.classes) != dataset.classes:
         its = f"the classes {', '.join(dataset.classes)}" if dataset.classes else "numbers as labels"
         raise InvalidInput.because("model.classes", ", ".join(agreed.classes), f"{dataset.name} has {its}")

@@ -12,7 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ..learning import LOSSES
@@ -43,7 +51,7 @@ _EITHER = (
     ("privacy", "noise_multiplier", "epsilon"),
 )
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
-_AGREED = ("classes", "features", "label_bound")
+_AGREED = ("classes", "columns", "label_bound")
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
@@ -84,12 +92,24 @@ class ModelSection(_Section):
     classes: list[str] | None = Field(
         None, description="nodes with files of their own: the classes, in the order that all agreed on"
     )
-    features: int | None = Field(
+    columns: int | None = Field(
         None, description="nodes with files of their own: how many columns each file has beside the label"
     )
     label_bound: float | None = Field(
         None, description="labels that are numbers: clip them to this absolute value, which the noise follows from"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_was_called(cls, values: Any) -> Any:
+        """Take a whole number in `features` for `columns`, which was called so before encoders were."""
+        number = values.get("features") if isinstance(values, Mapping) else None
+        if not isinstance(number, int) or isinstance(number, bool):
+            return values
+        if values.get("columns") not in (None, number):
+            reason = f"is the earlier name of columns, which is {values['columns']}; give one of them"
+            raise InvalidInput.because("model.features", number, reason)
+        return {key: value for key, value in values.items() if key != "features"} | {"columns": number}
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a model that nobody can make, and an agreement that is none."""
@@ -98,8 +118,8 @@ class ModelSection(_Section):
             raise InvalidInput("model.name", self.name, f"{', '.join(known)} or module:function")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise InvalidInput("model.classes", self.classes, "at least two names, all different")
-        if self.features is not None:
-            require_integer("model.features", self.features, 1)
+        if self.columns is not None:
+            require_integer("model.columns", self.columns, 1)
         if self.label_bound is not None:
             require_positive("model.label_bound", self.label_bound)
 
