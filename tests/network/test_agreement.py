@@ -35,6 +35,7 @@ AGREED: dict[str, Any] = {
     "model.intercept": True,
     "model.ridge": 0.1,
     "model.classes": ["no", "yes"],
+    "model.features": "random-fourier:50",
     "model.columns": 7,
     "model.label_bound": 2.0,
     "schedule.name": "ring",

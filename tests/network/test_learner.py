@@ -604,5 +604,5 @@ def test_a_number_of_features_means_columns_as_it_used_to() -> None:
 
 def test_the_example_says_all_of_it() -> None:
     text = example_run_file()
-    for word in ("# classes =", "# columns =", "# label_bound =", "module:function", '"adaptive"'):
+    for word in ("# classes =", 'features = "none"', "# columns =", "# label_bound =", "module:function", '"adaptive"'):
         assert word in text

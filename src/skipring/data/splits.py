@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
-from .sources import Floats, Ints
+from .sources import Ints
 
 __all__ = ["SPLITS", "NodeData", "split_over_nodes"]
 
@@ -26,7 +26,7 @@ class NodeData:
     (2, array([2, 3]))
     """
 
-    features: Floats
+    features: NDArray[np.floating[Any]]
     labels: NDArray[Any]
     start: Ints
 
@@ -42,7 +42,7 @@ class NodeData:
 
 
 def split_over_nodes(
-    features: Floats,
+    features: NDArray[np.floating[Any]],
     labels: NDArray[Any],
     nodes: int | None,
     rng: np.random.Generator,

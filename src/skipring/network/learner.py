@@ -80,7 +80,8 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
     _check_batch(run, int(owned.sizes.min()), "the smallest node")
     low, high = int(owned.start[index]), int(owned.start[index + 1])
     # Copies, since a view would keep the rows of everybody.
-    features, (labels, clipped) = owned.features[low:high].copy(), clipped_labels(run, owned.labels[low:high].copy())
+    features = owned.features[low:high].astype(np.float64)
+    labels, clipped = clipped_labels(run, owned.labels[low:high].copy())
     return Rows(features, labels, prepared.test_x, prepared.test_y, len(dataset.classes), clipped)
 
 
@@ -102,11 +103,13 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     rng = stream(run, _TEST_ROWS, *name.encode())
     # Without the names of the classes, since all training rows of one node may well be of one class.
     nameless = Dataset(data.path.name, table.features, labels, (), table.feature_names)
-    ready = prepared_rows(run, nameless, rng)
+    # A node's rows, and what can be told of them from their features, stay in the file that their owner has put there.
+    ready = prepared_rows(run, nameless, rng, keep_features=False)
     _check_batch(run, len(ready.train_x), "this node")
     kind = np.float64 if classes is None else np.int64
     train_y, clipped = clipped_labels(run, ready.train_y.astype(kind))
-    return Rows(ready.train_x, train_y, ready.test_x, ready.test_y.astype(kind), len(classes or ()), clipped)
+    train_x = ready.train_x.astype(np.float64, copy=False)  # features are in single precision, a linear model is not
+    return Rows(train_x, train_y, ready.test_x, ready.test_y.astype(kind), len(classes or ()), clipped)
 
 
 def _spelled(table: Dataset) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, NodeData, PreparedRows, load_dataset, prepare, read_table, split_over_nodes
+from ..data import Dataset, NodeData, PreparedRows, encoder, load_dataset, prepare, read_table, split_over_nodes
 from ..errors import InvalidInput
 from .keys import keys
 from .runfile import RunFile
@@ -71,18 +71,24 @@ def dealt_rows(
     return dataset, ready, owned
 
 
-def prepared_rows(run: RunFile, dataset: Dataset, rng: np.random.Generator) -> PreparedRows:
-    """Set test rows aside and scale all rows, as a run file says."""
-    data = run.data
-    with keys("data", "test_share"):
+def prepared_rows(
+    run: RunFile, dataset: Dataset, rng: np.random.Generator, *, keep_features: bool = True
+) -> PreparedRows:
+    """Set test rows aside, scale all rows and make features of them, as a run file says.
+
+    Features that take a while are kept in files, unless `keep_features` is False.
+    """
+    data, model = run.data, run.model
+    with keys("data", "test_share", encoder="model.features", device="model.device"):
         return prepare(
             dataset,
             rng,
-            # The paper's networks take pixels as they are.
-            standardise=data.standardise and run.model.name != "cnn",
-            unit_rows=data.unit_rows and run.model.name != "cnn",
-            intercept=run.model.intercept,
+            standardise=data.standardise and not model.takes_pixels,
+            unit_rows=data.unit_rows and model.name != "cnn",
+            intercept=model.intercept,
             test_share=data.test_share,
+            encoder=encoder(model.features, dataset.features.shape[1], device=model.device),
+            keep_features=keep_features,
         )
 
 

@@ -6,7 +6,6 @@ Sections that only one of the two reads begin their description with that.
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,9 +21,12 @@ from pydantic import (
     model_validator,
 )
 
+from .._function import IS_FUNCTION
+from ..data import check_encoder
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ..learning import LOSSES
 from ..schedules import SCHEDULES
+from .keys import keys
 
 __all__ = [
     "RIVALS",
@@ -52,7 +54,6 @@ _EITHER = (
 )
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "columns", "label_bound")
-_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
 class _Section(BaseModel):
@@ -88,9 +89,14 @@ class ModelSection(_Section):
     )
     intercept: bool = Field(False, description="append a constant column")
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
-    device: str = Field("auto", description="networks: auto (a GPU if there is one), cpu or cuda")
+    device: str = Field("auto", description="networks, scattering: auto (a GPU if there is one), cpu or cuda")
     classes: list[str] | None = Field(
         None, description="nodes with files of their own: the classes, in the order that all agreed on"
+    )
+    features: str = Field(
+        "none",
+        description="public features of each row, on which a linear model then learns: none, scattering (images), "
+        "random-fourier:N, or module:function, which returns a function of rows",
     )
     columns: int | None = Field(
         None, description="nodes with files of their own: how many columns each file has beside the label"
@@ -114,10 +120,15 @@ class ModelSection(_Section):
     def model_post_init(self, _: Any) -> None:
         """Refuse a model that nobody can make, and an agreement that is none."""
         known = (*LOSSES, "softmax", "squared", "cnn")
-        if self.name is not None and self.name not in known and _FUNCTION.fullmatch(self.name) is None:
+        if self.name is not None and self.name not in known and IS_FUNCTION.fullmatch(self.name) is None:
             raise InvalidInput("model.name", self.name, f"{', '.join(known)} or module:function")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise InvalidInput("model.classes", self.classes, "at least two names, all different")
+        with keys("model", encoder="model.features"):
+            check_encoder(self.features)
+        if self.features != "none" and self.is_network:
+            reason = f"is for linear models; the network {self.name} finds features of its own"
+            raise InvalidInput.because("model.features", self.features, reason)
         if self.columns is not None:
             require_integer("model.columns", self.columns, 1)
         if self.label_bound is not None:
@@ -125,9 +136,16 @@ class ModelSection(_Section):
 
     @model_serializer(mode="wrap")
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the agreement where there is none: what is not used must not change the key of a result."""
+        """Leave out what is not used, features and the agreement: it must not change the key of a result."""
         values: dict[str, Any] = values_of(self)
+        if values.get("features") == "none":
+            del values["features"]
         return {name: value for name, value in values.items() if value is not None or name not in _AGREED}
+
+    @property
+    def takes_pixels(self) -> bool:
+        """Whether rows are taken as they are: by the paper's networks, and by the scattering transform."""
+        return self.name == "cnn" or self.features == "scattering"
 
     @property
     def is_network(self) -> bool:
