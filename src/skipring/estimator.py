@@ -19,7 +19,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .data import NodeData, Scaling, split_over_nodes
+from .data import NodeData, Scaling, encoder, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .privacy import PlannedRun, Unit, forecast
@@ -42,6 +42,7 @@ _NAMES = {
     "schedule.name": "schedule",
     "delay.law": "delay",
     "features": "X",
+    "encoder": "features",
 }
 
 
@@ -75,6 +76,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     standardise : give each feature mean 0 and standard deviation 1 before the rows are scaled.
     intercept : learn a constant as well. It takes half of each row's square, so the features' part is noisier: leave
         it out where the classes are about balanced and the features standardised.
+    features : public features of each row, on which the linear model then learns: ``none``, ``scattering`` for images,
+        ``random-fourier:N`` for N of them, or ``module:function``; see `skipring.data.features`.
     ridge : weight of half the squared norm of the parameters.
     random_state : a seed or a `numpy.random.RandomState`, for the same result every time; by default, fresh randomness
         of the operating system.
@@ -151,6 +154,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         standardise: bool = True,
         intercept: bool = True,
         ridge: float = 0.0,
+        features: str = "none",
         random_state: int | np.random.RandomState | None = None,
         protects: str = "auto",
         rows_per_person: int = 1,
@@ -170,6 +174,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.standardise = standardise
         self.intercept = intercept
         self.ridge = ridge
+        self.features = features
         self.random_state = random_state
         self.protects = protects
         self.rows_per_person = rows_per_person
@@ -197,7 +202,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self, features: Floats, classes: NDArray[Any], labels: Ints, owners: Ints | None, persons: Ints | None
     ) -> None:
         self._check_parameters()
-        scaling = Scaling.learn(features, standardise=self.standardise, intercept=self.intercept)
+        made = encoder(self.features, features.shape[1])
+        scaling = Scaling.learn(features, standardise=self.standardise, intercept=self.intercept, encoder=made)
         rows = scaling.apply(features)
         seed = self._seed()
         data = self._deal(rows, labels, owners, persons, seed)
@@ -232,6 +238,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         for name in ("standardise", "intercept"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InvalidInput(name, repr(getattr(self, name)), "True or False")
+        if not isinstance(self.features, str):
+            raise InvalidInput("encoder", repr(self.features), "the name of an encoder, or none")
         if not isinstance(self.schedule, str):
             raise InvalidInput("schedule", repr(self.schedule), "the name of a schedule")
         if self.epsilon is None and self.noise_multiplier is None:
@@ -248,7 +256,14 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             return secrets.randbits(128)
         return int.from_bytes(check_random_state(self.random_state).bytes(16), "little")
 
-    def _deal(self, rows: Floats, labels: Ints, owners: Ints | None, persons: Ints | None, seed: int) -> NodeData:
+    def _deal(
+        self,
+        rows: NDArray[np.floating[Any]],
+        labels: Ints,
+        owners: Ints | None,
+        persons: Ints | None,
+        seed: int,
+    ) -> NodeData:
         # The run has the stream of number 0; the split has one of its own.
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 1,)))
         if owners is not None:

@@ -48,7 +48,7 @@ def test_with_a_law_of_delays_noise_is_that_of_a_node_that_is_never_late_among_o
 
 
 def test_no_data_is_needed_where_nodes_have_files_of_their_own() -> None:
-    model = {"name": "softmax", "classes": ["a", "b", "c"], "features": 2}
+    model = {"name": "softmax", "classes": ["a", "b", "c"], "columns": 2}
     run = agreed_run(parse_run({"model": model, "schedule": {"steps": 40}, "privacy": {"epsilon": 3.0}}), 4)
     assert run.privacy.noise_multiplier is not None
     fixed = {"model": model, "delay": {"timeout": 2.0}, "privacy": {"epsilon": 3.0}}

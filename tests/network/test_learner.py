@@ -312,7 +312,7 @@ def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
         ),
         ("1 2 3.5", ["model.name=squared"], "model.classes = missing: nodes with files of their own must agree"),
         ("1 2 1e300", ["model.label_bound=3"], "labels = 1e+300 in the test data: must be at most 1e+150"),
-        ("sick well", [CLASSES, "model.features=3"], "model.features = 3: own.csv has 2 features"),
+        ("sick well", [CLASSES, "model.columns=3"], "model.columns = 3: own.csv has 2 features"),
         ("sick well", [CLASSES, "learning.batch=33"], "learning.batch = 33: must be at most 32"),
         ("sick well", [CLASSES, "learning.batch=0"], "learning.batch = 0: must be a whole number of at least 1"),
         ("sick well", [CLASSES, "model.name=squared"], "model.name = squared: the labels have 2 classes; use logistic"),
@@ -468,7 +468,7 @@ def test_what_only_nodes_can_do_is_not_simulated(change: str, said: str, schedul
         ('model.classes=["a"]', "at least two names"),
         ('model.classes=["a", "b", "a"]', "all different"),
         ("model.classes=[0, 1]", "valid string"),
-        ("model.features=0", "model.features = 0"),
+        ("model.columns=0", "model.columns = 0"),
         ("model.label_bound=0", "model.label_bound = 0"),
         ("model.label_bound=inf", "model.label_bound = inf"),
         ("delay.timeout=later", "delay.timeout = later"),
@@ -488,12 +488,12 @@ def test_labels_are_classes_or_numbers() -> None:
 
 
 def test_an_agreement_also_holds_for_data_that_are_shared(prices: Path) -> None:
-    agreed = ['model.classes=["malignant", "benign"]', "model.features=30"]
+    agreed = ['model.classes=["malignant", "benign"]', "model.columns=30"]
     for read in (build, learner):
         read(run_of("logistic", prices, *agreed))
         for change, said in (
             ('model.classes=["benign", "malignant"]', "breast-cancer has the classes malignant, benign"),
-            ("model.features=31", "breast-cancer has 30 features"),
+            ("model.columns=31", "breast-cancer has 30 features"),
             ("model.label_bound=1", "has classes, not numbers"),
         ):
             with pytest.raises(InvalidInput, match=said):
@@ -585,13 +585,24 @@ def test_results_of_simulations_keep_their_keys() -> None:
     """A new key with its default would be a new digest for every cell of every sweep."""
     assert list(RunFile().model_dump()["model"]) == ["name", "intercept", "ridge", "device"]
     assert json.loads(RunFile().model_dump_json())["model"]["device"] == "auto"
-    full = with_changes(None, ["model.features=3", CLASSES])
-    assert full.model_dump()["model"]["features"] == 3
+    full = with_changes(None, ["model.columns=3", CLASSES])
+    assert full.model_dump()["model"]["columns"] == 3
     assert RunFile.model_validate(full.model_dump()) == full
     assert RunFile.model_validate_json(full.model_dump_json()) == full
 
 
+def test_a_number_of_features_means_columns_as_it_used_to() -> None:
+    old = parse_run({"model": {"features": 3, "classes": ["a", "b"]}})
+    assert old == parse_run({"model": {"columns": 3, "classes": ["a", "b"]}})
+    assert with_changes(None, ["model.features=3"]).model.columns == 3
+    assert parse_run({"model": {"features": 3, "columns": 3}}).model.columns == 3
+    with pytest.raises(InvalidInput, match=r"^model\.features = 3: is the earlier name of columns, which is 4"):
+        parse_run({"model": {"features": 3, "columns": 4}})
+    with pytest.raises(InvalidInput, match=r"^model\.columns = 0"):
+        parse_run({"model": {"features": 0}})
+
+
 def test_the_example_says_all_of_it() -> None:
     text = example_run_file()
-    for word in ("# classes =", "# features =", "# label_bound =", "module:function", '"adaptive"'):
+    for word in ("# classes =", 'features = "none"', "# columns =", "# label_bound =", "module:function", '"adaptive"'):
         assert word in text

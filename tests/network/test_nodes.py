@@ -315,7 +315,7 @@ def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over
 
 def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
-    run = QUICK | {"model": {"name": "logistic", "classes": ["no", "yes"], "features": 2}}
+    run = QUICK | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}}
     run |= {"privacy": {"noise_multiplier": 0.4}}
     configs = make(tmp_path / "net", 3, run)
     for config in configs:

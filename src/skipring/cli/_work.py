@@ -21,6 +21,7 @@ def counted_runs(total: int, when_interrupted: str) -> Iterator[tuple[threading.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from ..data import watched
     from ..simulation import Interrupted
 
     stop = threading.Event()
@@ -37,7 +38,16 @@ def counted_runs(total: int, when_interrupted: str) -> Iterator[tuple[threading.
             *columns, console=errors, transient=True, disable=not errors.is_terminal, speed_estimate_period=600.0
         ) as progress:
             task = progress.add_task("runs", total=total)
-            yield stop, lambda finished: progress.update(task, completed=finished)
+            features = progress.add_task("features", visible=False)
+
+            def encoded(rows: int, of: int) -> None:
+                if stop.is_set():
+                    sys.stderr.write("interrupted: features of the rows were being computed, and no run has begun\n")
+                    sys.exit(130)
+                progress.update(features, completed=rows, total=of, visible=rows < of)
+
+            with watched(encoded):
+                yield stop, lambda finished: progress.update(task, completed=finished)
     except Interrupted as stopped:
         sys.stderr.write(f"interrupted: {stopped}; {when_interrupted}\n")
         sys.exit(130)

@@ -1,8 +1,8 @@
 """The data that nodes learn from, and how it is spread over them.
 
 `load_dataset` fetches a known data set and `read_table` a user's own file; both return a `Dataset`. `prepare` sets
-test rows aside and scales the rest (`Scaling`), and `split_over_nodes` deals the training rows to the nodes, which
-gives the `NodeData` that a run works on.
+test rows aside and scales the rest (`Scaling`); an `encoder` makes public features of them, if one is asked for.
+`split_over_nodes` deals the training rows to the nodes, which gives the `NodeData` that a run works on.
 
 scikit-learn and pyarrow are imported only when a data set or a file needs them: they take longer to load than most
 commands take to run.
@@ -10,6 +10,7 @@ commands take to run.
 
 from __future__ import annotations
 
+from .features import Encoder, check_encoder, encoded, encoder, watched
 from .prepare import (
     PreparedRows,
     Scaling,
@@ -26,9 +27,13 @@ __all__ = [
     "DATASETS",
     "SPLITS",
     "Dataset",
+    "Encoder",
     "NodeData",
     "PreparedRows",
     "Scaling",
+    "check_encoder",
+    "encoded",
+    "encoder",
     "from_arrays",
     "load_dataset",
     "prepare",
@@ -37,4 +42,5 @@ __all__ = [
     "require_single_precision",
     "require_unit_rows",
     "split_over_nodes",
+    "watched",
 ]

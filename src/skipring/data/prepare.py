@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_open_unit
+from ._norms import to_unit_norm
+from .features import Encoder, encoded
 from .sources import Dataset, Floats, Ints, first_not_finite
 
 __all__ = [
@@ -22,6 +24,8 @@ __all__ = [
     "require_unit_rows",
 ]
 
+#: Rows as a model sees them: double precision, or single where an encoder made them.
+Rows = NDArray[np.floating[Any]]
 _HALF = math.sqrt(0.5)
 #: The largest number in single precision.
 _MOST_SINGLE = float(np.finfo(np.float32).max)
@@ -35,9 +39,9 @@ class PreparedRows:
     the person, if known.
     """
 
-    train_x: Floats
+    train_x: Rows
     train_y: NDArray[Any]
-    test_x: Floats
+    test_x: Rows
     test_y: NDArray[Any]
     train_groups: Ints | None
     classes: tuple[str, ...]
@@ -47,7 +51,9 @@ class PreparedRows:
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """How features become what a model sees, learnt from training rows and applied to any others.
+    """How columns become what a model sees, learnt from training rows and applied to any others.
+
+    With an `encoder`, rows are scaled, unless it takes them as they are, and its features are scaled to norm 1 again.
 
     >>> rows = np.array([[1.0, 5.0], [3.0, 5.0]])
     >>> Scaling.learn(rows).apply(rows)
@@ -59,15 +65,22 @@ class Scaling:
     scale: Floats
     unit_rows: bool = True
     intercept: bool = False
+    encoder: Encoder | None = None
 
     @classmethod
     def learn(
-        cls, features: Floats, *, standardise: bool = True, unit_rows: bool = True, intercept: bool = False
+        cls,
+        features: Floats,
+        *,
+        standardise: bool = True,
+        unit_rows: bool = True,
+        intercept: bool = False,
+        encoder: Encoder | None = None,
     ) -> Scaling:
         """Return the scaling that gives each feature of these rows mean 0 and standard deviation 1, if asked to."""
         columns = features.shape[1]
-        if not standardise:
-            return cls(np.zeros(columns), np.ones(columns), unit_rows, intercept)
+        if not standardise or (encoder is not None and encoder.pixels):
+            return cls(np.zeros(columns), np.ones(columns), unit_rows, intercept, encoder)
         low, high = features.min(axis=0), features.max(axis=0)
         size = np.maximum(np.abs(low), np.abs(high))
         # Squares of extreme values would overflow or vanish: such features are measured in units of their size.
@@ -79,14 +92,28 @@ class Scaling:
         centre, scale = scaled.mean(axis=0) * unit, deviation * unit
         # Rounding gives a constant feature a tiny deviation, by which one must not divide.
         constant = (low == high) | (scale == 0.0)
-        return cls(np.where(constant, low, centre), np.where(constant, 1.0, scale), unit_rows, intercept)
+        return cls(np.where(constant, low, centre), np.where(constant, 1.0, scale), unit_rows, intercept, encoder)
 
-    def apply(self, features: Floats) -> Floats:
+    def apply(self, features: Floats) -> Rows:
         """Return scaled rows, all of them finite; the originals stay as they are."""
         return self._applied(features, lambda row, column: f"feature {column + 1} of row {row + 1}")
 
-    def _applied(self, features: Floats, place: Callable[[int, int], str]) -> Floats:
-        """Return scaled rows; `place` is what a value that cannot be scaled is called by, given its row and column."""
+    def _applied(self, features: Floats, place: Callable[[int, int], str], keep: bool = True) -> Rows:
+        """Return what a model sees of rows; `place` says what a value is called, given its row and column.
+
+        Without `keep`, no features are kept in files.
+        """
+        encoder = self.encoder
+        rows: Rows = features if encoder is not None and encoder.pixels else self._scaled(features, place)
+        if encoder is not None:
+            rows = encoded(encoder, rows, unit_rows=self.unit_rows, keep=keep)
+        if not self.intercept:
+            return rows
+        # Rows of norm 1 stay rows of norm 1: the features and the constant get half of the square each.
+        share = rows.dtype.type(_HALF if self.unit_rows else 1.0)
+        return np.column_stack([rows * share, np.full(len(rows), share)])
+
+    def _scaled(self, features: Floats, place: Callable[[int, int], str]) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
             rows = features - self.centre
             rows /= self.scale
@@ -102,12 +129,8 @@ class Scaling:
             reason = "is so far from the training rows that it has no finite scale; leave it out, or do not standardise"
             raise InvalidInput.because("features", given, reason)
         if self.unit_rows:
-            _to_unit_norm(rows)
-        if not self.intercept:
-            return rows
-        # Rows of norm 1 stay rows of norm 1: the features and the constant get half of the square each.
-        share = _HALF if self.unit_rows else 1.0
-        return np.column_stack([rows * share, np.full(len(rows), share)])
+            to_unit_norm(rows)
+        return rows
 
 
 def prepare(
@@ -118,6 +141,8 @@ def prepare(
     unit_rows: bool = True,
     intercept: bool = False,
     test_share: float = 0.2,
+    encoder: Encoder | None = None,
+    keep_features: bool = True,
 ) -> PreparedRows:
     """Set test rows aside at random and scale all rows by what the training rows look like.
 
@@ -126,6 +151,9 @@ def prepare(
     `unit_rows` the row including it has norm 1, and at most 1 for a row of zeros. Rows that belong to nodes are drawn
     such that every node keeps one for training, and all rows of a person are either for training or for testing. A data
     set that comes with its own test rows keeps them.
+
+    An `encoder` makes features of the scaled rows, or of rows as they are if it takes pixels. Features that take a
+    while are kept in files, unless `keep_features` is False.
 
     >>> from skipring.data import load_dataset
     >>> prepared = prepare(load_dataset("breast-cancer"), np.random.default_rng(1))
@@ -141,17 +169,26 @@ def prepare(
         reason = f"the training rows all belong to the class {only!r}; use a smaller test share or more data"
         raise InvalidInput.because("test_share", test_share, reason)
     features = dataset.features[train]
-    scaling = Scaling.learn(features, standardise=standardise, unit_rows=unit_rows, intercept=intercept)
+    scaling = Scaling.learn(
+        features, standardise=standardise, unit_rows=unit_rows, intercept=intercept, encoder=encoder
+    )
 
-    def scaled(rows: Floats, chosen: NDArray[np.bool_]) -> Floats:
-        return scaling._applied(
-            rows, lambda row, column: f"{dataset.feature_names[column]!r} of row {chosen.nonzero()[0][row] + 1}"
-        )
+    def scaled(rows: Floats, numbers: NDArray[np.intp]) -> Rows:
+        def place(row: int, column: int) -> str:
+            return f"{dataset.feature_names[column]!r} of row {numbers[row] + 1}"
 
+        return scaling._applied(rows, place, keep_features)
+
+    if encoder is None:
+        train_x, test_x = scaled(features, train.nonzero()[0]), scaled(dataset.features[test], test.nonzero()[0])
+    else:
+        # All at once: the file in which features are kept then does not depend on which rows are test rows.
+        rows = scaled(dataset.features, np.arange(len(train)))
+        train_x, test_x = _taken(rows, train), _taken(rows, test)
     return PreparedRows(
-        train_x=scaled(features, train),
+        train_x=train_x,
         train_y=train_y,
-        test_x=scaled(dataset.features[test], test),
+        test_x=test_x,
         test_y=dataset.labels[test],
         train_groups=None if dataset.groups is None else dataset.groups[train],
         classes=dataset.classes,
@@ -164,7 +201,8 @@ def require_unit_rows(rows: NDArray[Any], what: str) -> None:
     """Refuse rows of the `what` data that are not finite, or longer than 1, which bounds of linear models rest on."""
     rows = _as_floats(rows, what)
     with np.errstate(over="ignore", invalid="ignore"):
-        longest = float(np.einsum("ij,ij->i", rows, rows).max(initial=0.0))
+        # In single precision the sum of thousands of squares is too inexact to tell whether it is above 1.
+        longest = float(np.einsum("ij,ij->i", rows, rows, dtype=np.float64).max(initial=0.0))
     # Asked in this way, since a row that is not a number is not above 1 either.
     if longest <= 1.0 + 1e-9:
         return
@@ -190,6 +228,12 @@ def require_finite_labels(labels: NDArray[Any], what: str, most: float = math.in
         raise InvalidInput("labels", f"{largest} in the {what} data", "finite numbers")
     if not largest <= most:
         raise InvalidInput("labels", f"{largest:g} in the {what} data", f"at most {most:g} in absolute value")
+
+
+def _taken(rows: Rows, chosen: NDArray[np.bool_]) -> Rows:
+    """Return the chosen rows, without a copy if they are neighbours."""
+    first, count = int(chosen.argmax()), int(chosen.sum())
+    return rows[first : first + count] if chosen[first : first + count].all() else rows[chosen]
 
 
 def _as_floats(rows: NDArray[Any], what: str) -> NDArray[Any]:
@@ -239,15 +283,3 @@ def _draw_test_persons(
             raise InvalidInput.because("test_share", test_share, reason)
     test: NDArray[np.bool_] = np.isin(persons, drawn[:count])
     return test
-
-
-def _to_unit_norm(rows: Floats) -> None:
-    with np.errstate(over="ignore", under="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    # Where squares overflow or vanish, the largest entry is made 1 first.
-    extreme = ((norms < 1e-100) | (norms > 1e100)).nonzero()[0]
-    if extreme.size:
-        largest = np.abs(rows[extreme]).max(axis=1)
-        rows[extreme] /= np.where(largest > 0.0, largest, 1.0)[:, None]
-        norms[extreme] = np.linalg.norm(rows[extreme], axis=1)
-    rows /= np.where(norms > 0.0, norms, 1.0)[:, None]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
-from .sources import Floats, Ints
+from .sources import Ints
 
 __all__ = ["SPLITS", "NodeData", "split_over_nodes"]
 
@@ -28,7 +28,7 @@ class NodeData:
     (2, array([2, 3]))
     """
 
-    features: Floats
+    features: NDArray[np.floating[Any]]
     labels: NDArray[Any]
     start: Ints
     persons: Ints | None = None
@@ -45,7 +45,7 @@ class NodeData:
 
 
 def split_over_nodes(
-    features: Floats,
+    features: NDArray[np.floating[Any]],
     labels: NDArray[Any],
     nodes: int | None,
     rng: np.random.Generator,

@@ -13,7 +13,6 @@ be left behind, and depend on data that no noise hides.
 
 from __future__ import annotations
 
-import importlib
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
+from .._function import error_line, made_by
 from ..data import require_finite_labels, require_single_precision
 from ..errors import InvalidInput
 from .networks import NeuralModel
@@ -74,24 +74,10 @@ def maker(model: NeuralModel) -> Callable[[], nn.Module]:
 
 def _call(name: str) -> nn.Module:
     """Return what the user's function returns, or say in one line why it is no module."""
-    where, _, function = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(where), function)
-    except Exception as error:  # a user's module may raise anything
-        hint = "; the module must be installed, or its folder be in PYTHONPATH"
-        raise InvalidInput.because("model.name", name, f"cannot be imported: {_line(error)}{hint}") from error
-    try:
-        made = found()
-    except Exception as error:  # so may a user's function
-        raise InvalidInput.because("model.name", name, f"made no module: {_line(error)}") from error
+    made = made_by("model.name", name, "module")
     if not isinstance(made, nn.Module):
         raise InvalidInput.because("model.name", name, f"made no PyTorch module, but a {type(made).__name__}")
     return made
-
-
-def _line(error: Exception) -> str:
-    first = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def drawn(make: Callable[[], nn.Module], seed: int) -> nn.Module:
@@ -129,7 +115,7 @@ def require_usable(module: nn.Module, model: NeuralModel, some: torch.Tensor) ->
         with torch.no_grad():
             answer = module.eval()(some)
     except Exception as error:  # so may a user's network
-        reason = f"cannot take a batch of shape {tuple(some.shape)}: {_line(error)}"
+        reason = f"cannot take a batch of shape {tuple(some.shape)}: {error_line(error)}"
         raise InvalidInput.because("model.name", name, reason) from error
     shape = tuple(answer.shape) if isinstance(answer, torch.Tensor) else type(answer).__name__
     rows = len(some)

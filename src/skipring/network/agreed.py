@@ -43,8 +43,9 @@ def agreed_run(run: RunFile, nodes: int) -> RunFile:
     shape = Shape()
     if run.model.name is None:
         dataset = dataset_of(run)
-        # What the model is called follows from the labels; a bound of theirs must not.
-        shape = Shape(dataset.features.shape[1], len(dataset.classes))
+        # What the model is called follows from the labels; a bound of theirs must not. How many features an encoder
+        # makes of the columns does not matter for it.
+        shape = Shape(None, len(dataset.classes))
     resolved = resolved_run(run, nodes, shape)
     values = run.model_dump(mode="json", exclude_unset=True)
     for section in ("data", "model", "schedule", "delay", "privacy"):

@@ -86,7 +86,8 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
     _check_batch(run, int(owned.sizes.min()), "the smallest node")
     low, high = int(owned.start[index]), int(owned.start[index + 1])
     # Copies, since a view would keep the rows of everybody.
-    features, (labels, clipped) = owned.features[low:high].copy(), clipped_labels(run, owned.labels[low:high].copy())
+    features = owned.features[low:high].astype(np.float64)
+    labels, clipped = clipped_labels(run, owned.labels[low:high].copy())
     persons = None if owned.persons is None else owned.persons[low:high].copy()
     return Rows(features, labels, prepared.test_x, prepared.test_y, len(dataset.classes), clipped, persons)
 
@@ -117,10 +118,13 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
         persons=table.persons,
         person_names=table.person_names,
     )
-    ready = prepared_rows(run, nameless, rng)
+    # A node's rows, and what can be told of them from their features, stay in the file that their owner has put there.
+    ready = prepared_rows(run, nameless, rng, keep_features=False)
     _check_batch(run, len(ready.train_x), "this node")
     kind = np.float64 if classes is None else np.int64
-    train_x, train_y, whose = ready.train_x, ready.train_y.astype(kind), ready.train_persons
+    # Features are in single precision, a linear model is not.
+    train_x, train_y = ready.train_x.astype(np.float64, copy=False), ready.train_y.astype(kind)
+    whose = ready.train_persons
     if whose is not None:
         kept = first_rows_of_persons(run, whose)
         train_x, train_y, whose = train_x[kept], train_y[kept], whose[kept]

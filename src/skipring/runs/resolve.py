@@ -57,7 +57,7 @@ _BY_LABELS = (
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of the rows: columns and classes (0: labels are numbers), or None where nobody has looked.
+    """What is known of rows as a model sees them: features and classes (0: labels are numbers), or None if nothing.
 
     `largest_label`, for simulations only, bounds labels that are numbers where the run file does not bound them.
     `most_rows` is how many rows the largest node has, where nodes share a data set: that number is public.
@@ -274,7 +274,7 @@ def not_covered(run: RunFile) -> str | None:
     Nodes with files of their own read nothing off each other's rows.
     """
     read = []
-    if run.data.standardise and run.model.name != "cnn":
+    if run.data.standardise and not run.model.takes_pixels:
         read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
     if run.model.classes is None and run.model.label_bound is None and run.model.name != "squared":
         read.append("classes are read off all nodes' labels (model.classes)")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, NodeData, PreparedRows, load_dataset, prepare, read_table, split_over_nodes
+from ..data import Dataset, NodeData, PreparedRows, encoder, load_dataset, prepare, read_table, split_over_nodes
 from ..errors import InvalidInput
 from .keys import keys
 from .runfile import RunFile
@@ -120,26 +120,32 @@ def first_rows_of_persons(run: RunFile, persons: NDArray[Any]) -> NDArray[np.int
     return np.flatnonzero(number < most)
 
 
-def prepared_rows(run: RunFile, dataset: Dataset, rng: np.random.Generator) -> PreparedRows:
-    """Set test rows aside and scale all rows, as a run file says."""
-    data = run.data
-    with keys("data", "test_share"):
+def prepared_rows(
+    run: RunFile, dataset: Dataset, rng: np.random.Generator, *, keep_features: bool = True
+) -> PreparedRows:
+    """Set test rows aside, scale all rows and make features of them, as a run file says.
+
+    Features that take a while are kept in files, unless `keep_features` is False.
+    """
+    data, model = run.data, run.model
+    with keys("data", "test_share", encoder="model.features", device="model.device"):
         return prepare(
             dataset,
             rng,
-            # The paper's networks take pixels as they are.
-            standardise=data.standardise and run.model.name != "cnn",
-            unit_rows=data.unit_rows and run.model.name != "cnn",
-            intercept=run.model.intercept,
+            standardise=data.standardise and not model.takes_pixels,
+            unit_rows=data.unit_rows and model.name != "cnn",
+            intercept=model.intercept,
             test_share=data.test_share,
+            encoder=encoder(model.features, dataset.features.shape[1], device=model.device),
+            keep_features=keep_features,
         )
 
 
 def check_agreement(run: RunFile, dataset: Dataset) -> None:
     """Refuse data that are not what the run file says of them."""
     agreed, columns = run.model, dataset.features.shape[1]
-    if agreed.features is not None and agreed.features != columns:
-        raise InvalidInput.because("model.features", agreed.features, f"{dataset.name} has {columns} features")
+    if agreed.columns is not None and agreed.columns != columns:
+        raise InvalidInput.because("model.columns", agreed.columns, f"{dataset.name} has {columns} features")
     if agreed.classes is not None and tuple(agreed.classes) != dataset.classes:
         its = f"the classes {', '.join(dataset.classes)}" if dataset.classes else "numbers as labels"
         raise InvalidInput.because("model.classes", ", ".join(agreed.classes), f"{dataset.name} has {its}")

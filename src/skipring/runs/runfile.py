@@ -6,18 +6,28 @@ Sections that only one of the two reads begin their description with that.
 from __future__ import annotations
 
 import math
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
+from .._function import IS_FUNCTION
+from ..data import check_encoder
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ..learning import LOSSES
 from ..privacy import Unit
 from ..schedules import SCHEDULES
+from .keys import keys
 
 __all__ = [
     "RIVALS",
@@ -44,10 +54,9 @@ _EITHER = (
     ("privacy", "noise_multiplier", "epsilon"),
 )
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
-_AGREED = ("classes", "features", "label_bound")
+_AGREED = ("classes", "columns", "label_bound")
 #: What new run files say where files without the key keep an older meaning.
 _FOR_NEW_FILES = {"protects": "record"}
-_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -104,34 +113,65 @@ class ModelSection(_Section):
     intercept: bool = Field(False, description="append a constant column")
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
     device: str = Field(
-        "auto", description="networks, and linear models of many features: auto (a GPU if there is one), cpu or cuda"
+        "auto",
+        description="networks, scattering, linear models of many features: auto (a GPU if there is one), cpu or cuda",
     )
     classes: list[str] | None = Field(
         None, description="nodes with files of their own: the classes, in the order that all agreed on"
     )
-    features: int | None = Field(
+    features: str = Field(
+        "none",
+        description="public features of each row, on which a linear model then learns: none, scattering (images), "
+        "random-fourier:N, or module:function, which returns a function of rows",
+    )
+    columns: int | None = Field(
         None, description="nodes with files of their own: how many columns each file has beside the label"
     )
     label_bound: float | None = Field(
         None, description="labels that are numbers: clip them to this absolute value, which the noise follows from"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_was_called(cls, values: Any) -> Any:
+        """Take a whole number in `features` for `columns`, which was called so before encoders were."""
+        number = values.get("features") if isinstance(values, Mapping) else None
+        if not isinstance(number, int) or isinstance(number, bool):
+            return values
+        if values.get("columns") not in (None, number):
+            reason = f"is the earlier name of columns, which is {values['columns']}; give one of them"
+            raise InvalidInput.because("model.features", number, reason)
+        return {key: value for key, value in values.items() if key != "features"} | {"columns": number}
+
     def model_post_init(self, _: Any) -> None:
         """Refuse a model that nobody can make, and an agreement that is none."""
         known = (*LOSSES, "softmax", "squared", "cnn")
-        if self.name is not None and self.name not in known and _FUNCTION.fullmatch(self.name) is None:
+        if self.name is not None and self.name not in known and IS_FUNCTION.fullmatch(self.name) is None:
             raise InvalidInput("model.name", self.name, f"{', '.join(known)} or module:function")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise InvalidInput("model.classes", self.classes, "at least two names, all different")
-        if self.features is not None:
-            require_integer("model.features", self.features, 1)
+        with keys("model", encoder="model.features"):
+            check_encoder(self.features)
+        if self.features != "none" and self.is_network:
+            reason = f"is for linear models; the network {self.name} finds features of its own"
+            raise InvalidInput.because("model.features", self.features, reason)
+        if self.columns is not None:
+            require_integer("model.columns", self.columns, 1)
         if self.label_bound is not None:
             require_positive("model.label_bound", self.label_bound)
 
     @model_serializer(mode="wrap")
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the agreement where there is none: what is not used must not change the key of a result."""
-        return _without(values_of(self), *_AGREED)
+        """Leave out what is not used, features and the agreement: it must not change the key of a result."""
+        values: dict[str, Any] = values_of(self)
+        if values.get("features") == "none":
+            del values["features"]
+        return _without(values, *_AGREED)
+
+    @property
+    def takes_pixels(self) -> bool:
+        """Whether rows are taken as they are: by the paper's networks, and by the scattering transform."""
+        return self.name == "cnn" or self.features == "scattering"
 
     @property
     def is_network(self) -> bool:

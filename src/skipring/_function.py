@@ -1,0 +1,34 @@
+"""Functions of a user's own, named as ``module:function`` in a run file."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+from .errors import InvalidInput
+
+__all__ = ["IS_FUNCTION", "error_line", "made_by"]
+
+#: What such a name looks like.
+IS_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
+def made_by(key: str, name: str, what: str) -> Any:
+    """Return what a function without arguments returns; one line that names `key` says why there is no such `what`."""
+    where, _, function = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(where), function)
+    except Exception as error:  # a user's module may raise anything
+        hint = "; the module must be installed, or its folder be in PYTHONPATH"
+        raise InvalidInput.because(key, name, f"cannot be imported: {error_line(error)}{hint}") from error
+    try:
+        return found()
+    except Exception as error:  # so may a user's function
+        raise InvalidInput.because(key, name, f"made no {what}: {error_line(error)}") from error
+
+
+def error_line(error: Exception) -> str:
+    """Return the first line of an error, with its type."""
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -1,0 +1,175 @@
+"""Public, frozen encoders: what a row becomes before anything is learned from it.
+
+A linear model of good features is as good as a small network of raw columns, and it is convex, so that the noise of
+others protects a node as well. `encoder` makes an `Encoder` from the name that a run file has for it:
+
+- ``scattering``: the scattering transform of an image
+- ``random-fourier:N``: N cosines of random projections
+- ``module:function``: what a function of your own returns, a callable of float32 rows
+
+Nothing about a row may depend on another row, and no encoder is learned from rows: an epsilon covers what is learned
+afterwards, and encoding costs none of it. `encoded` applies an encoder to any number of rows in bounded memory, and
+keeps what took a while (SKIPRING_CACHE says where).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._digest import digest
+from ..._function import IS_FUNCTION
+from ...errors import InvalidInput
+from .._norms import to_unit_norm
+from .cache import forget as _forget
+from .cache import keep as _keep
+from .cache import kept as _kept
+from .fourier import RandomFourier
+from .function import FunctionEncoder, same_rows
+from .scattering import Scattering
+
+__all__ = ["Encoder", "check_encoder", "encoded", "encoder", "watched"]
+
+_ALLOWED = "none, scattering, random-fourier:N (a number of features) or module:function"
+#: So many numbers are computed at a time.
+_PART = 1 << 22
+#: Files of fewer bytes than this are not worth it.
+_LEAST_BYTES = 1 << 23
+#: Norms stay below 1 when numbers are rounded to single precision.
+_JUST_BELOW_1 = 1.0 - 2.0**-23
+_WATCHER: ContextVar[Callable[[int, int], None] | None] = ContextVar("watcher", default=None)
+
+
+class Encoder(Protocol):
+    """What makes features of rows, each by itself."""
+
+    @property
+    def name(self) -> str:
+        """As a run file spells it."""
+
+    @property
+    def columns(self) -> int:
+        """How many numbers a row has."""
+
+    @property
+    def width(self) -> int:
+        """How many features a row has."""
+
+    @property
+    def pixels(self) -> bool:
+        """Whether it takes rows as they are, and not scaled."""
+
+    @property
+    def unit(self) -> bool:
+        """Whether all that it answers has norm 1, or is a row of zeros."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it takes so long that features are kept in files."""
+
+    @property
+    def version(self) -> str:
+        """What features depend on beside the name and the rows."""
+
+    def __call__(self, rows: NDArray[Any]) -> NDArray[np.floating[Any]]:
+        """Return the features of some rows."""
+
+
+def check_encoder(name: str) -> None:
+    """Refuse a name that no encoder has, before there are any rows."""
+    kind, _, number = name.partition(":")
+    if kind == "random-fourier":
+        if not (number.isascii() and number.isdecimal() and int(number) >= 1):
+            raise InvalidInput("encoder", name, _ALLOWED)
+    elif name not in ("none", "scattering") and IS_FUNCTION.fullmatch(name) is None:
+        raise InvalidInput("encoder", name, _ALLOWED)
+
+
+def encoder(name: str, columns: int, *, device: str = "auto") -> Encoder | None:
+    """Return the encoder of this name for rows of so many columns; None for ``none``.
+
+    `device` is where the scattering transform is computed: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
+
+    >>> made = encoder("random-fourier:100", 30)
+    >>> made.width, encoded(made, np.zeros((2, 30))).shape
+    (100, (2, 100))
+    """
+    check_encoder(name)
+    if name == "none":
+        return None
+    if name == "scattering":
+        return Scattering(columns, device)
+    if name.startswith("random-fourier:"):
+        return RandomFourier(columns, int(name.partition(":")[2]))
+    return FunctionEncoder(columns, name)
+
+
+def encoded(encoder: Encoder, rows: NDArray[Any], *, unit_rows: bool = True, keep: bool = True) -> NDArray[np.float32]:
+    """Return the features of rows in single precision; they may be a file that is mapped into memory, read-only.
+
+    With `unit_rows` each row of features has norm 1 (a row of zeros stays one), and never above it. Without `keep`
+    nothing is read from or written to files.
+    """
+    if rows.ndim != 2 or rows.shape[1] != encoder.columns:
+        given = f"rows of shape {rows.shape}"
+        raise InvalidInput("rows", given, f"rows of {encoder.columns} columns, which {encoder.name} was made for")
+    shape = (len(rows), encoder.width)
+
+    def parts() -> Iterator[NDArray[np.float32]]:
+        return _parts(encoder, rows, unit_rows)
+
+    if keep and encoder.kept and 4 * shape[0] * shape[1] >= _LEAST_BYTES:
+        words = [encoder.name, encoder.version, unit_rows or encoder.unit]
+        key = digest({"rows": rows, "encoder": words}).hex()
+        found = _kept(key, shape)
+        if found is not None and not _still_so(encoder, rows, found, unit_rows):
+            # What a function answers may change while its file stays as it is.
+            _forget(key)
+            found = None
+        if found is None:
+            found = _keep(key, shape, parts)
+        if found is not None:
+            return found
+    out = np.empty(shape, np.float32)
+    low = 0
+    for part in parts():
+        out[low : low + len(part)] = part
+        low += len(part)
+    return out
+
+
+@contextmanager
+def watched(watcher: Callable[[int, int], None]) -> Iterator[None]:
+    """Tell `watcher` how many rows of how many are encoded, while in here."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
+
+
+def _parts(encoder: Encoder, rows: NDArray[Any], unit_rows: bool) -> Iterator[NDArray[np.float32]]:
+    step = max(256, _PART // max(encoder.width, encoder.columns))
+    watcher = _WATCHER.get()
+    for low in range(0, len(rows), step):
+        part = encoder(rows[low : low + step])
+        if unit_rows and not encoder.unit:
+            exact = part.astype(np.float64, copy=False)
+            to_unit_norm(exact)
+            part = exact * _JUST_BELOW_1
+        yield part.astype(np.float32, copy=False)
+        if watcher is not None:
+            watcher(min(low + step, len(rows)), len(rows))
+
+
+def _still_so(encoder: Encoder, rows: NDArray[Any], found: NDArray[np.float32], unit_rows: bool) -> bool:
+    """Say whether kept features are what a user's function answers now, judged by a few rows."""
+    if not isinstance(encoder, FunctionEncoder):
+        return True
+    few = np.unique(np.linspace(0, len(rows) - 1, 5).astype(int))
+    return same_rows(next(_parts(encoder, rows[few], unit_rows)), found[few])

@@ -1,0 +1,162 @@
+"""Features that took a while are kept in files, which several processes read without a copy each.
+
+They are in the folder that the environment variable SKIPRING_CACHE names, or else in the user's folder for such files;
+``SKIPRING_CACHE=off`` keeps none. Only their owner may read them. A file is named by a digest of the rows and of how
+they became features, and is written under another name first: it is there as a whole or not at all. Its checksum is
+looked at whenever it is read. The oldest are deleted where all of them together are larger than 16 GiB.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["cache_folder", "forget", "keep", "kept"]
+
+Rows = NDArray[np.float32]
+_MOST_BYTES = 16 << 30
+_PIECE = 1 << 24
+_CHECKSUM = 4
+_FORGOTTEN = 86400.0  # seconds after which nobody is at work on a file any more
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of features, which need not exist yet; None if none are kept."""
+    if asked := os.environ.get("SKIPRING_CACHE", ""):
+        return None if asked == "off" else Path(asked) / "features"
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user without a home has no such folder either
+        return None
+    usual = {"darwin": home / "Library" / "Caches", "win32": home / "AppData" / "Local"}.get(sys.platform)
+    if usual is None:
+        usual = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return usual / "skipring" / "features"
+
+
+def kept(key: str, shape: tuple[int, int]) -> Rows | None:
+    """Return the features that were kept under this key, mapped into memory; None if there are none, or damaged ones.
+
+    >>> kept("0" * 64, (2, 3)) is None
+    True
+    """
+    if (folder := cache_folder()) is None:
+        return None
+    path = folder / f"{key}.npy"
+    try:
+        rows: Rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        with path.open("rb") as file:
+            file.seek(-_CHECKSUM, os.SEEK_END)
+            expected = int.from_bytes(file.read(), "little")
+        if rows.shape != shape or rows.dtype != np.dtype("<f4") or _checksum(rows) != expected:
+            return None
+        if path.stat().st_size != getattr(rows, "offset", 0) + rows.nbytes + _CHECKSUM:
+            return None
+        os.utime(path)  # it was of use
+    except (OSError, ValueError, EOFError):
+        return None
+    return np.asarray(rows)
+
+
+def forget(key: str) -> None:
+    """Delete the features that were kept under this key."""
+    if (folder := cache_folder()) is not None:
+        with suppress(OSError):
+            (folder / f"{key}.npy").unlink()
+
+
+def keep(key: str, shape: tuple[int, int], parts: Callable[[], Iterator[Rows]]) -> Rows | None:
+    """Write features, part by part, and return them mapped into memory; None if they cannot be kept.
+
+    Of several processes that want the same, one computes them, and the others wait for it.
+    """
+    size = 4 * shape[0] * shape[1]
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if shutil.disk_usage(folder).free < size + (1 << 28):
+            return None
+        lock = _private(folder / f"{key}.lock")
+    except OSError:
+        return None
+    with lock, _alone(lock):
+        if (found := kept(key, shape)) is not None:
+            return found
+        half = folder / f"{key}.{os.getpid()}.part"
+        try:
+            _write(half, shape, parts())
+            os.replace(half, folder / f"{key}.npy")
+        except OSError:
+            return None
+        finally:
+            with suppress(OSError):
+                half.unlink()
+        _make_room(folder, key)
+        with suppress(OSError):
+            (folder / f"{key}.lock").unlink()
+    return kept(key, shape)
+
+
+def _write(path: Path, shape: tuple[int, int], parts: Iterator[Rows]) -> None:
+    checksum = 0
+    with _private(path) as file:
+        file.truncate(0)
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for part in parts:
+            plain = np.ascontiguousarray(part, "<f4")
+            checksum = zlib.crc32(plain.data, checksum)
+            file.write(plain.data)
+        file.write(checksum.to_bytes(_CHECKSUM, "little"))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _checksum(rows: Rows) -> int:
+    checksum, step = 0, max(1, _PIECE // (4 * rows.shape[1]))
+    for low in range(0, len(rows), step):
+        checksum = zlib.crc32(rows[low : low + step].data, checksum)
+    return checksum
+
+
+def _private(path: Path) -> IO[bytes]:
+    """Open a file for writing that only its owner may read."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+
+
+@contextmanager
+def _alone(file: IO[bytes]) -> Iterator[None]:
+    """Wait until no other process has locked the file."""
+    try:
+        import fcntl
+    except ImportError:  # without it, two processes may compute the same
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    yield
+
+
+def _make_room(folder: Path, key: str) -> None:
+    """Delete what was not of use for longest, until the rest is not too large, and what was never finished."""
+    with suppress(OSError):
+        for path in folder.glob("*.part"):
+            if time.time() - path.stat().st_mtime > _FORGOTTEN:
+                path.unlink()
+        found = [(path.stat(), path) for path in folder.glob("*.npy")]
+        total = 0
+        for facts, path in sorted(found, key=lambda one: one[0].st_mtime, reverse=True):
+            total += facts.st_size
+            if total > _MOST_BYTES and path.stem != key:
+                path.unlink()
