@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from .networks import NeuralModel
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
+from .torch_units import UnitGradients, numbered, require_divisor
 from .torch_update import clip_, mean_loss, project_, row_errors, step_
-from .update import Batches, Noise, Rows, noise_std, usable
+from .update import Batches, Noise, Rows, Unit, noise_std, usable
 
 __all__ = ["TorchLearner"]
 
@@ -32,18 +33,34 @@ class TorchLearner:
 
     Weights are drawn with `seed`, the same at every node; `rng` draws batches. Between two calls there is neither a
     copy of the parameters nor a gradient. A gradient that is not finite counts as 0.
+
+    The gradient that is clipped is that of the rows' mean loss, or, if persons or records are protected (`protects`),
+    each of theirs; their sum is divided by `divisor`, the most rows that an update may have, and `gradient_bound` is
+    the model's bound over that divisor. `persons` says whose each training row is, `rows_per_person` how many of one
+    person an update may use.
     """
 
     dtype = np.dtype("<f4")
 
     def __init__(
-        self, model: NeuralModel, rows: Rows, *, batch: int | None, seed: int, rng: np.random.Generator
+        self,
+        model: NeuralModel,
+        rows: Rows,
+        *,
+        batch: int | None,
+        seed: int,
+        rng: np.random.Generator,
+        protects: Unit = "node",
+        divisor: int | None = None,
+        persons: NDArray[Any] | None = None,
+        rows_per_person: int = 1,
     ) -> None:
         if model.clip is None:
             reason = (
                 "the gradient of a network has no bound of its own, so no privacy could be stated; give one to clip to"
             )
             raise InvalidInput.because("gradient_bound", "missing", reason)
+        require_divisor(protects, divisor, model.clip, min(batch or len(rows.train_x), len(rows.train_x)))
         self._x, self._y = rows_for(model, rows.train_x, rows.train_y, "training")
         self._test_x, self._test_y = rows_for(model, rows.test_x, rows.test_y, "test")
         self.labels_clipped = rows.labels_clipped
@@ -57,6 +74,19 @@ class TorchLearner:
         self._parameters = trainable(self._module)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self.shape = (sum(shape.numel() for shape in self._shapes),)
+        self._persons, self._rows_per_person = None, rows_per_person
+        self._clipped: UnitGradients | None = None
+        if protects != "node":
+            assert divisor is not None
+            self.gradient_bound, self._divisor = model.clip / divisor, divisor
+            per_unit = 1
+            if protects == "person":
+                self._persons = torch.from_numpy(np.unique(_given(persons, len(self._x)), return_inverse=True)[1])
+                per_unit = rows_per_person
+            some, labels = (each[:3].to(self._device) for each in (self._x, self._y))
+            self._clipped = UnitGradients(
+                self._module, mean_loss, model.clip, some, labels, rows_per_unit=per_unit, name=model.name
+            )
         self._let_go()
 
     def _let_go(self) -> None:
@@ -104,8 +134,9 @@ class TorchLearner:
         w = _writeable(usable(parameters, self))
         pieces = self._pieces(w)
         with self._at_work:
-            gradients = self._gradients(pieces)
-        clip_(gradients, self.gradient_bound)
+            gradients = self._gradients(pieces) if self._clipped is None else self._sums(pieces, self._clipped)
+        if self._clipped is None:
+            clip_(gradients, self.gradient_bound)
         # From here on nothing depends on the node's rows but what is in the gradients.
         size = torch.tensor(step_size, dtype=torch.float32)
         for piece in pieces:
@@ -131,6 +162,17 @@ class TorchLearner:
             for gradient, shape in zip(found, self._shapes, strict=True)
         ]
 
+    def _sums(self, pieces: list[torch.Tensor], clipped: UnitGradients) -> list[torch.Tensor]:
+        """Return the sum of the clipped gradients over the divisor, a vector for each parameter."""
+        rows = torch.from_numpy(self._batches.take())
+        units = None
+        if self._persons is not None:
+            units = numbered(self._persons[rows], len(rows), self._rows_per_person).to(self._device)
+        with self._lent(pieces):
+            self._module.train()
+            found = clipped(self._x[rows].to(self._device), self._y[rows].to(self._device), units=units)
+        return [_flat(each.mul_(1.0 / self._divisor)) for each in found]
+
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""
         pieces = self._pieces(_writeable(usable(parameters, self)))
@@ -148,6 +190,12 @@ class TorchLearner:
 
 def _flat(gradient: torch.Tensor) -> torch.Tensor:
     return (gradient.to_dense() if gradient.is_sparse else gradient).reshape(-1).cpu()
+
+
+def _given(persons: NDArray[Any] | None, rows: int) -> NDArray[Any]:
+    if persons is None or len(persons) != rows:
+        raise InvalidInput("persons", "missing" if persons is None else len(persons), f"one for each of {rows} rows")
+    return persons
 
 
 def _writeable(parameters: NDArray[Any]) -> NDArray[Any]:

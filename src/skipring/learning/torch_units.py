@@ -25,8 +25,9 @@ from ..errors import InvalidInput, require_integer, require_positive
 from .torch_each import EachUnit, Loss, row_losses
 from .torch_layers import LAYERS, Units
 from .torch_update import BELOW, LONGEST
+from .update import Unit
 
-__all__ = ["UnitGradients"]
+__all__ = ["UnitGradients", "numbered", "require_divisor"]
 
 
 class UnitGradients:
@@ -36,8 +37,9 @@ class UnitGradients:
     ----------
     module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
     bound : every unit's gradient, the sum over its rows, is clipped to this norm; one that is not finite counts as 0.
-    some : a few rows to try the module out with.
+    some, labels : a few rows to try the module out with.
     rows_per_unit : how many rows of a batch may belong to one unit; a unit with more of them counts as 0.
+    prepare : what is done to rows first, such as scaling them.
     bf16 : let layers compute in bfloat16, where torch's autocast does.
     compiled : let torch compile the whole; batches then have one size.
     name : what refusals call the model.
@@ -49,8 +51,10 @@ class UnitGradients:
         loss: Loss,
         bound: float,
         some: torch.Tensor,
+        labels: torch.Tensor,
         *,
         rows_per_unit: int = 1,
+        prepare: Callable[[torch.Tensor], torch.Tensor] | None = None,
         bf16: bool = False,
         compiled: bool = False,
         name: str = "a network",
@@ -59,17 +63,22 @@ class UnitGradients:
         require_integer("rows_per_person", rows_per_unit, 1)
         _require_records_apart(module, name)
         self._module, self._loss, self._bound, self._bf16 = module, loss, bound, bf16
-        self._rows_per_unit, self._compiled = rows_per_unit, compiled
+        self._rows_per_unit, self._prepare, self._compiled = rows_per_unit, prepare, compiled
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
+        self._each = EachUnit(module, loss, bf16=bf16)
+        self._traced: Callable[..., list[torch.Tensor]] | None = None
         self._layers = _known_layers(module)
+        some = some if prepare is None else prepare(some)
         with _as_before(module, some):
             module.train()
             if not _tried_out(module, self._layers or {}, some, name):
                 self._layers = None
-        self._each: EachUnit | None = None
-        self._traced: Callable[..., list[torch.Tensor]] | None = None
+            if self._layers is None:
+                self._each.try_out(some, labels)
         #: Whether each unit's gradient is computed by itself, which is slow.
         self.one_by_one = self._layers is None
+        #: Whether a GPU is never waited for, so that a CUDA graph can record the whole.
+        self.recordable = self._layers is not None or self._each.together
 
     def __call__(
         self, x: torch.Tensor, y: torch.Tensor, *, used: torch.Tensor | None = None, units: torch.Tensor | None = None
@@ -95,7 +104,7 @@ class UnitGradients:
         used: torch.Tensor | None,
         units: torch.Tensor | None,
     ) -> list[torch.Tensor]:
-        rows = len(x)
+        rows, x = len(x), x if self._prepare is None else self._prepare(x)
         counted = torch.ones(rows, dtype=torch.bool, device=x.device) if used is None else used.to(torch.bool)
         if units is None:
             together = Units(rows)
@@ -109,18 +118,8 @@ class UnitGradients:
             )
             counted = (many <= self._rows_per_unit) & (torch.arange(rows + 1, device=x.device) < rows)
         if self._layers is None:
-            return self._unit_by_unit(x, y, together, counted)
+            return self._each.sum(x, y, together, lambda square, who: self._scales(square, counted[who]))
         return self._at_once(parameters, x, y, together, counted)
-
-    def _unit_by_unit(
-        self, x: torch.Tensor, y: torch.Tensor, units: Units, counted: torch.Tensor
-    ) -> list[torch.Tensor]:
-        if self._each is None:
-            self._each = EachUnit(self._module, self._loss, bf16=self._bf16)
-            with _as_before(self._module, x):
-                self._module.train()
-                self._each.try_out(x[:2], y[:2])
-        return self._each.sum(x, y, units, lambda square, who: self._scales(square, counted[who]))
 
     def _at_once(
         self, parameters: Sequence[torch.Tensor], x: torch.Tensor, y: torch.Tensor, units: Units, counted: torch.Tensor
@@ -161,6 +160,34 @@ class UnitGradients:
         length = torch.sqrt(square)
         counts = counted & (length <= LONGEST)  # false also of what is not a number
         return torch.where(counts, torch.clamp(self._bound * BELOW / length, max=1.0), 0.0), counts
+
+
+def require_divisor(protects: Unit, divisor: int | None, bound: float | None, batch: int | None) -> None:
+    """Refuse persons or records without a bound for each and a constant to divide by, or with more rows than that."""
+    if protects not in ("node", "person", "record"):
+        raise InvalidInput("protects", protects, "node, person or record")
+    if protects == "node":
+        return
+    if bound is None:
+        reason = "the gradient of a network has no bound of its own; give one that each is clipped to"
+        raise InvalidInput.because("gradient_bound", "missing", reason)
+    if divisor is None:
+        reason = "sums over records or persons are divided by a constant that all nodes agree on"
+        raise InvalidInput.because("divisor", "missing", reason)
+    require_integer("divisor", divisor, 1)
+    if batch is not None and batch > divisor:
+        raise InvalidInput("batch", batch, f"at most the divisor, {divisor}")
+
+
+def numbered(units: torch.Tensor | None, rows: int, most: int) -> torch.Tensor:
+    """Return whose each row is, numbered from 0, if nobody has more rows than agreed."""
+    if units is None or units.shape != (rows,):
+        given = "missing" if units is None else tuple(units.shape)
+        raise InvalidInput("units", given, f"the person of each of the {rows} rows")
+    _, persons, many = torch.unique(units.cpu(), return_inverse=True, return_counts=True)
+    if len(many) and int(many.max()) > most:
+        raise InvalidInput("units", f"{int(many.max())} rows of one person", f"at most {most}, as agreed")
+    return persons
 
 
 def _require_records_apart(module: nn.Module, name: str) -> None:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_non_negative, require_positive
 
-__all__ = ["Batches", "Learner", "Noise", "Rows", "noise_std", "norm", "usable"]
+__all__ = ["Batches", "Learner", "Noise", "Rows", "Unit", "noise_std", "norm", "usable"]
 
+#: Whose share in an update is bounded: all rows of a node together, or the rows of each person, or each row.
+Unit = Literal["node", "person", "record"]
 Floats = NDArray[np.floating[Any]]
 _PIECE = 1 << 16
 
@@ -49,7 +51,7 @@ class Learner(Protocol):
 
     @property
     def gradient_bound(self) -> float:
-        """The largest norm of the part of a gradient that depends on this node's rows, and the unit of the noise."""
+        """The most that one protected unit (all of this node's rows, or each) adds to a gradient: the noise's unit."""
 
     @property
     def labels_clipped(self) -> int:
