@@ -74,7 +74,7 @@ def test_the_device_takes_the_plain_steps(loss: str) -> None:
     assert isinstance(model, LinearModel)
     x, y = case.data.features, case.data.labels
     token = LinearToken(model, x, y, device=torch.device("cpu"))
-    w = np.zeros(model.parameters)
+    w: Any = np.zeros(model.parameters)
     rng = np.random.default_rng(2)
     for _ in range(30):
         rows = rng.choice(60, 11, replace=False)

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
+from ..privacy import Unit
 from .torch_module import drawn, paper_cnn, require_same_size, trainable
+from .torch_units import UnitGradients, numbered, require_divisor
 from .torch_update import clip_, project_, row_errors, step_
 
 __all__ = ["NeuralToken", "paper_cnn"]
@@ -37,8 +39,12 @@ class NeuralToken:
     images, labels : all rows of all nodes, kept on the device; an update says which of them it uses. Images of type
         uint8 are scaled to [-1, 1]. Labels that are whole numbers are classes.
     batch : rows per update; None means that every update may have another number, which no CUDA graph can.
-    gradient_bound : the node's averaged gradient is clipped to this norm, and counts as 0 if it is not finite; None
-        means that it is used as it is, and no privacy.
+    gradient_bound : the node's averaged gradient, or the gradient of each person or record, is clipped to this norm,
+        and counts as 0 if it is not finite; None means that it is used as it is, and no privacy.
+    protects : whose share is bounded: the node's, each person's, or each record's.
+    divisor : what the sum over persons or records is divided by: a constant of the run, and the most rows that an
+        update may have. One of them then moves a gradient by at most gradient_bound / divisor.
+    rows_per_person : how many rows of a person an update may have.
     diameter : of the ball that the parameters are projected onto; None means none.
     ridge : weight of half the squared norm of the parameters, whose gradient is neither clipped nor noisy.
     device, seed : where to compute, and where the noise comes from.
@@ -58,6 +64,9 @@ class NeuralToken:
         gradient_bound: float | None = None,
         diameter: float | None = None,
         ridge: float = 0.0,
+        protects: Unit = "node",
+        divisor: int | None = None,
+        rows_per_person: int = 1,
         device: str | torch.device = "cpu",
         seed: int = 0,
         graph: bool | None = None,
@@ -78,6 +87,7 @@ class NeuralToken:
             if value is not None:
                 require_positive(parameter, value)
         require_non_negative("ridge", ridge)
+        require_divisor(protects, divisor, gradient_bound, batch)
         self.device, self.name = torch.device(device), name
         on_gpu = self.device.type == "cuda"
         self.gradient_bound, self.diameter, self.ridge = gradient_bound, diameter, ridge
@@ -101,6 +111,25 @@ class NeuralToken:
         compiled = on_gpu and batch is not None if compile_loss is None else compile_loss
         self._evaluate: Any = torch.compile(self._batch_loss, dynamic=False) if compiled else self._batch_loss
         self._replay: Any = None
+        self.protects, self.divisor, self._persons = protects, divisor, rows_per_person
+        self._clipped: UnitGradients | None = None
+        if protects != "node":
+            assert gradient_bound is not None
+            self._used = torch.zeros(batch or 0, dtype=torch.bool, device=self.device)
+            self._units = torch.zeros(batch or 0, dtype=torch.int64, device=self.device)
+            self._clipped = UnitGradients(
+                self.module,
+                loss,
+                gradient_bound,
+                self._images[:3],
+                self._labels[:3],
+                rows_per_unit=rows_per_person if protects == "person" else 1,
+                prepare=self._as_numbers,
+                bf16=self._bf16,
+                compiled=compiled,
+                name=name,
+            )
+            self._graph = self._graph and self._clipped.recordable
 
     def _flatten(self) -> None:
         """Lay all parameters, and their gradients, out in one vector each; convolutions by pixel, not by channel."""
@@ -120,14 +149,18 @@ class NeuralToken:
             p.data, p.grad = pieces
             first = last
 
-    def _batch_loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def _as_numbers(self, images: torch.Tensor) -> torch.Tensor:
         if images.dtype == torch.uint8:
             images = images.to(torch.bfloat16 if self._bf16 else torch.float32) / 127.5 - 1.0
+        return images
+
+    def _batch_loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        images = self._as_numbers(images)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._bf16):
             outputs = self.module(images)
         return self._loss(outputs.float(), labels)
 
-    def _update(self) -> None:
+    def _clip_node(self) -> None:
         self._gradient.zero_()
         loss = self._evaluate(self._images[self._rows], self._labels[self._rows])
         if loss.requires_grad:  # otherwise the answer depends on no parameter
@@ -135,6 +168,21 @@ class NeuralToken:
         with torch.no_grad():
             if self.gradient_bound is not None:
                 clip_([self._gradient], self.gradient_bound)
+
+    def _clip_units(self, clipped: UnitGradients) -> None:
+        assert self.divisor is not None
+        units = self._units if self.protects == "person" else None
+        found = clipped(self._images[self._rows], self._labels[self._rows], used=self._used, units=units)
+        with torch.no_grad():
+            torch._foreach_copy_([p.grad for p in trainable(self.module) if p.grad is not None], found)
+            self._gradient.mul_(1.0 / self.divisor)
+
+    def _update(self) -> None:
+        if self._clipped is None:
+            self._clip_node()
+        else:
+            self._clip_units(self._clipped)
+        with torch.no_grad():
             noise = torch.randn(len(self.vector), generator=self._noise, device=self.device)
             self._gradient.addcmul_(noise, self._noise_std)
             step_(self.vector, self._gradient, self._step_size, self.ridge)
@@ -174,20 +222,21 @@ class NeuralToken:
                 mine.copy_(new)
         self._noise.manual_seed(seed)
 
-    def update(self, rows: torch.Tensor, *, step_size: float, noise_std: float) -> None:
-        """Take one step on some rows.
+    def update(
+        self, rows: torch.Tensor, units: torch.Tensor | None = None, *, step_size: float, noise_std: float
+    ) -> None:
+        """Take one step on some rows; `units` says whose they are, if persons are protected.
 
-        w <- project((1 - step size x ridge) w - step size x (clipped gradient + noise)).
+        w <- project((1 - step size x ridge) w - step size x (clipped gradient + noise)), where the clipped gradient is
+        that of the rows' mean loss, or the sum over all persons or records, clipped one by one, over the divisor.
         """
-        if rows.dim() != 1 or len(rows) != (self._batch or len(rows)):
+        most = self._batch or self.divisor or len(rows)
+        if rows.dim() != 1 or len(rows) > most or (self.protects == "node" and len(rows) != (self._batch or len(rows))):
             wanted = "row numbers" if self._batch is None else f"{self._batch} row numbers, the batch"
-            raise InvalidInput("rows", tuple(rows.shape), wanted)
+            raise InvalidInput("rows", tuple(rows.shape), wanted if self.protects == "node" else f"at most {most} rows")
         require_positive("step_size", step_size)
         require_non_negative("noise_std", noise_std)
-        if self._batch is None:
-            self._rows = rows.to(self.device)
-        else:
-            self._rows.copy_(rows, non_blocking=True)
+        self._take(rows, units)
         self._step_size.fill_(step_size)
         self._noise_std.fill_(noise_std)
         self.prepare()
@@ -195,6 +244,25 @@ class NeuralToken:
             self._replay()
         else:
             self._update()
+
+    def _take(self, rows: torch.Tensor, units: torch.Tensor | None) -> None:
+        """Put the row numbers of an update where the update looks for them, a graph always in the same place."""
+        if self.protects == "record" and rows.device.type == "cpu" and len(torch.unique(rows)) < len(rows):
+            raise InvalidInput.because("rows", "repeated", "a record that is used twice has twice the share")
+        persons = numbered(units, len(rows), self._persons) if self.protects == "person" else None
+        if self._batch is None:
+            self._rows = rows.to(self.device)
+            if self.protects != "node":
+                self._used = torch.ones(len(rows), dtype=torch.bool, device=self.device)
+            if persons is not None:
+                self._units = persons.to(self.device)
+            return
+        self._rows[: len(rows)].copy_(rows, non_blocking=True)
+        if self.protects != "node":
+            # A batch that is not full is filled up with rows that do not count.
+            self._used[: len(rows)], self._used[len(rows) :] = True, False
+        if persons is not None:
+            self._units[: len(rows)].copy_(persons, non_blocking=True)
 
     def error(self, images: torch.Tensor, labels: torch.Tensor, *, chunk: int = 2000) -> float:
         """Return the share of images whose class is not the network's first choice, or the mean squared error."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from .networks import NeuralModel
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
+from .torch_units import UnitGradients, numbered
 from .torch_update import clip_, mean_loss, project_, row_errors, step_
 from .units import Batches, Protection, deal_parts, most_units, unit_count
 from .update import Noise, Rows, require_step, usable
@@ -33,7 +34,8 @@ class TorchLearner:
 
     Weights are drawn with `seed`, the same at every node; `rng` draws batches, and `dealt` deals rows into parts.
     Between two calls there is neither a copy of the parameters nor a gradient. A gradient that is not finite counts
-    as 0.
+    as 0. The gradient that is clipped is that of the rows' mean loss or, if persons or records are protected, each of
+    theirs.
     """
 
     dtype = np.dtype("<f4")
@@ -61,7 +63,7 @@ class TorchLearner:
         self._make, self._seed = maker(model), seed
         parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
         self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
-        self._persons, self.protection = rows.persons, protection
+        self.protection = protection
         self.parts, self.units = len(parts), most_units(parts, protection, rows.persons)
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
         self._at_work = threading.Lock()
@@ -70,6 +72,17 @@ class TorchLearner:
         self._parameters = trainable(self._module)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self.shape = (sum(shape.numel() for shape in self._shapes),)
+        self._persons = None
+        self._clipped: UnitGradients | None = None
+        if protection.unit != "node":
+            if protection.unit == "person":
+                assert rows.persons is not None  # or they could not have been dealt
+                self._persons = torch.from_numpy(np.unique(rows.persons, return_inverse=True)[1])
+            per_unit = protection.rows_per_person
+            some, labels = (each[:3].to(self._device) for each in (self._x, self._y))
+            self._clipped = UnitGradients(
+                self._module, mean_loss, model.clip, some, labels, rows_per_unit=per_unit, name=model.name
+            )
         self._let_go()
 
     def _let_go(self) -> None:
@@ -118,8 +131,11 @@ class TorchLearner:
         w = _writeable(usable(parameters, self))
         pieces = self._pieces(w)
         with self._at_work:
-            gradients = self._gradients(pieces, turn)
-        clip_(gradients, self.gradient_bound)
+            taken = torch.from_numpy(self._batches.take(turn))
+            clipped = self._clipped
+            gradients = self._gradients(pieces, taken) if clipped is None else self._sums(pieces, taken, clipped)
+        if self._clipped is None:
+            clip_(gradients, self.gradient_bound)
         # From here on nothing depends on the node's rows but what is in the gradients.
         size = torch.tensor(step_size, dtype=torch.float32)
         for piece in pieces:
@@ -131,9 +147,8 @@ class TorchLearner:
         project_(torch.from_numpy(w), self.radius)
         return w
 
-    def _gradients(self, pieces: list[torch.Tensor], turn: int) -> list[torch.Tensor]:
+    def _gradients(self, pieces: list[torch.Tensor], rows: torch.Tensor) -> list[torch.Tensor]:
         """Return the gradient of the batch's mean loss, a vector for each parameter, in the computer's memory."""
-        rows = torch.from_numpy(self._batches.take(turn))
         with self._lent(pieces):
             loss = mean_loss(self._module.train()(self._x[rows].to(self._device)), self._y[rows].to(self._device))
             if loss.requires_grad:  # otherwise the answer depends on no parameter
@@ -144,6 +159,16 @@ class TorchLearner:
             torch.zeros(shape.numel()) if gradient is None else _flat(gradient)
             for gradient, shape in zip(found, self._shapes, strict=True)
         ]
+
+    def _sums(self, pieces: list[torch.Tensor], rows: torch.Tensor, clipped: UnitGradients) -> list[torch.Tensor]:
+        """Return the sum of the clipped gradients over the batch that was agreed on, a vector for each parameter."""
+        units = None
+        if self._persons is not None:
+            units = numbered(self._persons[rows], len(rows), self.protection.rows_per_person).to(self._device)
+        with self._lent(pieces):
+            self._module.train()
+            found = clipped(self._x[rows].to(self._device), self._y[rows].to(self._device), units=units)
+        return [_flat(each.mul_(1.0 / self.protection.divisor(len(rows)))) for each in found]
 
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""

@@ -16,13 +16,13 @@ from torch.nn.functional import cross_entropy
 
 from .update import norm
 
-__all__ = ["clip_", "mean_loss", "project_", "row_errors", "step_"]
+__all__ = ["BELOW", "LONGEST", "clip_", "mean_loss", "project_", "row_errors", "step_"]
 
 #: Rounding must not lift a clipped gradient above its bound. A GPU adds up the squares of a gradient in single
 #: precision, each thread some hundred of them, and is off by less than this.
-_BELOW = 1.0 - 1e-5
+BELOW = 1.0 - 1e-5
 #: The square of a longer gradient overflows in single precision: it counts as not finite, on every device.
-_LONGEST = 1e18
+LONGEST = 1e18
 
 
 def mean_loss(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -45,8 +45,8 @@ def clip_(gradients: Sequence[torch.Tensor], bound: float) -> None:
     No noise hides what is not a number.
     """
     length = _length(gradients)
-    scale = torch.clamp(bound * _BELOW / length, max=1.0)
-    broken = ~(length <= _LONGEST)  # also true of what is not a number
+    scale = torch.clamp(bound * BELOW / length, max=1.0)
+    broken = ~(length <= LONGEST)  # also true of what is not a number
     for piece in gradients:
         piece.mul_(scale.to(piece.dtype)).masked_fill_(broken, 0.0)
 

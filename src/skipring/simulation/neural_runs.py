@@ -41,7 +41,11 @@ class NeuralRuns:
         x, self._test = _bytes(x, model).to(device), (_bytes(test_x, model).to(device), test_y.to(device))
         y = y.to(device)
         sizes = setup.data.sizes
+        protection = setup.protection
         alike = setup.batch is not None or int(sizes.min()) == int(sizes.max())
+        most = setup.batch or int(sizes.min())
+        if protection.unit != "node":  # a part that is not full is filled up with rows that do not count
+            alike, most = True, max(len(part) for parts in setup.parts for part in parts)
         # A function's module may do what no graph can record, and draw from the generator that all threads share. It is
         # computed one operation after the other and one run after the other, in single precision, as at a node.
         self._own = model.is_function
@@ -56,10 +60,13 @@ class NeuralRuns:
                 mean_loss,
                 x,
                 y,
-                batch=(setup.batch or int(sizes.min())) if alike else None,
+                batch=most if alike else None,
                 gradient_bound=model.clip,
                 diameter=model.diameter,
                 ridge=model.ridge,
+                protects=protection.unit,
+                divisor=None if protection.unit == "node" else protection.batch,
+                rows_per_person=protection.rows_per_person,
                 device=device,
                 graph=by_default,
                 compile_loss=by_default,
@@ -121,7 +128,8 @@ class NeuralRuns:
             if not ready[hop]:
                 continue
             rows = int(start[node]) + batches[node].take(int(turns[hop]))
-            token.update(torch.from_numpy(rows), step_size=float(sizes[done]), noise_std=noise)
+            whose = None if setup.data.persons is None else torch.from_numpy(setup.data.persons[rows])
+            token.update(torch.from_numpy(rows), whose, step_size=float(sizes[done]), noise_std=noise)
             done += 1
         errors.append(token.error(*self._test))
         updates.append(done)

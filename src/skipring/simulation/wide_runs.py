@@ -101,7 +101,8 @@ class _Plain:
         assert isinstance(setup.model, LinearModel)
         self._setup, self._model, self._rows, self._norms = setup, setup.model, shared._rows, shared._norms
         self._std = setup.protection.noise_std(setup.model, setup.noise_multiplier)
-        self._rng, self._w = rng, np.zeros(setup.model.parameters)
+        self._rng = rng
+        self._w: Floats = np.zeros(setup.model.parameters)
 
     def update(self, rows: slice | NDArray[Any], divisor: int, step_size: float) -> None:
         """Take one step."""
