@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.privacy.transcript import RunningTranscript, Transcript, TranscriptAccountant
+from skipring.privacy.running import RunningTranscript
+from skipring.privacy.transcript import Transcript, TranscriptAccountant
 from skipring.schedules import RandomRing
 
 Floats = NDArray[np.floating[Any]]

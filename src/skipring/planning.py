@@ -163,7 +163,8 @@ class _Planner:
         if terms.no_update > 1e-6:
             return None  # Theorem 1 rewards a run in which nobody may ever take part; nobody wants one
         forecast = Forecast(budget.run(steps, skip))
-        law = forecast.laws(1e-3 * budget.delta)[-1]
+        (laws,) = forecast.classes(1e-3 * budget.delta)  # nobody rotates in a plan
+        law = laws[-1]
         return _Candidate(timeout, skip, steps, terms, forecast, law)
 
     def steps(self, timeout: float, share: float = 1.0) -> int:

@@ -278,7 +278,7 @@ _IN_A_ROW = 5
 def terms_in(folder: Path, me: int) -> AccountTerms:
     """Return what decides the cost of a node's updates."""
     path = folder / "run.toml"
-    return terms_of(read_run_file(path), path, read_roster(folder / "roster.toml"), me)
+    return terms_of(read_run_file(path), path, read_roster(folder / "roster.toml"), me, parts=1)
 
 
 def check_journals(terms: AccountTerms, readings: Sequence[JournalReading], gone: Iterable[int] = ()) -> Findings:

@@ -38,7 +38,11 @@ def asked(epsilon: float, **delay: Any) -> RunFile:
 def terms(run: RunFile, me: int, nodes: int = NODES) -> AccountTerms:
     names, addresses = parse_nodes(str(nodes))
     return terms_of(
-        run, Path("run.toml"), Roster(tuple(names), tuple(addresses), tuple(f"{i:064x}" for i in range(nodes))), me
+        run,
+        Path("run.toml"),
+        Roster(tuple(names), tuple(addresses), tuple(f"{i:064x}" for i in range(nodes))),
+        me,
+        parts=1,
     )
 
 

@@ -14,7 +14,8 @@ from skipring.privacy import Composition, PaperBound, PlannedRun, forecast
 from skipring.privacy._walk import _gap_law, _HopKinds
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_epsilon
 from skipring.privacy.leakage import BinomialLeakage, IndependentLeakage
-from skipring.privacy.transcript import RunningTranscript, Transcript, TranscriptAccountant
+from skipring.privacy.running import RunningTranscript
+from skipring.privacy.transcript import Transcript, TranscriptAccountant
 
 
 def account(offered: Any, **more: Any) -> TranscriptAccountant:

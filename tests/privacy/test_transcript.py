@@ -17,7 +17,8 @@ from scipy.optimize import lsq_linear
 from skipring.errors import InvalidInput
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon
 from skipring.privacy.record import View
-from skipring.privacy.transcript import RunningTranscript, Transcript, TranscriptAccountant
+from skipring.privacy.running import RunningTranscript
+from skipring.privacy.transcript import Transcript, TranscriptAccountant
 from skipring.schedules import SCHEDULES, schedule
 
 Floats = NDArray[np.float64]
@@ -615,9 +616,9 @@ def test_a_target_must_be_a_node(target: Any) -> None:
         (0, {"contraction": math.nan}, "contraction"),
     ],
 )
-def test_a_bad_update_is_refused_and_changes_nothing(node: int, changes: dict[str, float], parameter: str) -> None:
+def test_a_bad_update_is_refused_and_changes_nothing(node: int, changes: dict[str, Any], parameter: str) -> None:
     account = RunningTranscript(3)
-    fine = {"step_size": 1.0, "noise_multiplier": 10.0}
+    fine: dict[str, Any] = {"step_size": 1.0, "noise_multiplier": 10.0}
     account.update(0, **fine)
     before = account.worst()
     with pytest.raises(InvalidInput, match=parameter):

@@ -23,6 +23,12 @@ token before and after each of them, which costs mu^2 each, by composition. Give
 has no later release of this node is post-processing. The next release starts from such a token; the transcript begins
 anew with it, on one chain again, and by composition its cost is added.
 
+*Parts.* A node with more rows than an update may use deals them into parts, one of which it uses at each of its turns
+(turn number mod parts; a turn is a hop of the agreed path that is this node's, whether it was taken or skipped, so
+neither a restart nor a recovery changes it). A person or a record is in one part: releases of the others are noise and
+post-processing to it. So all of the above holds for each part with its own releases only, and the account is that of
+the part about which most is known.
+
 *What it cannot know.* A fork that this node has not heard of, because it is cut off with a minority while a majority
 went on, is counted only once it hears of it, and then raises the account at once. (If the final model was decided under
 the newest ballot that it knows, there was none: who has promised a higher one does not accept that model.) If that must
@@ -33,16 +39,17 @@ whatever happened elsewhere. Coalitions of observers are not accounted for, but 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._digest import digest
 from ..errors import InvalidInput, require_integer, require_positive
-from ..privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, gdp_delta, gdp_epsilon
+from ..privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, Unit, gdp_delta, gdp_epsilon
 from .chain import check_chain, marks_of, updated_between
 from .journal import Entry, Heard, Kept, Over, Released
 from .messages import Ballot
@@ -70,8 +77,10 @@ class AccountTerms:
     me : the node whose account it is.
     path : the node of each hop, the first hop first.
     step_sizes : of each update, the first update first; as many as there are hops.
-    noise_multiplier : sigma / k, the same for all.
+    noise_multiplier : sigma / k, the same for all; k is the most that one protected unit contributes.
     convex : whether the updates of other nodes bring two tokens no further apart; else each release counts in full.
+    parts : into how many parts this node has dealt its persons or records, which take turns.
+    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
     """
 
     nodes: int
@@ -80,9 +89,17 @@ class AccountTerms:
     step_sizes: ArrayLike
     noise_multiplier: float
     convex: bool
+    parts: int = 1
+    protects: Unit = "node"
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 2)
+        require_integer("parts", self.parts, 1, 10**6)
+        if self.protects not in get_args(Unit):
+            raise InvalidInput("protects", self.protects, "one of " + ", ".join(get_args(Unit)))
+        if self.parts > 1 and self.protects == "node":
+            reason = "a whole node is in all of its parts; only a person or a record is in one of them"
+            raise InvalidInput.because("parts", self.parts, reason)
         require_integer("me", self.me, 0)
         if self.me >= self.nodes:
             raise InvalidInput("me", self.me, f"a node from 0 to {self.nodes - 1}")
@@ -115,7 +132,10 @@ class AccountTerms:
     def digest(self) -> str:
         """SHA-256 of all of it: a journal has it, so that its account is never made with other terms."""
         path = np.asarray(self.path, dtype=np.int64)
-        return digest([self.nodes, self.me, path, self.step_sizes, self.noise_multiplier, self.convex]).hex()
+        agreed = [self.nodes, self.me, path, self.step_sizes, self.noise_multiplier, self.convex]
+        if self.protects != "node":  # else the digest is what it was when nothing less could be protected
+            agreed += [self.protects, self.parts]
+        return digest(agreed).hex()
 
 
 class OwnAccount(GaussianAccountant):
@@ -131,9 +151,13 @@ class OwnAccount(GaussianAccountant):
         self._sizes: list[float] = np.asarray(terms.step_sizes).tolist()
         own = np.packbits(np.array(terms.path) == terms.me, bitorder="little")
         self._own_hops = int.from_bytes(own.tobytes(), "little")  # bit h - 1 is hop h, as in a chain
+        turns = (hop for hop, node in enumerate(terms.path, start=1) if node == terms.me)
+        self._part_at = {hop: turn % terms.parts for turn, hop in enumerate(turns)}
         self._released_hops = 0
         self._promised: Ballot = (0, terms.path[0])
-        self._in_full = 0  # so many releases count in full, whatever the others did
+        self._of_part: Counter[int] = Counter()  # the releases of each part
+        self._of_any = 0  # releases of which the part is not known: they count for each
+        self._in_full: Counter[int] = Counter()  # so many releases of each part count in full, whatever the others did
         self._last = (0, 0, 0)  # hop, marks of the chain, and updates at the last release of the transcript
         self._begin()
 
@@ -145,7 +169,7 @@ class OwnAccount(GaussianAccountant):
         If something is wrong with it, it is counted in full all the same, and then refused.
         """
         self.heard(ballot)
-        self.releases += 1
+        self._count(hop)
         try:
             marks = self._checked(hop, chain, updates)
         except InvalidInput:
@@ -158,13 +182,22 @@ class OwnAccount(GaussianAccountant):
         last, known, before = self._last
         if hop <= last or (marks ^ known) & ((1 << last) - 1):
             # Not the chain that went on from here. The protocol does not do this; if it did, it would be a fork.
-            self._in_full = self.releases - 1
+            self._in_full = self._of_part - Counter([self._part_at[hop]])
             self._begin()
         elif last:
             self._append(last + 1, hop - 1, chain, before)
         self._append(hop, hop, chain, updates - 1)
         self._last = hop, marks, updates
         self._settle()
+
+    def _count(self, hop: int) -> None:
+        """Count a release at a hop: for the part that was used there, or for each if it is no hop of this node."""
+        self.releases += 1
+        part = self._part_at.get(hop)
+        if part is None:
+            self._of_any += 1
+        else:
+            self._of_part[part] += 1
 
     def heard(self, ballot: Ballot) -> None:
         """Take a promise: of a higher ballot than before, it may mean a fork."""
@@ -207,23 +240,33 @@ class OwnAccount(GaussianAccountant):
     @property
     def plain_mu2(self) -> float:
         """What it costs if each release counts in full: valid for all observers, whatever happened elsewhere."""
-        return self._full(self.releases)
+        return self._full(max(self._of_part.values(), default=0) + self._of_any)
 
     @property
     def plain_mu2_with_one_more(self) -> float:
-        """The same after one more release."""
-        return self._full(self.releases + 1)
+        """The same after one more release, of whatever part."""
+        return self.plain_mu2_after()
 
-    def mu2_with_one_more(self, ballot: Ballot | None = None) -> float:
+    def plain_mu2_after(self, hop: int | None = None) -> float:
+        """Return the same after one more release at a hop (None: of whatever part)."""
+        part = None if hop is None else self._part_at.get(hop)
+        if part is None:
+            return self._full(max(self._of_part.values(), default=0) + self._of_any + 1)
+        return max(self.plain_mu2, self._full(self._of_part[part] + self._of_any + 1))
+
+    def mu2_with_one_more(self, ballot: Ballot | None = None, hop: int | None = None) -> float:
         """Return the most that the account can be after one more release, under a ballot (None: the same as before).
 
-        A release under a higher ballot tells of that ballot, and so makes those before it count in full.
+        A release under a higher ballot tells of that ballot, and so makes those before it count in full. Only the part
+        that is used at the hop (None: any) gives away more; to the others the release is noise.
         """
-        most = self.plain_mu2_with_one_more
+        most = self.plain_mu2_after(hop)
         if ballot is not None and ballot != self._promised:
             return most
+        part = None if hop is None else self._part_at.get(hop)
+        known = self.mu2 if part is None else float(self._mu2_of_part(part).max())
         # The allowance is above what `OwnTranscript` adds for the rounding of all updates that may come in between.
-        return min((self.mu2 + self._one) * (1.0 + 1e-9 + 1e-14 * self.terms.steps), most)
+        return min(max(self.mu2, known + self._one) * (1.0 + 1e-9 + 1e-14 * self.terms.steps), most)
 
     @property
     def claim(self) -> Claim:
@@ -239,6 +282,7 @@ class OwnAccount(GaussianAccountant):
                 AMPLIFIED if convex else IN_FULL,
                 *(("a fork of the run counts from when this node hears of it",) if convex else ()),
             ),
+            unit=self.terms.protects,
         )
 
     def _worst_mu(self) -> float:
@@ -259,18 +303,26 @@ class OwnAccount(GaussianAccountant):
 
     def _begin(self) -> None:
         """Begin a transcript: what came before is counted in full, and the next release is the first one in it."""
-        self._transcript = OwnTranscript(self.terms.nodes, self.terms.me, convex=self.terms.convex)
+        terms = self.terms
+        self._transcript = OwnTranscript(
+            terms.nodes, terms.me, convex=terms.convex, parts=terms.parts, protects=terms.protects
+        )
         self._last = (0, 0, 0)
         self._settle()
 
     def _count_in_full(self) -> None:
-        self._in_full = self.releases
+        self._in_full = self._of_part.copy()
         self._begin()
 
     def _settle(self) -> None:
-        mu2 = np.minimum(self._full(self._in_full) + self._transcript.mu2_by_observer(), self.plain_mu2)
+        self._mu2 = np.max([self._mu2_of_part(part) for part in {0, *self._of_part}], axis=0)
+
+    def _mu2_of_part(self, part: int) -> NDArray[np.float64]:
+        in_full = self._full(self._in_full[part] + self._of_any)
+        mu2 = in_full + self._transcript.mu2_by_observer(part)
+        mu2 = np.minimum(mu2, self._full(self._of_part[part] + self._of_any))
         mu2[self.terms.me] = 0.0
-        self._mu2 = mu2
+        return mu2
 
     def _checked(self, hop: int, chain: bytes, updates: int) -> int:
         """Return the marks of the chain of an own release, or refuse it."""
@@ -285,7 +337,8 @@ class OwnAccount(GaussianAccountant):
         unknown = marks & self._own_hops & ~self._released_hops & ~(1 << (hop - 1))
         if unknown:
             # Only this node makes them, after writing them down: this is an old copy of its journal.
-            self.releases += unknown.bit_count()
+            for forgotten in [hop for hop in self._part_at if unknown >> (hop - 1) & 1]:
+                self._count(forgotten)
             self._released_hops |= unknown
             raise InvalidInput.because(
                 "chain", f"an own update at hop {unknown.bit_length()}", "the journal has forgotten it"
@@ -294,17 +347,20 @@ class OwnAccount(GaussianAccountant):
 
     def _append(self, first: int, last: int, chain: bytes, updates: int) -> None:
         """Append hops first..last to the transcript; so many updates were made before them."""
-        noise = self.terms.noise_multiplier
-        for node, updated in zip(self.terms.path[first - 1 : last], updated_between(chain, first, last), strict=True):
-            if updated:
-                self._transcript.update(node, step_size=self._sizes[updates], noise_multiplier=noise)
+        terms = self.terms
+        updated = updated_between(chain, first, last)
+        for hop, (node, made) in enumerate(zip(terms.path[first - 1 : last], updated, strict=True), start=first):
+            if made:
+                part = self._part_at.get(hop)  # of another node's data this account knows nothing
+                size, noise = self._sizes[updates], terms.noise_multiplier
+                self._transcript.update(node, step_size=size, noise_multiplier=noise, part=part)
                 updates += 1
             else:
                 self._transcript.look(node)
 
 
-def willing(account: OwnAccount, budget: NodeBudget, ballot: Ballot | None = None) -> bool:
-    """Say whether one more release, under the ballot it is offered with, would stay within a budget.
+def willing(account: OwnAccount, budget: NodeBudget, ballot: Ballot | None = None, hop: int | None = None) -> bool:
+    """Say whether one more release, under the ballot and at the hop it is offered with, would stay within a budget.
 
     It asks what delta is at the budget's epsilon, which is quick enough for every offer. The answer depends on who took
     part when and on what was agreed, never on data or parameters.
@@ -312,7 +368,7 @@ def willing(account: OwnAccount, budget: NodeBudget, ballot: Ballot | None = Non
     if budget.epsilon is None or budget.delta is None:
         return True
     in_full = budget.count == "releases"
-    mu2 = account.plain_mu2_with_one_more if in_full else account.mu2_with_one_more(ballot)
+    mu2 = account.plain_mu2_after(hop) if in_full else account.mu2_with_one_more(ballot, hop)
     return gdp_delta(math.sqrt(mu2) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
 
 

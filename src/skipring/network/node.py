@@ -384,7 +384,7 @@ class Node:
     def _willing(self, place: Place, _ledger: Sequence[Place]) -> bool:
         copy = self.peer.memory.copy
         accepted = place == (copy.ballot, copy.hop)  # a step that has begun is finished
-        affordable = willing(self.account, self.setup.config.budget, place[0])
+        affordable = willing(self.account, self.setup.config.budget, *place)
         if not affordable:
             self._unaffordable.add(place[1])
         if (self._stopping and not accepted) or not affordable:

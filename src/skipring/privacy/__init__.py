@@ -30,7 +30,8 @@ from .own import OwnTranscript
 from .paper import PaperBound
 from .record import PlannedRun, whole_node
 from .report import HIDDEN, Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon
-from .transcript import RunningTranscript, Transcript, TranscriptAccountant, WorstPair
+from .running import RunningTranscript
+from .transcript import Transcript, TranscriptAccountant, WorstPair
 
 if TYPE_CHECKING:
     from .accountant import AMPLIFIED, IN_FULL, Relation, Unit

@@ -75,12 +75,13 @@ def add_interval(
     stack: Floats,
     out: Floats,
 ) -> None:
-    """Add to out[u], for every node u, what updates low..high-1 tell someone who looks after update high-1.
+    """Add to out[u], for every target u, what updates low..high-1 tell someone who looks after update high-1.
 
     The cheapest way to absorb the shifts of u in the noise is the greatest convex minorant of (noise so far, shift so
     far), found by pooling adjacent violators; between u's updates only the sum of the noise matters. Seen from the end
-    of the interval, update i weighs the product of the later contraction factors. `previous` and `following` link the
-    updates of one node; `weight`, `noise` and `stack` are scratch space.
+    of the interval, update i weighs the product of the later contraction factors. `node` is whose target each update is
+    of: a node, or a part of a node's data. `previous` and `following` link the updates of one target; `weight`, `noise`
+    and `stack` are scratch space.
     """
     w = 1.0
     total = 0.0
@@ -146,6 +147,7 @@ def worst_open(
     updates: int,
     last_look: Ints,
     targets: Ints,
+    owner: Ints,
     closed: Floats,
     plain: Floats,
     node: Ints,
@@ -155,15 +157,15 @@ def worst_open(
     variance: Floats,
     contraction: Floats,
 ) -> tuple[float, int, int]:
-    """Return the largest mu^2, and its target and observer, if everyone looked now."""
+    """Return the largest mu^2, and its target and observer, if everyone looked now; owner[u] is whose target u is."""
     weight = np.empty(updates)
     noise = np.empty(updates)
     stack = np.empty((2, updates + 1))
-    nodes = len(last_look)
-    row = np.empty(nodes)
+    nodes, all_targets = closed.shape
+    row = np.empty(all_targets)
     worst, target, observer = 0.0, -1, -1
     for v in range(nodes):
-        for u in range(nodes):
+        for u in range(all_targets):
             row[u] = closed[v, u]
         if last_look[v] < updates:
             add_interval(
@@ -183,6 +185,6 @@ def worst_open(
         for u in targets:
             # Written so that an overflow (nan) falls back to the bound that always holds.
             cost = row[u] if row[u] <= plain[u] else plain[u]
-            if u != v and cost > worst:
+            if owner[u] != v and cost > worst:
                 worst, target, observer = cost, u, v
     return worst, target, observer

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_integer, require_positive
-from .accountant import AMPLIFIED, IN_FULL, Claim
+from .accountant import AMPLIFIED, IN_FULL, Claim, Unit
 from .by_mu import GaussianAccountant
-from .transcript import _RANGE, WorstPair, _require_node, _rounding
+from .transcript import _RANGE, WorstPair, _require_node, _rounding, require_part
 
 __all__ = ["OwnTranscript"]
 
@@ -34,6 +34,9 @@ class OwnTranscript(GaussianAccountant):
     nodes : number of nodes; they are numbered from 0.
     target : the node whose data is at stake.
     convex : False if nothing is known about the update maps; then each update of the target counts in full.
+    parts : into how many parts the target has dealt its persons or records, of which each of its updates uses one. A
+        unit is in one part: the account is that of the part about which most is known.
+    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
 
     >>> account = OwnTranscript(nodes=3, target=0)
     >>> for node in (0, 1, 2):
@@ -42,9 +45,15 @@ class OwnTranscript(GaussianAccountant):
     [0.0, 0.04, 0.02]
     """
 
-    def __init__(self, nodes: int, target: int, *, convex: bool = True) -> None:
+    def __init__(
+        self, nodes: int, target: int, *, convex: bool = True, parts: int = 1, protects: Unit = "node"
+    ) -> None:
         require_integer("nodes", nodes, 2)
+        require_integer("parts", parts, 1, 10**6)
         _require_node("target", target, nodes)
+        self.parts = parts
+        self.protects: Unit = protects
+        self._of_part: dict[int, OwnTranscript] = {}  # of several parts: each a target of its own, from its first use
         self.nodes = nodes
         self.target = target
         self.convex = convex
@@ -59,13 +68,19 @@ class OwnTranscript(GaussianAccountant):
     def look(self, observer: int) -> None:
         """Record that a node was sent the token as it is now."""
         _require_node("observer", observer, self.nodes)
+        for account in self._of_part.values():
+            account.look(observer)
         first, now = self._open[observer], len(self._shifts)
         if first < now:
             self._closed[observer] += self._costs(first)[0]
             self._open[observer] = now
 
-    def update(self, node: int, *, step_size: float, noise_multiplier: float) -> None:
-        """Record that a node, having been sent the token, updated it."""
+    def update(self, node: int, *, step_size: float, noise_multiplier: float, part: int | None = None) -> None:
+        """Record that a node, having been sent the token, updated it.
+
+        If the target has several parts, its own updates say which one they used: its turn number (all hops offered to
+        it in the run, from 0, skipped or not) mod `parts`. What other nodes used does not matter.
+        """
         require_positive("step_size", step_size)
         require_positive("noise_multiplier", noise_multiplier)
         _require_node("node", node, self.nodes)
@@ -74,10 +89,13 @@ class OwnTranscript(GaussianAccountant):
         step = step_size / unit
         if not (1.0 / _RANGE < step < _RANGE and 1.0 / _RANGE < noise_multiplier < _RANGE):
             raise InvalidInput.because("step_size", step_size, f"or its noise is out of range (a factor of {_RANGE:g})")
+        used = require_part(part, self.parts) if node == self.target else 0
         self._unit = unit
         self._updates += 1
         variance = (step * noise_multiplier) ** 2
-        if node == self.target:
+        if self.parts > 1:
+            self._update_parts(node, step, noise_multiplier, used)
+        elif node == self.target:
             self._shifts.append(2.0 * step)
             self._noises.append(variance)
             self._plain += (2.0 / noise_multiplier) ** 2
@@ -88,8 +106,30 @@ class OwnTranscript(GaussianAccountant):
             if self._noises:
                 self._noises[-1] += variance
 
-    def mu2_by_observer(self) -> NDArray[np.float64]:
-        """Return mu^2 for each observer if the run ended now and everyone were sent the model; 0 for the target."""
+    def _update_parts(self, node: int, step: float, noise_multiplier: float, used: int) -> None:
+        """Tell the account of each part; to the others than the one that was used an own update is just noise."""
+        if node == self.target and used not in self._of_part:
+            # Nothing of this part was hidden before, so nothing that happened before matters.
+            self._of_part[used] = OwnTranscript(self.nodes, self.target, convex=self.convex)
+            self._of_part[used]._updates = self._updates - 1  # its step sizes are in units of the first one, as here
+        for part, account in self._of_part.items():
+            if node != self.target or part == used:
+                account.update(node, step_size=step, noise_multiplier=noise_multiplier)
+            else:
+                account._updates += 1
+                account._noises[-1] += (step * noise_multiplier) ** 2
+
+    def mu2_by_observer(self, part: int | None = None) -> NDArray[np.float64]:
+        """Return mu^2 for each observer if the run ended now and everyone were sent the model; 0 for the target.
+
+        It is about the part of which most is known to that observer, or about the one that is asked for.
+        """
+        if part is not None:
+            known = self._of_part.get(require_part(part, self.parts)) if self.parts > 1 else self
+            return np.zeros(self.nodes) if known is None else known.mu2_by_observer()
+        if self.parts > 1:
+            known_of = [account.mu2_by_observer() for account in self._of_part.values()]
+            return np.max([np.zeros(self.nodes), *known_of], axis=0)
         if self.convex:
             first = min(self._open)
             waiting = np.array([*self._costs(first), 0.0])  # the last: nothing new since the observer's last look
@@ -119,6 +159,7 @@ class OwnTranscript(GaussianAccountant):
                 "it is about the path that was taken so far, which no data may have decided",
                 AMPLIFIED if self.convex else IN_FULL,
             ),
+            unit=self.protects,
         )
 
     def _worst_mu(self) -> float:

@@ -1,4 +1,4 @@
-"""Tight privacy of a run after it happened (or while it does): what each observer learned about each target.
+"""Tight privacy of a run after it happened: what each observer learned about each target.
 
 Given who updated when, the step sizes and the noise, the view of an observer is mu-GDP with a mu that is the exact
 optimum of the shift-and-absorb argument (docs/privacy.md, "Transcript"). It needs no law of the path: dead nodes,
@@ -12,18 +12,17 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import LEAST_DELTA, InvalidInput, require_integer, require_positive
-from .accountant import IN_FULL, Claim
-from .by_mu import GaussianAccountant
+from ..errors import LEAST_DELTA, InvalidInput, require_integer
+from .accountant import IN_FULL, Claim, Unit
 from .gaussian import gdp_delta, gdp_epsilon
 from .record import View
 
-__all__ = ["RunningTranscript", "Transcript", "TranscriptAccountant", "WorstPair"]
+__all__ = ["OUTSIDE", "Transcript", "TranscriptAccountant", "WorstPair"]
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
@@ -33,6 +32,10 @@ CONTRACTIONS = (
 )
 #: Step sizes and noises of one run may differ by this factor; squares of what is allowed cannot overflow.
 _RANGE = 1e60
+#: The observer of a pair where that is somebody outside the network.
+OUTSIDE = -1
+#: So many numbers are kept at once for observers and parts of targets.
+_MOST_NUMBERS = 1 << 22
 
 
 def _rounding(updates: int) -> float:
@@ -46,8 +49,23 @@ def _require_node(parameter: str, node: int, nodes: int) -> None:
         raise InvalidInput(parameter, node, f"a node from 0 to {nodes - 1}")
 
 
+def require_part(part: int | None, parts: int) -> int:
+    """Return which part an update used. Where there are several it must be said: counting turns is easily wrong."""
+    if part is None:
+        if parts > 1:
+            raise InvalidInput("part", part, f"a part from 0 to {parts - 1}: the updater's turn number mod {parts}")
+        return 0
+    require_integer("part", part, 0)
+    if part >= parts:
+        raise InvalidInput("part", part, f"a part from 0 to {parts - 1}")
+    return int(part)
+
+
 class WorstPair(NamedTuple):
-    """The pair that leaks most: the observer's view of the target's data is mu-GDP."""
+    """The pair that leaks most: the observer's view of the target's data is mu-GDP.
+
+    The observer is `OUTSIDE` where it is no node, but somebody who is shown the final model only.
+    """
 
     mu: float
     target: int
@@ -81,7 +99,12 @@ class Transcript:
     contraction : Lipschitz factor of the update map, one number or one for each update: 1 for convex, smooth losses
         with step sizes of at most 2 / smoothness; less under strong convexity.
     convex : False if nothing is known about the update maps; then each update of a target counts in full.
-    view : ``offered``: a node sees the token at each hop offered to it; ``participants``: only when it updates.
+    view : ``offered``: a node sees the token at each hop offered to it; ``participants``: only when it updates;
+        ``final``: it is about somebody outside the network, who is shown the final model and nothing else.
+    parts : into how many parts each node has dealt its persons or records: one number, or one for each node. At its
+        turn number r (hops offered to it, from 0, skipped or not) a node uses part r mod `parts` only.
+    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``. `noise_multiplier`
+        is the noise std over the most that one such unit can contribute to an update.
     """
 
     nodes: int
@@ -92,11 +115,18 @@ class Transcript:
     contraction: ArrayLike = 1.0
     convex: bool = True
     view: View = "offered"
+    parts: ArrayLike = 1
+    protects: Unit = "node"
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 2)
-        if self.view not in ("offered", "participants"):
-            raise InvalidInput("view", self.view, "one of offered, participants")
+        for parameter, names in (("view", get_args(View)), ("protects", get_args(Unit))):
+            if getattr(self, parameter) not in names:
+                raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
+        parts = parts_of_nodes(self.parts, self.nodes)
+        if self.protects == "node" and parts.max() > 1:
+            reason = "a whole node is in all of its parts; only a person or a record is in one of them"
+            raise InvalidInput.because("parts", int(parts.max()), reason)
         offered, updated = np.asarray(self.offered), np.asarray(self.updated)
         if offered.ndim != 1 or updated.shape != offered.shape or updated.dtype != np.bool_:
             raise InvalidInput("updated", f"shape {updated.shape}", "a truth value for each hop offered")
@@ -104,6 +134,7 @@ class Transcript:
             raise InvalidInput("offered", "a node", f"a whole number from 0 to {self.nodes - 1} for each hop")
         updates = int(updated.sum())
         checked = {
+            "parts": parts,
             "offered": offered.astype(np.int64),
             "updated": updated.copy(),
             "step_sizes": _per_update("step_sizes", self.step_sizes, updates, least=5e-324),
@@ -126,6 +157,16 @@ class Transcript:
         made: Ints = offered[updated]
         return made
 
+    @property
+    def parts_used(self) -> Ints:
+        """Which part of its data the updater used, for each update: turns count, whether it updated or was skipped."""
+        offered, updated = np.asarray(self.offered), np.asarray(self.updated)
+        order = np.argsort(offered, kind="stable")
+        turns = np.empty(len(offered), dtype=np.int64)
+        turns[order] = np.arange(len(offered)) - np.searchsorted(offered[order], offered[order])
+        used: Ints = (turns % np.asarray(self.parts)[offered])[updated]
+        return used
+
     def looks(self) -> tuple[Ints, Ints]:
         """Return (looks, start): looks[start[v]:start[v+1]] are the numbers of updates after which v saw the token.
 
@@ -144,8 +185,16 @@ class Transcript:
         return looks[order], start.astype(np.int64)
 
 
+def parts_of_nodes(parts: ArrayLike, nodes: int) -> Ints:
+    """Return the number of parts of each node."""
+    given = np.asarray(parts)
+    if given.dtype.kind not in "iu" or given.shape not in ((), (nodes,)) or np.any((given < 1) | (given > 10**6)):
+        raise InvalidInput("parts", parts, f"a whole number from 1 to 1e6, or one for each of the {nodes} nodes")
+    return np.array(np.broadcast_to(given, (nodes,)), dtype=np.int64)
+
+
 def _links(updaters: Ints) -> tuple[Ints, Ints]:
-    """Return for each update the previous and the next one of the same node (-1: none)."""
+    """Return for each update the previous and the next one of the same node or part of a node (-1: none)."""
     previous, following = np.full(len(updaters), -1), np.full(len(updaters), -1)
     order = np.argsort(updaters, kind="stable")
     same = updaters[order[1:]] == updaters[order[:-1]]
@@ -175,28 +224,46 @@ class TranscriptAccountant:
         steps = np.asarray(transcript.step_sizes)
         self._steps = steps / steps.max() if len(steps) else steps
         self._noise = np.asarray(transcript.noise_multiplier)
-        self._links = _links(self._updaters)
+        # A part of a node is a target of its own: the updates with the node's other parts are noise like anybody's.
+        self._targets, self._owners = self._updaters, np.arange(transcript.nodes)
+        if np.asarray(transcript.parts).max() > 1:
+            most = int(np.asarray(transcript.parts).max())
+            used, self._targets = np.unique(self._updaters * most + transcript.parts_used, return_inverse=True)
+            self._owners = used // most  # in ascending order
+        self._links = _links(self._targets)
 
     @property
     def claim(self) -> Claim:
         """Who is protected from whom, and by which argument."""
-        seen = "is sent the token whenever it is its turn" if self.transcript.view == "offered" else "updates"
+        run = self.transcript
+        seen = "is sent the token whenever it is its turn" if run.view == "offered" else "updates"
+        against = f"any other node, which sees the token when it {seen}, knows the path and sees the final model"
+        notes: tuple[str, ...] = ()
+        if run.view == "final":
+            against = (
+                "somebody outside the network who is shown the final model and nothing else, but may know the path"
+            )
+            notes += ("it does not hold if the outsider and a node put together what they saw",)
+        if np.asarray(run.parts).max() > 1:
+            notes += (f"the {run.protects} is in one part of its node's data, and who looks may know in which",)
         return Claim(
             protected="any node",
-            against=f"any other node, which sees the token when it {seen}, knows the path and sees the final model",
+            against=against,
             method=self.method,
-            view=self.transcript.view,
+            view=run.view,
             assumptions=(
                 "it is about the path that was taken, which no data may have decided",
-                CONTRACTIONS if self.transcript.convex else IN_FULL,
+                CONTRACTIONS if run.convex else IN_FULL,
+                *notes,
             ),
+            unit=run.protects,
         )
 
     def _chain(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
         """Return the chain of updates in the units of the proof: with k = 1 a shift is 2 eta, a noise std eta sigma."""
         contraction = np.asarray(self.transcript.contraction)
         return (
-            self._updaters,
+            self._targets,
             *self._links,
             2.0 * self._steps,
             (self._steps * self._noise) ** 2,
@@ -204,27 +271,60 @@ class TranscriptAccountant:
         )
 
     def _own_releases(self) -> Floats:
-        """Return mu^2 of each node if each of its updates counts in full."""
-        counts = np.bincount(self._updaters, (2.0 / self._noise) ** 2, self.transcript.nodes)
+        """Return mu^2 of each target (node, or part of one) if each of its updates counts in full."""
+        counts = np.bincount(self._targets, (2.0 / self._noise) ** 2, len(self._owners))
         return np.asarray(counts, dtype=np.float64)
 
-    def _rows(self, first: int, last: int) -> Floats:
-        """Return mu^2 for observers first..last-1 (rows) and all targets."""
-        from ._intervals import observers_mu2  # numba is loaded only where it is needed
+    def _of_nodes(self, mu2: Floats) -> Floats:
+        """Return for each node the largest of its parts (in the last axis)."""
+        if self._targets is self._updaters:
+            return mu2
+        out = np.zeros((*mu2.shape[:-1], self.transcript.nodes))
+        if len(self._owners):
+            nodes, first = np.unique(self._owners, return_index=True)
+            out[..., nodes] = np.maximum.reduceat(mu2, first, axis=-1)
+        return out
 
+    def _looked(self, looks: Ints, start: Ints, first: int, last: int) -> Floats:
+        """Return mu^2 about all targets, parts of nodes among them, for observers first..last-1 with these looks."""
         plain = self._own_releases()
-        out = np.zeros((last - first, self.transcript.nodes))
+        out = np.zeros((last - first, len(plain)))
         if self.transcript.convex:
-            looks, start = self.transcript.looks()
+            from ._intervals import observers_mu2  # numba is loaded only where it is needed
+
             observers_mu2(first, last, looks, start, *self._chain(), out)
             out = np.minimum(np.nan_to_num(out, nan=np.inf), plain)
         else:
             out[:] = plain
-        out[np.arange(last - first), np.arange(first, last)] = 0.0
         return out * _rounding(len(self._updaters))
+
+    def _rows(self, first: int, last: int) -> Floats:
+        """Return mu^2 for observers first..last-1 (rows) and all targets."""
+        looks, start = self.transcript.looks()
+        some = max(1, _MOST_NUMBERS // max(1, len(self._owners)))
+        out = np.concatenate(
+            [self._of_nodes(self._looked(looks, start, low, min(low + some, last))) for low in range(first, last, some)]
+        )
+        out[np.arange(last - first), np.arange(first, last)] = 0.0
+        return out
+
+    def seen_outside(self) -> Floats:
+        """Return mu about every target for somebody outside the network, who is shown the final model and nothing else.
+
+        It does not depend on the view, nor hold if the outsider and a node put together what they saw.
+        """
+        updates = np.array([len(self._updaters)])
+        return np.sqrt(self._of_nodes(self._looked(updates, np.array([0, 1]), 0, 1))[0])
+
+    def _require_members(self) -> None:
+        if self.transcript.view == "final":
+            raise InvalidInput.because(
+                "view", "final", "it is about somebody outside; ask for seen_outside() or worst()"
+            )
 
     def matrix(self, *, threads: int | None = None) -> Floats:
         """Return mu for all pairs, as an array [target, observer]; the diagonal is 0."""
+        self._require_members()
         return np.sqrt(self._all_rows(threads)).T
 
     def _all_rows(self, threads: int | None) -> Floats:
@@ -236,11 +336,13 @@ class TranscriptAccountant:
 
     def seen_by(self, observer: int) -> Floats:
         """Return mu about every target, for one observer."""
+        self._require_members()
         _require_node("observer", observer, self.transcript.nodes)
         return np.sqrt(self._rows(observer, observer + 1)[0])
 
     def mu(self, target: int, observer: int | Sequence[int]) -> float:
         """Return mu for one target and one observer, or a coalition of observers who pool what they saw."""
+        self._require_members()
         _require_node("target", target, self.transcript.nodes)
         observers = [observer] if isinstance(observer, int | np.integer) else list(observer)
         if not observers:
@@ -254,20 +356,15 @@ class TranscriptAccountant:
         return math.sqrt(self._coalition(target, observers))
 
     def _coalition(self, target: int, observers: Sequence[int]) -> float:
-        from ._intervals import observers_mu2  # numba is loaded only where it is needed
-
-        plain = float(self._own_releases()[target])
-        rounding = _rounding(len(self._updaters))
-        if not self.transcript.convex:
-            return plain * rounding
         looks, start = self.transcript.looks()
         union = np.unique(np.concatenate([looks[start[v] : start[v + 1]] for v in observers]))
-        out = np.zeros((1, self.transcript.nodes))
-        observers_mu2(0, 1, union, np.array([0, len(union)]), *self._chain(), out)
-        return float(np.fmin(out[0, target], plain)) * rounding
+        return float(self._of_nodes(self._looked(union, np.array([0, len(union)]), 0, 1))[0, target])
 
     def worst(self, *, threads: int | None = None) -> WorstPair:
         """Return the pair that leaks most."""
+        if self.transcript.view == "final":
+            mu = self.seen_outside()
+            return WorstPair(float(mu.max()), int(np.argmax(mu)), OUTSIDE)
         rows = self._all_rows(threads)
         if not rows.any():
             return WorstPair(0.0, 0, 1)
@@ -287,114 +384,3 @@ class TranscriptAccountant:
         mu = self.worst().mu
         least = LEAST_DELTA if mu > 0.0 else 0.0
         return np.array([max(gdp_delta(mu, float(epsilon)), least) for epsilon in epsilons])
-
-
-class RunningTranscript(GaussianAccountant):
-    """The same account while a run goes on: append what happens, ask for the worst pair so far.
-
-    It keeps a sum for every pair, closed at the observer's last look; `worst` adds what everyone would see now.
-    With `target` given, only that node's own leakage is asked for (a node's own ledger). Without `convex` each update
-    of a target counts in full.
-
-    >>> account = RunningTranscript(nodes=3)
-    >>> for node in (0, 1, 2):
-    ...     account.update(node, step_size=1.0, noise_multiplier=10.0)
-    >>> round(account.worst().mu, 4)
-    0.2
-    """
-
-    def __init__(self, nodes: int, *, target: int | None = None, convex: bool = True) -> None:
-        require_integer("nodes", nodes, 2)
-        self.convex = convex
-        self.nodes = nodes
-        if target is not None:
-            _require_node("target", target, nodes)
-        self._targets = np.arange(nodes) if target is None else np.array([target])
-        self._unit = 1.0  # the first step size; only ratios matter
-        self._updates = 0
-        self._ints = np.full((3, 64), -1, dtype=np.int64)  # node, previous, following
-        self._floats = np.zeros((3, 64))  # shift, variance, contraction
-        self._last_update = np.full(nodes, -1, dtype=np.int64)
-        self._last_look = np.zeros(nodes, dtype=np.int64)
-        self._closed = np.zeros((nodes, nodes))  # observer x target
-        self._plain = np.zeros(nodes)  # what each target's updates cost if they count in full
-
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument."""
-        return Claim(
-            protected="any node" if len(self._targets) > 1 else f"node {self._targets[0]}",
-            against="any other node, which sees the token when it is sent it, knows the path and sees the final model",
-            method="running transcript",
-            view="offered",
-            assumptions=(
-                "it is about the path that was taken so far, which no data may have decided",
-                CONTRACTIONS if self.convex else IN_FULL,
-            ),
-        )
-
-    def _worst_mu(self) -> float:
-        return self.worst().mu
-
-    def _arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
-        n = self._updates
-        node, previous, following = self._ints[:, :n]
-        shift, variance, contraction = self._floats[:, :n]
-        return node, previous, following, shift, variance, contraction
-
-    def look(self, observer: int) -> None:
-        """Record that a node was sent the token as it is now."""
-        from ._intervals import add_interval  # numba is loaded only where it is needed
-
-        _require_node("observer", observer, self.nodes)
-        low, high = int(self._last_look[observer]), self._updates
-        if high > low:
-            scratch = np.empty((2, high))
-            stack = np.empty((2, high - low + 1))
-            add_interval(low, high, *self._arrays(), scratch[0], scratch[1], stack, self._closed[observer])
-        self._last_look[observer] = high
-
-    def update(self, node: int, *, step_size: float, noise_multiplier: float, contraction: float = 1.0) -> None:
-        """Record that a node, having been sent the token, updated it."""
-        require_positive("step_size", step_size)
-        require_positive("noise_multiplier", noise_multiplier)
-        if not 0.0 <= contraction < math.inf:
-            raise InvalidInput("contraction", contraction, "a finite number of at least 0")
-        _require_node("node", node, self.nodes)
-        step_size, noise_multiplier = float(step_size), float(noise_multiplier)  # a float16 would round the bound
-        if self._updates == 0:
-            self._unit = step_size
-        step_size /= self._unit
-        if not (1.0 / _RANGE < step_size < _RANGE and 1.0 / _RANGE < noise_multiplier < _RANGE):
-            raise InvalidInput.because(
-                "step_size", step_size * self._unit, f"or its noise is out of range (a factor of {_RANGE:g})"
-            )
-        self.look(node)
-        c = self._updates
-        if c == self._ints.shape[1]:
-            self._ints = np.concatenate([self._ints, np.full_like(self._ints, -1)], axis=1)
-            self._floats = np.concatenate([self._floats, np.zeros_like(self._floats)], axis=1)
-        before = int(self._last_update[node])
-        self._ints[:, c] = node, before, -1
-        if before >= 0:
-            self._ints[2, before] = c
-        self._floats[:, c] = 2.0 * step_size, (step_size * noise_multiplier) ** 2, contraction
-        self._plain[node] += (2.0 / noise_multiplier) ** 2
-        self._last_update[node] = c
-        self._updates += 1
-        # The updater knows the token after its own update; that interval holds no update of anyone else.
-        self._last_look[node] = self._updates
-
-    def worst(self) -> WorstPair:
-        """Return the pair that leaks most if the run ended now and everyone were sent the model."""
-        from ._intervals import worst_open  # numba is loaded only where it is needed
-
-        if not self.convex:
-            target = int(self._targets[np.argmax(self._plain[self._targets])])
-            return WorstPair(math.sqrt(float(self._plain[target])), target, 0 if target else 1)
-        mu2, target, observer = worst_open(
-            self._updates, self._last_look, self._targets, self._closed, self._plain, *self._arrays()
-        )
-        if mu2 == 0.0:
-            return WorstPair(0.0, int(self._targets[0]), 0 if self._targets[0] else 1)
-        return WorstPair(math.sqrt(mu2 * _rounding(self._updates)), target, observer)
