@@ -119,12 +119,12 @@ def test_a_token_and_a_node_make_the_plain_update(
     units = PERSONS if protects == "person" else np.arange(12)
     x, y = (np.concatenate([each, each]) for each in (rows.train_x, rows.train_y))
     filled = Rows(x, y, rows.test_x, rows.test_y, classes)
-    token = token_of(model, filled, seed=9, protects=protects, batch=batch)
-    protection = Protection(unit=protects, batch=20, rows_per_person=3 if protects == "person" else 1)
+    token = token_of(model, filled, seed=9, protects=protects, batch=batch, divisor=60)
+    protection = Protection(unit=protects, batch=60, rows_per_person=3 if protects == "person" else 1)
     rows = dataclasses.replace(rows, persons=PERSONS)
     node = TorchLearner(model, rows, protection=protection, seed=1, rng=np.random.default_rng(1))
     unit = protection.noise_std(model, 1.0)
-    assert unit == clip / 20
+    assert unit == clip / 60
     stream = torch.Generator().manual_seed(9)
     w = node.initial()
     plain, std = w.astype(np.float64), 0.01
@@ -134,7 +134,7 @@ def test_a_token_and_a_node_make_the_plain_update(
         whose = torch.from_numpy(PERSONS) if protects == "person" else None
         token.update(torch.arange(12), whose, step_size=size, noise_std=std)
         w = node.update(w, turn=0, step_size=size, noise_multiplier=std / unit, noise=Given(numbers))
-        plain = plain_update(model, plain, rows, units, 20, size, std * numbers)
+        plain = plain_update(model, plain, rows, units, 60, size, std * numbers)
         assert token.parameters() == pytest.approx(plain, abs=5e-6)
         assert w == pytest.approx(plain, abs=5e-6)
 

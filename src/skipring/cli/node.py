@@ -85,5 +85,10 @@ def _print(found: GivenAway) -> None:
         f"{found.epsilon_of_releases:.4f}, which holds for coalitions too, and whatever happened elsewhere.",
         style="dim",
     )
+    if found.final_epsilon is not None:
+        console.print(
+            f"Somebody outside who is shown the final model and nothing else: epsilon {found.final_epsilon:.4f}.",
+            style="dim",
+        )
     for note in found.notes:
         console.print(note, style="dim")

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidInput
-from ..privacy import Relation, Unit, gdp_epsilon
+from ..privacy import OwnTranscript, Relation, Unit, gdp_epsilon
 from ..runs import read_run_file
+from .chain import updated_between
 from .config import read_node_config
 from .journal_file import read_journal
-from .ledger import account_of
+from .ledger import AccountTerms, account_of
 from .model_file import size_of
 from .roster import read_roster
 from .setup import require_reach, terms_of
@@ -41,7 +42,8 @@ class GivenAway:
     `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
     `epsilon_of_releases` with each release in full. `budget` is None if the node has none. `unit` is what all of them
     hide (replace-one), `parts` how many parts the node's rows rotate through, and `node_epsilon` what holds for all
-    data of the node together.
+    data of the node together. `final_epsilon` is for somebody outside who is shown the final model and nothing else;
+    None before there is one.
     """
 
     node: str
@@ -62,6 +64,7 @@ class GivenAway:
     relation: Relation = "replace-one"
     parts: int = 1
     node_epsilon: float | None = None
+    final_epsilon: float | None = None
 
 
 def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
@@ -117,6 +120,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         unit=terms.protects,
         parts=parts,
         node_epsilon=None if terms.protects == "node" else whole,
+        final_epsilon=None if memory.outcome is None else gdp_epsilon(_final_mu(terms, memory.outcome.chain), used),
         epsilon=account.epsilon(used),
         epsilon_of_releases=account.epsilon_of_releases(used),
         worst_observer=roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
@@ -132,3 +136,18 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         ),
         notes=tuple(notes),
     )
+
+
+def _final_mu(terms: AccountTerms, chain: bytes) -> float:
+    """Return what the final model alone tells of this node: all noise on its way hides each of its updates."""
+    # An observer that is never sent the token but at the end: a number that no node has.
+    outsider = terms.nodes
+    run = OwnTranscript(terms.nodes + 1, terms.me, convex=terms.convex, parts=terms.parts, protects=terms.protects)
+    sizes = iter(np.asarray(terms.step_sizes).tolist())
+    turn = 0
+    for node, updated in zip(terms.path, updated_between(chain, 1, terms.steps), strict=True):
+        part = turn % terms.parts if node == terms.me else None
+        turn += node == terms.me
+        if updated:
+            run.update(node, step_size=next(sizes), noise_multiplier=terms.noise_multiplier, part=part)
+    return math.sqrt(float(run.mu2_by_observer()[outsider]))

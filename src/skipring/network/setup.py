@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from .chain import blank_chain
 from .checks import check_node
 from .config import NodeConfig, read_node_config
 from .journal import Memory
-from .journal_file import JournalFile
+from .journal_file import JournalFile, read_journal
 from .learner import make_learner
 from .ledger import AccountTerms
 from .messages import Token
@@ -215,13 +216,27 @@ def own_rows_text(learner: Learner) -> str:
     return f" {learner.parts} {learner.units} {learner.all_units}"
 
 
+def _require_same_rows(setup: NodeSetup, now: Sequence[str]) -> None:
+    """Say so if a journal is refused for the number of the node's rows alone."""
+    before = read_journal(setup.config.journal, node=setup.name).run_digest.split()
+    if before[:2] == now[:2] and before[2:] != now[2:]:
+        unit = f"{setup.learner.protection.unit}s"
+        given, began = (f"{known[-1]} {unit}" for known in (now, before))
+        reason = f"the run began with {began}, and goes on with as many: else one might be used more often than counted"
+        raise InvalidInput.because("data", given, reason)
+
+
 def open_journal(setup: NodeSetup) -> JournalFile:
     """Return the node's journal: a new one, or the one that it left."""
     digest = f"{setup.agreement.digest.hex()} {setup.terms.digest}{own_rows_text(setup.learner)}"
     if setup.config.journal.exists():
         if isinstance(setup.initial.parameters, ModelFile):
             setup.initial.parameters.discard()  # the journal has it
-        return JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
+        try:
+            return JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
+        except InvalidInput:
+            _require_same_rows(setup, digest.split())
+            raise
     for name in ("model.npy", "result.json"):  # of an earlier run
         (setup.config.journal.parent / name).unlink(missing_ok=True)
     blank = Memory.blank(setup.rules.path[0], setup.initial)

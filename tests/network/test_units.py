@@ -1,0 +1,113 @@
+"""Real nodes that protect records or persons: rotation, the account of each part, and rows that must not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_nodes import QUICK, final_models, make, run_nodes
+
+from skipring.errors import InvalidInput
+from skipring.network.agreed import agreed_run
+from skipring.network.giving import given_away
+from skipring.network.journal_file import read_journal
+from skipring.network.setup import load_node, open_journal
+from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
+from skipring.runs import parse_run
+
+RECORDS = QUICK | {"privacy": {"noise_multiplier": 3.0, "protects": "record"}, "learning": {"batch": 50}}
+
+
+def test_nodes_rotate_and_account_for_the_part_that_is_known_best(tmp_path: Path) -> None:
+    """Two hundred rows in batches of 50: two or more parts each, accounted for as the finished transcript is."""
+    configs = make(tmp_path / "net", 4, RECORDS)
+    nodes = run_nodes(configs)
+    assert len({model.tobytes() for model in final_models(configs)}) == 1
+    setups = [node.setup for node in nodes]
+    parts = [setup.learner.parts for setup in setups]
+    assert parts == [3] * 4
+    readings = [read_journal(config.with_name("journal.sqlite")) for config in configs]
+    path = np.array(setups[0].rules.path)
+    updated = np.zeros(len(path), dtype=bool)
+    for reading in readings:
+        updated[[release.hop - 1 for release in reading.releases]] = True
+    run: dict[str, Any] = {
+        "nodes": 4,
+        "offered": path,
+        "updated": updated,
+        "step_sizes": np.asarray(setups[0].terms.step_sizes)[: updated.sum()],
+        "noise_multiplier": 3.0,
+        "parts": parts,
+        "protects": "record",
+    }
+    whole, final = (TranscriptAccountant(Transcript(**run, view=view)) for view in ("offered", "final"))
+    in_full = TranscriptAccountant(Transcript(**(run | {"parts": 1}))).matrix()
+    for me, config in enumerate(configs):
+        told = given_away(config.parent)
+        known = np.array([one.mu for one in told.observers])
+        others = [v for v in range(4) if v != me]
+        assert (known >= whole.matrix()[me][others] * (1.0 - 1e-12)).all()
+        assert (known < in_full[me][others]).all()
+        assert (told.unit, told.relation, told.parts) == ("record", "replace-one", 3)
+        assert told.final_epsilon == pytest.approx(gdp_epsilon(float(final.seen_outside()[me]), told.delta))
+        assert told.final_epsilon < told.epsilon
+        units = setups[me].learner.units
+        assert told.node_epsilon == pytest.approx(
+            gdp_epsilon(np.sqrt(told.releases) * 2.0 * units / 3.0, told.delta), rel=1e-6
+        )
+        assert nodes[me].status().unit == "record"
+
+
+def own_files(configs: list[Path], rows: int, person: bool) -> None:
+    rng = np.random.default_rng(1)
+    for number, config in enumerate(configs):
+        x = rng.normal(size=(rows, 2))
+        lines = ["who,first,second,outcome" if person else "first,second,outcome"]
+        for row, (a, b) in enumerate(x):
+            who = f"{number}-{row // 3}," if person else ""
+            lines.append(f"{who}{a},{b},{'yes' if a + b > 0.0 else 'no'}")
+        config.with_name("rows.csv").write_text("\n".join(lines) + "\n")
+        if "rows.csv" not in config.read_text().partition("[data]")[2].partition("#")[0]:
+            text = config.read_text().replace("[data]\n", '[data]\npath = "rows.csv"\nlabel = "outcome"\n', 1)
+            config.write_text(text)
+
+
+def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
+    run = RECORDS | {
+        "data": {"person": "who", "rows_per_person": 2},
+        "model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2},
+        "privacy": {"noise_multiplier": 1.0, "protects": "person"},
+        "learning": {"batch": 20, "rate": 2.0},
+    }
+    configs = make(tmp_path / "net", 3, run)
+    own_files(configs, 90, person=True)
+    nodes = run_nodes(configs)
+    assert len({model.tobytes() for model in final_models(configs)}) == 1
+    learner = nodes[0].setup.learner
+    assert (learner.all_units, learner.parts, learner.units) == (24, 3, 8)  # 30 persons, of whom 6 are for testing
+    assert given_away(configs[0].parent).unit == "person"
+    assert np.mean([node.updater.test_error for node in nodes]) < 0.3
+
+
+def test_a_run_goes_on_with_as_many_rows_as_it_began_with(tmp_path: Path) -> None:
+    """With more rows a record might come into another part, and be released twice as often as accounted for."""
+    run = RECORDS | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}}
+    configs = make(tmp_path / "net", 3, run)
+    own_files(configs, 150, person=False)
+    open_journal(load_node(configs[0])).close()
+    open_journal(load_node(configs[0])).close()
+    own_files(configs, 151, person=False)
+    own = load_node(configs[0])
+    with pytest.raises(InvalidInput, match=r"data = 121 records: the run began with 120 records"):
+        open_journal(own)
+
+
+def test_the_batch_is_agreed_before_anybody_looks(tmp_path: Path) -> None:
+    asked = {"privacy": {"noise_multiplier": 3.0, "protects": "record"}, "delay": {"timeout": 1.0}}
+    agreed = agreed_run(parse_run(asked), 4)
+    assert agreed.learning.batch == 114  # of 455 rows, shared by four
+    own = parse_run(asked | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}})
+    with pytest.raises(InvalidInput, match=r"learning\.batch = missing: .* files of their own"):
+        agreed_run(own, 4)
