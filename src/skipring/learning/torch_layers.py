@@ -34,6 +34,8 @@ _KEPT = {"cpu": 1 << 26, "cuda": 1 << 28}
 #: How far off a number may be that is rounded into a matrix product, relative to itself. bfloat16 keeps 8 bits and
 #: rounds to the nearest; TF32, which a GPU may use for single precision, keeps 11 and cuts off, in both factors.
 _COARSE, _TF32, _FINE = 1.01 * 2.0**-8, 2.0**-9, 2.0**-22
+#: So many numbers a CPU adds up in single precision without losing what is small.
+_SHORT = 256
 #: `torch.bmm(..., out_dtype=)` came with 2.8; before, products of bfloat16 that come out in single precision are slow.
 _WIDENS = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 8)
 
@@ -95,9 +97,15 @@ def _sum(values: torch.Tensor, dims: int | tuple[int, ...]) -> torch.Tensor:
 
 
 def squared_lengths(values: torch.Tensor) -> torch.Tensor:
-    """Return the squared length of each row."""
-    kind = torch.float64 if values.device.type == "cpu" else _wide(values)
-    return torch.linalg.vector_norm(values.flatten(1), dim=1, dtype=kind).square()
+    """Return the squared length of each row: on a CPU of short pieces, which are added up in double precision."""
+    values = values.flatten(1)
+    norm = torch.linalg.vector_norm
+    if values.device.type != "cpu":
+        return norm(values, dim=1, dtype=_wide(values)).square()
+    whole = values.shape[1] // _SHORT * _SHORT
+    pieces = values[:, :whole].reshape(len(values), -1, _SHORT)
+    rest = norm(values[:, whole:], dim=1, dtype=torch.float64).square()
+    return norm(pieces, dim=2, dtype=_wide(values)).double().square().sum(1) + rest
 
 
 def _wide(values: torch.Tensor) -> torch.dtype:
@@ -169,7 +177,7 @@ class _Matrix:
             # What enters a product over all rows must be finite, or one row would spoil the sum of all. Whether it
             # was is remembered.
             self._x = torch.nan_to_num(x.to(g.dtype), 0.0, 0.0, 0.0) if self._gram else x.to(g.dtype)
-            self._finite = torch.isfinite(_sum(x.flatten(1), 1))
+            self._finite = torch.isfinite(x.flatten(1).sum(1, dtype=_wide(x)))
             self._kept = self._patches(self._x) if self._gram and self._piece >= rows else None
             if not self._gram:
                 small["weight"] = self._shaped(self._each_row())

@@ -69,6 +69,8 @@ class UnitGradients:
         self._traced: Callable[..., list[torch.Tensor]] | None = None
         self._layers = _known_layers(module)
         some = some if prepare is None else prepare(some)
+        if some.is_floating_point():
+            some = some.float()  # as the parameters are, where no autocast converts both
         with _as_before(module, some):
             module.train()
             if not _tried_out(module, self._layers or {}, some, name):

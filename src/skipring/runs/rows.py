@@ -132,8 +132,9 @@ def prepared_rows(
         return prepare(
             dataset,
             rng,
+            # Networks for images take pixels as they are, and so does the scattering transform.
             standardise=data.standardise and not model.takes_pixels,
-            unit_rows=data.unit_rows and model.name != "cnn",
+            unit_rows=data.unit_rows and not model.takes_images,
             intercept=model.intercept,
             test_share=data.test_share,
             encoder=encoder(model.features, dataset.features.shape[1], device=model.device),

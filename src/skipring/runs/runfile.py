@@ -24,7 +24,7 @@ from pydantic import (
 from .._function import IS_FUNCTION
 from ..data import check_encoder
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
-from ..learning import LOSSES
+from ..learning import LOSSES, NETWORKS
 from ..privacy import Unit
 from ..schedules import SCHEDULES
 from .keys import keys
@@ -107,8 +107,8 @@ class ModelSection(_Section):
 
     name: str | None = Field(
         None,
-        description="logistic (two classes), softmax (more), squared (numbers), cnn, or module:function, which returns "
-        "a PyTorch module; default: by the labels",
+        description="logistic (two classes), softmax (more), squared (numbers), cnn, small-cnn, or module:function, "
+        "which returns a PyTorch module; default: by the labels",
     )
     intercept: bool = Field(False, description="append a constant column")
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
@@ -145,7 +145,7 @@ class ModelSection(_Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a model that nobody can make, and an agreement that is none."""
-        known = (*LOSSES, "softmax", "squared", "cnn")
+        known = (*LOSSES, "softmax", "squared", *NETWORKS)
         if self.name is not None and self.name not in known and IS_FUNCTION.fullmatch(self.name) is None:
             raise InvalidInput("model.name", self.name, f"{', '.join(known)} or module:function")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
@@ -170,13 +170,18 @@ class ModelSection(_Section):
 
     @property
     def takes_pixels(self) -> bool:
-        """Whether rows are taken as they are: by the paper's networks, and by the scattering transform."""
-        return self.name == "cnn" or self.features == "scattering"
+        """Whether rows are taken as they are: by networks for images, and by the scattering transform."""
+        return self.takes_images or self.features == "scattering"
 
     @property
     def is_network(self) -> bool:
         """Whether the model is a neural network, for which PyTorch is needed."""
-        return self.name == "cnn" or self.is_function
+        return self.takes_images or self.is_function
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether the model is a network that is built in, which takes pixels as they are."""
+        return self.name in NETWORKS
 
     @property
     def is_function(self) -> bool:
@@ -257,7 +262,7 @@ class LearningSection(_Section):
         "by (default: the rows of the largest node). Nodes: drawn for each update (default: all rows of the node)",
     )
     diameter: float | None = Field(
-        None, description="diameter of the parameters' ball (default: 10; cnn, gossip, federated: none)"
+        None, description="diameter of the parameters' ball (default: 10; networks, gossip, federated: none)"
     )
     gradient_bound: float | None = Field(
         None, description="clip each example's gradient, if smaller than its natural bound"
