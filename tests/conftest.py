@@ -13,6 +13,21 @@ import pytest
 from skipring.cli import main
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that at the end nobody waits for one who has just begun it."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give neighbouring tests to the same process, which has loaded and computed already what they share."""
+    if config.getoption("dist") != "load":
+        return None  # somebody has asked for something else
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
 class Answer(NamedTuple):
     """What a command left behind."""
 

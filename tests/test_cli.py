@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from skipring.convergence import error_bound
+from skipring.experiments import TheoryTable, theory_tables
 
 Command = Callable[[str], Any]
 
@@ -145,11 +146,22 @@ def test_paper_figures_come_as_png_svg_and_csv(skipring: Command, tmp_path: Path
     assert min(counts.values()) >= 200
 
 
-def test_tables_without_json_name_both_methods(skipring: Command) -> None:
+@pytest.mark.early
+def test_tables_without_json_name_both_methods(skipring: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[TheoryTable] = []
+
+    def kept(progress: Callable[[int], None]) -> list[TheoryTable]:
+        found.extend(theory_tables(progress))
+        return found
+
+    monkeypatch.setattr("skipring.experiments.theory_tables", kept)
     answer = skipring("paper tables")
     assert "0.6932" in answer.out  # 1000 nodes, tight
     assert "2.202" in answer.out  # the paper's
     assert max(map(len, answer.out.splitlines())) <= 80
+    rows = {tuple(row[:3]): row[3:] for row in found[1].rows}
+    assert rows["1000", "24000", "0.0001"][:4] == pytest.approx((9.469, 4.470, 2.202, 0.694), rel=2e-3)
+    assert rows["10", "1000", "0.0001"][:4] == pytest.approx((15.681, 9.979, 12.108, 5.329), rel=2e-3)
 
 
 def test_people_are_told_who_is_protected_from_whom(skipring: Command) -> None:

@@ -71,6 +71,7 @@ def test_every_plan_keeps_time_and_privacy(schedule: ScheduleName) -> None:
     assert ("never skip" in dict(plans.left_out)) == (schedule == "ring")
 
 
+@pytest.mark.early
 @pytest.mark.parametrize("schedule", ["ring", "random-ring"])
 def test_no_timeout_and_length_on_a_grid_are_noticeably_better(schedule: ScheduleName) -> None:
     budget = dataclasses.replace(CLINICS, schedule=schedule, nodes=12)

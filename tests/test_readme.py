@@ -28,6 +28,7 @@ def words(text: str) -> list[Any]:
     return found
 
 
+@pytest.mark.early
 @pytest.mark.parametrize(("line", "shown"), COMMANDS, ids=[line.split()[0] for line, _ in COMMANDS])
 def test_commands_print_what_the_readme_shows(line: str, shown: str, tmp_path: Path) -> None:
     line, shown = (

@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TUTORIAL = (Path(__file__).parent.parent / "docs" / "tutorial.md").read_text()
 BLOCKS = re.findall(r"```(python|console|toml)\n(.*?)```", TUTORIAL, re.DOTALL)
 
 
+@pytest.mark.early
 def test_every_step_of_the_tutorial_works(tmp_path: Path) -> None:
     commands = 0
     for kind, text in BLOCKS:

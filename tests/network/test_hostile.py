@@ -434,6 +434,7 @@ REFUSED_BY_A = {
 }
 
 
+@pytest.mark.early
 def test_a_run_under_attack(tmp_path: Path) -> None:
     """One run for all attacks: to start its processes takes longer than the attacks."""
     folder = tmp_path / "net"

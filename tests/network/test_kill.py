@@ -46,6 +46,7 @@ def kill_some(network: Any, rng: random.Random, *, seconds: float, every: float)
         network.watch(every)
 
 
+@pytest.mark.early
 def test_nodes_that_are_killed_lose_nothing(tmp_path: Path) -> None:
     with made(tmp_path / "network", nodes=5, steps=100, delay="exponential:0.05", budget=5) as network:
         network.start()

@@ -190,6 +190,7 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert "stopped" in [line["event"] for line in lines]
 
 
+@pytest.mark.early
 def test_a_full_disk_stops_a_node_before_it_releases_anything(
     tmp_path: Path, skipring_words: Command, network: Callable[[Path], LocalNetwork]
 ) -> None:

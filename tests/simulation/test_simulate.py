@@ -133,6 +133,7 @@ def test_a_run_may_be_given_as_a_file_or_as_values(tmp_path: Path) -> None:
         simulate({"simulation": {"run": 2}})
 
 
+@pytest.mark.early
 def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path: Path) -> None:
     """A real process and a real signal."""
     command = [sys.executable, "-m", "skipring", "simulate", "run.toml", "--out", "out"]

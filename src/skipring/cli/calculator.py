@@ -11,7 +11,7 @@ from . import _options as options
 from ._output import Json, print_json, print_rows
 
 if TYPE_CHECKING:
-    from ..privacy import Claim, PaperBound, PlannedRun
+    from ..privacy import Claim, PlannedRun
 
 __all__ = ["error", "noise", "privacy", "timeout"]
 
@@ -114,12 +114,13 @@ def privacy(
         prime = delta_prime if delta_prime is not None else (delta if delta is not None else 1e-6)
         bound = PaperBound(run, delta_prime=prime)
         small = delta if delta is not None else bound.delta(epsilon if epsilon is not None else 0.0)
+        doubt = bound.doubt(small)
         result |= {
             "epsilon": bound.epsilon(small) if epsilon is None else epsilon,
             "delta": small + prime,
             "delta_prime": prime,
-        } | _trust(bound, small)
-        claim, warning = bound.claim, _warning(bound, small)
+        } | _trust(doubt)
+        claim, warning = bound.claim, _warning(doubt)
     else:
         account = forecast(run)
         result |= {
@@ -191,7 +192,8 @@ def noise(
         total = delta + prime
         found = paper_noise_for_budget(run, epsilon, delta, prime)
         bound = PaperBound(run.replace(noise_multiplier=found), delta_prime=prime)
-        trust, warning, claim = _trust(bound, delta), _warning(bound, delta), bound.claim
+        doubt = bound.doubt(delta)
+        trust, warning, claim = _trust(doubt), _warning(doubt), bound.claim
     else:
         found, claim = noise_for_budget(run, epsilon, delta), forecast(run).claim
     if as_json:
@@ -254,13 +256,11 @@ def _is_paper(method: str, delta_prime: float | None) -> bool:
     return method == "paper"
 
 
-def _trust(bound: PaperBound, delta: float) -> dict[str, Any]:
-    doubt = bound.doubt(delta)
+def _trust(doubt: str) -> dict[str, Any]:
     return {"trusted": not doubt} | ({"not_trusted_because": doubt} if doubt else {})
 
 
-def _warning(bound: PaperBound, delta: float) -> str:
-    doubt = bound.doubt(delta)
+def _warning(doubt: str) -> str:
     return f"\nDo not rely on this number: {doubt}." if doubt else ""
 
 
