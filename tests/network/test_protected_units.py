@@ -52,6 +52,7 @@ def test_nodes_rotate_and_account_for_the_part_that_is_known_best(tmp_path: Path
         assert (known < in_full[me][others]).all()
         assert (told.unit, told.relation, told.parts) == ("record", "replace-one", 3)
         assert told.final_epsilon == pytest.approx(gdp_epsilon(float(final.seen_outside()[me]), told.delta))
+        assert told.final_epsilon is not None
         assert told.final_epsilon < told.epsilon
         units = setups[me].learner.units
         assert told.node_epsilon == pytest.approx(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .account import planned
     from .build import setup_on
     from .comparison import Compared
-    from .engine import run_one
+    from .engine import prepare_runs, run_one
     from .rivals import gossip_graphs
     from .rivals.privacy import chosen_pairs, why_not_hidden
     from .rivals.runs import who_is_ready
@@ -50,6 +50,7 @@ __all__ = [
     "gossip_graphs",
     "latex_rows",
     "planned",
+    "prepare_runs",
     "read_run_file",
     "result_row",
     "run_one",
@@ -72,6 +73,7 @@ __getattr__, __dir__ = lazily(
         "gossip_graphs": "rivals",
         "latex_rows": "table",
         "planned": "account",
+        "prepare_runs": "engine",
         "result_row": "table",
         "run_one": "engine",
         "setup_on": "build",

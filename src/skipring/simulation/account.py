@@ -43,8 +43,9 @@ def planned(setup: Setup, steps: int | None = None) -> PlannedRun:
     steps = setup.steps if steps is None else steps
     if setup.why_no_privacy:
         raise InvalidInput.because("epsilon", "asked for", setup.why_no_privacy)
-    # A rival is accounted for by its releases alone, however large the steps that are made from them.
-    law = "constant" if setup.iterations else setup.step_sizes.law
+    convex = setup.model.contracts(setup.step_sizes.largest)
+    # Where a node's own releases alone are accounted for, it does not matter how large the steps made from them are.
+    law = "constant" if setup.iterations or not convex else setup.step_sizes.law
     skip = _skip(setup.stragglers, law, setup.delay, setup.timeout, setup.patient_every)
     if setup.iterations:
         return _own_releases(setup, steps, skip)
@@ -54,7 +55,7 @@ def planned(setup: Setup, steps: int | None = None) -> PlannedRun:
         steps=steps,
         skip=skip,
         noise_multiplier=setup.noise_multiplier,
-        convex=setup.model.contracts(setup.step_sizes.largest),
+        convex=convex,
         step_size=law,  # type: ignore[arg-type] # `_skip` refused the third
         protects=setup.protects,
         every=setup.every,

@@ -18,7 +18,7 @@ from .setup import KernelArrays, RunOutput, Setup
 from .stragglers import draw_delays
 from .wide_runs import WideRuns, is_wide
 
-__all__ = ["run_many", "run_one"]
+__all__ = ["prepare_runs", "run_many", "run_one"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -27,7 +27,8 @@ Floats = NDArray[np.floating[Any]]
 Shared = KernelArrays | NeuralRuns | WideRuns
 
 
-def _prepare(setup: Setup) -> Shared:
+def prepare_runs(setup: Setup) -> Shared:
+    """Return what all runs of a setup share, and those of setups with the same model, data and batch."""
     if isinstance(setup.model, NeuralModel):
         return NeuralRuns(setup)
     return WideRuns(setup) if is_wide(setup) else KernelArrays(setup)
@@ -35,7 +36,7 @@ def _prepare(setup: Setup) -> Shared:
 
 def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOutput:
     """Simulate run `number` of a setup: always the same for the same seed and number."""
-    shared = prepared or _prepare(setup)
+    shared = prepared or prepare_runs(setup)
     if not isinstance(setup.schedule, Schedule):
         from .rivals.runs import run_rival  # numba is loaded only where it is needed
 
@@ -101,7 +102,7 @@ def run_many(
     `done` is called in this thread as soon as a run is finished, in any order. If `stop` is set, runs that have not
     begun are left out.
     """
-    shared = _prepare(setup)
+    shared = prepare_runs(setup)
     workers = shared.parallel if isinstance(shared, NeuralRuns) else max(1, threads or os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool:
         waiting = iter(numbers)

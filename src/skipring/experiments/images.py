@@ -1,0 +1,314 @@
+"""Images with each record hidden: a convex head on public features, and a small network, on MNIST and CIFAR-10.
+
+Length, learning rate and clipping are searched on rows that are held back from the training part, with fewer nodes; the
+test rows are looked at once, by the runs that are reported. No epsilon covers that search.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..data import Dataset, load_dataset
+from ..privacy import forecast
+from ..runs import RunFile, Shape, dealt_rows, parse_run
+from ..simulation import Interrupted, Setup, planned, prepare_runs, run_one, setup_on
+
+__all__ = ["IMAGE_DELTA", "IMAGE_LINES", "IMAGE_WAYS", "ImageRow", "ImageStudy", "image_study"]
+
+IMAGE_DELTA = 1e-5
+#: Rows of a node, and so of an update; and the share of hops that are skipped.
+_ROWS, _SKIP = 1000, 0.3
+#: What others published, as accuracy at an epsilon (None: no privacy).
+IMAGE_LINES: dict[str, dict[str, tuple[float | None, float]]] = {
+    "mnist": {
+        "central, scattering features (Tramer & Boneh 2021)": (3.0, 0.987),
+        "the paper's run, unprotected": (None, 0.90),
+    },
+    "cifar10": {
+        "central, scattering features (Tramer & Boneh 2021)": (3.0, 0.693),
+        "the paper's run, unprotected": (None, 0.42),
+    },
+}
+
+
+class _Tried(NamedTuple):
+    """One setting of what is searched."""
+
+    rounds: int
+    rate: float
+    bound: float | None
+    falling: bool
+
+    def __str__(self) -> str:
+        bound = "none" if self.bound is None else f"{self.bound:g}"
+        return f"{self.rounds} rounds, rate {self.rate:g}{' falling' if self.falling else ''}, bound {bound}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A data set, a model, and what is searched for it."""
+
+    data: str
+    name: str
+    nodes: int
+    model: dict[str, Any]
+    epsilons: tuple[float, ...]
+    rounds: tuple[int, ...]
+    rates: tuple[float, ...]
+    bounds: tuple[float | None, ...]
+    falling: tuple[bool, ...] = (False,)
+
+    @property
+    def grid(self) -> list[_Tried]:
+        """All settings, those with one bound side by side: they share what is compiled."""
+        product = itertools.product(self.bounds, self.rounds, self.rates, self.falling)
+        return [_Tried(rounds, rate, bound, falling) for bound, rounds, rate, falling in product]
+
+
+_HEAD = {"name": "softmax", "features": "scattering"}
+_NETWORK = {"name": "small-cnn"}
+IMAGE_WAYS = {
+    "mnist-head": Way(
+        data="mnist",
+        name="convex head on scattering features",
+        nodes=60,
+        model=_HEAD,
+        epsilons=(8.0, 2.0, 1.0),
+        rounds=(15, 30, 60),
+        rates=(1.0, 2.0, 4.0),
+        bounds=(None, 0.5, 0.2),
+    ),
+    "mnist-network": Way(
+        data="mnist",
+        name="small network",
+        nodes=60,
+        model=_NETWORK,
+        epsilons=(8.0, 2.0),
+        rounds=(10, 20, 40),
+        rates=(0.3, 0.6, 1.2),
+        bounds=(0.5, 1.0),
+        falling=(False, True),
+    ),
+    "cifar10-head": Way(
+        data="cifar10",
+        name="convex head on scattering features",
+        nodes=50,
+        model=_HEAD,
+        epsilons=(8.0, 3.0, 1.0),
+        rounds=(15, 30, 60),
+        rates=(1.0, 2.0, 4.0),
+        bounds=(None, 0.5, 0.2),
+    ),
+    "cifar10-network": Way(
+        data="cifar10",
+        name="small network",
+        nodes=50,
+        model=_NETWORK,
+        epsilons=(8.0, 3.0),
+        rounds=(10, 20, 40),
+        rates=(0.3, 0.6, 1.2),
+        bounds=(0.5, 1.0),
+        falling=(False, True),
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageRow:
+    """What one way reached at one epsilon: accuracies on test rows, one for each seed, and what they cost."""
+
+    way: str
+    data: str
+    name: str
+    epsilon: float
+    final_epsilon: float
+    accuracies: tuple[float, ...]
+    chosen: str
+    validation: float
+    searched: int
+    noise_multiplier: float
+    noise_std: float
+    amplified: bool
+
+    @property
+    def median(self) -> float:
+        """The median over seeds."""
+        return float(np.median(self.accuracies))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageStudy:
+    """Which ways, how many seeds, and how much of the grid and of the data."""
+
+    ways: tuple[str, ...] = tuple(IMAGE_WAYS)
+    seeds: int = 5
+    most_settings: int | None = None
+    nodes: int | None = None
+    device: str = "auto"
+
+    @property
+    def pieces(self) -> int:
+        """How many runs there are."""
+        return sum(len(way.epsilons) * (len(self.grid(way)) + self.seeds) for way in self._ways)
+
+    @property
+    def _ways(self) -> list[Way]:
+        return [IMAGE_WAYS[name] for name in self.ways]
+
+    def grid(self, way: Way) -> list[_Tried]:
+        """Return the settings that are tried."""
+        return way.grid[: self.most_settings]
+
+
+class _Counted:
+    """Tells how many runs are done, and stops in between."""
+
+    def __init__(self, stop: threading.Event | None, progress: Callable[[int], None] | None) -> None:
+        self._stop, self._progress, self._done = stop, progress, 0
+
+    def __call__(self) -> None:
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done)
+        if self._stop is not None and self._stop.is_set():
+            raise Interrupted(f"{self._done} runs were made")
+
+
+def image_study(
+    study: ImageStudy, *, stop: threading.Event | None = None, progress: Callable[[int], None] | None = None
+) -> Iterator[ImageRow]:
+    """Search and run, and yield what each way reached at each epsilon, as soon as it is known."""
+    counted = _Counted(stop, progress)
+    for name in study.ways:
+        way = IMAGE_WAYS[name]
+        if study.nodes is not None:
+            way = dataclasses.replace(way, nodes=study.nodes)
+        dataset = load_dataset(way.data)
+        chosen = _search(study, way, _held_back(dataset, way), counted)
+        yield from _final(study, name, way, dataset, chosen, counted)
+
+
+def _held_back(dataset: Dataset, way: Way) -> Dataset:
+    """Return the training part alone, a sixth of it (a fifth for fewer rows) as test rows: for the search."""
+    assert dataset.test_rows is not None
+    rows = np.flatnonzero(~dataset.test_rows)
+    kept = rows[: way.nodes * _ROWS]
+    tests = np.zeros(len(kept), dtype=bool)
+    tests[-max(1, len(kept) // 6) :] = True
+    return dataclasses.replace(dataset, features=dataset.features[kept], labels=dataset.labels[kept], test_rows=tests)
+
+
+def _limited(dataset: Dataset, rows: int) -> Dataset:
+    """Return the first so many training rows, and all test rows."""
+    assert dataset.test_rows is not None
+    train = np.flatnonzero(~dataset.test_rows)[:rows]
+    kept = np.concatenate([train, np.flatnonzero(dataset.test_rows)])
+    return dataclasses.replace(
+        dataset,
+        features=dataset.features[kept],
+        labels=dataset.labels[kept],
+        test_rows=np.arange(len(kept)) >= len(train),
+    )
+
+
+def _run(way: Way, nodes: int, tried: _Tried, epsilon: float, seed: int, device: str) -> RunFile:
+    steps = tried.rounds * nodes
+    learning: dict[str, Any] = {"batch": _ROWS, "rate": tried.rate, "step_size": "constant"}
+    if tried.falling:
+        # So many updates are made as hops are not skipped; the last ones make hardly a step.
+        length = int(steps * (1.0 - _SKIP))
+        sizes = tried.rate * np.maximum(1.0 - np.arange(steps) / length, 0.02)
+        learning |= {"step_size": "own", "own": sizes.tolist()}
+    if tried.bound is not None:
+        learning["gradient_bound"] = tried.bound
+    if way.model["name"] == "softmax":
+        learning["diameter"] = 200.0
+    return parse_run(
+        {
+            "data": {"name": way.data, "nodes": nodes, "standardise": False},
+            "model": way.model | {"device": device},
+            "schedule": {"name": "random-ring", "steps": steps},
+            "delay": {"skip": _SKIP},
+            "learning": learning,
+            "privacy": {"protects": "record", "epsilon": epsilon, "delta": IMAGE_DELTA},
+            "simulation": {"seed": seed, "evaluate_every": steps},
+        }
+    )
+
+
+class _Dealt:
+    """A data set with features, dealt once; setups of one gradient bound share what is on the device."""
+
+    def __init__(self, way: Way, dataset: Dataset, nodes: int, seed: int, device: str) -> None:
+        self._way, self._nodes, self._seed, self._device = way, nodes, seed, device
+        run = _run(way, nodes, way.grid[0], way.epsilons[0], seed, device)
+        dataset, ready, self._owned = dealt_rows(run, dataset)
+        self._shape = Shape(ready.train_x.shape[1], len(dataset.classes), None, int(self._owned.sizes.max()))
+        self._test = (ready.test_x, ready.test_y)
+        self._shared: tuple[float | None, Any] | None = None
+
+    def setup(self, tried: _Tried, epsilon: float) -> Setup:
+        run = _run(self._way, self._nodes, tried, epsilon, self._seed, self._device)
+        return setup_on(run, self._owned, self._shape, self._test)
+
+    def accuracy(self, setup: Setup, bound: float | None, number: int) -> float:
+        if self._shared is None or self._shared[0] != bound:
+            self._shared = None  # before the next one takes its place on the device
+            self._shared = (bound, prepare_runs(setup))
+        return 1.0 - float(run_one(setup, number, self._shared[1]).test_error[-1])
+
+
+def _search(study: ImageStudy, way: Way, dataset: Dataset, counted: _Counted) -> dict[float, tuple[_Tried, float]]:
+    """Return the best setting for each epsilon, and its accuracy on rows that were held back."""
+    nodes = max(2, way.nodes - way.nodes // 6)
+    dealt = _Dealt(way, dataset, nodes, 1, study.device)
+    best: dict[float, tuple[_Tried, float]] = {}
+    for tried in study.grid(way):
+        for epsilon in way.epsilons:
+            found = dealt.accuracy(dealt.setup(tried, epsilon), tried.bound, 0)
+            counted()
+            if epsilon not in best or found > best[epsilon][1]:
+                best[epsilon] = (tried, found)
+    return best
+
+
+def _final(
+    study: ImageStudy,
+    name: str,
+    way: Way,
+    dataset: Dataset,
+    chosen: dict[float, tuple[_Tried, float]],
+    counted: _Counted,
+) -> Iterator[ImageRow]:
+    """Make the runs that are reported: all nodes, the publisher's test rows, several seeds."""
+    dealt = _Dealt(way, _limited(dataset, way.nodes * _ROWS), way.nodes, 2, study.device)
+    # Settings of one bound side by side: they share what is compiled.
+    for epsilon in sorted(way.epsilons, key=lambda one: str(chosen[one][0].bound)):
+        tried, validation = chosen[epsilon]
+        setup = dealt.setup(tried, epsilon)
+        accuracies = []
+        for number in range(study.seeds):
+            accuracies.append(dealt.accuracy(setup, tried.bound, number))
+            counted()
+        record = planned(setup)
+        yield ImageRow(
+            way=name,
+            data=way.data,
+            name=way.name,
+            epsilon=forecast(record).epsilon(IMAGE_DELTA),
+            final_epsilon=forecast(record.replace(view="final")).epsilon(IMAGE_DELTA),
+            accuracies=tuple(accuracies),
+            chosen=str(tried),
+            validation=validation,
+            searched=len(study.grid(way)),
+            noise_multiplier=setup.noise_multiplier,
+            noise_std=setup.protection.noise_std(setup.model, setup.noise_multiplier),
+            amplified=record.convex,
+        )
