@@ -218,7 +218,9 @@ def _limited(dataset: Dataset, rows: int) -> Dataset:
     )
 
 
-def _run(way: Way, nodes: int, tried: _Tried, epsilon: float, seed: int, device: str) -> RunFile:
+def _run(
+    way: Way, nodes: int, tried: _Tried, epsilon: float, seed: int, device: str, noise: float | None = None
+) -> RunFile:
     steps = tried.rounds * nodes
     learning: dict[str, Any] = {"batch": _ROWS, "rate": tried.rate, "step_size": "constant"}
     if tried.falling:
@@ -237,7 +239,8 @@ def _run(way: Way, nodes: int, tried: _Tried, epsilon: float, seed: int, device:
             "schedule": {"name": "random-ring", "steps": steps},
             "delay": {"skip": _SKIP},
             "learning": learning,
-            "privacy": {"protects": "record", "epsilon": epsilon, "delta": IMAGE_DELTA},
+            "privacy": {"protects": "record", "delta": IMAGE_DELTA}
+            | ({"epsilon": epsilon} if noise is None else {"noise_multiplier": noise}),
             "simulation": {"seed": seed, "evaluate_every": steps},
         }
     )
@@ -253,10 +256,15 @@ class _Dealt:
         self._shape = Shape(ready.train_x.shape[1], len(dataset.classes), None, int(self._owned.sizes.max()))
         self._test = (ready.test_x, ready.test_y)
         self._shared: tuple[float | None, Any] | None = None
+        self._noises: dict[tuple[int, float], float] = {}
 
     def setup(self, tried: _Tried, epsilon: float) -> Setup:
-        run = _run(self._way, self._nodes, tried, epsilon, self._seed, self._device)
-        return setup_on(run, self._owned, self._shape, self._test)
+        # The noise follows from the length and the budget; to find it takes longer than a run.
+        known = self._noises.get((tried.rounds, epsilon))
+        run = _run(self._way, self._nodes, tried, epsilon, self._seed, self._device, known)
+        setup = setup_on(run, self._owned, self._shape, self._test)
+        self._noises[tried.rounds, epsilon] = setup.noise_multiplier
+        return setup
 
     def accuracy(self, setup: Setup, bound: float | None, number: int) -> float:
         if self._shared is None or self._shared[0] != bound:
