@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skipring.errors import InvalidInput
-from skipring.learning import NeuralModel
+from skipring.learning import NeuralModel, maker
 from skipring.learning.neural import NeuralToken, paper_cnn
 
 
@@ -138,6 +138,16 @@ def test_the_papers_networks_have_the_sizes_of_its_table(data: Any, features: in
     assert sizes == wanted
     assert x.shape == (1, 10)
     assert sum(p.numel() for p in network.parameters()) == model.parameters
+
+
+@pytest.mark.parametrize("features", [784, 3072])
+def test_the_small_network_takes_the_same_images(features: int) -> None:
+    model = NeuralModel(features=features, name="small-cnn")
+    network = maker(model)()
+    assert network(torch.zeros(2, *model.image_shape)).shape == (2, 10)
+    assert sum(p.numel() for p in network.parameters()) == model.parameters
+    with pytest.raises(InvalidInput, match=r"small-cnn.*not 100"):
+        NeuralModel(features=100, name="small-cnn")
 
 
 def test_a_network_learns() -> None:

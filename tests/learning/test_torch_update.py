@@ -250,7 +250,7 @@ def test_a_models_settings_are_checked() -> None:
         assert refused.value.parameter == parameter
     with pytest.raises(InvalidInput, match="labels are numbers"):
         NeuralModel(features=784, classes=0)
-    with pytest.raises(InvalidInput, match="cnn or module:function"):
+    with pytest.raises(InvalidInput, match="small-cnn or module:function"):
         NeuralModel(features=784, name="mlp")
 
 

@@ -435,11 +435,12 @@ print([name for name in ("torch", "numba", "sklearn", "scipy.stats", "grpc", "cr
 
 
 def test_run_files_name_models_that_exist() -> None:
-    for name in ("logistic", "softmax", "squared", "cnn", "mine:net", "a.b_c.d:Net2"):
+    for name in ("logistic", "softmax", "squared", "cnn", "small-cnn", "mine:net", "a.b_c.d:Net2"):
         assert parse_run({"model": {"name": name}}).model.name == name
     for name in ("hinge", "", "mine:", ":net", "mine:net()", "a b:c", "mine:net:again", "../mine:net", "mine.:net"):
         with pytest.raises(
-            InvalidInput, match=r"model.name = .*must be logistic, .*softmax, squared, cnn or module:function"
+            InvalidInput,
+            match=r"model.name = .*must be logistic, .*softmax, squared, cnn, small-cnn or module:function",
         ):
             parse_run({"model": {"name": name}})
 

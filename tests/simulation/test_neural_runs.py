@@ -145,6 +145,16 @@ def test_a_network_is_simulated_like_any_model(images: Path) -> None:
     assert again.test_error.tobytes() == result.test_error.tobytes()
 
 
+def test_the_small_network_takes_pixels_as_they_are(images: Path) -> None:
+    changed = run(images, "model.name=small-cnn", "learning.rate=0.3", "simulation.runs=1", "schedule.steps=60")
+    result = simulate(changed)
+    assert result.models.shape == (1, 26_010)
+    assert float(result.test_error[0, -1]) < 0.2
+    assert changed.model.is_network
+    assert changed.model.takes_images
+    assert not run(images, "model.name=mine:net").model.takes_images
+
+
 def test_its_privacy_counts_every_update(images: Path) -> None:
     result = simulate(run(images, "privacy.noise_multiplier=5", "simulation.runs=1"))
     record = PlannedRun(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=5.0, convex=False)

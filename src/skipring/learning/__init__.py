@@ -15,7 +15,7 @@ from .._lazy import lazily
 from .linear import LinearModel
 from .linear_learner import LinearLearner
 from .losses import LOSSES, MarginLoss, register_loss
-from .networks import NeuralModel
+from .networks import NETWORKS, NeuralModel
 from .step_sizes import StepSizes
 from .update import Batches, Learner, Noise, Rows
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOSSES",
+    "NETWORKS",
     "Batches",
     "Learner",
     "LinearLearner",

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_positive
+from .networks import NETWORKS
 
 __all__ = ["LOGISTIC", "LOSSES", "OTHER_LOSSES", "MarginLoss", "loss_named", "register_loss"]
 
@@ -110,7 +111,7 @@ def register_loss(loss: MarginLoss) -> MarginLoss:
     known = LOSSES.get(loss.name)
     if known == loss:
         return loss
-    if known is not None or loss.name in OTHER_LOSSES or loss.name == "cnn":
+    if known is not None or loss.name in OTHER_LOSSES or loss.name in NETWORKS:
         raise InvalidInput.because("loss", loss.name, "is the name of another loss")
     if not loss.name or not loss.name.replace("-", "").replace("_", "").isalnum():
         raise InvalidInput("loss", loss.name, "a name of letters, digits, - and _")

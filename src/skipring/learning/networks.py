@@ -9,7 +9,10 @@ from typing import Literal
 
 from ..errors import InvalidInput, require_non_negative, require_positive
 
-__all__ = ["NeuralModel", "require_torch"]
+__all__ = ["NETWORKS", "NeuralModel", "require_torch"]
+
+#: The networks that are built in: those of the paper, and a small one that learns more where noise is strong.
+NETWORKS = ("cnn", "small-cnn")
 
 #: Shape of the images (colours, height, width) by the number of features.
 _SHAPES: dict[int, tuple[Literal["mnist", "cifar10"], tuple[int, int, int]]] = {
@@ -24,9 +27,10 @@ class NeuralModel:
 
     Parameters
     ----------
-    name : ``cnn``, one of the paper's convolutional networks, or ``module:function``, which returns a PyTorch module.
-    features : columns of a row; for ``cnn`` 784 (28 x 28 pixels) or 3072 (32 x 32 in colour).
-    classes : 0 where labels are numbers, which ``cnn`` cannot learn; it has at most 10.
+    name : ``cnn``, one of the paper's convolutional networks, ``small-cnn``, two convolutions and a tenth of the
+        parameters, or ``module:function``, which returns a PyTorch module.
+    features : columns of a row; for images 784 (28 x 28 pixels) or 3072 (32 x 32 in colour).
+    classes : 0 where labels are numbers, which networks for images cannot learn; they have at most 10.
     clip : the averaged gradient is clipped to this norm; None means not at all.
     diameter : of the ball that the parameters are kept in; None means none.
     ridge : weight of half the squared norm of the parameters.
@@ -54,15 +58,15 @@ class NeuralModel:
         require_non_negative("ridge", self.ridge)
 
     def _check_images(self) -> None:
-        if self.name != "cnn":
-            raise InvalidInput("model", self.name, "cnn or module:function")
+        if self.name not in NETWORKS:
+            raise InvalidInput("model", self.name, f"{', '.join(NETWORKS)} or module:function")
         if self.classes == 0:
-            raise InvalidInput.because("model", "cnn", "the labels are numbers, not classes; use squared")
+            raise InvalidInput.because("model", self.name, "the labels are numbers, not classes; use squared")
         if self.features not in _SHAPES:
             sizes = "784 (28 x 28 pixels) or 3072 (32 x 32 in colour)"
-            raise InvalidInput("model", "cnn", f"given images of {sizes} features, not {self.features}")
+            raise InvalidInput("model", self.name, f"given images of {sizes} features, not {self.features}")
         if self.classes > 10:
-            raise InvalidInput("model", "cnn", f"used for at most 10 classes, not {self.classes}")
+            raise InvalidInput("model", self.name, f"used for at most 10 classes, not {self.classes}")
 
     @property
     def is_function(self) -> bool:
@@ -76,19 +80,20 @@ class NeuralModel:
 
     @property
     def network(self) -> Literal["mnist", "cifar10"]:
-        """The paper's data set that the network was made for; of ``cnn`` only."""
+        """The paper's data set whose images the network takes; not of a function."""
         return _SHAPES[self.features][0]
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
-        """Colours, height and width; of ``cnn`` only."""
+        """Colours, height and width of the images; not of a function."""
         return _SHAPES[self.features][1]
 
     @cached_property
     def parameters(self) -> int:
         """Number of parameters that travel; for a function, PyTorch is loaded and it is called."""
         if not self.is_function:
-            return {"mnist": 279_498, "cifar10": 7_655_754}[self.network]
+            sizes = {"cnn": (279_498, 7_655_754), "small-cnn": (26_010, 37_274)}[self.name]
+            return sizes[self.network == "cifar10"]
         require_torch(self.name)
         from .torch_module import drawn, maker, trainable
 

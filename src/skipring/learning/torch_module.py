@@ -1,10 +1,10 @@
 """PyTorch modules that can learn on a walk: where they come from, what is asked of them, and the rows they are given.
 
-The network is `cnn`, one of the paper's, or `module:function`: a function without arguments that returns a PyTorch
-module, such as ``clinic.models:small``. It is imported like any Python module, so it must be installed or its folder be
-in PYTHONPATH, at every node; the current folder is not searched, and no code travels between nodes. Every call must
-return a new module, the same for the same seed of PyTorch. It takes a float32 batch of shape (rows, features), and
-answers with (rows, classes), or with (rows,) or (rows, 1) where labels are numbers.
+The network is `cnn`, one of the paper's, `small-cnn`, or `module:function`: a function without arguments that returns a
+PyTorch module, such as ``clinic.models:small``. It is imported like any Python module, so it must be installed or its
+folder be in PYTHONPATH, at every node; the current folder is not searched, and no code travels between nodes. Every
+call must return a new module, the same for the same seed of PyTorch. It takes a float32 batch of shape (rows,
+features), and answers with (rows, classes), or with (rows,) or (rows, 1) where labels are numbers.
 
 Only parameters travel, and only those that require a gradient: as one float32 vector, in the order of
 ``module.parameters()``. A module with buffers, such as the running means of a BatchNorm, is refused, because they would
@@ -38,6 +38,7 @@ __all__ = [
     "require_same_size",
     "require_usable",
     "rows_for",
+    "small_cnn",
     "trainable",
 ]
 
@@ -67,9 +68,27 @@ def _convolutions(channels: int, layers: Sequence[tuple[int, int]], *, padding: 
     return nn.Sequential(*modules, nn.Flatten(), nn.Linear(outputs, 10))
 
 
+def small_cnn(data: Literal["mnist", "cifar10"]) -> nn.Sequential:
+    """Return a small network: two convolutions and tanh, whose bounded answers keep gradients of single records short.
+
+    The noise of an update grows with the number of parameters; what it hides does not.
+
+    >>> [sum(p.numel() for p in small_cnn(data).parameters()) for data in ("mnist", "cifar10")]
+    [26010, 37274]
+    """
+    colours, side = {"mnist": (1, 4), "cifar10": (3, 5)}[data]
+    return nn.Sequential(
+        *(nn.Conv2d(colours, 16, 8, stride=2, padding=2), nn.Tanh(), nn.MaxPool2d(2, 1)),
+        *(nn.Conv2d(16, 32, 4, stride=2), nn.Tanh(), nn.MaxPool2d(2, 1)),
+        *(nn.Flatten(), nn.Linear(32 * side * side, 32), nn.Tanh(), nn.Linear(32, 10)),
+    )
+
+
 def maker(model: NeuralModel) -> Callable[[], nn.Module]:
     """Return what makes a new module of a model whenever it is called."""
-    return partial(_call, model.name) if model.is_function else partial(paper_cnn, model.network)
+    if model.is_function:
+        return partial(_call, model.name)
+    return partial(paper_cnn if model.name == "cnn" else small_cnn, model.network)
 
 
 def _call(name: str) -> nn.Module:
@@ -133,7 +152,7 @@ def require_usable(module: nn.Module, model: NeuralModel, some: torch.Tensor) ->
         raise InvalidInput.because("model.name", name, reason) from error
     shape = tuple(answer.shape) if isinstance(answer, torch.Tensor) else type(answer).__name__
     rows = len(some)
-    # The paper's networks have ten outputs for any number of classes.
+    # Networks for images have ten outputs for any number of classes.
     classes = model.classes if model.is_function else 10
     if shape not in ([(rows, classes)] if classes else [(rows,), (rows, 1)]):
         wanted = f"({rows}, {classes}), a score for each class" if classes else f"({rows},), since labels are numbers"
@@ -145,7 +164,7 @@ def rows_for(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return rows of the `what` data as the model's network takes them, if they are finite in single precision.
 
-    The paper's networks take rows in [0, 1], pixel by pixel, as images in [-1, 1] with the colours first.
+    Networks for images take rows in [0, 1], pixel by pixel, as images in [-1, 1] with the colours first.
     """
     require_single_precision(features, what)
     require_finite_labels(labels, what, math.inf if model.classes else float(np.finfo(np.float32).max))

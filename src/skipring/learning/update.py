@@ -35,7 +35,7 @@ class Learner(Protocol):
 
     @property
     def name(self) -> str:
-        """The model: logistic, softmax, squared, cnn or module:function."""
+        """The model: logistic, softmax, squared, cnn, small-cnn or module:function."""
 
     @property
     def dtype(self) -> np.dtype[Any]:

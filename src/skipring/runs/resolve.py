@@ -250,7 +250,7 @@ def not_covered(run: RunFile) -> str | None:
     Nodes with files of their own read nothing off each other's rows.
     """
     read = []
-    if run.data.standardise and run.model.name != "cnn":
+    if run.data.standardise and not run.model.takes_images:
         read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
     if run.model.classes is None and run.model.label_bound is None and run.model.name != "squared":
         read.append("classes are read off all nodes' labels (model.classes)")

@@ -78,9 +78,9 @@ def prepared_rows(run: RunFile, dataset: Dataset, rng: np.random.Generator) -> P
         return prepare(
             dataset,
             rng,
-            # The paper's networks take pixels as they are.
-            standardise=data.standardise and run.model.name != "cnn",
-            unit_rows=data.unit_rows and run.model.name != "cnn",
+            # Networks for images take pixels as they are.
+            standardise=data.standardise and not run.model.takes_images,
+            unit_rows=data.unit_rows and not run.model.takes_images,
             intercept=run.model.intercept,
             test_share=data.test_share,
         )

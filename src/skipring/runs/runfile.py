@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
-from ..learning import LOSSES
+from ..learning import LOSSES, NETWORKS
 from ..schedules import SCHEDULES
 
 __all__ = [
@@ -75,8 +75,8 @@ class ModelSection(_Section):
 
     name: str | None = Field(
         None,
-        description="logistic (two classes), softmax (more), squared (numbers), cnn, or module:function, which returns "
-        "a PyTorch module; default: by the labels",
+        description="logistic (two classes), softmax (more), squared (numbers), cnn, small-cnn, or module:function, "
+        "which returns a PyTorch module; default: by the labels",
     )
     intercept: bool = Field(False, description="append a constant column")
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
@@ -93,7 +93,7 @@ class ModelSection(_Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a model that nobody can make, and an agreement that is none."""
-        known = (*LOSSES, "softmax", "squared", "cnn")
+        known = (*LOSSES, "softmax", "squared", *NETWORKS)
         if self.name is not None and self.name not in known and _FUNCTION.fullmatch(self.name) is None:
             raise InvalidInput("model.name", self.name, f"{', '.join(known)} or module:function")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
@@ -112,7 +112,12 @@ class ModelSection(_Section):
     @property
     def is_network(self) -> bool:
         """Whether the model is a neural network, for which PyTorch is needed."""
-        return self.name == "cnn" or self.is_function
+        return self.takes_images or self.is_function
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether the model is a network that is built in, which takes pixels as they are."""
+        return self.name in NETWORKS
 
     @property
     def is_function(self) -> bool:
@@ -189,7 +194,7 @@ class LearningSection(_Section):
     own: list[float] = Field([], description="own: the step sizes, one for each step")
     batch: int | None = Field(None, description="rows per update (default: all rows of the node)")
     diameter: float | None = Field(
-        None, description="diameter of the parameters' ball (default: 10; cnn, gossip, federated: none)"
+        None, description="diameter of the parameters' ball (default: 10; networks, gossip, federated: none)"
     )
     gradient_bound: float | None = Field(
         None, description="clip each example's gradient, if smaller than its natural bound"
