@@ -113,9 +113,9 @@ class Attention(nn.Module):
 class Sequence(nn.Module):
     """Something that neither our layers nor vmap can do."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: Any) -> None:
         super().__init__()
-        self.inner, self.last = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 3)
+        self.inner, self.last = kind(4, 5, batch_first=True), nn.Linear(5, 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         last: torch.Tensor = self.last(self.inner(x.flatten(1)[:, :20].reshape(len(x), 5, 4))[0][:, -1])
@@ -219,8 +219,9 @@ def test_other_modules_are_computed_unit_by_unit(made: Callable[[], nn.Module]) 
     check(made(), *batch_for(8, 36), one_by_one=True)
 
 
-def test_what_vmap_cannot_do_is_computed_one_after_the_other() -> None:
-    module, (x, y) = Sequence(), batch_for(6, 36)
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_what_vmap_cannot_do_is_computed_one_after_the_other(kind: Any) -> None:
+    module, (x, y) = Sequence(kind), batch_for(6, 36)
     units, used = torch.tensor([0, 1, 0, 2, 1, 2]), torch.tensor([1, 1, 1, 1, 0, 0])
     rows = []
     for row, label in zip(x, y, strict=True):

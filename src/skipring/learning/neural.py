@@ -5,6 +5,7 @@ operations on it, whatever the network: those of `torch_update`, as at the nodes
 (gathering the batch, forward, backward, clip, noise, step) is one CUDA graph: a single launch. Install with
 ``pip install skipring[torch]``.
 
+What is protected is a node, or every person or record: then each one's gradient is clipped (`torch_units`).
 No amplification holds for neural networks: an update is no contraction. Account for them with ``convex=False``, and
 only if their gradients are clipped.
 """

@@ -69,9 +69,9 @@ def _convolutions(channels: int, layers: Sequence[tuple[int, int]], *, padding: 
 
 
 def small_cnn(data: Literal["mnist", "cifar10"]) -> nn.Sequential:
-    """Return a small network: two convolutions and tanh, whose bounded answers keep gradients of single records short.
+    """Return a small network: two convolutions, two linear layers, and tanh in between.
 
-    The noise of an update grows with the number of parameters; what it hides does not.
+    The noise of an update grows with the number of parameters; the gradients that it is added to are clipped.
 
     >>> [sum(p.numel() for p in small_cnn(data).parameters()) for data in ("mnist", "cifar10")]
     [26010, 37274]
