@@ -117,7 +117,8 @@ def slow_scattering(image: NDArray[np.float64]) -> NDArray[np.float64]:
                     turn = 0.75 * math.pi / scale * u
                     kernel[x % size, y % size] += height * complex(math.cos(turn), math.sin(turn))
         kernel -= kernel.sum() / envelope.sum() * envelope
-        return kernel / (2.0 * math.pi * (0.8 * scale) ** 2 * 2.0)
+        normalised: NDArray[np.complex128] = kernel / complex(4.0 * math.pi * (0.8 * scale) ** 2)
+        return normalised
 
     def averaged(plane: NDArray[np.float64]) -> NDArray[np.float64]:
         side = len(plane)
@@ -178,6 +179,19 @@ def test_images_become_so_many_numbers_normalised_in_groups(columns: int, width:
     deviations = groups.std(axis=-1)
     assert deviations.max() <= deviations[:, 0].min() * 1.5
     assert _LEAST_VARIANCE == 1e-5
+
+
+@pytest.mark.parametrize("columns", [64, 3072])
+def test_pytorch_computes_the_same(columns: int) -> None:
+    torch = pytest.importorskip("torch")
+    rows = some(3, columns)
+    ours, its = Scattering(columns, "cpu")(rows), Scattering(columns)._with_torch(rows, torch, "cpu")
+    np.testing.assert_allclose(its, ours, rtol=0.0, atol=1e-7)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"^device = tpu: must be auto, cpu or cuda"):
+        Scattering(64, "tpu")(some(1, 64))
 
 
 def test_colours_are_planes_of_their_own() -> None:

@@ -39,7 +39,7 @@ _GROUPS = 27
 _LEAST_VARIANCE = 1e-5
 #: Pixels in a row and in a column, and colours, by the number of columns.
 _SHAPES = {64: (8, 1), 784: (28, 1), 3072: (32, 3)}
-_GPU_IMAGES = 512
+_GPU_IMAGES = 256
 #: Norms stay below 1 when numbers are rounded to single precision.
 _JUST_BELOW_1 = 1.0 - 2.0**-23
 
@@ -75,7 +75,7 @@ class Scattering:
     def __call__(self, rows: NDArray[Any]) -> NDArray[np.float32]:
         """Return the features of images, pixel by pixel in a row each."""
         if (torch := _torch(self.device)) is not None:
-            return self._on_gpu(rows, torch)
+            return self._with_torch(rows, torch, "cuda" if self.device == "auto" else self.device)
         out = np.empty((len(rows), self.width), np.float32)
         bank = _bank(_SHAPES[self.columns][0])
         import scipy.fft  # slow to import
@@ -97,15 +97,15 @@ class Scattering:
         border = (_STRIDE, _STRIDE)
         return np.pad(planes.astype(np.float64, copy=False), ((0, 0), border, border), mode="reflect")
 
-    def _on_gpu(self, rows: NDArray[Any], torch: Any) -> NDArray[np.float32]:
+    def _with_torch(self, rows: NDArray[Any], torch: Any, device: str) -> NDArray[np.float32]:
         out = np.empty((len(rows), self.width), np.float32)
-        bank = _Bank(*(torch.from_numpy(part).to("cuda") for part in _bank(_SHAPES[self.columns][0])))
+        bank = _Bank(*(torch.from_numpy(part).to(device) for part in _bank(_SHAPES[self.columns][0])))
         for low in range(0, len(rows), _GPU_IMAGES):
             part = rows[low : low + _GPU_IMAGES]
             # The same number of images every time: how a GPU adds up may depend on it.
             whole = np.zeros((_GPU_IMAGES, self.columns))
             whole[: len(part)] = part
-            planes = torch.from_numpy(self._planes(whole)).to("cuda")
+            planes = torch.from_numpy(self._planes(whole)).to(device)
             found = _normalised(_coefficients(planes, bank, torch.fft).reshape(_GPU_IMAGES, -1))
             out[low : low + len(part)] = found.to(torch.float32).cpu().numpy()[: len(part)]
         return out
