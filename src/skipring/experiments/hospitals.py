@@ -39,11 +39,11 @@ METHODS = {
 }
 #: Accuracy of a model that calls everybody sick: mean over hospitals, and of all rows.
 ALWAYS_SICK = (0.647, 0.518)
-#: FLamby's accuracy for the same rows (mean over hospitals; a server, noise at each hospital, delta 1e-4; None: without
-#: noise), as in its paper (arXiv 2210.04620), and in another version of the same table in its repository.
+#: FLamby's accuracy for the same rows (arXiv 2210.04620; mean over hospitals; a server, noise at each hospital, delta
+#: 1e-4; None: without noise), in the two versions that its repository has of the table behind the paper's figure.
 FLAMBY: dict[str, dict[float | None, float]] = {
-    "FLamby, as published": {None: 0.713, 10.0: 0.700, 5.0: 0.704, 1.0: 0.685, 0.1: 0.606},
-    "FLamby, other version": {None: 0.789, 10.0: 0.777, 5.0: 0.774, 1.0: 0.781, 0.1: 0.664},
+    "FLamby, one table": {None: 0.713, 10.0: 0.700, 5.0: 0.704, 1.0: 0.685, 0.1: 0.606},
+    "FLamby, other table": {None: 0.789, 10.0: 0.777, 5.0: 0.774, 1.0: 0.781, 0.1: 0.664},
 }
 _TEST_SHARE, _VALIDATION_SHARE = 0.34, 1.0 / 3.0
 _DIAMETER = 10.0
