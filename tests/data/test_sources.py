@@ -212,7 +212,9 @@ def test_a_mistyped_folder_or_a_broken_file_is_named(tmp_path: Path, monkeypatch
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match="name = iris: must be one of breast-cancer, digits, houses-openml"):
+    with pytest.raises(
+        InvalidInput, match="name = iris: must be one of breast-cancer, digits, hospitals, houses-openml"
+    ):
         load_dataset("iris")
 
 
@@ -282,3 +284,60 @@ print({'sklearn', 'pyarrow', 'pandas', 'scipy.stats'} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.fixture
+def hospitals(monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """The hospitals of the repository, whatever folder this machine has."""
+    monkeypatch.delenv("SKIPRING_DATA", raising=False)
+    return load_dataset("hospitals")
+
+
+def test_four_hospitals_have_the_patients_of_whom_all_is_known(hospitals: Dataset) -> None:
+    assert hospitals.group_names == ("cleveland", "budapest", "zurich", "long-beach")
+    assert hospitals.groups is not None
+    assert np.bincount(hospitals.groups).tolist() == [303, 261, 46, 130]
+    sick = [float(hospitals.labels[hospitals.groups == hospital].mean()) for hospital in range(4)]
+    assert hospitals.classes[1] == "sick"
+    assert [round(share, 3) for share in sick] == [0.459, 0.375, 0.978, 0.777]
+    assert round(float(np.mean(sick)), 3) == 0.647
+    assert round(float(hospitals.labels.mean()), 3) == 0.518
+
+
+def test_hospitals_are_scaled_by_public_ranges_and_by_one_constant(hospitals: Dataset) -> None:
+    # The first patient of the file: 63 years, male, typical angina, 145 mm Hg, 233 mg/dl, sugar above 120, category 2
+    # of the electrocardiogram, 150 beats, no pain, 2.3 mm.
+    ranges = [(63 - 50) / 30, (145 - 140) / 60, (233 - 250) / 150, (150 - 130) / 70, (2.3 - 2) / 2]
+    root = 2**0.5
+    expected = [*ranges, 1.0, 1.0, -1.0, root, 0.0, 0.0, 0.0, 0.0, 0.0, root]
+    np.testing.assert_allclose(hospitals.features[0], np.array(expected) / 12**0.5, rtol=0, atol=1e-15)
+    names = "age trestbps chol thalach oldpeak sex fbs exang cp=1 cp=2 cp=3 cp=4 restecg=0 restecg=1 restecg=2"
+    assert hospitals.feature_names == tuple(names.split())
+    norms = np.linalg.norm(hospitals.features, axis=1)
+    assert 0.7 < norms.min() < norms.max() <= 1.0
+    # Each category has one column, and every patient is in one of each kind.
+    for kind in ("cp=", "restecg="):
+        columns = [place for place, name in enumerate(hospitals.feature_names) if name.startswith(kind)]
+        np.testing.assert_allclose(hospitals.features[:, columns].sum(axis=1), root / 12**0.5)
+
+
+def test_hospitals_are_found_in_the_folder_of_data_sets_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SKIPRING_DATA", str(tmp_path))
+    assert len(load_dataset("hospitals").labels) == 740  # the repository's, as the folder has none
+    own = tmp_path / "heart-disease.csv"
+    own.write_text("hospital,age\ncleveland,63\n")
+    with pytest.raises(InvalidInput, match="is not the table of the four hospitals: KeyError"):
+        load_dataset("hospitals")
+    head = "hospital,age,trestbps,chol,thalach,oldpeak,sex,fbs,exang,cp,restecg,num\n"
+    own.write_text(
+        head + "cleveland,63,145,233,150,2.3,1,1,0,1,2,0\nzurich,1000,-5,0,0,9,0,0,1,4,0,3\nzurich,9,,,,,,,,,,1\n"
+    )
+    dataset = load_dataset("hospitals")
+    assert len(dataset.labels) == 2  # of the third patient too little is known
+    assert np.abs(np.linalg.norm(dataset.features[1]) - 1.0) < 1e-15  # clipped to the ends of all ranges: the longest
+    own.write_text(head + "cleveland,63,145,233,150,2.3,1,1,0,1,2,0\nlondon,63,145,233,150,2.3,1,1,0,1,2,1\n")
+    with pytest.raises(InvalidInput, match=r"hospitals: KeyError..london"):
+        load_dataset("hospitals")
+    monkeypatch.setenv("SKIPRING_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(InvalidInput, match="SKIPRING_DATA"):
+        load_dataset("hospitals")

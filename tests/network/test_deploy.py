@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import itertools
 import re
 import shlex
 import socket
@@ -19,7 +20,8 @@ from skipring.network.agreed import agreed_run
 from skipring.network.config import read_node_config
 from skipring.network.learner import make_learner
 from skipring.network.monitor import _METRICS, Monitor
-from skipring.runs import RunFile, read_run_file
+from skipring.runs import RunFile, read_run_file, with_changes
+from skipring.simulation import simulate
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
@@ -58,7 +60,16 @@ def test_commands_exist_with_their_options(words: list[str]) -> None:
 
 def test_there_are_commands_to_check() -> None:
     tried = {" ".join(words[:2]) if words[0] in ("network", "node") else words[0] for words in commands()}
-    assert tried == {"noise", "plan", "network init", "network check", "network pack", "node run", "node privacy"}
+    assert tried == {
+        "noise",
+        "plan",
+        "simulate",
+        "network init",
+        "network check",
+        "network pack",
+        "node run",
+        "node privacy",
+    }
 
 
 def named(settings: str) -> str:
@@ -112,6 +123,27 @@ def test_the_rows_fit_the_run_and_the_model_can_be_used(
     assert 0.5 < float(chance) < 1.0
 
 
+def test_simulations_of_the_guide_end_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text(SETTINGS[0])
+    monkeypatch.setattr(sys, "argv", ["rows.py", "1", "2", "3"])
+    exec(compile(PROGRAMS[0], "rows.py", "exec"), {})
+    text = GUIDE.partition("*With each patient hidden")[2].partition("are.*")[0]
+    claimed = [int(share) for share in re.findall(r"(\d+) %", text)]
+    asked = [words for words in commands() if words[0] == "simulate"]
+    found = []
+    for words in asked:
+        changes = [word for option, word in itertools.pairwise(words) if option == "--set"]
+        found.append(simulate(with_changes(words[1], changes)))
+    assert [round(100.0 * result.summary().test_error.mean) for result in found] == claimed == [8, 8, 44]
+    # The two that hide somebody do so at the same epsilon, within what the guide's noise was chosen for.
+    assert found[0].privacy.epsilon == found[2].privacy.epsilon
+    assert found[0].privacy.epsilon is not None
+    assert 7.0 < found[0].privacy.epsilon < 8.0
+    assert (found[0].privacy.unit, found[2].privacy.unit) == ("record", "node")
+    assert found[0].privacy.not_covered is None
+
+
 def test_all_metrics_are_explained_and_all_that_are_explained_exist() -> None:
     rows = re.findall(r"^\| (`skipring_.*?) \|", GUIDE, re.MULTILINE)
     explained = [name for row in rows for name in re.findall(r"`(skipring_\w+)`", row)]
@@ -151,7 +183,7 @@ def test_the_image_has_no_secrets_and_no_root() -> None:
     assert re.findall(r"^USER (.*)$", CONTAINER, re.MULTILINE) == ["10001:10001"]
     assert "10001:10001" in GUIDE
     copied = {word for line in re.findall(r"^COPY (?!--from)(.*) /", CONTAINER, re.MULTILINE) for word in line.split()}
-    assert copied == {"pyproject.toml", "README.md", "LICENSE", "src"}
+    assert copied == {"pyproject.toml", "README.md", "LICENSE", "src", "examples/hospitals"}
     for name in copied:
         assert (ROOT / name).exists()
 

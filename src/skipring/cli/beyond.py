@@ -18,19 +18,22 @@ __all__ = ["beyond"]
 
 
 def beyond(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="skew, stragglers or nodes.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="skew, stragglers, nodes or hospitals.")],
     quick: Annotated[bool, typer.Option("--quick", help="A few runs, for a look.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
     cells: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of finished simulations (default: OUT/sweeps).")
     ] = None,
-    runs: Annotated[int | None, typer.Option(help="Number of runs of each cell (default: the sweep's).")] = None,
+    runs: Annotated[
+        int | None,
+        typer.Option(help="Number of runs of each cell, or of splits of the hospitals (default: as published)."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw a figure that the paper does not have.
 
     skew: classes dealt unevenly to nodes; stragglers: slow nodes that hold one class, and what helps against the bias;
-    nodes: how many nodes private learning needs.
+    nodes: how many nodes private learning needs; hospitals: four real ones that hide each patient.
     """
     from ..experiments import (
         BEYOND,  # loaded when the command runs
@@ -43,6 +46,13 @@ def beyond(
         raise InvalidInput("NAME", name, f"one of {', '.join(BEYOND)}")
     if runs is not None and runs < 1:
         raise InvalidInput("runs", runs, "at least 1")
+    if name == "hospitals":
+        if cells is not None:
+            raise InvalidInput.because("cells", cells, "the hospitals keep no simulations; leave it out")
+        from .hospitals import hospitals
+
+        hospitals(quick=quick, out=out, splits=runs, as_json=as_json)
+        return
     changes = [] if runs is None else [f"simulation.runs={runs}"]
     sweep = paper_sweep(name, quick=quick, changes=changes)
     outcome = simulate_sweep(sweep, cells if cells is not None else out / "sweeps")

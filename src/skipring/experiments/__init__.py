@@ -14,6 +14,7 @@ from .theory_tables import TheoryTable, theory_tables
 if TYPE_CHECKING:
     from .beyond import BEYOND, best_by_nodes, by_alpha, straggler_names
     from .curves import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
+    from .hospitals import ALWAYS_SICK, DELTA, FLAMBY, METHODS, Study, StudyRow, hospital_study
     from .rivals import proven_epsilon, published_epsilon
     from .runner import Outcome, run_sweep
     from .statements import paper_numbers, statements_markdown
@@ -24,19 +25,26 @@ if TYPE_CHECKING:
     from .theory_tables import table_cells
 
 __all__ = [
+    "ALWAYS_SICK",
     "BEYOND",
+    "DELTA",
     "FIGURES",
+    "FLAMBY",
+    "METHODS",
     "SKIPS",
     "Cell",
     "EmpiricalCurve",
     "Outcome",
     "Store",
+    "Study",
+    "StudyRow",
     "Sweep",
     "TheoryCurve",
     "TheoryTable",
     "best_by_nodes",
     "by_alpha",
     "figure_curves",
+    "hospital_study",
     "law_curves",
     "longest_latency",
     "paper_numbers",
@@ -57,15 +65,22 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "ALWAYS_SICK": "hospitals",
         "BEYOND": "beyond",
         "Cell": "sweep",
+        "DELTA": "hospitals",
         "EmpiricalCurve": "curves",
+        "FLAMBY": "hospitals",
+        "METHODS": "hospitals",
         "Outcome": "runner",
         "SKIPS": "theory",
         "Store": "store",
+        "Study": "hospitals",
+        "StudyRow": "hospitals",
         "Sweep": "sweep",
         "best_by_nodes": "beyond",
         "by_alpha": "beyond",
+        "hospital_study": "hospitals",
         "law_curves": "curves",
         "longest_latency": "theory",
         "paper_numbers": "statements",

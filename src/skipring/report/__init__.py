@@ -9,6 +9,7 @@ from .._lazy import lazily
 if TYPE_CHECKING:
     from .curves import draw_law_panels, draw_lines, draw_rivals, draw_series, write_empirical_csv
     from .figures import check_writable, draw_comparison, draw_frontier, draw_paper_figure, write_curves_csv
+    from .hospitals import draw_hospitals, write_hospitals_csv
     from .numbers import number
     from .page import load_folders, report_page, row_of
     from .tables import plan_table, theory_table
@@ -17,6 +18,7 @@ __all__ = [
     "check_writable",
     "draw_comparison",
     "draw_frontier",
+    "draw_hospitals",
     "draw_law_panels",
     "draw_lines",
     "draw_paper_figure",
@@ -30,6 +32,7 @@ __all__ = [
     "theory_table",
     "write_curves_csv",
     "write_empirical_csv",
+    "write_hospitals_csv",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -38,6 +41,7 @@ __getattr__, __dir__ = lazily(
         "check_writable": "figures",
         "draw_comparison": "figures",
         "draw_frontier": "figures",
+        "draw_hospitals": "hospitals",
         "draw_law_panels": "curves",
         "draw_lines": "curves",
         "draw_paper_figure": "figures",
@@ -51,5 +55,6 @@ __getattr__, __dir__ = lazily(
         "theory_table": "tables",
         "write_curves_csv": "figures",
         "write_empirical_csv": "curves",
+        "write_hospitals_csv": "hospitals",
     },
 )

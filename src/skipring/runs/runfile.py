@@ -72,7 +72,9 @@ class _Section(BaseModel):
 class DataSection(_Section):
     """Which data, and how it is prepared and split over nodes."""
 
-    name: str = Field("breast-cancer", description="breast-cancer, digits, houses-openml, houses-price, mnist, cifar10")
+    name: str = Field(
+        "breast-cancer", description="breast-cancer, digits, hospitals, houses-openml, houses-price, mnist, cifar10"
+    )
     path: str | None = Field(None, description="a file of your own (csv, parquet or npz) instead of a name")
     label: str | None = Field(None, description="the label's column in your file")
     node: str | None = Field(None, description="the column that says which node a row belongs to")
