@@ -43,7 +43,7 @@ def run_one(setup: Setup, number: int, prepared: KernelArrays | NeuralRuns | Non
     waited = np.cumsum(np.minimum(delays, timeouts) + setup.hop_latency)
     points = setup.points
     if isinstance(shared, NeuralRuns):
-        errors, losses, updates, w = shared.run(setup, rng, path, ready)
+        errors, losses, updates, w = shared.run(setup, number, rng, path, ready)
     else:
         errors, losses, updates, w = _run_linear(setup, shared, rng, path, ready)
     latency = np.concatenate([[0.0], waited])[points]
