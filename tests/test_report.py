@@ -17,7 +17,8 @@ from skipring.privacy import forecast
 from skipring.report import number, report_page
 from skipring.report.page import Folder, load_folders, row_of
 from skipring.report.page_parts import skip_chart
-from skipring.simulation import Result, RunFile, simulate, with_changes
+from skipring.runs import RunFile, with_changes
+from skipring.simulation import Result, simulate
 from skipring.simulation.table import latex_table
 
 SMALL = ["simulation.runs=3", "simulation.evaluate_every=200"]

@@ -18,7 +18,8 @@ from skipring.learning import NeuralModel
 from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
 from skipring.privacy import PlannedRun, forecast
-from skipring.simulation import RunFile, build, simulate, with_changes
+from skipring.runs import RunFile, with_changes
+from skipring.simulation import build, simulate
 from skipring.simulation.engine import run_one
 from skipring.simulation.setup import RunOutput
 

@@ -26,7 +26,7 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a run file with every key, its default and what it means."""
-    from ..simulation import example_run_file  # loaded when the command runs
+    from ..runs import example_run_file  # loaded when the command runs
 
     if file.exists() and not force:
         raise InvalidInput.because("FILE", file, "exists already; --force overwrites it")
@@ -53,8 +53,8 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
+    from ..runs import with_changes
     from ..simulation import simulate as run_all
-    from ..simulation import with_changes
 
     run = with_changes(file, changes or [])
     folder = out if out is not None else Path(file.stem)
