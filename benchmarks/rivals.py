@@ -17,7 +17,8 @@ import numpy as np
 
 from simulation import seconds, workload  # the benchmark beside this one
 from skipring.learning import LinearModel, StepSizes
-from skipring.simulation import build, with_changes
+from skipring.runs import with_changes
+from skipring.simulation import build
 from skipring.simulation.engine import run_one
 from skipring.simulation.rivals import Federated, Gossip
 from skipring.simulation.rivals.reference import Links, reference_federated, reference_gossip

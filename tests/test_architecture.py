@@ -48,3 +48,15 @@ def test_rooms_are_entered_through_their_front_door() -> None:
 def test_files_are_of_a_few_hundred_lines() -> None:
     long = {path for path in HOUSE.rglob("*.py") if len(path.read_text().splitlines()) > 500}
     assert not {str(path.relative_to(HOUSE)) for path in long}
+
+
+def test_a_room_offers_only_what_is_its_own() -> None:
+    """A name has one home, and whoever needs it goes there."""
+    borrowed = {
+        (str(door.relative_to(HOUSE)), name.name)
+        for door in HOUSE.glob("*/__init__.py")
+        for node in ast.walk(ast.parse(door.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level > 1 and node.module not in FLOOR
+        for name in node.names
+    }
+    assert not borrowed

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import shutil
 from collections.abc import Callable
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +18,9 @@ import pytest
 from skipring.privacy import forecast
 from skipring.report import number, report_page
 from skipring.report.page import Folder, load_folders, row_of
-from skipring.report.page_parts import skip_chart
-from skipring.simulation import Result, RunFile, simulate, with_changes
+from skipring.report.page_parts import error_chart, skip_chart, xy_layout
+from skipring.runs import RunFile, with_changes
+from skipring.simulation import Result, simulate
 from skipring.simulation.table import latex_table
 
 SMALL = ["simulation.runs=3", "simulation.evaluate_every=200"]
@@ -86,6 +89,40 @@ def test_every_chart_has_its_place(page: str) -> None:
         assert page.count(f'<div id="{chart}"') == 1
     assert 'id="skips-1"' not in page
     assert "nobody was ever skipped" in page
+
+
+def test_on_a_log_axis_all_lines_begin_at_its_left_end_with_what_was_known_then(folders: list[Path]) -> None:
+    results = [(folder.name, folder.result) for folder in load_folders(folders)]
+    traces, layout = error_chart(results, log_x=True)
+    left = min(float(result.latency[:, 1].min()) for _, result in results)
+    assert layout["xaxis"]["range"][0] == pytest.approx(math.log10(left))
+    for (_, result), line in zip(results, traces[1::2], strict=True):
+        assert line["x"][0] == pytest.approx(left)
+        assert line["x"][-1] == pytest.approx(float(result.latency[:, -1].min()))
+        # As many points for each tenfold latency: none is far from the next, however slow the run.
+        assert max(b / a for a, b in pairwise(line["x"])) < 1.1
+    patient = results[1][1]
+    assert traces[3]["y"][0] == pytest.approx(patient.test_error[:, 0].mean())
+
+
+def test_what_holds_for_all_folders_is_said_once(page: str, folders: list[Path]) -> None:
+    words = "which no epsilon covers"
+    assert page.count(words) == 1
+    note = next(line for line in re.findall(r"<li>.*?</li>", page) if words in line)
+    assert note.startswith("<li>All: features are")
+    alone = report_page(load_folders(folders[:1]))
+    assert "quick</span>: features are" in alone
+    third = simulate(small("data.standardise=false", "model.classes=['malignant', 'benign']"))
+    some = re.findall(r"<li>.*?</li>", report_page([*load_folders(folders), Folder("third", third)]))
+    assert sum(words in line for line in some) == 1
+    assert re.search(r"quick</span>, .*patient_ring</span>: features are", next(line for line in some if words in line))
+
+
+def test_words_of_a_legend_have_room(folders: list[Path]) -> None:
+    for long in ("short", "a name of a few words that is rather long"):
+        layout = xy_layout("latency", "error", legend=2, longest=len(long))
+        assert layout["legend"]["entrywidthmode"] == "pixels"
+        assert layout["legend"]["entrywidth"] >= 6.5 * len(long)
 
 
 def test_text_of_users_is_escaped(folders: list[Path]) -> None:

@@ -26,8 +26,8 @@ from skipring.learning import LinearLearner, LinearModel, Protection
 from skipring.learning.reference import gradient as gradient_of
 from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
-from skipring.runs import parse_run
-from skipring.simulation import RunFile, build, example_run_file, simulate, with_changes
+from skipring.runs import RunFile, example_run_file, parse_run, with_changes
+from skipring.simulation import build, simulate
 from skipring.simulation.engine import run_one
 
 SHARED = OwnData()

@@ -25,7 +25,7 @@ from skipring.learning.neural import NeuralToken, paper_cnn
 from skipring.learning.torch_learner import TorchLearner
 from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
-from skipring.simulation import with_changes
+from skipring.runs import with_changes
 
 MODULES = """
 import torch
@@ -463,7 +463,7 @@ import numpy as np, torch
 torch.set_num_threads(1)
 from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
-from skipring.simulation import with_changes
+from skipring.runs import with_changes
 class Nothing:
     def add(self, vector, std):
         vector += 0

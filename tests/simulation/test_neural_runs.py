@@ -18,7 +18,8 @@ from skipring.learning import NeuralModel
 from skipring.network.config import OwnData
 from skipring.network.learner import make_learner
 from skipring.privacy import PlannedRun, forecast
-from skipring.simulation import RunFile, build, simulate, with_changes
+from skipring.runs import RunFile, with_changes
+from skipring.simulation import build, simulate
 from skipring.simulation.engine import run_one
 from skipring.simulation.setup import RunOutput
 
@@ -217,6 +218,43 @@ def test_nodes_and_simulations_make_the_same_updates(
     start = make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng()).initial()
     assert np.abs(w - start).max() > 0.05
     assert simulate(run).models[0].tobytes() == walked.model.tobytes()
+
+
+def first_token(run: RunFile) -> NDArray[Any]:
+    """What a real node of the run file sends before anyone has updated it."""
+    nodes = int(run.data.nodes or 0)
+    return make_learner(run, index=0, nodes=nodes, name="ann", data=OwnData(), rng=np.random.default_rng()).initial()
+
+
+def test_runs_begin_with_the_weights_of_nodes_whose_seed_is_larger_by_the_number_of_the_run(table: Path) -> None:
+    # Steps that are too short to change anything, and the biased coins of a dropout.
+    begun = simulate(own(table, "seeded", "learning.rate=1e-30", "simulation.runs=3", "simulation.seed=7")).models
+    for number, model in enumerate(begun):
+        at_node = first_token(own(table, "seeded", f"simulation.seed={7 + number}"))
+        assert at_node.any()
+        assert model.astype(at_node.dtype).tobytes() == at_node.tobytes()
+    assert not np.allclose(begun[0], begun[1])
+
+
+def test_the_papers_network_begins_like_that_too(images: Path) -> None:
+    still = run(images, "learning.rate=1e-30", "privacy.noise_multiplier=0", "simulation.runs=1", "schedule.steps=2")
+    at_node = first_token(still)
+    assert simulate(still).models[0].astype(at_node.dtype).tobytes() == at_node.tobytes()
+
+
+def test_runs_that_begin_alike_do_not_share_their_noise(table: Path) -> None:
+    """Run 1 of seed 7 and run 0 of seed 8 have the same first weights, and nothing else."""
+    noisy = (
+        "privacy.noise_multiplier=1",
+        "simulation.runs=2",
+        "learning.batch=8",
+        "delay.skip=0",
+        "schedule.name=ring",
+    )
+    seven, eight = (simulate(own(table, "seeded", *noisy, f"simulation.seed={seed}")).models for seed in (7, 8))
+    start = first_token(own(table, "seeded", "simulation.seed=8"))
+    moved = np.corrcoef(seven[1] - start, eight[0] - start)[0, 1]
+    assert abs(moved) < 0.6  # 53 parameters
 
 
 def test_the_ridge_counts_for_the_papers_network_as_well(images: Path) -> None:

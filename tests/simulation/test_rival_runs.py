@@ -17,7 +17,8 @@ from scipy.stats import binom, norm
 
 from skipring.data import NodeData
 from skipring.errors import InvalidInput
-from skipring.simulation import Interrupted, Result, RunFile, alternatives, build, compare_runs, simulate, with_changes
+from skipring.runs import RunFile, with_changes
+from skipring.simulation import Interrupted, Result, alternatives, build, compare_runs, simulate
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.rivals import Federated, Gossip
 from skipring.simulation.rivals.runs import who_is_ready

@@ -15,7 +15,8 @@ from skipring._json import from_json, to_json
 from skipring.errors import InvalidInput
 from skipring.privacy import PrivacyReport, forecast
 from skipring.report.page import load_folders, report_page
-from skipring.simulation import Interrupted, ResolvedFacts, Result, simulate, with_changes
+from skipring.runs import with_changes
+from skipring.simulation import Interrupted, ResolvedFacts, Result, simulate
 from skipring.simulation.rivals import Federated, Gossip
 
 #: run.json and privacy.json of folders that skipring 0.1.0 wrote before privacy.json had a record of the planned run.

@@ -11,7 +11,8 @@ import pytest
 import skipring
 from skipring.errors import InvalidInput
 from skipring.report.page import load_folders, report_page
-from skipring.simulation import Result, simulate, with_changes
+from skipring.runs import with_changes
+from skipring.simulation import Result, simulate
 
 SMALL = ["data.nodes=10", "schedule.steps=40", "simulation.runs=3", "simulation.evaluate_every=20"]
 

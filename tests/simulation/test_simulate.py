@@ -21,7 +21,8 @@ import pytest
 from skipring.data import NodeData
 from skipring.errors import InvalidInput
 from skipring.privacy import PlannedRun, forecast
-from skipring.simulation import Interrupted, Result, build, example_run_file, read_run_file, simulate, with_changes
+from skipring.runs import example_run_file, read_run_file, with_changes
+from skipring.simulation import Interrupted, Result, build, simulate
 from skipring.simulation.engine import run_one
 
 SMALL = ["simulation.runs=6", "schedule.steps=452", "simulation.evaluate_every=100"]

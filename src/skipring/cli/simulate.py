@@ -26,7 +26,7 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a run file with every key, its default and what it means."""
-    from ..simulation import example_run_file  # loaded when the command runs
+    from ..runs import example_run_file  # loaded when the command runs
 
     if file.exists() and not force:
         raise InvalidInput.because("FILE", file, "exists already; --force overwrites it")

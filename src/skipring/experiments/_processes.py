@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..simulation import RunFile
+from ..runs import RunFile
 from .store import Store
 from .sweep import Cell
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInput
-from ..simulation import Result, RunFile
+from ..runs import RunFile
+from ..simulation import Result
 from ._processes import one_line
 from .store import simulate_cell
 from .sweep import CODE_VERSION, Cell

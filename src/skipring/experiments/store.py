@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO, Literal
 
 from ..errors import InvalidInput
-from ..simulation import Result, RunFile, simulate
+from ..runs import RunFile
+from ..simulation import Result, simulate
 from .sweep import CODE_VERSION, Cell
 
 __all__ = ["Store", "simulate_cell"]

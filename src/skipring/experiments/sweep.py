@@ -16,8 +16,7 @@ from typing import Any
 from .._digest import digest
 from .._version import RESULTS, __version__
 from ..errors import InvalidInput
-from ..runs import change_value, parse_change, parse_run, read_toml
-from ..simulation import RunFile
+from ..runs import RunFile, change_value, parse_change, parse_run, read_toml
 
 __all__ = ["CODE_VERSION", "Cell", "Sweep", "parse_sweep", "read_sweep"]
 

@@ -214,14 +214,17 @@ class NeuralToken:
         if self._graph and self._replay is None:
             self._capture()
 
-    def restart(self, make: Callable[[], nn.Module], seed: int) -> None:
-        """Begin again with a fresh network and a fresh stream of noise; a recorded graph stays."""
+    def restart(self, make: Callable[[], nn.Module], seed: int, *, noise_seed: int | None = None) -> None:
+        """Begin again with a fresh network and a fresh stream of noise; a recorded graph stays.
+
+        The weights are drawn with `seed`, as at the nodes of a network, and the noise with `noise_seed`, or the same.
+        """
         fresh = drawn(make, seed)
         require_same_size(self.name, fresh, self.module, [p.shape for p in trainable(self.module)])
         with torch.no_grad():
             for mine, new in zip(self.module.parameters(), fresh.parameters(), strict=True):
                 mine.copy_(new)
-        self._noise.manual_seed(seed)
+        self._noise.manual_seed(seed if noise_seed is None else noise_seed)
 
     def update(
         self, rows: torch.Tensor, units: torch.Tensor | None = None, *, step_size: float, noise_std: float

@@ -217,17 +217,19 @@ def draw_comparison(results: Mapping[str, Result], path: Path, *, error: float) 
     with style():
         figure = new_figure(6.8, 4.4)
         axes = figure.add_subplot()
+        ends = [float(result.latency[:, -1].min()) for result in results.values()]
+        log_x = max(ends) > 4.0 * min(ends)
+        # Before its first evaluation a run has nothing to show.
+        left = min(float(result.latency[:, 1].min()) for result in results.values())
         for i, (name, result) in enumerate(results.items()):
-            latency, mean, spread = (values[1:] for values in result.on_latency_grid())  # a log scale has no 0
+            latency, mean, spread = result.on_latency_grid(first=left if log_x else None)
             colour, dashes = PALETTE[i % len(PALETTE)], ("-", "--", ":", "-.")[i // len(PALETTE) % 4]
             axes.plot(latency, mean, color=colour, ls=dashes, lw=1.5, label=name)
             axes.fill_between(latency, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0.0)
         axes.axhline(error, color="0.5", lw=0.8, ls=":")
         axes.annotate(f"error {error:.3g}", (0.01, error), xycoords=("axes fraction", "data"), va="bottom")
-        ends = [float(result.latency[:, -1].min()) for result in results.values()]
-        axes.set(xlabel="latency", ylabel="test error", xscale="log" if max(ends) > 4.0 * min(ends) else "linear")
-        # Before its first evaluation a run has nothing to show.
-        axes.set_xlim(left=min(float(result.latency[:, 1].min()) for result in results.values()), right=None)
+        axes.set(xlabel="latency", ylabel="test error", xscale="log" if log_x else "linear")
+        axes.set_xlim(left=left, right=None)
         axes.set_ylim(bottom=0.0)
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
         save_figure(figure, [path])

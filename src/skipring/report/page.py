@@ -79,7 +79,8 @@ def report_page(folders: Sequence[Folder]) -> str:
 
 
 def _named(folders: Sequence[Folder], place: int) -> str:
-    return f'<span class="swatch" style="background:{colour(place)}"></span>{escape(folders[place].name)}'
+    swatch = f'<span class="swatch" style="background:{colour(place)}"></span>'
+    return f'<span class="named">{swatch}{escape(folders[place].name)}</span>'
 
 
 def _verdict(folders: Sequence[Folder]) -> str:
@@ -174,19 +175,31 @@ def _error(folders: Sequence[Folder]) -> list[str]:
 
 def _privacy(folders: Sequence[Folder]) -> list[str]:
     traces: list[dict[str, Any]] = []
-    notes: list[str] = []
+    said: dict[str, list[int]] = {}
     for place, folder in enumerate(folders):
-        found, said = _epsilon_lines(folder, place)
+        found, notes = _epsilon_lines(folder, place)
         traces += found
-        notes += [f"<li>{_named(folders, place)}: {escape(note)}.</li>" for note in said]
+        for note in notes:
+            said.setdefault(note, []).append(place)
     body = ["<h2>What it costs in privacy</h2>"]
     if traces:
         body += [
             "<p>Epsilon if the run ended at that latency. Solid: the tight forecast; dotted: the paper's theorem for"
             " the same run.</p>",
-            chart("epsilon", traces, xy_layout("latency", "epsilon", log_x=_spread_out(folders), legend=len(traces))),
+            chart("epsilon", traces, _epsilon_layout(folders, [str(trace["name"]) for trace in traces])),
         ]
-    return [*body, f"<ul>{''.join(notes)}</ul>" if notes else ""]
+    return [*body, f"<ul>{''.join(_noted(folders, *each) for each in said.items())}</ul>" if said else ""]
+
+
+def _epsilon_layout(folders: Sequence[Folder], names: Sequence[str]) -> dict[str, Any]:
+    longest = max(map(len, names))
+    return xy_layout("latency", "epsilon", log_x=_spread_out(folders), legend=len(names), longest=longest)
+
+
+def _noted(folders: Sequence[Folder], note: str, places: Sequence[int]) -> str:
+    """Say something about some folders: once, however many they are."""
+    whose = "All" if len(places) == len(folders) > 1 else ", ".join(_named(folders, place) for place in places)
+    return f"<li>{whose}: {escape(note)}.</li>"
 
 
 def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], list[str]]:

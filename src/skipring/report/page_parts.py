@@ -8,8 +8,6 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from ..privacy import Histogram
 from ..simulation import Result
 from .figures import PALETTE
@@ -40,7 +38,8 @@ h2 { font-size: 20px; margin: 40px 0 6px; padding-top: 14px; border-top: 1px sol
 h3 { font-size: 14px; margin: 12px 0 0; overflow-wrap: anywhere; }
 p { margin: 6px 0 10px; max-width: 780px; }
 .quiet { color: #59636e; font-size: 13.5px; }
-.swatch { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; }
+.named { padding-left: 16px; position: relative; }
+.swatch { position: absolute; left: 0; top: 0.25em; width: 10px; height: 10px; border-radius: 2px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 12.5px; font-variant-numeric: tabular-nums; margin: 10px 0; width: 100%; }
 th { text-align: left; font-weight: 600; vertical-align: bottom; border-bottom: 1.5px solid #1c2024; }
@@ -50,6 +49,7 @@ td.number, th.number { text-align: right; }
 td.number { white-space: nowrap; }
 td.name:nth-child(2) { white-space: nowrap; }
 td.name:first-child { overflow-wrap: anywhere; min-width: 120px; }
+@media (min-width: 1000px) { td.name:first-child { min-width: 200px; } }
 td.all { color: #59636e; }
 .settings th, .settings td { overflow-wrap: anywhere; }
 .settings td:first-child { white-space: nowrap; }
@@ -98,8 +98,13 @@ def _faded(place: int) -> str:
     return f"rgba({red},{green},{blue},0.16)"
 
 
-def xy_layout(x: str, y: str, *, plot: int = 320, legend: int = 0, log_x: bool = False) -> dict[str, Any]:
-    """Return the layout that all charts share: `plot` pixels high, and below it room for the entries of a legend."""
+def xy_layout(
+    x: str, y: str, *, plot: int = 320, legend: int = 0, longest: int = 0, log_x: bool = False
+) -> dict[str, Any]:
+    """Return the layout that all charts share: `plot` pixels high, and below it room for the entries of a legend.
+
+    The longest entry has so many characters; there are as many columns as find room in the window.
+    """
     axis = {"gridcolor": "#e6e9ed", "zeroline": False, "linecolor": "#59636e", "ticks": "outside"}
     top, bottom = (34 if legend else 14), 52 + 22 * -(-legend // 2)
     across = axis | {"title": {"text": x + (" (log scale)" if log_x else ""), "standoff": 8}}
@@ -114,8 +119,8 @@ def xy_layout(x: str, y: str, *, plot: int = 320, legend: int = 0, log_x: bool =
         # Of a log axis only 1, 2 and 5 are written.
         "xaxis": across | ({"type": "log", "dtick": "D2"} if log_x else {}),
         "yaxis": axis | {"title": {"text": y}, "rangemode": "tozero"},
-        "legend": {"orientation": "h", "x": 0, "y": -52 / plot, "yanchor": "top", "entrywidth": 0.48}
-        | {"entrywidthmode": "fraction"},
+        "legend": {"orientation": "h", "x": 0, "y": -52 / plot, "yanchor": "top"}
+        | {"entrywidth": 20 + 7 * longest, "entrywidthmode": "pixels"},
     }
 
 
@@ -144,8 +149,10 @@ def chart(name: str, data: Sequence[Mapping[str, Any]], layout: Mapping[str, Any
 def error_chart(results: Sequence[tuple[str, Result]], log_x: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the chart of test error against latency, with one standard deviation over runs as a band."""
     traces: list[dict[str, Any]] = []
+    # Before its first evaluation a run has nothing to show, and a log axis has no 0.
+    left = min(float(result.latency[:, 1].min()) for _, result in results) if log_x else None
     for place, (name, result) in enumerate(results):
-        latency, mean, spread = (values[1:] if log_x else values for values in result.on_latency_grid())
+        latency, mean, spread = result.on_latency_grid(first=left)
         low, high = (mean - spread).clip(min=0.0), mean + spread
         shared = {"type": "scatter", "mode": "lines", "legendgroup": str(place)}
         band = {"fill": "toself", "fillcolor": _faded(place), "line": {"width": 0}, "hoverinfo": "skip"}
@@ -153,10 +160,11 @@ def error_chart(results: Sequence[tuple[str, Result]], log_x: bool) -> tuple[lis
         traces.append(shared | band | outline | {"showlegend": False})
         line = {"color": colour(place), "dash": _dash(place), "width": 2}
         traces.append(shared | {"x": latency.tolist(), "y": mean.tolist(), "name": escape(name), "line": line})
-    layout = xy_layout("latency", "test error", log_x=log_x, legend=len(results) if len(results) > 1 else 0)
-    if log_x:  # before its first evaluation a run has nothing to show
-        ends = [float(f(result.latency[:, at])) for _, result in results for f, at in ((np.min, 1), (np.max, -1))]
-        layout["xaxis"] |= {"range": [math.log10(min(ends)), math.log10(max(ends))]}
+    entries, longest = len(results) if len(results) > 1 else 0, max(len(name) for name, _ in results)
+    layout = xy_layout("latency", "test error", log_x=log_x, legend=entries, longest=longest)
+    if left is not None:
+        right = max(float(result.latency[:, -1].max()) for _, result in results)
+        layout["xaxis"] |= {"range": [math.log10(left), math.log10(right)]}
     return traces, layout
 
 

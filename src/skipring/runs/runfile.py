@@ -310,7 +310,11 @@ class SimulationSection(_Section):
     """Simulations only, but for the seed: how many runs, and what is kept of them."""
 
     runs: int = Field(20, description="number of runs")
-    seed: int = Field(1, description="the same seed gives the same bytes, on any number of threads")
+    seed: int = Field(
+        1,
+        description="the same seed gives the same bytes, on any number of threads; the first weights of a network are "
+        "drawn with seed (nodes) or seed + the number of the run, from 0",
+    )
     evaluate_every: int = Field(100, description="steps between two evaluations on the test rows")
     record_path: bool = Field(True, description="account for the realised path of the first run")
 

@@ -1,7 +1,7 @@
 """Many runs in virtual time: how schedule, timeout and privacy budget play out on real data.
 
-`RunFile` describes a simulation (`read_run_file`, `example_run_file`), `simulate` carries it out on all cores, and
-`Result` holds the metrics of all runs with the privacy they cost. `compare_runs` puts `alternatives` side by side.
+`simulate` carries out what a run file (`skipring.runs`) describes on all cores, and `Result` holds the metrics of all
+runs with the privacy they cost. `compare_runs` puts `alternatives` side by side.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from ..runs import RunFile, example_run_file, read_run_file, with_changes
 from .build import build
 from .comparison import Alternative, Comparison, alternatives, compare_runs
 from .result import ResolvedFacts, Result, RunSummary, Spread
@@ -37,7 +36,6 @@ __all__ = [
     "ResolvedFacts",
     "Result",
     "ResultRow",
-    "RunFile",
     "RunSummary",
     "Setup",
     "Spread",
@@ -46,19 +44,16 @@ __all__ = [
     "build",
     "chosen_pairs",
     "compare_runs",
-    "example_run_file",
     "gossip_graphs",
     "latex_rows",
     "planned",
     "prepare_runs",
-    "read_run_file",
     "result_row",
     "run_one",
     "setup_on",
     "simulate",
     "who_is_ready",
     "why_not_hidden",
-    "with_changes",
 ]
 
 __getattr__, __dir__ = lazily(

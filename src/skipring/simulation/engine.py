@@ -50,7 +50,9 @@ def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOut
     ready = delays <= timeouts
     waited = np.cumsum(np.minimum(delays, timeouts) + setup.hop_latency)
     points = setup.points
-    if isinstance(shared, NeuralRuns | WideRuns):
+    if isinstance(shared, NeuralRuns):
+        errors, losses, updates, w = shared.run(setup, number, rng, path, ready)
+    elif isinstance(shared, WideRuns):
         errors, losses, updates, w = shared.run(setup, rng, path, ready)
     else:
         errors, losses, updates, w = _run_linear(setup, shared, rng, path, ready)

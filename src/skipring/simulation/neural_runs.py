@@ -1,4 +1,9 @@
-"""Runs of a neural network: the same walk, one update at a time with PyTorch; a GPU takes a few runs side by side."""
+"""Runs of a neural network: the same walk, one update at a time with PyTorch; a GPU takes a few runs side by side.
+
+The first weights of run `number`, which counts from 0, are those of real nodes whose `simulation.seed` is larger by
+`number`: the first run begins where the nodes of the same run file do, and every run elsewhere. Noise, batches and the
+path come from the run's own stream.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +82,12 @@ class NeuralRuns:
             self._tokens.put(token)
 
     def run(
-        self, setup: Setup, rng: np.random.Generator, path: NDArray[np.integer[Any]], ready: NDArray[np.bool_]
+        self,
+        setup: Setup,
+        number: int,
+        rng: np.random.Generator,
+        path: NDArray[np.integer[Any]],
+        ready: NDArray[np.bool_],
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         """Walk the token along a path; return test errors, losses (not computed: nan), updates and the last model."""
         import torch
@@ -85,7 +95,7 @@ class NeuralRuns:
         token = self._tokens.get()
         try:
             with torch.cuda.stream(token.stream), self._reproducible():  # nothing happens where there is no stream
-                return self._walk(token, setup, rng, path, ready)
+                return self._walk(token, setup, number, rng, path, ready)
         finally:
             self._tokens.put(token)
 
@@ -104,6 +114,7 @@ class NeuralRuns:
         self,
         token: NeuralToken,
         setup: Setup,
+        number: int,
         rng: np.random.Generator,
         path: NDArray[np.integer[Any]],
         ready: NDArray[np.bool_],
@@ -111,7 +122,7 @@ class NeuralRuns:
         import torch
 
         seed = int(rng.integers(2**31))
-        token.restart(self._make, seed)
+        token.restart(self._make, setup.seed + number, noise_seed=seed)
         if self._own:
             torch.manual_seed(seed)
         noise = setup.protection.noise_std(setup.model, setup.noise_multiplier)

@@ -168,12 +168,14 @@ class Result:
         """Return the run file's values with what they came to (`resolved`) and the `versions` used: run.json."""
         return dict(self.settings) | {"resolved": self.resolved.to_json(), "versions": dict(self.versions)}
 
-    def on_latency_grid(self, points: int = 200) -> tuple[Floats, Floats, Floats]:
+    def on_latency_grid(self, points: int = 200, *, first: float | None = None) -> tuple[Floats, Floats, Floats]:
         """Return latencies, and mean and standard deviation over runs of the test error that was reached by then.
 
-        The grid ends where the quickest run does, so that every run has a value everywhere.
+        The grid ends where the quickest run does, so that every run has a value everywhere. For a log axis, say at
+        which latency it is to begin.
         """
-        grid = np.linspace(0.0, float(self.latency[:, -1].min()), points)
+        end = float(self.latency[:, -1].min())
+        grid = np.linspace(0.0, end, points) if first is None else np.geomspace(first, end, points)
         values = np.empty((self.runs, points))
         for row, (latency, errors) in enumerate(zip(self.latency, self.test_error, strict=True)):
             values[row] = errors[np.searchsorted(latency, grid, side="right") - 1]
