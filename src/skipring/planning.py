@@ -275,7 +275,7 @@ class _Planner:
         if terms.no_update > 1e-6:
             return None  # Theorem 1 rewards a run in which nobody may ever take part; nobody wants one
         forecast = Forecast(budget.run(steps, skip))
-        laws = [forecast.laws(1e-3 * budget.delta)[-1]]
+        laws = [laws[-1] for laws in forecast.classes(1e-3 * budget.delta)]
         return _Candidate(timeout, skip, steps, terms, forecast, laws)
 
     def steps(self, timeout: float, share: float = 1.0) -> int:

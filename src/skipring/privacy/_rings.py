@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,21 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._binomial import binomial_floor, binomial_pmf
+from ._rotation import ClassRange
 from ._step_sizes import group_starts, share
 from .leakage import Block, IndependentLeakage
 from .record import PlannedRun
 
-__all__ = ["random_ring_leakage", "ring_leakage"]
+__all__ = ["Floor", "contributions", "counter_floors", "random_ring_leakage", "ring_leakage"]
 
 Floats = NDArray[np.floating[Any]]
 
 
-def _counter_floors(run: PlannedRun, failure: float, head_start: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (first round, number of rounds, floor of the update number) for rounds 2 to the last but one, and the last.
+@dataclass(frozen=True)
+class Floor:
+    """What the number of an update of the target is at least, in rounds start..end-1."""
+
+    start: int
+    end: int
+    update: int
+
+
+def counter_floors(run: PlannedRun, failure: float, head_start: int) -> list[Floor]:
+    """Return floors of the update number for rounds 2 to the last but one, and for the last.
 
     The number of an update of the target in round r is at least 1 + the updates of earlier rounds. The observer's own
     are not counted: whether it takes part is its own choice. All floors together fail with probability `failure`.
-    `head_start` counts the nodes that come before the target in every round.
+    `head_start` counts the nodes that come before the target in every round. A floor never falls from one round to a
+    later one.
     """
     counted = run.nodes - (1 if run.target_ready >= run.others_ready else 2)
     starts, r = [], 2
@@ -34,18 +46,30 @@ def _counter_floors(run: PlannedRun, failure: float, head_start: int) -> Iterato
         r = max(r + 1, math.floor(1.12 * r))
     bounds = [*starts, run.rounds, run.rounds + 1]
     share_of_failure = failure / max(1, len(bounds) - 1)
-    for first, following in pairwise(bounds):
-        trials = counted * (first - 1) + head_start
-        floor = trials if run.skip == 0.0 else binomial_floor(trials, run.others_ready, share_of_failure)
-        yield first, following - first, 1 + floor
+    floors: list[Floor] = []
+    least = 0
+    for start, end in pairwise(bounds):
+        trials = counted * (start - 1) + head_start
+        least = max(least, trials if run.skip == 0.0 else binomial_floor(trials, run.others_ready, share_of_failure))
+        floors.append(Floor(start, end, 1 + least))
+    return floors
 
 
-def ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
+def contributions(floors: list[Floor], units: ClassRange) -> Iterator[tuple[int, int, bool]]:
+    """Yield (floor of the update number, number of rounds, whether it is the last one) for rounds with a floor."""
+    for floor in floors:
+        if repeats := units.contributions(floor.start, floor.end):
+            yield floor.update, repeats, False
+        if floor.start <= units.last_round < floor.end:
+            yield floor.update, 1, True
+
+
+def ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> IndependentLeakage:
     """Return the leakage of a pair at a distance of at least 2 on the fixed ring.
 
     One update of the target per round at most; the noise of those who take part between target and observer covers it.
     Without a position, the worst is taken twice over: the target is last (the final model shows its last update bare)
-    and nobody precedes it in the round.
+    and nobody precedes it in the round. Rounds are independent, so of some units those that count are just left.
     """
     assert run.distance is not None
     q = run.others_ready
@@ -60,13 +84,12 @@ def ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
     after_target = 0 if run.position is None else run.nodes - run.position
     between = run.distance - 1
     blocks = []
-    floors = list(_counter_floors(run, failure, head_start))
-    if run.rounds > 1:
+    if units.first == 1 and run.rounds > 1:
         start = head_start if run.skip == 0.0 else 0
         blocks.append(block(1 + start, between, 1))
-    for first, repeats, update in floors:
-        last = first == run.rounds
-        blocks.append(block(update, after_target if last and wraps else between, repeats))
+    for update, repeats, last in contributions(counter_floors(run, failure, head_start), units):
+        bare = last and units.rest == 0 and wraps
+        blocks.append(block(update, after_target if bare else between, repeats))
     return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 else failure)
 
 
@@ -104,34 +127,38 @@ def _convolve(a: Floats, b: Floats) -> Floats:
     return np.maximum(product, 0.0)
 
 
-def random_ring_leakage(run: PlannedRun, failure: float) -> IndependentLeakage:
+def random_ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> IndependentLeakage:
     """Return the leakage of any pair on the randomised ring, for both views.
 
     In a round the target comes before the observer ("uv") or after it ("vu"), with probability 1/2 each. Each update of
     the target is charged to the noise up to the next event among its own next slot and the observer's next look; if the
     observer does not look in this round, that is not before the first of the two slots of the next round. Those
     numbers are negatively dependent across rounds, so independent copies are larger in the convex order.
+
+    Units that contribute in every second round or less have nothing to hide in the next round: the target's slot there
+    is no event, and the noise counts up to the observer's slot. Each round is used once, so all is independent.
     """
     sees = run.observer_sees
     groups = _Groups(run.nodes, run.others_ready)
     w, w2 = groups.one, groups.sum_of_two
     half = 0.5 * run.target_ready
+    onwards = w if units.every == 1 else 0.5 * (w + w2)  # those of the next round before what ends the window
 
     seen = half * sees * w
     unseen, after = half * (1.0 - sees) * w2, half * w
     last_law = _padded_sum(seen, unseen, after)
-    inner_law = _padded_sum(seen, _convolve(unseen, w) if sees < 1.0 else unseen, _convolve(after, w))
+    inner_law = _padded_sum(seen, _convolve(unseen, onwards) if sees < 1.0 else unseen, _convolve(after, onwards))
 
     def compressed(law: Floats) -> tuple[Floats, Floats]:
         # Fewer noises only make the leakage larger, so a group may be represented by its first member.
         starts = group_starts(len(law), 8192, 1.0004)
         return 1.0 + starts, np.add.reduceat(law, starts)
 
-    inner, last = compressed(inner_law), compressed(last_law)
-    blocks = [_first_round(run, groups)]
+    inner, ending = compressed(inner_law), compressed(last_law)
+    blocks = [_first_round(run, groups, onwards)] if units.first == 1 else []
     if run.rounds > 1:
-        for first, repeats, update in _counter_floors(run, failure, 0):
-            noises, probabilities = last if first == run.rounds else inner
+        for update, repeats, last in contributions(counter_floors(run, failure, 0), units):
+            noises, probabilities = ending if last and units.rest == 0 else inner
             values = share(np.array(float(update)), noises, run.step_size)
             blocks.append(Block.single(values, probabilities, repeats))
     return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 or run.rounds == 1 else failure)
@@ -144,7 +171,7 @@ def _padded_sum(*laws: Floats) -> Floats:
     return total
 
 
-def _first_round(run: PlannedRun, groups: _Groups) -> Block:
+def _first_round(run: PlannedRun, groups: _Groups, onwards: Floats) -> Block:
     """Return the first round's leakage from the joint law of the update number and the noises after it.
 
     Early updates have large step sizes, and little noise of others can follow them; but how early an update is, is
@@ -152,7 +179,7 @@ def _first_round(run: PlannedRun, groups: _Groups) -> Block:
     """
     starts = group_starts(run.nodes - 1, 24, 1.1)
     ends = np.append(starts[1:], run.nodes - 1)
-    later_one = np.add.reduceat(groups.one, starts)  # those before both slots in the second round
+    later = np.add.reduceat(onwards, starts)  # those of the second round before what ends the window
     sees, half = run.observer_sees, 0.5 * run.target_ready
     # (probability, joint law of (number before the update, number after it in the round), seen within the round)
     cases = [
@@ -176,7 +203,7 @@ def _first_round(run: PlannedRun, groups: _Groups) -> Block:
         else:
             noises = 1.0 + starts[None, :, None] + starts[None, None, :]
             values.append(share(updates[:, :, None], noises, run.step_size).ravel())
-            probabilities.append(weight * (joint[:, :, None] * later_one).ravel())
+            probabilities.append(weight * (joint[:, :, None] * later).ravel())
     return Block.single(np.concatenate(values), np.concatenate(probabilities))
 
 

@@ -11,7 +11,7 @@ from scipy.special import psi
 
 from .record import StepSizeLaw
 
-__all__ = ["group_starts", "share"]
+__all__ = ["group_starts", "share", "share_after"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -28,17 +28,38 @@ def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
     update, noises = np.broadcast_arrays(update, noises)
     if law == "constant":
         return 1.0 / noises
+    # A hair upwards: the psi are good to some 1e-13.
+    result: Floats = np.minimum(1.0, (1.0 + 1e-11) / (update * _psi_gap(update, noises)))
+    return result
+
+
+def share_after(update: Floats, between: float, noises: Floats, law: StepSizeLaw) -> Floats:
+    """Return the leakage of update number c that is absorbed in itself and in so many updates of others after it.
+
+    At most `between` updates that do not count lie before or among those. With step sizes rate/sqrt(c) the noise of
+    update i weighs c/i, so it is 1 / (1 + c (psi(c + between + 1 + noises) - psi(c + between + 1))), which decreases in
+    c and in `noises`; with constant step sizes 1 / (1 + noises).
+
+    >>> share_after(np.array([1.0, 2.0]), 0.0, np.array([0.0, 1.0]), "sqrt").round(6).tolist()
+    [1.0, 0.6]
+    """
+    update, noises = np.broadcast_arrays(update, noises)
+    if law == "constant":
+        return 1.0 / (1.0 + noises)
+    gap = _psi_gap(update + between + 1.0, noises)
+    result: Floats = np.minimum(1.0, (1.0 + 1e-11) / (1.0 + update * gap))
+    return result
+
+
+def _psi_gap(update: Floats, noises: Floats) -> Floats:
+    """Return psi(update + noises) - psi(update)."""
     end = update + noises
     late = update > 60.0
     if late.all():
-        gap = _late_gap(update, noises, end)
-    elif not late.any():
-        gap = psi(end) - psi(update)
-    else:
-        gap = np.where(late, _late_gap(update, noises, end), psi(end) - psi(update))
-    # A hair upwards: the psi are good to some 1e-13.
-    result: Floats = np.minimum(1.0, (1.0 + 1e-11) / (update * gap))
-    return result
+        return _late_gap(update, noises, end)
+    if not late.any():
+        return np.asarray(psi(end) - psi(update), dtype=np.float64)
+    return np.where(late, _late_gap(update, noises, end), psi(end) - psi(update))
 
 
 def _late_gap(update: Floats, noises: Floats, end: Floats) -> Floats:

@@ -9,7 +9,7 @@ end of its segment, whichever comes first. Given the number m of events in a seg
 gaps are uniform over the compositions of hops - m: geometric variables conditioned on their sum, hence negatively
 associated. So are the numbers of N's, a thinning of each gap by itself, and the charges, which decrease in them. A sum
 of negatively associated terms is at most, in the convex order, the sum of independent terms with the same marginal
-laws. Segments are independent of each other.
+laws. Segments are independent of each other. Somebody outside, who sees the final model only, is the case b = 0.
 """
 
 from __future__ import annotations
@@ -63,13 +63,16 @@ class _Segments:
 
 
 def random_walk_leakage(run: PlannedRun, failure: float, *, floors: bool = True) -> IndependentLeakage:
-    """Return the leakage of any pair on the random walk, for both views.
+    """Return the leakage of any pair on the random walk, for all views.
 
     Without `floors`, each update of the target is charged as if it were the first of the run. Then the hops need not be
     cut where the floor rises, which is better for short walks.
     """
     n = run.nodes
-    kinds = _HopKinds(run.target_ready / n, run.observer_sees / n, (n - 2) * run.others_ready / n)
+    if run.view == "final":  # nobody looks on the way, and everybody's noise counts
+        kinds = _HopKinds(run.target_ready / n, 0.0, (n - 1) * run.others_ready / n)
+    else:
+        kinds = _HopKinds(run.target_ready / n, run.observer_sees / n, (n - 2) * run.others_ready / n)
     segments = list(_segments(run, kinds, 0.5 * failure / _MOST_FLOORS if floors else 0.0))
     assert len(segments) <= _MOST_FLOORS
     cut = 0.5 * failure / sum(segment.repeats for segment in segments)

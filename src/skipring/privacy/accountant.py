@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AMPLIFIED", "IN_FULL", "Accountant", "Claim", "Relation", "Unit"]
+__all__ = ["ALONE", "AMPLIFIED", "IN_FULL", "OUTSIDER", "Accountant", "Claim", "Relation", "Unit"]
 
 #: What is hidden: all data of a node, all rows of one person at a node, or one record of a node.
 Unit = Literal["node", "person", "record"]
@@ -20,6 +20,10 @@ Relation = Literal["replace-one"]
 #: What the noise of others may be counted under, and what holds without it.
 AMPLIFIED = "the noise of others counts: the loss must be convex and smooth, with learning rate at most 2 / smoothness"
 IN_FULL = "each update of the node counts in full, whatever the loss"
+
+#: Who looks in view final, and where that is not enough.
+OUTSIDER = "somebody outside the network who is shown the final model and nothing else, but may know the path"
+ALONE = "it does not hold if the outsider and a node put together what they saw"
 
 _WHAT: dict[Unit, str] = {
     "node": "all data of",

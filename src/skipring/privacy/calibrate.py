@@ -26,11 +26,12 @@ def noise_for_budget(run: PlannedRun | Forecast, epsilon: float, delta: float) -
     require_delta(delta)
     epsilon, delta = float(epsilon), float(delta)
     account = run if isinstance(run, Forecast) else forecast(run)
-    laws = account.laws(1e-3 * delta)
+    classes = account.classes(1e-3 * delta)
 
     def excess(noise: float) -> float:
-        least = min(law.delta(epsilon, (2.0 / noise) ** 2) for law in laws)
-        return math.log(max(least, 1e-320)) - math.log(delta)
+        # The best of the bounds of each class of units, and the worst class.
+        needed = max(min(law.delta(epsilon, (2.0 / noise) ** 2) for law in laws) for laws in classes)
+        return math.log(max(needed, 1e-320)) - math.log(delta)
 
     if excess(1e-2) <= 0.0:
         raise InvalidInput.because("epsilon", epsilon, f"at delta {delta:g} this is kept with next to no noise")

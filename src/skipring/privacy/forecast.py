@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative
+from ._final import random_ring_final, ring_final
 from ._rings import random_ring_leakage, ring_leakage
 from ._roots import narrow
+from ._rotation import ClassRange, class_ranges
 from ._walk import random_walk_leakage
-from .accountant import AMPLIFIED, IN_FULL, Claim
+from .accountant import ALONE, AMPLIFIED, IN_FULL, OUTSIDER, Claim
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
 from .record import PlannedRun
 
 __all__ = ["Composition", "Forecast", "PrivacyCurve", "forecast"]
 
 Floats = NDArray[np.floating[Any]]
+
+#: So many ways to be of some class in each of several runs are looked at, at most.
+_MOST_COMBINATIONS = 300
 
 
 class PrivacyCurve(ABC):
@@ -34,25 +40,37 @@ class PrivacyCurve(ABC):
     def claim(self) -> Claim:
         """Who is protected from whom, and by which argument."""
 
+    @abstractmethod
+    def classes(self, failure: float) -> list[list[Leakage]]:
+        """Return for each class of units the laws of its leakage, leaving out paths of at most this probability.
+
+        Each law of a class is a bound by itself, so the smallest holds; but a unit may be of any class, so the largest
+        over the classes is what is promised. How many classes there are does not depend on `failure`.
+        """
+
     def keeps(self, epsilon: float, delta: float) -> bool:
         """Say whether a budget is kept; it is exactly if `epsilon(delta)` is within it."""
         require_non_negative("epsilon", epsilon)
         require_delta(delta)
         epsilon, delta = float(epsilon), float(delta)
-        return any(law.delta(epsilon, self.release) <= delta for law in self.laws(1e-3 * delta))
+        return all(self._kept(laws, epsilon, delta) for laws in self.classes(1e-3 * delta))
 
-    @abstractmethod
-    def laws(self, failure: float) -> list[Leakage]:
-        """Return laws of the leakage, each a bound by itself, leaving out paths of at most this probability."""
+    def _kept(self, laws: list[Leakage], epsilon: float, delta: float) -> bool:
+        # The last law is mostly the best.
+        return any(law.delta(epsilon, self.release) <= delta for law in reversed(laws))
 
     def delta(self, epsilon: float) -> float:
         """Return the delta that goes with an epsilon; never less than `LEAST_DELTA`, which no noise supports."""
         require_non_negative("epsilon", epsilon)
         epsilon = float(epsilon)
+        return max(self._class_delta(which, epsilon) for which in range(len(self.classes(1e-12))))
+
+    def _class_delta(self, which: int, epsilon: float) -> float:
         # A thousandth of delta may be spent on unlikely paths; how much that is, is found by trying.
         best, failure = 1.0, 1e-12
         for _ in range(6):
-            values = [(law.expectation(epsilon, self.release), law.failure) for law in self.laws(failure)]
+            laws = self.classes(failure)[which]
+            values = [(law.expectation(epsilon, self.release), law.failure) for law in laws]
             best = min(best, *(value + lost for value, lost in values))
             core = max(1e-300, min(value for value, _ in values))
             if math.floor(math.log10(1e-3 * core)) == math.floor(math.log10(failure)):
@@ -64,7 +82,11 @@ class PrivacyCurve(ABC):
         """Return the smallest epsilon that goes with a delta (rounded up)."""
         require_delta(delta)
         delta = float(delta)
-        return min(_solve(law, delta, self.release) for law in self.laws(1e-3 * delta))
+        worst = -1.0
+        for laws in self.classes(1e-3 * delta):
+            if worst < 0.0 or not self._kept(laws, worst, delta):
+                worst = max(worst, min(_solve(law, delta, self.release) for law in laws))
+        return worst
 
     def curve(self, epsilons: Iterable[float]) -> Floats:
         """Return delta for each epsilon."""
@@ -75,15 +97,14 @@ class Forecast(PrivacyCurve):
     """What any observer will learn about any target in a run that has not happened yet.
 
     It is the smaller of the amplified bound, where the run allows one, and of the assumption-free bound that charges
-    each update of the target in full.
+    each update of the target in full; where units take turns, the largest of that over all classes of units.
     """
 
     def __init__(self, run: PlannedRun) -> None:
         self.run = run
         self.method = "tight"
         self.release = run.release
-        self._plain = _assumption_free(run)
-        self._amplified: dict[int, list[IndependentLeakage]] = {}
+        self._classes: dict[int, list[list[Leakage]]] = {}
 
     @property
     def claim(self) -> Claim:
@@ -92,44 +113,34 @@ class Forecast(PrivacyCurve):
         target = "any node" if run.position is None else f"the node at place {run.position}"
         if run.target_skip is not None:
             target += f" that is skipped with probability {run.target_skip:g}"
-        if run.observers > 1:
-            observer = f"any {run.observers} other nodes together"
-        elif run.distance is not None:
-            observer = f"the node {run.distance} hops after it"
-        else:
-            observer = "any other node"
-        slow = run.skip if run.observer_skip is None else run.observer_skip
-        eager = "always ready" if run.view == "offered" else f"skipped with probability {slow:g} or more"
         return Claim(
             protected=target,
-            against=f"{observer}, {eager}, who knows the path and sees the final model",
+            against=_observer(run),
             method=self.method,
             view=run.view,
-            assumptions=(AMPLIFIED if self.amplified else IN_FULL,),
+            assumptions=(AMPLIFIED if self.amplified else IN_FULL, *_notes(run)),
             unit=run.protects,
         )
 
     @property
     def amplified(self) -> bool:
         """Whether the noise of others is counted."""
-        alone = self.run.schedule == "ring" and self.run.distance in (None, 1)
-        return self.run.convex and self.run.observers == 1 and not alone
+        run = self.run
+        alone = run.schedule == "ring" and run.view != "final" and run.distance in (None, 1)
+        return run.convex and run.observers == 1 and not alone
 
-    def laws(self, failure: float) -> list[Leakage]:
-        """Return the assumption-free law and, where the run allows one, the amplified law."""
-        laws: list[Leakage] = [self._plain]
-        if self.amplified:
-            # Powers of ten, so that neighbouring questions share one law.
-            exponent = max(-307, math.floor(math.log10(failure)))
-            if exponent not in self._amplified:
-                self._amplified[exponent] = _amplified(self.run, 10.0**exponent)
-            laws += self._amplified[exponent]
-        return laws
+    def classes(self, failure: float) -> list[list[Leakage]]:
+        """Return for each class of units the assumption-free law and, where the run allows them, amplified laws."""
+        # Powers of ten, so that neighbouring questions share one law.
+        exponent = max(-307, math.floor(math.log10(failure))) if self.amplified else 0
+        if exponent not in self._classes:
+            self._classes[exponent] = _classes(self.run, 10.0**exponent, amplified=self.amplified)
+        return self._classes[exponent]
 
     def with_noise(self, noise_multiplier: float) -> Forecast:
         """Return the forecast of the same run with another noise, sharing all work that does not depend on it."""
         other = Forecast(self.run.replace(noise_multiplier=noise_multiplier))
-        other._plain, other._amplified = self._plain, self._amplified
+        other._classes = self._classes
         return other
 
 
@@ -146,9 +157,16 @@ class Composition(PrivacyCurve):
     def __init__(self, *forecasts: Forecast) -> None:
         if not forecasts:
             raise InvalidInput("forecasts", "nothing", "at least one forecast")
+        if len({each.run.protects for each in forecasts}) > 1:
+            raise InvalidInput.because(
+                "forecasts", "several units", "all must protect the same: nodes, persons or records"
+            )
+        if len({each.run.view == "final" for each in forecasts}) > 1:
+            raise InvalidInput.because("forecasts", "several views", "who is inside sees more than the final model")
         self.method = "tight"
         self.forecasts = forecasts
         self.release = max(forecast.release for forecast in forecasts)
+        self._of = {each.run: each for each in forecasts}
 
     @property
     def claim(self) -> Claim:
@@ -167,22 +185,38 @@ class Composition(PrivacyCurve):
                 f"{len(claims)} runs over the same data are counted together",
                 *dict.fromkeys(words for claim in claims for words in claim.assumptions),
             ),
+            unit=claims[0].unit,
         )
 
-    def laws(self, failure: float) -> list[Leakage]:
-        """Return the law of the sum of the runs' leakages."""
-        shares = [forecast.laws(failure / len(self.forecasts)) for forecast in self.forecasts]
+    def classes(self, failure: float) -> list[list[Leakage]]:
+        """Return the law of the sum of the runs' leakages, for a unit of any class in each run."""
+        # Each run deals its units anew, so they may be of one class in one run and of another in the next.
+        alike: dict[PlannedRun, int] = {}
+        for each in self.forecasts:
+            alike[each.run] = alike.get(each.run, 0) + 1
+        share = failure / len(self.forecasts)
+        choices = [
+            list(combinations_with_replacement(self._of[run].classes(share), times)) for run, times in alike.items()
+        ]
+        if math.prod(map(len, choices)) > _MOST_COMBINATIONS:
+            raise InvalidInput.because(
+                "forecasts", f"{len(self.forecasts)} runs with rotation", "these are too many to put together"
+            )
+        releases = [run.release for run, times in alike.items() for _ in range(times)]
         # Either the assumption-free law of every run, or the last, most amplified one.
-        return [self._sum([laws[which] for laws in shares]) for which in (0, -1)]
+        return [
+            [self._sum([laws[which] for some in chosen for laws in some], releases) for which in (0, -1)]
+            for chosen in product(*choices)
+        ]
 
-    def _sum(self, laws: list[Leakage]) -> Leakage:
+    def _sum(self, laws: list[Leakage], releases: list[float]) -> Leakage:
         counts = [law for law in laws if isinstance(law, BinomialLeakage)]
-        alike = len({law.probability for law in counts}) == 1 and len({f.release for f in self.forecasts}) == 1
+        alike = len({law.probability for law in counts}) == 1 and len(set(releases)) == 1
         if alike and len(counts) == len(laws):
             return BinomialLeakage(sum(law.trials for law in counts), counts[0].probability)
         blocks: list[Block] = []
-        for forecast, law in zip(self.forecasts, laws, strict=True):
-            blocks += law.blocks(forecast.release / self.release)
+        for release, law in zip(releases, laws, strict=True):
+            blocks += law.blocks(release / self.release)
         return IndependentLeakage(blocks, failure=sum(law.failure for law in laws))
 
 
@@ -196,23 +230,72 @@ def forecast(run: PlannedRun) -> Forecast:
     return Forecast(run)
 
 
-def _amplified(run: PlannedRun, failure: float) -> list[IndependentLeakage]:
-    """Return the amplified laws of a run, leaving out paths of at most this probability each."""
-    if run.schedule == "ring":
-        return [ring_leakage(run, failure)]
-    if run.schedule == "random-ring":
-        return [random_ring_leakage(run, failure)]
-    laws = [random_walk_leakage(run, failure)]
-    if run.step_size == "sqrt" and run.steps <= 100 * run.nodes:
-        laws.insert(0, random_walk_leakage(run, failure, floors=False))
-    return laws
+def _observer(run: PlannedRun) -> str:
+    """Say who looks, and what they know."""
+    if run.view == "final":
+        return OUTSIDER
+    if run.observers > 1:
+        observer = f"any {run.observers} other nodes together"
+    elif run.distance is not None:
+        observer = f"the node {run.distance} hops after it"
+    else:
+        observer = "any other node"
+    slow = run.skip if run.observer_skip is None else run.observer_skip
+    eager = "always ready" if run.view == "offered" else f"skipped with probability {slow:g} or more"
+    return f"{observer}, {eager}, who knows the path and sees the final model"
 
 
-def _assumption_free(run: PlannedRun) -> BinomialLeakage:
-    """Return the number of the target's own updates: one chance per round, or with probability 1/n at every hop."""
+def _notes(run: PlannedRun) -> Iterator[str]:
+    """Say what else the claim rests on, or leaves out."""
+    if run.view == "final":
+        yield ALONE
+    if run.every > 1 and run.schedule == "random-walk":
+        yield "rotation is not counted on the random walk: each update of the node is charged as if the unit were in it"
+    elif run.every > 1:
+        yield (
+            f"the {run.protects} contributes at every {run.every}th turn of its node at most, skipped turns included,"
+            " and who looks may know at which"
+        )
+
+
+def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[Leakage]]:
+    """Return the laws of a run for each class of its units, leaving out paths of at most this probability each."""
     if run.schedule == "random-walk":
-        return BinomialLeakage(run.steps, run.target_ready / run.nodes)
-    return BinomialLeakage(run.rounds, run.target_ready)
+        # Turns come at random. Charging all updates is above any class, whose updates are some of them.
+        plain: Leakage = BinomialLeakage(run.steps, run.target_ready / run.nodes)
+        return [[plain, *(_walk_laws(run, failure) if amplified else ())]]
+    # Somebody outside is shown less than a member, so what holds against those holds as well, range by range.
+    final = run.view == "final" and amplified
+    as_member = run.replace(view="offered") if run.view == "final" else run
+    members = [
+        (units, _member_laws(as_member, failure, units) if amplified else [])
+        for units in class_ranges(run.rounds, run.every)
+    ]
+    if not final:
+        return [[BinomialLeakage(units.times, run.target_ready), *laws] for units, laws in members]
+    law_of = ring_final if run.schedule == "ring" else random_ring_final
+    return [
+        [BinomialLeakage(units.times, run.target_ready), *laws, law_of(run, failure, units)]
+        for units in class_ranges(run.rounds, run.every, fine=True)
+        for around, laws in members
+        if around.first <= units.first <= units.last <= around.last
+    ]
+
+
+def _member_laws(run: PlannedRun, failure: float, units: ClassRange) -> list[Leakage]:
+    if run.schedule == "random-ring":
+        return [random_ring_leakage(run, failure, units)]
+    return [] if run.distance in (None, 1) else [ring_leakage(run, failure, units)]
+
+
+def _walk_laws(run: PlannedRun, failure: float) -> list[Leakage]:
+    runs = [run.replace(view="offered"), run] if run.view == "final" else [run]
+    laws: list[Leakage] = []
+    for each in runs:
+        if run.step_size == "sqrt" and run.steps <= 100 * run.nodes:
+            laws.append(random_walk_leakage(each, failure, floors=False))
+        laws.append(random_walk_leakage(each, failure))
+    return laws
 
 
 def _solve(law: Leakage, delta: float, release: float) -> float:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from .._binomial import binomial_pmf
 from .gaussian import gdp_delta, rdp_epsilon
 
-__all__ = ["BinomialLeakage", "Block", "IndependentLeakage", "Leakage", "Terms"]
+__all__ = ["BinomialLeakage", "Block", "IndependentLeakage", "Leakage", "Terms", "spread"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -154,7 +154,7 @@ def _value_grid() -> Floats:
     return np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 900)])
 
 
-def _spread(values: Floats, probabilities: Floats, grid: Floats) -> Floats:
+def spread(values: Floats, probabilities: Floats, grid: Floats) -> Floats:
     """Move each atom to its two neighbours on the grid, keeping its mean.
 
     This is a mean-preserving spread: the expectation of a convex function can only grow (there is no drift, as rounding
@@ -192,7 +192,7 @@ class IndependentLeakage(Leakage):
         self._grid = _value_grid()
         self._blocks = blocks
         terms = [part for block in blocks for part in block.mixture]
-        self._rows = np.array([_spread(part.values, part.probabilities, self._grid) for part in terms])
+        self._rows = np.array([spread(part.values, part.probabilities, self._grid) for part in terms])
         self._rows[:, 0] = np.maximum(0.0, 1.0 - self._rows[:, 1:].sum(axis=1))
         self._tops = np.array([self._grid[np.nonzero(row)[0][-1]] for row in self._rows])
         self._sums: dict[int, _TiltedSum] = {}
@@ -290,7 +290,7 @@ class IndependentLeakage(Leakage):
             transforms, logs = [], np.zeros((3, len(block.mixture)))
             for i, row in enumerate(self._rows[rows]):
                 kept = np.nonzero(row)[0]
-                law = _spread(self._grid[kept], row[kept], lattice)
+                law = spread(self._grid[kept], row[kept], lattice)
                 law = law[: int(np.nonzero(law)[0][-1]) + 1]
                 growth = whole if len(law) == len(lattice) else _growth(tilts, lattice[: len(law)])
                 totals = growth @ law
