@@ -10,7 +10,7 @@ from ..errors import InvalidInput, require_integer
 if TYPE_CHECKING:
     from ..privacy import PlannedRun, Unit
 
-__all__ = ["Beside", "Protected", "beside", "promised", "protected", "refuse_rows_of_nodes"]
+__all__ = ["Beside", "Protected", "beside", "promised", "protected", "same_parts"]
 
 #: The most parts that are accounted for.
 _MOST_PARTS = 10**6
@@ -79,14 +79,6 @@ class Protected:
         )
 
 
-def refuse_rows_of_nodes(**given: int | None) -> None:
-    """Refuse options about the rows of an update where whole nodes are protected."""
-    for parameter, value in given.items():
-        if value is not None:
-            reason = "a node's noise does not depend on its rows; it goes with --protects record or person"
-            raise InvalidInput.because(parameter, value, reason)
-
-
 def protected(
     protects: str, batch: int | None, rows_per_person: int | None, rows: int | None, parts: int | None
 ) -> Protected:
@@ -95,7 +87,10 @@ def protected(
         if parts is not None:
             reason = "a node contributes at each of its turns; rotation goes with --protects record or person"
             raise InvalidInput.because("parts", parts, reason)
-        refuse_rows_of_nodes(batch=batch, rows_per_person=rows_per_person, rows=rows)
+        for parameter, given in (("batch", batch), ("rows_per_person", rows_per_person), ("rows", rows)):
+            if given is not None:
+                reason = "a node's noise does not depend on its rows; it goes with --protects record or person"
+                raise InvalidInput.because(parameter, given, reason)
         return Protected(unit="node")
 
     from ..learning import Protection  # only where rows matter: it loads more than the accountants do
@@ -167,6 +162,16 @@ def beside(run: PlannedRun, units: int, epsilon: float, delta: float) -> Beside:
         whole = whole_node(run, units)
         node = None if whole is None else forecast(whole).epsilon(delta)
     return Beside(final, node)
+
+
+def same_parts(run: PlannedRun) -> list[str]:
+    """Say whom a number that rests on rotation is about: no number of parts is the worst for all runs."""
+    if run.every == 1 or run.schedule == "random-walk":  # where it is not counted
+        return []
+    return [
+        f"It is about nodes whose rows take {run.every} turns: where nodes differ, ask for each number of parts (1 if"
+        " all rows fit into an update); the largest epsilon holds."
+    ]
 
 
 def promised(epsilon: float | None) -> str:

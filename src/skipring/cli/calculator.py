@@ -9,7 +9,7 @@ import typer
 from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, print_json, print_rows
-from ._protected import Beside, Protected, beside, protected
+from ._protected import Beside, Protected, beside, protected, same_parts
 
 if TYPE_CHECKING:
     from ..privacy import Claim, PaperBound, PlannedRun
@@ -158,7 +158,7 @@ def privacy(
             ("noise multiplier", noise_multiplier),
             *who.update_rows,
         ],
-        f"{_who(claim)} {who.noise_note(noise_multiplier)}{warning}",
+        " ".join([_who(claim), *same_parts(run), who.noise_note(noise_multiplier)]) + warning,
     )
 
 
@@ -242,7 +242,7 @@ def noise(
             *_terms(who, view, method),
             *who.update_rows,
         ],
-        f"{_who(claim)} {who.noise_note(found)}{warning}",
+        " ".join([_who(claim), *same_parts(run), who.noise_note(found)]) + warning,
     )
 
 

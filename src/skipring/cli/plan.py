@@ -10,7 +10,7 @@ import typer
 
 from . import _options as options
 from ._output import Json, print_json
-from ._protected import Beside, beside, promised
+from ._protected import Beside, beside, promised, same_parts
 
 if TYPE_CHECKING:
     from ..planning import Plans
@@ -179,6 +179,6 @@ def _on_rows(plans: Plans, near: Beside) -> list[str]:
         )
     elif budget.rows is None:
         notes.append("Rows that take turns are not counted; --rows (of each node) would.")
-    if best.parts > 1 and budget.schedule == "random-walk":
+    if budget.schedule == "random-walk" and best.parts > 1:
         notes.append("On the random walk it is not counted that rows take turns.")
-    return notes
+    return notes + same_parts(plans.run)
