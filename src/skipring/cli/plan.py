@@ -178,7 +178,7 @@ def _on_rows(plans: Plans, near: Beside) -> list[str]:
             f" but it is divided by fewer rows. The best here: {best.batch}. Else, {others}."
         )
     elif budget.rows is None:
-        notes.append("Rows that take turns are not counted; --rows (of each node) would.")
+        notes.append("It is not counted that rows may take turns; with --rows (of each node) it is.")
     if budget.schedule == "random-walk" and best.parts > 1:
         notes.append("On the random walk it is not counted that rows take turns.")
     return notes + same_parts(plans.run)
