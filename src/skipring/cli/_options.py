@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Batch",
     "Convexity",
     "Delay",
     "DeltaPrime",
@@ -18,7 +19,11 @@ __all__ = [
     "NoiseMultiplier",
     "ObserverSkip",
     "Observers",
+    "Parts",
     "Position",
+    "Protects",
+    "Rows",
+    "RowsPerPerson",
     "Schedule",
     "Skip",
     "Smoothness",
@@ -42,7 +47,37 @@ Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
 Steps = Annotated[int, typer.Option(help="Number of hops of the token, skipped ones included.")]
 Skip = Annotated[float, typer.Option(help="Probability that a node is skipped.")]
 NoiseMultiplier = Annotated[
-    float, typer.Option(help="Noise std over gradient bound: sigma / k. Replacing a node's data moves it by up to 2 k.")
+    float,
+    typer.Option(
+        help="Noise std over the most that one protected unit can contribute, sigma / k. Replacing the unit moves an"
+        " update by up to 2 k."
+    ),
+]
+Protects = Annotated[
+    str,
+    typer.Option(
+        metavar="UNIT",
+        help="What epsilon hides: all data of a node, all rows of a person, or one row (record).",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(help="With record or person: the most rows of an update, the same for all nodes."),
+]
+RowsPerPerson = Annotated[int | None, typer.Option(help="With person: no person has more rows than this at a node.")]
+Rows = Annotated[
+    int | None,
+    typer.Option(
+        help="With record or person: rows of each node (persons x rows per person). What does not fit into a batch"
+        " waits for the node's next turn."
+    ),
+]
+Parts = Annotated[
+    int | None,
+    typer.Option(
+        help="Instead of --rows: into how many parts each node deals its rows; its turns rotate through them. Where"
+        " nodes differ, ask for each and take the largest epsilon."
+    ),
 ]
 Method = Annotated[str, typer.Option(metavar="NAME", help="tight (proven) or paper (its theorems as stated).")]
 DeltaPrime = Annotated[
@@ -53,7 +88,8 @@ View = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="offered: protects from an observer that is always ready; participants: from one that is skipped, too.",
+        help="offered: protects from an observer that is always ready; participants: from one that is skipped, too;"
+        " final: from somebody outside who is shown the final model and nothing else.",
     ),
 ]
 ObserverSkip = Annotated[

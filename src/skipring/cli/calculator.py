@@ -9,6 +9,7 @@ import typer
 from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, print_json, print_rows
+from ._protected import Beside, Protected, beside, protected, same_parts
 
 if TYPE_CHECKING:
     from ..privacy import Claim, PlannedRun
@@ -83,14 +84,20 @@ def privacy(
     step_size: options.StepSize = "sqrt",
     learning_rate: options.LearningRate = None,
     smoothness: options.Smoothness = None,
+    protects: options.Protects = "node",
+    batch: options.Batch = None,
+    rows_per_person: options.RowsPerPerson = None,
+    rows: options.Rows = None,
+    parts: options.Parts = None,
     as_json: Json = False,
 ) -> None:
-    """What one node can learn about another's data in a run: epsilon for a delta, or delta for an epsilon."""
+    """What others can learn about a node's data in a run: epsilon for a delta, or delta for an epsilon."""
     from ..privacy import PaperBound, forecast
 
     if (delta is None) == (epsilon is None):
         given = "missing" if delta is None else delta
         raise InvalidInput.because("delta", given, "give exactly one of --delta and --epsilon")
+    who = protected(protects, batch, rows_per_person, rows, parts)
     run = _record(
         schedule=schedule,
         nodes=nodes,
@@ -107,10 +114,12 @@ def privacy(
         step_size=step_size,
         learning_rate=learning_rate,
         smoothness=smoothness,
+        protects=who.unit,
+        every=who.parts,
     )
     result: dict[str, Any] = {}
     warning = ""
-    if _is_paper(method, delta_prime):
+    if _is_paper(method, delta_prime, who.parts, rows):
         prime = delta_prime if delta_prime is not None else (delta if delta is not None else 1e-6)
         bound = PaperBound(run, delta_prime=prime)
         small = delta if delta is not None else bound.delta(epsilon if epsilon is not None else 0.0)
@@ -120,7 +129,7 @@ def privacy(
             "delta": small + prime,
             "delta_prime": prime,
         } | _trust(doubt)
-        claim, warning = bound.claim, _warning(doubt)
+        claim, warning, near = bound.claim, _warning(doubt), Beside(None, _if_node(run, result["epsilon"]))
     else:
         account = forecast(run)
         result |= {
@@ -128,20 +137,29 @@ def privacy(
             "delta": delta if delta is not None else account.delta(epsilon if epsilon is not None else 0.0),
             "amplified": account.amplified,
         }
-        claim = account.claim
-    result |= {"method": method, "view": view, "schedule": schedule, **_facts(run)}
+        claim, near = account.claim, beside(run, who.units, result["epsilon"], result["delta"])
+    result |= {
+        "method": method,
+        "view": view,
+        "schedule": schedule,
+        **who.facts(noise_multiplier),
+        **near.facts(),
+        **_facts(run),
+    }
     if as_json:
         print_json(result)
         return
     print_rows(
         [
             ("epsilon", result["epsilon"]),
+            *near.rows(run, method),
             ("delta", result["delta"]),
-            ("method", method),
-            ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip probability {skip:g}"),
+            *_terms(who, view, method),
+            ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip {skip:g}"),
             ("noise multiplier", noise_multiplier),
+            *who.update_rows,
         ],
-        _who(claim) + warning,
+        " ".join([_who(claim), *same_parts(run), who.noise_note(noise_multiplier)]) + warning,
     )
 
 
@@ -164,11 +182,17 @@ def noise(
     step_size: options.StepSize = "sqrt",
     learning_rate: options.LearningRate = None,
     smoothness: options.Smoothness = None,
+    protects: options.Protects = "node",
+    batch: options.Batch = None,
+    rows_per_person: options.RowsPerPerson = None,
+    rows: options.Rows = None,
+    parts: options.Parts = None,
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
     from ..privacy import PaperBound, forecast, noise_for_budget, paper_noise_for_budget
 
+    who = protected(protects, batch, rows_per_person, rows, parts)
     run = _record(
         schedule=schedule,
         nodes=nodes,
@@ -185,29 +209,42 @@ def noise(
         step_size=step_size,
         learning_rate=learning_rate,
         smoothness=smoothness,
+        protects=who.unit,
+        every=who.parts,
     )
     total, trust, warning = delta, dict[str, Any](), ""
-    if _is_paper(method, delta_prime):
+    if _is_paper(method, delta_prime, who.parts, rows):
         prime = delta if delta_prime is None else delta_prime
         total = delta + prime
         found = paper_noise_for_budget(run, epsilon, delta, prime)
         bound = PaperBound(run.replace(noise_multiplier=found), delta_prime=prime)
         doubt = bound.doubt(delta)
         trust, warning, claim = _trust(doubt), _warning(doubt), bound.claim
+        near = Beside(None, _if_node(run, epsilon))
     else:
         found, claim = noise_for_budget(run, epsilon, delta), forecast(run).claim
+        near = beside(run.replace(noise_multiplier=found), who.units, epsilon, delta)
     if as_json:
         facts = _facts(run) | {"noise_multiplier": found}
         print_json(
             {"noise_multiplier": found, "epsilon": epsilon, "delta": total, "method": method, "view": view}
             | trust
             | {"schedule": schedule}
+            | who.facts(found)
+            | near.facts()
             | facts
         )
         return
     print_rows(
-        [("noise multiplier", found), ("epsilon", epsilon), ("delta", total), ("method", method)],
-        _who(claim) + " Noise std = noise multiplier x gradient bound." + warning,
+        [
+            ("noise multiplier", found),
+            ("epsilon", epsilon),
+            *near.rows(run, method),
+            ("delta", total),
+            *_terms(who, view, method),
+            *who.update_rows,
+        ],
+        " ".join([_who(claim), *same_parts(run), who.noise_note(found)]) + warning,
     )
 
 
@@ -248,12 +285,24 @@ def error(
     )
 
 
-def _is_paper(method: str, delta_prime: float | None) -> bool:
+def _is_paper(method: str, delta_prime: float | None, parts: int, rows: int | None) -> bool:
     if method not in ("tight", "paper"):
         raise InvalidInput("method", method, "tight or paper")
     if method == "tight" and delta_prime is not None:
         raise InvalidInput.because("delta_prime", delta_prime, "belongs to --method paper")
+    if method == "paper" and parts > 1:
+        name, given = ("parts", parts) if rows is None else ("rows", rows)
+        raise InvalidInput.because(name, given, "the paper's theorems do not cover rows that take turns; say tight")
     return method == "paper"
+
+
+def _terms(who: Protected, view: str, method: str) -> list[tuple[str, str]]:
+    """Return what an epsilon cannot be read without."""
+    return [who.row, ("relation", "replace-one"), ("view", view), ("method", method)]
+
+
+def _if_node(run: PlannedRun, epsilon: float) -> float | None:
+    return epsilon if run.protects == "node" else None
 
 
 def _trust(doubt: str) -> dict[str, Any]:
@@ -294,5 +343,4 @@ def _who(claim: Claim) -> str:
     """Say who is protected from whom, and what that rests on."""
     from ..privacy import AMPLIFIED
 
-    words = claim.sentence()
-    return words.removesuffix(".") + " (else say --non-convex)." if AMPLIFIED in claim.assumptions else words
+    return claim.sentence().replace(f"{AMPLIFIED[1:]}.", f"{AMPLIFIED[1:]} (else say --non-convex).")

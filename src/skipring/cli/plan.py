@@ -10,6 +10,7 @@ import typer
 
 from . import _options as options
 from ._output import Json, print_json
+from ._protected import Beside, beside, promised, same_parts
 
 if TYPE_CHECKING:
     from ..planning import Plans
@@ -20,16 +21,23 @@ __all__ = ["plan"]
 def plan(
     nodes: options.Nodes,
     delay: options.Delay,
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of every node.")],
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of what --protects says.")],
     dimension: Annotated[int, typer.Option(help="Number of the model's parameters.")],
-    delta: Annotated[float, typer.Option(help="Privacy budget of every node.")] = 1e-6,
+    delta: Annotated[float, typer.Option(help="Privacy budget of what --protects says.")] = 1e-6,
     time: Annotated[float | None, typer.Option(help="How long the run may take on average; or give --steps.")] = None,
     steps: Annotated[int | None, typer.Option(help="Number of steps; or give --time.")] = None,
     hop_latency: options.HopLatency = 0.01,
-    gradient_bound: Annotated[float, typer.Option(help="Largest norm of a node's gradient, k.")] = 1.0,
+    gradient_bound: Annotated[float, typer.Option(help="Largest norm of a node's (or row's) gradient, k.")] = 1.0,
     diameter: Annotated[float, typer.Option(help="Diameter of the set the parameters are kept in.")] = 10.0,
     schedule: options.Schedule = "random-ring",
     smoothness: options.Smoothness = None,
+    protects: options.Protects = "node",
+    rows: options.Rows = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(help="With record or person: the most rows of an update. By default proposed from --rows."),
+    ] = None,
+    rows_per_person: options.RowsPerPerson = None,
     figure: Annotated[
         Path | None, typer.Option(help="Where to draw the trade-off (png, svg or pdf); an older figure is overwritten.")
     ] = Path("frontier.png"),
@@ -56,6 +64,10 @@ def plan(
         steps=steps,
         schedule=schedule,  # type: ignore[arg-type] # the budget checks it and names what is allowed
         smoothness=smoothness,
+        protects=protects,  # type: ignore[arg-type] # as above
+        rows=rows,
+        batch=batch,
+        rows_per_person=rows_per_person,
     )
     errors = Console(stderr=True)
     drawn = None if no_figure else figure
@@ -69,17 +81,25 @@ def plan(
         if drawn is not None:
             epsilons = [epsilon * 2.0**i for i in range(-3, 4)]
             progress.update(task, description="trade-off", total=len(epsilons))
-            points = planning.frontier(budget, epsilons, progress=lambda n: progress.update(task, completed=n))
+            points = planning.frontier(plans.budget, epsilons, progress=lambda n: progress.update(task, completed=n))
             spent = f"time {time:g}" if time is not None else f"{steps} steps"
             draw_frontier(points, drawn, title=f"{nodes} nodes, {budget.delay} delays, {spent}, {schedule}")
+    near = beside(plans.run, plans.budget.units_per_update, epsilon, delta)
     if as_json:
         print_json(
             {
                 "plan": dataclasses.asdict(plans.best),
                 "alternatives": [dataclasses.asdict(other) for other in plans.alternatives],
                 "left_out": [{"name": name, "reason": reason} for name, reason in plans.left_out],
+                "batches": [dataclasses.asdict(other) for other in plans.batches],
                 "epsilon": epsilon,
                 "delta": delta,
+                "method": "tight",
+                "unit": protects,
+                "relation": "replace-one",
+                "batch": plans.best.batch,
+                "parts": plans.best.parts,
+                **near.facts(),
                 "schedule": schedule,
                 "nodes": nodes,
                 "view": "offered",
@@ -87,15 +107,15 @@ def plan(
             }
         )
         return
-    _show(plans, drawn)
+    _show(plans, near, drawn)
 
 
-def _show(plans: Plans, drawn: Path | None) -> None:
+def _show(plans: Plans, near: Beside, drawn: Path | None) -> None:
     from rich.console import Console
 
     from ..report import plan_table
 
-    budget, best = plans.budget, plans.best
+    budget = plans.budget
     console = Console(highlight=False)
     spent = f"time {budget.time:g}" if budget.time is not None else f"{budget.steps} steps"
     console.print(
@@ -105,17 +125,60 @@ def _show(plans: Plans, drawn: Path | None) -> None:
     console.print(plan_table(plans))
     for name, reason in plans.left_out:
         console.print(f"\n{name}: {reason}", markup=False)
-    paper = next(other for other in plans.alternatives if other.accounting == "paper")
+    notes = [*_on_the_paper(plans), _on_epsilon(plans), *_on_rows(plans, near)]
     trivial = budget.gradient_bound * budget.diameter
-    share = best.noise_multiplier / paper.noise_multiplier
-    notes = [
-        f"The plan needs {100 * share:.0f} % of the noise that the paper's theorem asks for.",
-        "Epsilon protects all data of any node against any other node that is always ready, final model included; it"
-        f" needs a convex loss of smoothness at most {2 / best.learning_rate:.3g}.",
-        f"The error bound (Theorem 1) compares plans; above gradient bound x diameter = {trivial:g} it says no more.",
-    ]
-    if paper.doubt:
-        notes[0] = f"Do not use the noise of the paper's theorem: {paper.doubt}."
+    notes.append(
+        f"The error bound (Theorem 1) compares plans; above gradient bound x diameter = {trivial:g} it says no more."
+    )
     if drawn is not None:
         notes.append(f"Trade-off between privacy and error: {drawn}")
     console.print("\n" + "\n".join(notes), style="dim", markup=False)
+
+
+def _on_the_paper(plans: Plans) -> list[str]:
+    paper = next((other for other in plans.alternatives if other.accounting == "paper"), None)
+    if paper is None:
+        return []
+    if paper.doubt:
+        return [f"Do not use the noise of the paper's theorem: {paper.doubt}."]
+    share = plans.best.noise_multiplier / paper.noise_multiplier
+    return [f"The plan needs {100 * share:.0f} % of the noise that the paper's theorem asks for."]
+
+
+def _on_epsilon(plans: Plans) -> str:
+    whom = {
+        "node": "all data of any node (--protects record hides one row)",
+        "person": "all rows of any one person of any node",
+        "record": "any one record of any node",
+    }[plans.budget.protects]
+    return (
+        f"Epsilon (tight, replace-one, view offered) protects {whom} against any other node that is always ready,"
+        f" final model included; it needs a convex loss of smoothness at most {2 / plans.best.learning_rate:.3g}."
+    )
+
+
+def _on_rows(plans: Plans, near: Beside) -> list[str]:
+    """Say what the rows of an update have to do with noise and error; nothing for nodes."""
+    budget, best = plans.budget, plans.best
+    if budget.protects == "node":
+        return []
+    notes = [
+        f"Epsilon of all data of a node: {promised(near.node)}.",
+        "Noise std on an update's gradient: noise multiplier x gradient bound"
+        + (" x rows per person" if budget.protects == "person" else "")
+        + " / rows per update.",
+    ]
+    if plans.batches:
+        others = "; ".join(
+            f"{other.batch} rows: noise multiplier {other.noise_multiplier:.3g}, error bound {other.error_bound:.4g}"
+            for other in plans.batches
+        )
+        notes.append(
+            "With fewer rows per update each row contributes at fewer turns, and a smaller noise multiplier will do;"
+            f" but it is divided by fewer rows. The best here: {best.batch}. Else, {others}."
+        )
+    elif budget.rows is None:
+        notes.append("It is not counted that rows may take turns; with --rows (of each node) it is.")
+    if budget.schedule == "random-walk" and best.parts > 1:
+        notes.append("On the random walk it is not counted that rows take turns.")
+    return notes + same_parts(plans.run)

@@ -24,10 +24,15 @@ def plan_table(plans: Plans) -> Table:
         ("steps", "steps"),
         ("expected updates", "expected_updates"),
         ("expected time", "expected_time"),
+        ("rows per update", "batch"),
+        ("turns for all rows", "parts"),
         ("noise multiplier", "noise_multiplier"),
+        ("noise std", "noise_std"),
         ("learning rate", "learning_rate"),
         ("error bound", "error_bound"),
     ):
+        if plans.budget.protects == "node" and field in ("batch", "parts", "noise_std"):
+            continue  # a node's noise is the multiplier times the gradient bound, whatever its rows
         table.add_row(label, *(number(getattr(plan, field)) for plan in columns))
     return table
 

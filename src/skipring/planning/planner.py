@@ -1,9 +1,4 @@
-"""From a budget of privacy and of time (or steps) to a timeout, a length, a noise level and a learning rate.
-
-The planner looks for the timeout and the length whose error bound is smallest once the noise has been raised to what
-the privacy budget asks for. A long timeout wastes time on stragglers, a short one wastes hops; and since each update
-asks for more noise, the whole time is not always worth using.
-"""
+"""The search for the plan with the smallest error bound, and the plans that are shown beside it."""
 
 from __future__ import annotations
 
@@ -17,69 +12,25 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .convergence import ErrorTerms, best_learning_rate, error_terms
-from .delays import Delay
-from .errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
-from .privacy import Forecast, Leakage, PaperBound, PlannedRun, ScheduleName, noise_for_budget, paper_noise_for_budget
-from .timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
+from ..convergence import ErrorTerms, best_learning_rate, error_terms
+from ..errors import InvalidInput
+from ..privacy import (
+    Forecast,
+    Leakage,
+    PaperBound,
+    PlannedRun,
+    noise_for_budget,
+    paper_noise_for_budget,
+)
+from ..timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
+from .budget import Budget
 
-__all__ = ["Budget", "FrontierPoint", "Plan", "Plans", "frontier", "plan"]
+__all__ = ["FrontierPoint", "Plan", "Plans", "frontier", "plan"]
 
 Floats = NDArray[np.floating[Any]]
 
 #: Skip probabilities that are tried before the best one is refined.
 _SKIPS = (1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.07, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """What a run may cost, and what is known about nodes and model.
-
-    Parameters
-    ----------
-    nodes, delay, hop_latency : who takes part, how long a node takes, how long a hop takes.
-    epsilon, delta : the privacy of every node's data against any other node that is always ready.
-    dimension, gradient_bound, diameter : the model's number of parameters, the largest norm of a node's gradient, and
-        the diameter of the set that the parameters are kept in.
-    time, steps : how long the run may take on average (it may take less), or how many steps it has; one of the two.
-    schedule : who gets the token next.
-    smoothness : of the loss, if known; the learning rate is then kept at 2 / smoothness or below.
-    """
-
-    nodes: int
-    delay: Delay
-    hop_latency: float
-    epsilon: float
-    delta: float
-    dimension: int
-    gradient_bound: float
-    diameter: float
-    time: float | None = None
-    steps: int | None = None
-    schedule: ScheduleName = "random-ring"
-    smoothness: float | None = None
-
-    def __post_init__(self) -> None:
-        require_positive("epsilon", self.epsilon)
-        require_delta(self.delta)
-        if self.delta < 2.0 * LEAST_DELTA:  # the paper's theorem gets half of it twice
-            raise InvalidInput("delta", self.delta, f"at least {2.0 * LEAST_DELTA:g} for a plan")
-        require_integer("dimension", self.dimension, 1)
-        require_positive("gradient_bound", self.gradient_bound)
-        require_positive("diameter", self.diameter)
-        if self.smoothness is not None:
-            require_positive("smoothness", self.smoothness)
-        if (self.time is None) == (self.steps is None):
-            given = "missing" if self.time is None else self.time
-            raise InvalidInput.because("time", given, "give either a time budget or a number of steps")
-        if self.time is not None:
-            require_positive("time", self.time)
-        # The record refuses what no accountant covers: unknown schedules, too few nodes, partial rounds.
-        self.run(self.steps if self.steps is not None else self.nodes, 0.5)
-
-    def run(self, steps: int, skip: float) -> PlannedRun:
-        """Return the record of a run of this budget; its noise is still to be chosen."""
-        return PlannedRun(schedule=self.schedule, nodes=self.nodes, steps=steps, skip=skip, noise_multiplier=1.0)
 
 
 @dataclass(frozen=True)
@@ -96,19 +47,34 @@ class Plan:
     noise_multiplier: float
     learning_rate: float
     error_bound: float
+    #: Standard deviation of the noise on an update's gradient.
+    noise_std: float
+    #: For records and persons: the most rows of an update, and how many turns a node needs to use all of its rows.
+    batch: int | None = None
+    parts: int = 1
     #: Why the paper's theorem, if the noise is its, is not shown to keep the budget here; empty if it is.
     doubt: str = ""
 
 
 @dataclass(frozen=True)
 class Plans:
-    """The plan with the smallest error bound, and what else the budget could have been spent on."""
+    """The plan with the smallest error bound, and what else the budget could have been spent on.
+
+    The budget's batch is the one that was chosen, and `batches` are the best plans with the others.
+    """
 
     budget: Budget
     best: Plan
     alternatives: tuple[Plan, ...]
     #: Alternatives that the mathematics does not cover here, with the reason.
     left_out: tuple[tuple[str, str], ...]
+    batches: tuple[Plan, ...] = ()
+
+    @property
+    def run(self) -> PlannedRun:
+        """The record of the best plan, as accountants take it."""
+        best = self.best
+        return self.budget.run(best.steps, best.skip_probability).replace(noise_multiplier=best.noise_multiplier)
 
 
 @dataclass(frozen=True)
@@ -128,7 +94,8 @@ class _Candidate:
     steps: int
     terms: ErrorTerms
     forecast: Forecast
-    law: Leakage
+    #: For each class of units the law of its leakage.
+    laws: list[Leakage]
 
     def quick_noise(self, epsilon: float, delta: float) -> float:
         """Return the noise that Rényi divergences ask for: a few per cent too much, but found in no time."""
@@ -136,7 +103,7 @@ class _Candidate:
         low, high = 1e-6, 1e9
         for _ in range(28):
             middle = math.sqrt(low * high)
-            enough = self.law.rough_epsilon(delta, (2.0 / middle) ** 2) <= epsilon
+            enough = all(law.rough_epsilon(delta, (2.0 / middle) ** 2) <= epsilon for law in self.laws)
             low, high = (low, middle) if enough else (middle, high)
         return high
 
@@ -163,9 +130,8 @@ class _Planner:
         if terms.no_update > 1e-6:
             return None  # Theorem 1 rewards a run in which nobody may ever take part; nobody wants one
         forecast = Forecast(budget.run(steps, skip))
-        (laws,) = forecast.classes(1e-3 * budget.delta)  # nobody rotates in a plan
-        law = laws[-1]
-        return _Candidate(timeout, skip, steps, terms, forecast, law)
+        laws = [laws[-1] for laws in forecast.classes(1e-3 * budget.delta)]
+        return _Candidate(timeout, skip, steps, terms, forecast, laws)
 
     def steps(self, timeout: float, share: float = 1.0) -> int:
         """Return how many steps fit into a share of the time budget, in whole rounds on a ring."""
@@ -186,15 +152,19 @@ class _Planner:
         rate = best_learning_rate(
             diameter=budget.diameter,
             gradient_bound=budget.gradient_bound,
-            noise_multiplier=noise,
+            noise_multiplier=budget.gradient_noise(noise),
             dimension=budget.dimension,
         )
         return rate if budget.smoothness is None else min(rate, 2.0 / budget.smoothness)
 
     def error(self, candidate: _Candidate, noise: float) -> float:
-        """Return the error bound with a noise multiplier."""
+        """Return the error bound with a noise multiplier.
+
+        Theorem 1 takes the length of a gradient and its noise over that length. It does not ask how much of the
+        gradient one unit can change, so a record's noise counts in it as what is left of it on the gradient.
+        """
         return candidate.terms.bound(
-            noise_multiplier=noise,
+            noise_multiplier=self.budget.gradient_noise(noise),
             dimension=self.budget.dimension,
             diameter=self.budget.diameter,
             gradient_bound=self.budget.gradient_bound,
@@ -296,6 +266,9 @@ class _Planner:
             noise_multiplier=noise,
             learning_rate=self.learning_rate(noise),
             error_bound=self.error(candidate, noise),
+            noise_std=budget.gradient_noise(noise) * budget.gradient_bound,
+            batch=budget.batch,
+            parts=budget.parts,
         )
 
 
@@ -311,8 +284,8 @@ def plan(budget: Budget) -> Plans:
     >>> chosen.best.error_bound <= min(other.error_bound for other in chosen.alternatives)
     True
     """
-    planner = _Planner(budget)
-    best = planner.best(budget.epsilon)
+    planner, best, chosen, batches = _best_batch([_Planner(each) for each in budget.proposals], budget.epsilon)
+    budget = planner.budget
     alternatives, left_out = [], []
     for name, timeout in (
         ("never skip", math.inf),
@@ -327,31 +300,50 @@ def plan(budget: Budget) -> Plans:
             left_out.append((name, "a dead node would be waited for without end"))
         else:
             left_out.append((name, "the time is too short for a round of it"))
-    alternatives.append(planner.paper("paper's accounting", best, budget.epsilon))
-    chosen = planner.tight("best plan", best, budget.epsilon)
+    if budget.parts == 1:
+        alternatives.append(planner.paper("paper's accounting", best, budget.epsilon))
+    else:
+        left_out.append(("paper's accounting", "its theorems do not cover rows that take turns"))
     # The search uses a quick accountant; should the exact one disagree by a hair, it has the last word.
     for other in alternatives:
         if other.accounting == "tight" and other.error_bound < chosen.error_bound:
             chosen = dataclasses.replace(other, name="best plan")
-    return Plans(budget, chosen, tuple(alternatives), tuple(left_out))
+    return Plans(budget, chosen, tuple(alternatives), tuple(left_out), batches)
 
 
 def frontier(
     budget: Budget, epsilons: Sequence[float], *, progress: Callable[[int], None] | None = None
 ) -> list[FrontierPoint]:
     """Return plans for several epsilons at the same budget of time: what more privacy costs in error."""
-    planner = _Planner(budget)
+    planners = [_Planner(each) for each in budget.proposals]
     points = []
     for epsilon in epsilons:
         dataclasses.replace(budget, epsilon=epsilon)  # checks it
-        best, never = planner.best(epsilon), planner.at(epsilon, math.inf)
-        plans = [planner.tight("best plan", best, epsilon), planner.paper("paper's accounting", best, epsilon)]
-        if never is not None:
+        planner, best, chosen, _ = _best_batch(planners, epsilon)
+        plans = [chosen]
+        if planner.budget.parts == 1:
+            plans.append(planner.paper("paper's accounting", best, epsilon))
+        if (never := planner.at(epsilon, math.inf)) is not None:
             plans.append(planner.tight("never skip", never, epsilon))
         points.append(FrontierPoint(epsilon, tuple(plans)))
         if progress is not None:
             progress(len(points))
     return points
+
+
+def _best_batch(planners: Sequence[_Planner], epsilon: float) -> tuple[_Planner, _Candidate, Plan, tuple[Plan, ...]]:
+    """Return the planner whose batch has the smallest error bound with what it found, and the plans of the others.
+
+    A smaller batch lets a row contribute at fewer turns, so that a smaller noise multiplier will do; but the sum over
+    its rows, noise included, is divided by less.
+    """
+    found = []
+    for planner in planners:
+        candidate = planner.best(epsilon)
+        found.append((planner, candidate, planner.tight("best plan", candidate, epsilon)))
+    winner = min(range(len(found)), key=lambda i: found[i][2].error_bound)
+    others = (each for i, (_, _, each) in enumerate(found) if i != winner)
+    return *found[winner], tuple(dataclasses.replace(each, name=f"batch {each.batch}") for each in others)
 
 
 def _golden(f: Callable[[float], float], low: float, high: float, *, turns: int = 11) -> float:

@@ -1,0 +1,193 @@
+"""Whom the epsilon of a calculator protects: as options, in JSON and in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidInput, require_integer
+
+if TYPE_CHECKING:
+    from ..privacy import PlannedRun, Unit
+
+__all__ = ["Beside", "Protected", "beside", "promised", "protected", "same_parts"]
+
+#: The most parts that are accounted for.
+_MOST_PARTS = 10**6
+#: An epsilon above this is no promise.
+_NO_PROMISE = 100.0
+
+_WORDS = {
+    "node": "node (all its data; --protects record hides one row)",
+    "person": "person (all rows of one person at a node)",
+    "record": "record (one row of a node)",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protected:
+    """Whom an epsilon protects, and how many rows an update takes.
+
+    `parts` is the number of a node's turns after which a unit's comes round again, and `units` the most units of an
+    update. Both are 1 for nodes, for which the rows of an update do not matter.
+    """
+
+    unit: Unit
+    batch: int | None = None
+    rows_per_person: int | None = None
+    parts: int = 1
+    units: int = 1
+
+    @property
+    def row(self) -> tuple[str, str]:
+        """What a table says of it."""
+        return "protects", _WORDS[self.unit]
+
+    def facts(self, noise_multiplier: float) -> dict[str, Any]:
+        """Return what JSON says of it; two data sets are neighbours if one unit's data is replaced.
+
+        The noise on an update's gradient is given in units of the most that one protected unit can contribute.
+        """
+        facts: dict[str, Any] = {"unit": self.unit, "relation": "replace-one", "batch": self.batch, "parts": self.parts}
+        if self.rows_per_person is not None:
+            facts["rows_per_person"] = self.rows_per_person
+        return facts | {"noise_over_unit_bound": noise_multiplier / (self.batch or 1)}
+
+    @property
+    def update_rows(self) -> list[tuple[str, str]]:
+        """What a table says of an update; nothing for nodes."""
+        if self.batch is None:
+            return []
+        of = f", of persons with at most {self.rows_per_person}" if self.rows_per_person is not None else ""
+        turns = "at every turn" if self.parts == 1 else f"each at every {ordinal(self.parts)} turn of its node"
+        return [("update", f"at most {self.batch} rows{of}; {turns}")]
+
+    def noise_note(self, noise_multiplier: float) -> str:
+        """Say what a noise multiplier comes to on the gradient of an update."""
+        if self.batch is None:
+            return "Noise std = noise multiplier x gradient bound."
+        share = noise_multiplier / self.batch
+        words = (
+            "Noise std on an update's gradient: noise multiplier x gradient bound / batch ="
+            f" {share:.4g} x gradient bound"
+        )
+        if self.rows_per_person is None:
+            return words + "."
+        return (
+            f"{words} where a person's rows are bounded together (networks), and x rows per person ="
+            f" {share * self.rows_per_person:.4g} x gradient bound where each row is (linear models)."
+        )
+
+
+def protected(
+    protects: str, batch: int | None, rows_per_person: int | None, rows: int | None, parts: int | None
+) -> Protected:
+    """Return whom the options protect; refuse what does not go together."""
+    if protects == "node":
+        if parts is not None:
+            reason = "a node contributes at each of its turns; rotation goes with --protects record or person"
+            raise InvalidInput.because("parts", parts, reason)
+        for parameter, given in (("batch", batch), ("rows_per_person", rows_per_person), ("rows", rows)):
+            if given is not None:
+                reason = "a node's noise does not depend on its rows; it goes with --protects record or person"
+                raise InvalidInput.because(parameter, given, reason)
+        return Protected(unit="node")
+
+    from ..learning import Protection  # only where rows matter: it loads more than the accountants do
+
+    if protects == "person" and rows_per_person is None:
+        raise InvalidInput.because("rows_per_person", "missing", "say how many rows a person has at most")
+    agreed = Protection(
+        unit=protects,  # type: ignore[arg-type] # it checks it and names what is allowed
+        batch=batch,
+        rows_per_person=1 if rows_per_person is None else rows_per_person,
+    )
+    if rows_per_person is not None and protects != "person":  # also where it is 1
+        raise InvalidInput.because("rows_per_person", rows_per_person, "goes with --protects person")
+    if parts is not None:
+        if rows is not None:
+            raise InvalidInput.because("parts", parts, "follows from --rows; give one of the two")
+        require_integer("parts", parts, 1, _MOST_PARTS)
+    elif rows is not None:
+        per_person = agreed.rows_per_person
+        require_integer("rows", rows, 1, _MOST_PARTS * agreed.units_per_update * per_person)
+        parts = agreed.parts(-(-rows // per_person))
+    return Protected(
+        unit=agreed.unit,
+        batch=batch,
+        rows_per_person=rows_per_person,
+        parts=1 if parts is None else parts,
+        units=agreed.units_per_update,
+    )
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What goes beside an epsilon: the final model's alone, and that of all data of a node; None where there is none.
+
+    For those who protect a whole node, its epsilon is the one that it goes beside.
+    """
+
+    final: float | None
+    node: float | None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what JSON says of it."""
+        return {"final_epsilon": self.final, "node_epsilon": self.node}
+
+    def rows(self, run: PlannedRun, method: str) -> list[tuple[str, object]]:
+        """Return what a table says of it; the paper says nothing of either."""
+        rows: list[tuple[str, object]] = []
+        if run.view != "final" and self.final is not None:
+            rows.append(("epsilon, final model only", self.final))
+        if run.protects != "node":
+            rows.append(("epsilon, whole node", promised(self.node) if method == "tight" else "ask --method tight"))
+        return rows
+
+
+def beside(run: PlannedRun, units: int, epsilon: float, delta: float) -> Beside:
+    """Return what goes beside a run's tight epsilon at a delta; `units` is the most units of an update."""
+    from ..privacy import forecast, whole_node
+
+    if not delta < 1.0:
+        return Beside(None, None)
+    final = epsilon
+    if run.view != "final":
+        outsider = run.replace(view="final", observers=1, observer_skip=None, distance=None, position=None)
+        final = forecast(outsider).epsilon(delta)
+        if run.position is None:  # members are shown the final model as well, so what holds against them holds here
+            final = min(epsilon, final)
+    node: float | None = epsilon
+    if run.protects != "node":
+        whole = whole_node(run, units)
+        node = None if whole is None else forecast(whole).epsilon(delta)
+    return Beside(final, node)
+
+
+def same_parts(run: PlannedRun) -> list[str]:
+    """Say whom a number that rests on rotation is about: no number of parts is the worst for all runs."""
+    if run.every == 1 or run.schedule == "random-walk":  # where it is not counted
+        return []
+    return [
+        f"It is about nodes whose rows take {run.every} turns: where nodes differ, ask for each number of parts (1 if"
+        " all rows fit into an update); the largest epsilon holds."
+    ]
+
+
+def promised(epsilon: float | None) -> str:
+    """Say an epsilon, or that it is none to speak of."""
+    from ..report import number
+
+    if epsilon is None:
+        return "nothing is promised"
+    return number(epsilon) if epsilon <= _NO_PROMISE else f"nothing is promised ({number(epsilon)})"
+
+
+def ordinal(count: int) -> str:
+    """Return a number as an ordinal.
+
+    >>> [ordinal(n) for n in (2, 3, 4, 11, 21, 112)]
+    ['2nd', '3rd', '4th', '11th', '21st', '112th']
+    """
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"

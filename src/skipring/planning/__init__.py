@@ -1,0 +1,14 @@
+"""From a budget of privacy and of time (or steps) to a timeout, a length, a noise level and a learning rate.
+
+The planner looks for the timeout and the length whose error bound is smallest once the noise has been raised to what
+the privacy budget asks for. A long timeout wastes time on stragglers, a short one wastes hops; and since each update
+asks for more noise, the whole time is not always worth using. Where records or persons are protected, it also proposes
+how many rows an update takes.
+"""
+
+from __future__ import annotations
+
+from .budget import Budget
+from .planner import FrontierPoint, Plan, Plans, frontier, plan
+
+__all__ = ["Budget", "FrontierPoint", "Plan", "Plans", "frontier", "plan"]

@@ -1,0 +1,149 @@
+"""What a run may cost, what is known about nodes and model, and whom the noise has to hide."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from ..delays import Delay
+from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
+from ..privacy import PlannedRun, ScheduleName, Unit
+
+__all__ = ["Budget"]
+
+#: Which share of a node's rows an update may take, if that is for the planner to say: one in so many.
+_SHARES = (1, 2, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a run may cost, and what is known about nodes and model.
+
+    Parameters
+    ----------
+    nodes, delay, hop_latency : who takes part, how long a node takes, how long a hop takes.
+    epsilon, delta : the privacy of what `protects` says against any other node that is always ready.
+    dimension, gradient_bound, diameter : the model's number of parameters, the largest norm of a row's gradient (for
+        nodes: of a node's), and the diameter of the set that the parameters are kept in.
+    time, steps : how long the run may take on average (it may take less), or how many steps it has; one of the two.
+    schedule : who gets the token next.
+    smoothness : of the loss, if known; the learning rate is then kept at 2 / smoothness or below.
+    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
+    rows : for records and persons: how many rows each node has (for persons: persons x rows per person).
+    batch : for records and persons: the most rows of an update. A node with more rotates through them. None: propose
+        it, from `rows`.
+    rows_per_person : for persons: the most rows of one.
+
+    >>> from skipring.delays import Gamma
+    >>> Budget(nodes=10, delay=Gamma(0.25, 1.0), hop_latency=0.01, epsilon=1.0, delta=1e-6, dimension=8,
+    ...        gradient_bound=1.0, diameter=10.0, steps=100, protects="record", rows=250, batch=100).parts
+    3
+    """
+
+    nodes: int
+    delay: Delay
+    hop_latency: float
+    epsilon: float
+    delta: float
+    dimension: int
+    gradient_bound: float
+    diameter: float
+    time: float | None = None
+    steps: int | None = None
+    schedule: ScheduleName = "random-ring"
+    smoothness: float | None = None
+    protects: Unit = "node"
+    rows: int | None = None
+    batch: int | None = None
+    rows_per_person: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive("epsilon", self.epsilon)
+        require_delta(self.delta)
+        if self.delta < 2.0 * LEAST_DELTA:  # the paper's theorem gets half of it twice
+            raise InvalidInput("delta", self.delta, f"at least {2.0 * LEAST_DELTA:g} for a plan")
+        require_integer("dimension", self.dimension, 1)
+        require_positive("gradient_bound", self.gradient_bound)
+        require_positive("diameter", self.diameter)
+        if self.smoothness is not None:
+            require_positive("smoothness", self.smoothness)
+        if (self.time is None) == (self.steps is None):
+            given = "missing" if self.time is None else self.time
+            raise InvalidInput.because("time", given, "give either a time budget or a number of steps")
+        if self.time is not None:
+            require_positive("time", self.time)
+        self._check_rows()
+        # The record refuses what no accountant covers: unknown schedules, too few nodes, partial rounds.
+        self.run(self.steps if self.steps is not None else self.nodes, 0.5)
+
+    def _check_rows(self) -> None:
+        for parameter in ("rows", "batch", "rows_per_person"):
+            if (given := getattr(self, parameter)) is None:
+                continue
+            if self.protects == "node" or (parameter == "rows_per_person" and self.protects != "person"):
+                needed = "person" if parameter == "rows_per_person" else "record or person"
+                raise InvalidInput.because(parameter, given, f"counts only if what is protected is a {needed}")
+            require_integer(parameter, given, 1, 10**9)
+        if self.protects == "person" and self.rows_per_person is None:
+            raise InvalidInput.because("rows_per_person", "missing", "say how many rows a person has at most")
+        if self.protects in ("record", "person") and self.rows is None and self.batch is None:
+            raise InvalidInput.because(
+                "rows", "missing", "a batch is proposed from the rows of a node; or give a batch"
+            )
+        if self.batch is not None:
+            if self.batch < self._per_person:
+                reason = f"a person's rows must fit into one update, and may be {self._per_person}"
+                raise InvalidInput.because("batch", self.batch, reason)
+            if self.rows is not None and self.batch > (most := self._units * self._per_person):
+                raise InvalidInput("batch", self.batch, f"at most {most}: no node has more rows to take")
+
+    @property
+    def _per_person(self) -> int:
+        return 1 if self.rows_per_person is None else self.rows_per_person
+
+    @property
+    def _units(self) -> int:
+        """How many records or persons a node has, if its rows are known."""
+        assert self.rows is not None
+        return -(-self.rows // self._per_person)
+
+    @property
+    def units_per_update(self) -> int:
+        """The most protected units that an update takes; 1 for nodes, or while the batch is to be proposed."""
+        return 1 if self.batch is None else self.batch // self._per_person
+
+    @property
+    def parts(self) -> int:
+        """How many turns of a node it takes to use all of its rows; 1 for nodes, or while that is not known."""
+        if self.rows is None or self.batch is None:
+            return 1
+        return -(-self._units // self.units_per_update)
+
+    @property
+    def proposals(self) -> tuple[Budget, ...]:
+        """The same budget with each batch that a plan may have: as given, or all rows of a node, half, a quarter."""
+        if self.rows is None or self.batch is not None:
+            return (self,)
+        batches = dict.fromkeys(-(-self._units // share) * self._per_person for share in _SHARES)
+        return tuple(dataclasses.replace(self, batch=batch) for batch in batches)
+
+    def gradient_noise(self, noise_multiplier: float) -> float:
+        """Return the standard deviation of the noise on an update's gradient, over the gradient bound.
+
+        For records and persons an update is the sum of at most `batch` rows' gradients, divided by `batch`: no longer
+        than the gradient bound k of one row, as a node's is. Its noise is the multiplier times the most that one unit
+        can contribute (k; a person's rows: so many times k), divided by `batch`, too.
+        """
+        return noise_multiplier if self.batch is None else noise_multiplier * self._per_person / self.batch
+
+    def run(self, steps: int, skip: float) -> PlannedRun:
+        """Return the record of a run of this budget; its noise is still to be chosen."""
+        return PlannedRun(
+            schedule=self.schedule,
+            nodes=self.nodes,
+            steps=steps,
+            skip=skip,
+            noise_multiplier=1.0,
+            protects=self.protects,
+            every=self.parts,
+        )
