@@ -14,7 +14,7 @@ ROOMS = re.findall(r"^- `(\w+)`: ", skipring.__doc__ or "", flags=re.MULTILINE)
 #: What any room may use; it uses no room.
 FLOOR = {"errors", "_binomial", "_digest", "_function", "_json", "_lazy", "_numbers", "_version"}
 #: The compiled pieces of an update, which numba inlines into the loops of a simulation, are no public names.
-BACK_DOORS = {("simulation", "learning", "_compiled")}
+BACK_DOORS = {("simulation", "learning", "_compiled"), ("simulation", "learning", "_evaluated")}
 
 
 def imports() -> Iterator[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from skipring.learning import LinearModel, MarginLoss, reference
 from skipring.learning import _compiled as compiled
+from skipring.learning import _evaluated as evaluated
 
 Floats = NDArray[np.floating[Any]]
 
@@ -51,19 +52,19 @@ def _step(w: Any, gradient: Any, share: float, noise: Any, std: float, shrink: f
 @njit
 def _margin(model: Any, w: Any, rows: Any, take: int, test: Any, room: Any) -> Any:
     compiled.margin_gradients(model, w, rows, take, room)
-    return compiled.evaluate_margin(model, w, test, room)
+    return evaluated.evaluate_margin(model, w, test, room)
 
 
 @njit
 def _squared(model: Any, w: Any, rows: Any, take: int, test: Any, room: Any) -> Any:
     compiled.squared_gradients(model, w, rows, take, room)
-    return compiled.evaluate_squared(model, w, test, room)
+    return evaluated.evaluate_squared(model, w, test, room)
 
 
 @njit
 def _softmax(model: Any, w: Any, rows: Any, take: int, test: Any, room: Any) -> Any:
     compiled.softmax_gradients(model, w, rows, take, room)
-    return compiled.evaluate_softmax(model, w, test, room)
+    return evaluated.evaluate_softmax(model, w, test, room)
 
 
 KERNELS: dict[int, Any] = {compiled.MARGIN: _margin, compiled.SQUARED: _squared, compiled.SOFTMAX: _softmax}

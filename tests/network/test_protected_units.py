@@ -77,7 +77,7 @@ def own_files(configs: list[Path], rows: int, person: bool) -> None:
 
 def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
     run = RECORDS | {
-        "data": {"person": "who", "rows_per_person": 2},
+        "data": {"person": "who", "rows_per_person": 2, "standardise": False},
         "model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2},
         "privacy": {"noise_multiplier": 1.0, "protects": "person"},
         "learning": {"batch": 20, "rate": 2.0},
@@ -94,7 +94,10 @@ def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_run_goes_on_with_as_many_rows_as_it_began_with(tmp_path: Path) -> None:
     """With more rows a record might come into another part, and be released twice as often as accounted for."""
-    run = RECORDS | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}}
+    run = RECORDS | {
+        "data": {"standardise": False},
+        "model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2},
+    }
     configs = make(tmp_path / "net", 3, run)
     own_files(configs, 150, person=False)
     open_journal(load_node(configs[0])).close()
@@ -109,6 +112,8 @@ def test_the_batch_is_agreed_before_anybody_looks(tmp_path: Path) -> None:
     asked = {"privacy": {"noise_multiplier": 3.0, "protects": "record"}, "delay": {"timeout": 1.0}}
     agreed = agreed_run(parse_run(asked), 4)
     assert agreed.learning.batch == 114  # of 455 rows, shared by four
-    own = parse_run(asked | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}})
+    own = asked | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}}
     with pytest.raises(InvalidInput, match=r"learning\.batch = missing: .* files of their own"):
-        agreed_run(own, 4)
+        agreed_run(parse_run(own | {"data": {"standardise": False}}), 4)
+    with pytest.raises(InvalidInput, match=r"data\.standardise = True: .* one record moves all others"):
+        agreed_run(parse_run(own), 4)

@@ -1,11 +1,10 @@
-"""Updates and test errors of linear models, compiled: the fast twins of `reference`, which they are tested against.
+"""Updates of linear models, compiled: the fast twins of `reference`, which they are tested against.
 
 Much of the time goes into random numbers, exponentials and waiting, so all are spared. One uniform number serves
 several draws of a shuffle. A loss of one margin is read from a table, as margins are bounded by the radius. (Between
 the points of the table its slope is linear, increasing, and no steeper than the loss is smooth: the gradient of a loss
 that is as convex and as smooth.) All random numbers of an update are drawn before its arithmetic. Rows carry the sign
-of their label where the loss is one of a margin. Test rows are kept column by column, so that evaluation runs over many
-of them at once.
+of their label where the loss is one of a margin.
 
 What a function is given is a few named tuples. Everything is inlined where it is called: what is compiled then does not
 depend on what was found on disk, and neither do the last digits.
@@ -21,7 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from ._vectors import DOUBLES, SINGLES, add_product, fetch, load, product, spread, store, total
+from ._vectors import DOUBLES, add_product, fetch, load, product, spread, store, total
 from .linear import LinearModel
 from .losses import MarginLoss
 from .units import Protection
@@ -43,9 +42,6 @@ __all__ = [
     "compiled_model",
     "draw_batch",
     "draw_noise",
-    "evaluate_margin",
-    "evaluate_softmax",
-    "evaluate_squared",
     "examples_of",
     "kind_of",
     "loss_table",
@@ -70,7 +66,7 @@ _MOST_CELLS = 1 << 20
 _CHOICES = 1e6
 #: Sums may be reordered and divisions turned into products; nan and infinity keep their meaning.
 FAST = {"reassoc", "nsz", "contract", "arcp"}
-_FILES = [Path(__file__).with_name(name).read_bytes() for name in ("_compiled.py", "_vectors.py")]
+_FILES = [Path(__file__).with_name(name).read_bytes() for name in ("_compiled.py", "_evaluated.py", "_vectors.py")]
 #: Stands for how these functions are written. numba keeps compiled functions on disk, and looks only at the file of the
 #: function itself; a kernel with this number in its closure is compiled afresh when what it inlines has changed.
 SOURCE = int(hashlib.sha256(b"".join(_FILES)).hexdigest()[:12], 16)
@@ -406,102 +402,3 @@ def softmax_gradients(model: Softmax, w: Floats, rows: Examples, take: int, room
             c = room.slopes[k] * scale
             for j in range(d):
                 room.gradient[k * d + j] += c * rows.x[row, j]
-
-
-# Test errors ---------------------------------------------------------------------------------------------------------
-
-
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
-def _scores(w: Floats, columns: Floats, scores: Floats) -> None:
-    rows, block = len(scores), 4 * SINGLES  # four sums at a time do not wait for each other
-    whole = rows - rows % block
-    for i in range(0, whole, block):
-        at = i
-        first = second = third = fourth = spread(np.float32(0.0))
-        for j in range(len(w)):
-            a = spread(np.float32(w[j]))
-            first = add_product(first, a, load(columns, at))
-            second = add_product(second, a, load(columns, at + SINGLES))
-            third = add_product(third, a, load(columns, at + 2 * SINGLES))
-            fourth = add_product(fourth, a, load(columns, at + 3 * SINGLES))
-            at += rows
-        store(scores, i, first)
-        store(scores, i + SINGLES, second)
-        store(scores, i + 2 * SINGLES, third)
-        store(scores, i + 3 * SINGLES, fourth)
-    for i in range(whole, rows):
-        summed = np.float32(0.0)
-        for j in range(len(w)):
-            summed += np.float32(w[j]) * columns[j, i]
-        scores[i] = summed
-
-
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
-def evaluate_margin(model: Margin, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
-    """Return test error and mean loss."""
-    rows = len(test.labels)
-    margins, parts, cells = room.scores[0], room.scores[1], room.cells
-    _scores(w, test.columns, margins)
-    wrong = 0
-    for i in range(rows):
-        # A margin of 0 counts as the class with label -1.
-        wrong += 1 if margins[i] < 0.0 or (margins[i] == 0.0 and test.labels[i] > 0.0) else 0
-    # One loop for each kind of work: all but the look-up then take many rows at once.
-    most, zero = len(model.values) - 2, np.float32(0.0)
-    offset, scale, top = np.float32(model.span), np.float32(0.5 * most / model.span), np.float32(most)
-    for i in range(rows):
-        t = (margins[i] + offset) * scale
-        t = t if t > zero else zero
-        t = t if t < top else top
-        cell = np.int32(t)
-        cells[i] = cell
-        parts[i] = t - np.float32(cell)
-    following = model.values[1:]
-    for i in range(rows):
-        k = np.uint32(cells[i])
-        parts[i] = model.values[k] + parts[i] * (following[k] - model.values[k])
-    total = 0.0
-    for i in range(rows):
-        total += parts[i]
-    if model.beyond:  # there the loss is a straight line
-        below, above = model.slopes[0], model.slopes[-1]
-        for i in range(rows):
-            total += below * min(margins[i] + model.span, 0.0) + above * max(margins[i] - model.span, 0.0)
-    return wrong / rows, total / rows
-
-
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
-def evaluate_squared(model: Squared, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
-    """Return mean squared error and mean loss."""
-    rows = len(test.labels)
-    scores = room.scores[0]
-    _scores(w, test.columns, scores)
-    total = 0.0
-    for i in range(rows):
-        residual = scores[i] - test.labels[i]
-        total += residual * residual
-    return total / rows, 0.5 * total / rows
-
-
-@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
-def evaluate_softmax(model: Softmax, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
-    """Return test error and mean loss."""
-    d, rows = test.columns.shape
-    scores = room.scores
-    for k in range(model.classes):
-        _scores(w[k * d : (k + 1) * d], test.columns, scores[k])
-    wrong = 0
-    total = 0.0
-    for i in range(rows):
-        best = 0
-        for k in range(1, model.classes):
-            if scores[k, i] > scores[best, i]:
-                best = k
-        top = scores[best, i]
-        s = 0.0
-        for k in range(model.classes):
-            s += np.exp(scores[k, i] - top)
-        y = int(test.labels[i])
-        wrong += 1 if best != y else 0
-        total += np.log(s) + top - scores[y, i]
-    return wrong / rows, total / rows

@@ -18,6 +18,7 @@ from ..runs import (
     dealt_rows,
     model_of,
     parse_run,
+    require_own_scales,
     resolve,
     toml_value,
 )
@@ -69,9 +70,12 @@ def _with_batch(run: RunFile, nodes: int) -> RunFile:
 
     How many rows a node has is public where nodes share a data set. Where each has a file of its own nobody knows.
     """
+    own_files = run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+    if own_files:
+        require_own_scales(run)
     if run.privacy.unit == "node" or run.learning.batch is not None:
         return run
-    if run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None:
+    if own_files:
         reason = (
             f"a {run.privacy.unit} is protected, and nodes have files of their own: "
             "say how many rows an update takes at most, such as the rows of a typical node"

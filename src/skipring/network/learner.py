@@ -30,6 +30,7 @@ from ..runs import (
     model_of,
     prepared_rows,
     protection_of,
+    require_own_scales,
     stream,
 )
 from .config import OwnData
@@ -96,6 +97,7 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     assert data.path is not None
     if data.label is None:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")
+    require_own_scales(run)
     persons = run.privacy.unit == "person"
     if persons and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"

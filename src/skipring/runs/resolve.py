@@ -33,6 +33,7 @@ __all__ = [
     "no_privacy",
     "not_covered",
     "protection_of",
+    "require_own_scales",
     "resolve",
     "step_sizes_of",
     "unsaid_unit",
@@ -171,6 +172,19 @@ def budget_of(run: RunFile) -> Budget | None:
         require_positive("epsilon", budget.epsilon)
         require_delta(budget.delta)
     return budget
+
+
+def require_own_scales(run: RunFile) -> None:
+    """Refuse scales that a node would read off its own rows where less than all of them is protected.
+
+    One record then moves all others of its node, by what no noise was chosen for.
+    """
+    if run.privacy.unit != "node" and run.data.standardise and not run.model.takes_pixels:
+        reason = (
+            f"a node would scale by the mean and deviation of its own rows, so that one {run.privacy.unit} moves all "
+            "others; say false, and give columns on scales that all agreed on"
+        )
+        raise InvalidInput.because("data.standardise", True, reason)
 
 
 def unsaid_unit(run: RunFile) -> str | None:

@@ -21,14 +21,12 @@ from ..learning._compiled import (
     Test,
     draw_batch,
     draw_noise,
-    evaluate_margin,
-    evaluate_softmax,
-    evaluate_squared,
     margin_gradients,
     softmax_gradients,
     squared_gradients,
     take_step,
 )
+from ..learning._evaluated import evaluate_margin, evaluate_softmax, evaluate_squared
 
 __all__ = ["WALKS"]
 

@@ -25,15 +25,13 @@ from ...learning._compiled import (
     Test,
     draw_batch,
     draw_noise,
-    evaluate_margin,
-    evaluate_softmax,
-    evaluate_squared,
     margin_gradients,
     project,
     softmax_gradients,
     squared_gradients,
     take_step,
 )
+from ...learning._evaluated import evaluate_margin, evaluate_softmax, evaluate_squared
 
 __all__ = ["FEDERATED", "GOSSIP", "Averaging", "Graph", "random_graph"]
 

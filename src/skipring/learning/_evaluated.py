@@ -1,0 +1,107 @@
+"""Test errors of linear models, compiled. Test rows lie column by column, so that many are taken at once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from ._compiled import FAST, Floats, Margin, Scratch, Softmax, Squared, Test
+from ._vectors import SINGLES, add_product, load, spread, store
+
+__all__ = ["evaluate_margin", "evaluate_softmax", "evaluate_squared"]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def _scores(w: Floats, columns: Floats, scores: Floats) -> None:
+    rows, block = len(scores), 4 * SINGLES  # four sums at a time do not wait for each other
+    whole = rows - rows % block
+    for i in range(0, whole, block):
+        at = i
+        first = second = third = fourth = spread(np.float32(0.0))
+        for j in range(len(w)):
+            a = spread(np.float32(w[j]))
+            first = add_product(first, a, load(columns, at))
+            second = add_product(second, a, load(columns, at + SINGLES))
+            third = add_product(third, a, load(columns, at + 2 * SINGLES))
+            fourth = add_product(fourth, a, load(columns, at + 3 * SINGLES))
+            at += rows
+        store(scores, i, first)
+        store(scores, i + SINGLES, second)
+        store(scores, i + 2 * SINGLES, third)
+        store(scores, i + 3 * SINGLES, fourth)
+    for i in range(whole, rows):
+        summed = np.float32(0.0)
+        for j in range(len(w)):
+            summed += np.float32(w[j]) * columns[j, i]
+        scores[i] = summed
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def evaluate_margin(model: Margin, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
+    """Return test error and mean loss."""
+    rows = len(test.labels)
+    margins, parts, cells = room.scores[0], room.scores[1], room.cells
+    _scores(w, test.columns, margins)
+    wrong = 0
+    for i in range(rows):
+        # A margin of 0 counts as the class with label -1.
+        wrong += 1 if margins[i] < 0.0 or (margins[i] == 0.0 and test.labels[i] > 0.0) else 0
+    # One loop for each kind of work: all but the look-up then take many rows at once.
+    most, zero = len(model.values) - 2, np.float32(0.0)
+    offset, scale, top = np.float32(model.span), np.float32(0.5 * most / model.span), np.float32(most)
+    for i in range(rows):
+        t = (margins[i] + offset) * scale
+        t = t if t > zero else zero
+        t = t if t < top else top
+        cell = np.int32(t)
+        cells[i] = cell
+        parts[i] = t - np.float32(cell)
+    following = model.values[1:]
+    for i in range(rows):
+        k = np.uint32(cells[i])
+        parts[i] = model.values[k] + parts[i] * (following[k] - model.values[k])
+    total = 0.0
+    for i in range(rows):
+        total += parts[i]
+    if model.beyond:  # there the loss is a straight line
+        below, above = model.slopes[0], model.slopes[-1]
+        for i in range(rows):
+            total += below * min(margins[i] + model.span, 0.0) + above * max(margins[i] - model.span, 0.0)
+    return wrong / rows, total / rows
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def evaluate_squared(model: Squared, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
+    """Return mean squared error and mean loss."""
+    rows = len(test.labels)
+    scores = room.scores[0]
+    _scores(w, test.columns, scores)
+    total = 0.0
+    for i in range(rows):
+        residual = scores[i] - test.labels[i]
+        total += residual * residual
+    return total / rows, 0.5 * total / rows
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+def evaluate_softmax(model: Softmax, w: Floats, test: Test, room: Scratch) -> tuple[float, float]:
+    """Return test error and mean loss."""
+    d, rows = test.columns.shape
+    scores = room.scores
+    for k in range(model.classes):
+        _scores(w[k * d : (k + 1) * d], test.columns, scores[k])
+    wrong = 0
+    total = 0.0
+    for i in range(rows):
+        best = 0
+        for k in range(1, model.classes):
+            if scores[k, i] > scores[best, i]:
+                best = k
+        top = scores[best, i]
+        s = 0.0
+        for k in range(model.classes):
+            s += np.exp(scores[k, i] - top)
+        y = int(test.labels[i])
+        wrong += 1 if best != y else 0
+        total += np.log(s) + top - scores[y, i]
+    return wrong / rows, total / rows
