@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .beyond import BEYOND, best_by_nodes, by_alpha, straggler_names
     from .curves import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
     from .hospitals import ALWAYS_SICK, DELTA, FLAMBY, METHODS, Study, StudyRow, hospital_study
+    from .images import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy, image_study
     from .rivals import proven_epsilon, published_epsilon
     from .runner import Outcome, run_sweep
     from .statements import paper_numbers, statements_markdown
@@ -30,10 +31,14 @@ __all__ = [
     "DELTA",
     "FIGURES",
     "FLAMBY",
+    "IMAGE_DELTA",
+    "IMAGE_LINES",
     "METHODS",
     "SKIPS",
     "Cell",
     "EmpiricalCurve",
+    "ImageRow",
+    "ImageStudy",
     "Outcome",
     "Store",
     "Study",
@@ -45,6 +50,7 @@ __all__ = [
     "by_alpha",
     "figure_curves",
     "hospital_study",
+    "image_study",
     "law_curves",
     "longest_latency",
     "paper_numbers",
@@ -71,6 +77,10 @@ __getattr__, __dir__ = lazily(
         "DELTA": "hospitals",
         "EmpiricalCurve": "curves",
         "FLAMBY": "hospitals",
+        "IMAGE_DELTA": "images",
+        "IMAGE_LINES": "images",
+        "ImageRow": "images",
+        "ImageStudy": "images",
         "METHODS": "hospitals",
         "Outcome": "runner",
         "SKIPS": "theory",
@@ -81,6 +91,7 @@ __getattr__, __dir__ = lazily(
         "best_by_nodes": "beyond",
         "by_alpha": "beyond",
         "hospital_study": "hospitals",
+        "image_study": "images",
         "law_curves": "curves",
         "longest_latency": "theory",
         "paper_numbers": "statements",

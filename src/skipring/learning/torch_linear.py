@@ -36,7 +36,8 @@ class LinearToken:
 
     def _rows(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
         kind = np.int64 if self._model.loss == "softmax" else np.float32
-        rows = torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(self._device)
+        # A copy where rows are mapped from a file, which torch must not write to, and does not.
+        rows = torch.from_numpy(np.require(x, np.float32, ["C", "W"])).to(self._device)
         return rows, torch.from_numpy(np.asarray(y, kind)).to(self._device)
 
     def restart(self, seed: int) -> None:

@@ -330,7 +330,8 @@ def _compile(
 
     # The threads of a GPU's backward pass would not be seen.
     with torch.autograd.set_multithreading_enabled(False):
-        traced = make_fx(of_tensors)(given, *(each for each in batch if each is not None))
+        # Without numbers: what is traced would keep all that it passes through in memory.
+        traced = make_fx(of_tensors, tracing_mode="fake")(given, *(each for each in batch if each is not None))
     compiled = torch.compile(traced, dynamic=False)
 
     def run(parameters: list[torch.Tensor], *tensors: torch.Tensor | None) -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .curves import draw_law_panels, draw_lines, draw_rivals, draw_series, write_empirical_csv
     from .figures import check_writable, draw_comparison, draw_frontier, draw_paper_figure, write_curves_csv
     from .hospitals import draw_hospitals, write_hospitals_csv
+    from .images import draw_images, write_images_csv
     from .numbers import number
     from .page import load_folders, report_page, row_of
     from .tables import plan_table, theory_table
@@ -19,6 +20,7 @@ __all__ = [
     "draw_comparison",
     "draw_frontier",
     "draw_hospitals",
+    "draw_images",
     "draw_law_panels",
     "draw_lines",
     "draw_paper_figure",
@@ -33,6 +35,7 @@ __all__ = [
     "write_curves_csv",
     "write_empirical_csv",
     "write_hospitals_csv",
+    "write_images_csv",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -42,6 +45,7 @@ __getattr__, __dir__ = lazily(
         "draw_comparison": "figures",
         "draw_frontier": "figures",
         "draw_hospitals": "hospitals",
+        "draw_images": "images",
         "draw_law_panels": "curves",
         "draw_lines": "curves",
         "draw_paper_figure": "figures",
@@ -56,5 +60,6 @@ __getattr__, __dir__ = lazily(
         "write_curves_csv": "figures",
         "write_empirical_csv": "curves",
         "write_hospitals_csv": "hospitals",
+        "write_images_csv": "images",
     },
 )

@@ -1,0 +1,98 @@
+"""Images with each record hidden: accuracy against epsilon, as a figure and as a table of numbers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..experiments import IMAGE_DELTA, IMAGE_LINES, ImageRow
+from .figures import PALETTE, new_figure, save_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_images", "write_images_csv"]
+
+_TITLES = {"mnist": "MNIST, 60 nodes of 1000 rows", "cifar10": "CIFAR-10, 50 nodes of 1000 rows"}
+_LOOKS = (("o", "-"), ("s", "--"))
+_HEADS = (
+    *("data", "way", "unit", "relation", "epsilon", "delta", "method", "view", "epsilon_final_model"),
+    *("runs", "accuracy_low", "accuracy_median", "accuracy_high", "validation_accuracy", "searched", "chosen"),
+    *("noise_multiplier", "noise_std", "noise_of_others_counts"),
+)
+
+
+def write_images_csv(rows: Sequence[ImageRow], path: Path) -> None:
+    """Write a line for each way and epsilon; `low` and `high` are quartiles over runs."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(_HEADS)
+            for row in sorted(rows, key=lambda one: (one.way, -one.epsilon)):
+                quartiles = np.quantile(row.accuracies, [0.25, 0.5, 0.75])
+                writer.writerow(
+                    [
+                        *(row.data, row.name, "record", "replace-one", f"{row.epsilon:.4g}", IMAGE_DELTA, "tight"),
+                        *("offered", f"{row.final_epsilon:.4g}", len(row.accuracies)),
+                        *(f"{value:.4f}" for value in (*quartiles, row.validation)),
+                        *(row.searched, row.chosen, f"{row.noise_multiplier:.5g}", f"{row.noise_std:.5g}"),
+                        "yes" if row.amplified else "no",
+                    ]
+                )
+    except OSError as error:
+        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+
+
+def draw_images(rows: Sequence[ImageRow], paths: Sequence[Path], *, title: str) -> None:
+    """Draw accuracy against epsilon, a panel for each data set."""
+    data = list(dict.fromkeys(row.data for row in rows))
+    with style():
+        figure = new_figure(5.2 * len(data), 4.8)
+        for place, name in enumerate(data):
+            axes = figure.add_subplot(1, len(data), place + 1)
+            _panel(axes, [row for row in rows if row.data == name], name)
+        figure.suptitle(title, fontsize=10)
+        named = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels()), strict=True))
+        figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=2, frameon=False)
+        save_figure(figure, paths)
+
+
+def _panel(axes: Axes, rows: Sequence[ImageRow], data: str) -> None:
+    for place, way in enumerate(dict.fromkeys(row.name for row in rows)):
+        mine = sorted((row for row in rows if row.name == way), key=lambda row: row.epsilon)
+        x, marker = [row.epsilon for row in mine], _LOOKS[place % len(_LOOKS)]
+        low, middle, high = (
+            100.0 * np.array([np.quantile(row.accuracies, share) for row in mine]) for share in (0.25, 0.5, 0.75)
+        )
+        axes.errorbar(
+            x,
+            middle,
+            yerr=[middle - low, high - middle],
+            marker=marker[0],
+            ls=marker[1],
+            color=PALETTE[place],
+            capsize=3,
+            label=f"{way}, each record hidden",
+        )
+    for place, (name, (epsilon, accuracy)) in enumerate(IMAGE_LINES[data].items()):
+        if epsilon is None:
+            axes.axhline(100.0 * accuracy, color="0.5", ls=":", lw=1.2, label=name)
+        else:
+            axes.plot(
+                [epsilon], [100.0 * accuracy], marker="*", ms=11, ls="none", color="0.25", label=name, zorder=place
+            )
+    axes.set(
+        xscale="log",
+        xlabel=f"epsilon of a record, at delta {IMAGE_DELTA:g}",
+        ylabel="right predictions for test images (%)",
+        title=_TITLES[data],
+    )
+    ticks = sorted({round(row.epsilon, 3) for row in rows} | {3.0})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
