@@ -21,7 +21,8 @@ from scipy.special import ndtr
 
 from skipring.errors import InvalidInput
 from skipring.privacy import Composition, Forecast, PaperBound, PlannedRun, forecast, noise_for_budget, whole_node
-from skipring.privacy._rings import random_ring_leakage, ring_leakage
+from skipring.privacy._final import _each_round, _Sides, ring_final
+from skipring.privacy._rings import counter_floors, random_ring_leakage, ring_leakage
 from skipring.privacy._rotation import ClassRange, class_ranges
 from skipring.privacy.forecast import _classes
 from skipring.privacy.record import ScheduleName
@@ -247,8 +248,6 @@ def test_no_class_is_always_the_worst() -> None:
 def test_a_range_of_classes_is_above_each_of_them(schedule: ScheduleName, view: str, step_size: str) -> None:
     distance = 3 if schedule == "ring" and view == "offered" else None
     run = planned(schedule, 5, 41, 12, step_size=step_size, view=view, distance=distance)
-    from skipring.privacy._final import ring_final
-
     law_of = ring_final if view == "final" else ring_leakage if schedule == "ring" else random_ring_leakage
     for units in class_ranges(41, 12, fine=view == "final"):
         shared = law_of(run, 1e-12, units)
@@ -332,6 +331,36 @@ def test_the_final_model_tells_less_than_half_of_what_members_see() -> None:
     # And the truth is not far below: this many paths, each with its exact leakage.
     exact = simulated(run.replace(view="final"), 1, 150, np.random.default_rng(5))
     assert float(gaussian_delta(np.sqrt(exact) * 0.5, outsider).mean()) <= 1e-5
+
+
+@pytest.mark.parametrize("step_size", ["sqrt", "constant"])
+def test_the_final_model_is_charged_at_least_what_its_rule_says(step_size: str) -> None:
+    """Nobody is skipped, so that only the target's places in the rounds are left to chance: all of them, one by one."""
+    n = 12
+    run = planned("random-ring", n, 4, 1, skip=0.0, step_size=step_size, view="final")
+    first, middle, last_two = _each_round(run, class_ranges(4, 1)[0], _Sides(n, 1.0), counter_floors(run, 0.0, 0))
+    eta2 = np.ones(4 * n) if step_size == "constant" else 1.0 / (1.0 + np.arange(4 * n))
+    rule: dict[str, list[float]] = {"first": [], "middle": [], "last two": []}
+    for one, two in itertools.product(range(n), repeat=2):
+        for name, number in (("first", 0), ("middle", 1), ("last two", 2)):
+            c, next_one = number * n + one, (number + 1) * n + two
+            others = [i for i in range((number + 1) * n, (number + 2) * n) if i != next_one]
+            noise = eta2[[c, *others, *(range(c + 1, n) if number == 0 else ())]].sum()
+            cost = eta2[c] / noise
+            if name == "last two":  # what is absorbed in each update, by both; or the earlier one before the later
+                a, b = np.zeros(4 * n), np.zeros(4 * n)
+                a[[c, *others]] = math.sqrt(eta2[c]) * eta2[[c, *others]] / noise
+                b[next_one:] = math.sqrt(eta2[next_one]) * eta2[next_one:] / eta2[next_one:].sum()
+                apart = eta2[c] / (eta2[c] + eta2[3 * n : next_one].sum()) + eta2[next_one] / eta2[next_one:].sum()
+                cost = min(float((((a + b) ** 2) / eta2).sum()), float(apart))
+            rule[name].append(float(cost))
+    assert max(rule["middle"]) <= middle.mixture[0].values.min() * (1.0 + 1e-9)
+    assert max(rule["middle"]) >= (0.999 if step_size == "constant" else 0.85) * middle.mixture[0].values.max()
+    (terms,) = first.mixture
+    assert np.mean(rule["first"]) <= float(terms.values @ terms.probabilities) * (1.0 + 1e-9)
+    both = sum(2.0 * float(part.values[0] * part.counts[0]) for part in last_two.mixture)
+    assert np.mean(rule["last two"]) <= both * (1.0 + 1e-9)
+    assert both <= (1.0 + 1e-9 if step_size == "constant" else 1.3) * np.mean(rule["last two"])
 
 
 # ------------------------------------------------------------------------------------------ what must be so
