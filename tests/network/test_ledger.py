@@ -57,6 +57,8 @@ def whole_account(terms: AccountTerms, updated: Sequence[bool], hops: int | None
         noise_multiplier=terms.noise_multiplier,
         convex=terms.convex,
         view="offered",
+        parts=np.where(np.arange(terms.nodes) == terms.me, terms.parts, 1),
+        protects=terms.protects,
     )
     return TranscriptAccountant(run)
 
@@ -284,6 +286,9 @@ def test_a_release_that_makes_no_sense_is_refused_but_counted(
         ({"step_sizes": [1.0, 0.0]}, "step_sizes"),
         ({"step_sizes": [1.0, 1e-60]}, "step_sizes = of this run: or its noise are out of range"),
         ({"noise_multiplier": 0.0}, "noise_multiplier"),
+        ({"parts": 0, "protects": "record"}, "parts"),
+        ({"parts": 2}, "parts = 2: a whole node is in all of its parts"),
+        ({"protects": "row"}, "protects"),
     ],
 )
 def test_terms_that_make_no_sense_are_refused(change: dict[str, Any], reason: str) -> None:
@@ -303,6 +308,7 @@ def watched() -> Any:
         def __init__(self, *arguments: Any) -> None:
             self.seen: dict[int, set[Any]] = {}
             self.number: dict[Any, int] = {}
+            self.hop: dict[Any, int] = {}
             super().__init__(*arguments)
 
         def compute(self, node: int, life: int, action: Any) -> None:
@@ -311,7 +317,7 @@ def watched() -> Any:
             chain = before.chain or blank_chain(self.rules.steps, b"run")
             chain = extended_chain(chain, action.ballot, action.hop, sealed(made, self.rng.randbytes(32)))
             token = Token(before.updates + 1, made, chain)
-            self.number[made] = token.updates
+            self.number[made], self.hop[made] = token.updates, action.hop
             told = partial(self.tell, node, life, lambda peer: peer.computed(action.ballot, action.hop, token))
             self.later(self.rng.expovariate(20.0), told)
 
@@ -344,8 +350,10 @@ def history(seed: int) -> Any:
     return found
 
 
-def exact_mu2(found: Any, target: int, observer: int, sizes: Sequence[float], noise: float) -> float:
-    """What an observer learned if gradients are constants, for the worst signs of the target's."""
+def exact_mu2(
+    found: Any, target: int, observer: int, sizes: Sequence[float], noise: float, hops: set[int] | None = None
+) -> float:
+    """What an observer learned if gradients are constants, for the worst signs of the target's (at some hops only)."""
     lineage = set()
     for parameters in found.seen.get(observer, ()):
         at = parameters
@@ -354,7 +362,8 @@ def exact_mu2(found: Any, target: int, observer: int, sizes: Sequence[float], no
             at = found.updates[at][1]
     names = sorted(lineage, key=lambda name: (found.number[name], name))
     place = {name: index for index, name in enumerate(names)}
-    own = [place[name] for name in names if found.updates[name][0] == target]
+    mine = [name for name in names if found.updates[name][0] == target]
+    own = [place[name] for name in mine if hops is None or found.hop[name] in hops]
     seen = [place[name] for name in found.seen.get(observer, ()) if name in place]
     if not own or not seen:
         return 0.0
@@ -408,6 +417,95 @@ def test_no_observer_learns_more_than_the_account_says() -> None:
                 assert exact_mu2(found, target, observer, sizes, 5.0) <= said * (1.0 + 1e-9)
     assert amplified > 100
     assert recovered > 100
+
+
+def test_no_observer_learns_more_of_a_record_in_any_part() -> None:
+    """With recoveries, after which a turn may be taken again: with the same part, for turns are those of the path."""
+    amplified = in_parts = 0
+    for seed in range(60):
+        found = history(seed)
+        nodes, path = found.rules.nodes, found.rules.path
+        sizes = (1.0 / np.sqrt(1.0 + np.arange(len(path)))).tolist()
+        for target in range(nodes):
+            disk, parts = found.machines[target].disk, 2 + (seed + target) % 2
+            account = account_of(AccountTerms(nodes, target, path, sizes, 5.0, True, parts, "record"), disk)
+            whole = account_of(AccountTerms(nodes, target, path, sizes, 5.0, True), disk)
+            assert account.releases == whole.releases
+            assert account.plain_mu2 <= whole.plain_mu2
+            in_parts += account.plain_mu2 < whole.plain_mu2
+            turns = [hop for hop, node in enumerate(path, start=1) if node == target]
+            for observer in set(range(nodes)) - {target}:
+                said = account.by_observer()[observer]
+                assert said <= whole.by_observer()[observer] * (1.0 + 1e-9)
+                amplified += said < 0.99 * account.plain_mu2
+                for part in range(parts):
+                    exact = exact_mu2(found, target, observer, sizes, 5.0, set(turns[part::parts]))
+                    assert exact <= said * (1.0 + 1e-9)
+    assert amplified > 100
+    assert in_parts > 100
+
+
+@pytest.mark.parametrize("parts", [2, 3, 7])
+def test_with_parts_it_is_the_account_of_the_whole_run(parts: int) -> None:
+    """Up to the last release, before which it is never above what one more release was said to cost at most."""
+    rng = random.Random(parts)
+    for _ in range(25):
+        nodes, steps = rng.randint(2, 6), rng.randint(1, 60)
+        path = agreed_path(rng.choice(["ring", "random-ring", "random-walk"]), nodes, steps, rng.randbytes(2))
+        sizes = [math.exp(rng.gauss(0.0, 0.5)) for _ in path]
+        terms = AccountTerms(nodes, rng.randrange(nodes), path, sizes, 3.0, rng.random() < 0.8, parts, "person")
+        updated = [rng.random() >= 0.4 for _ in path]
+        own = [hop for hop, took in enumerate(updated, start=1) if took and path[hop - 1] == terms.me]
+        upcoming, most = list(own), list[tuple[float, float]]()
+
+        def each(account: OwnAccount, when: str, upcoming: list[int] = upcoming, most: list[Any] = most) -> None:
+            if when == "before":
+                hop = upcoming.pop(0)
+                most.append((account.mu2_with_one_more(hop=hop), account.plain_mu2_after(hop)))
+                assert most[-1][0] <= account.mu2_with_one_more() * (1.0 + 1e-12)
+                assert most[-1][1] <= account.plain_mu2_with_one_more
+            else:
+                assert account.mu2 <= most[-1][0]
+                assert account.plain_mu2 == most[-1][1]
+
+        account = play(terms, updated, each)
+        mine = [hop for hop, node in enumerate(path, start=1) if node == terms.me]
+        counts = [len(set(mine[part::parts]) & set(own)) for part in range(parts)]
+        assert account.plain_mu2 == pytest.approx(max(counts) * (2.0 / 3.0) ** 2, rel=1e-9)
+        if own:
+            assert account.by_observer() == pytest.approx(whole_mu2(terms, updated, own[-1]), rel=1e-9, abs=0.0)
+        assert np.all(account.by_observer() >= whole_mu2(terms, updated) * (1.0 - 1e-12))
+
+
+def test_after_a_fork_each_part_counts_its_own_releases_in_full() -> None:
+    path, one = [0, 1, 2, 3] * 10, (2.0 / 5.0) ** 2
+    terms = dataclasses.replace(terms_of(path), parts=2, protects="record")
+    account = OwnAccount(terms)
+    for hops in ([1], [1, 2, 5], [1, 2, 5, 6, 9]):  # turns 0, 1 and 2: parts 0, 1 and 0
+        account.released(FIRST, hops[-1], chain_of(hops, 40), len(hops))
+    account.heard((1, 2))
+    assert account.releases == 3
+    assert account.mu2 == account.plain_mu2 == pytest.approx(2.0 * one, rel=1e-9)
+    assert account.mu2_with_one_more((2, 0), hop=13) == pytest.approx(2.0 * one, rel=1e-9)  # turn 3: part 1
+    assert account.mu2_with_one_more((2, 0), hop=17) == pytest.approx(3.0 * one, rel=1e-9)
+    assert account.mu2_with_one_more((2, 0)) == pytest.approx(3.0 * one, rel=1e-9)
+    budget = NodeBudget(epsilon=gdp_epsilon(math.sqrt(2.5 * one), 1e-5), delta=1e-5)
+    assert willing(account, budget, (2, 0), 13)
+    assert not willing(account, budget, (2, 0), 17)
+    assert not willing(account, budget, (2, 0))
+    account.released((1, 2), 9, chain_of([1, 2, 5, 6, 9], 40), 5)  # turn 2 once more: part 0 again
+    assert account.plain_mu2 == pytest.approx(3.0 * one, rel=1e-9)
+    with pytest.raises(InvalidInput, match="a hop of node 0"):  # of which part, nobody knows
+        account.released((1, 2), 10, chain_of([1, 10], 40), 2)
+    assert account.plain_mu2 == account.mu2 == pytest.approx(4.0 * one, rel=1e-9)
+    assert account.plain_mu2_after(13) == pytest.approx(4.0 * one, rel=1e-9)
+
+
+def test_the_digest_of_terms_knows_what_is_protected() -> None:
+    terms = terms_of([0, 1, 2, 3] * 3)
+    others = [{"protects": "record"}, {"protects": "person"}, {"protects": "record", "parts": 2}]
+    digests = {dataclasses.replace(terms, **change).digest for change in others}  # type: ignore[arg-type]
+    assert len(digests | {terms.digest}) == 4
 
 
 @pytest.mark.parametrize("told", [True, False])

@@ -55,6 +55,7 @@ def test_a_folder_of_before_is_read_and_written_with_the_same_keys_and_values(na
     privacy = dict(BEFORE[name]["privacy"])
     if "epsilon" in privacy.get("paper", {}) and "method" not in privacy["paper"]:  # trusted then, and unchecked
         privacy["paper"] = privacy["paper"] | {"trusted": False, "doubt": "an earlier version wrote it unchecked"}
+    privacy |= {"unit": "node", "every": 1}  # all that was protected then; now it is named
     for file, before in (("run.json", BEFORE[name]["run"]), ("privacy.json", privacy)):
         after = json.loads((tmp_path / "after" / file).read_text())
         assert after == before

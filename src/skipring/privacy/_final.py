@@ -82,7 +82,10 @@ class _Sides:
         corner[:nodes] = np.cumsum(one[::-1])[::-1]
         s, e = starts[:, None], ends[:, None]
         both = corner[s + starts] - corner[s + ends] - corner[e + starts] + corner[e + ends]
-        self.both = np.maximum(both, 0.0) + 2e-16 * (8.0 + np.sqrt(nodes))
+        exact = np.zeros(2 * nodes)
+        exact[:nodes] = law
+        single = (e - s == 1) & (ends - starts == 1)
+        self.both = np.where(single, exact[s + starts], np.maximum(both, 0.0) + 2e-16 * (8.0 + np.sqrt(nodes)))
 
 
 def random_ring_final(run: PlannedRun, failure: float, units: ClassRange) -> IndependentLeakage:

@@ -167,6 +167,7 @@ class Composition(PrivacyCurve):
         self.forecasts = forecasts
         self.release = max(forecast.release for forecast in forecasts)
         self._of = {each.run: each for each in forecasts}
+        self._classes: dict[int, list[list[Leakage]]] = {}
 
     @property
     def claim(self) -> Claim:
@@ -190,11 +191,16 @@ class Composition(PrivacyCurve):
 
     def classes(self, failure: float) -> list[list[Leakage]]:
         """Return the law of the sum of the runs' leakages, for a unit of any class in each run."""
+        exponent = math.floor(math.log10(failure / len(self.forecasts)))
+        if exponent not in self._classes:
+            self._classes[exponent] = self._combined(10.0 ** max(-307, exponent))
+        return self._classes[exponent]
+
+    def _combined(self, share: float) -> list[list[Leakage]]:
         # Each run deals its units anew, so they may be of one class in one run and of another in the next.
         alike: dict[PlannedRun, int] = {}
         for each in self.forecasts:
             alike[each.run] = alike.get(each.run, 0) + 1
-        share = failure / len(self.forecasts)
         choices = [
             list(combinations_with_replacement(self._of[run].classes(share), times)) for run, times in alike.items()
         ]
