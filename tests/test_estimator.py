@@ -255,7 +255,7 @@ class TestBadInput:
             ([0] * 40, "groups = only 0: the token needs at least 2 nodes"),
             ([0, 1] * 10, "inconsistent numbers of samples: [40, 20]"),
             ([0.0, math.nan] * 20, "NaN"),
-            (np.array(["a", None] * 20, dtype=object), "groups = None: must be the node of every row"),
+            (np.array(["a", None] * 20, dtype=object), "groups = None: must be a name for every row"),
             (np.array(["a", 1] * 20, dtype=object), "groups = a mixture of types"),
         ],
     )
@@ -305,3 +305,40 @@ class TestFromTheTop:
     def test_other_names_are_unknown(self) -> None:
         with pytest.raises(AttributeError, match="no attribute 'simulato'"):
             _ = skipring.simulato
+
+
+class TestWhomItProtects:
+    """One record, one person or a whole node: told in `protects_`, and never guessed against what is given."""
+
+    X, y = load_breast_cancer(return_X_y=True)
+    nodes = np.arange(len(X)) % 6
+    persons = nodes * 1000 + np.arange(len(X)) // 18  # three rows each
+
+    def fitted(self, groups: Any = None, persons: Any = None, **changes: Any) -> SkipRingClassifier:
+        model = SkipRingClassifier(**({"epsilon": 2.0, "random_state": 1} | changes))
+        return model.fit(self.X, self.y, groups=groups, persons=persons)
+
+    def test_auto_follows_what_is_given(self) -> None:
+        assert self.fitted().protects_ == "node"
+        record = self.fitted(self.nodes)
+        assert record.protects_ == "record"
+        assert record.planned_ is not None
+        assert record.planned_.protects == "record"
+        assert self.fitted(self.nodes, self.persons, rows_per_person=3).protects_ == "person"
+        assert self.fitted(self.nodes, protects="node").protects_ == "node"
+
+    def test_hiding_a_record_leaves_more_to_learn_than_hiding_a_node(self) -> None:
+        scores = {}
+        for protects in ("record", "node"):
+            runs = [self.fitted(self.nodes, protects=protects, random_state=seed) for seed in range(7)]
+            scores[protects] = np.median([model.score(self.X, self.y) for model in runs])
+        assert scores["record"] > 0.9
+        assert scores["record"] > scores["node"] + 0.1
+
+    def test_persons_that_would_not_be_hidden_are_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="persons = given: protects is record"):
+            self.fitted(self.nodes, self.persons, protects="record")
+        with pytest.raises(InvalidInput, match="protects = household"):
+            self.fitted(self.nodes, protects="household")
+        with pytest.raises(InvalidInput, match="has rows at node 0 and node 1"):
+            self.fitted(self.nodes, np.arange(len(self.X)) // 2, protects="person")

@@ -23,7 +23,7 @@ from .data import NodeData, Scaling, encoder, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .privacy import PlannedRun, Unit, forecast
-from .runs import RunFile, Shape, parse_run, protected_rows
+from .runs import RunFile, Shape, parse_run, protected_rows, usual_batch
 from .simulation import Setup, planned, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
@@ -61,8 +61,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     hop_latency : the time that a hop takes.
     learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
     protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
-        rows of a node), or ``auto``: records if `fit` is told whose rows are whose and every node has several, and
-        nodes otherwise. `protects_` says which it was.
+        rows of a node), or ``auto``: persons if `fit` is told whose each row is, records if it is told which node
+        each belongs to and every node has several, and nodes otherwise. `protects_` says which it was.
     rows_per_person : for persons, how many rows of one are used at most: the first ones.
     batch : the most rows of an update. For records and persons the sum over them is divided by it, and a node with more
         rows rotates through parts (default: the rows of the largest node); for nodes they are drawn anew for each
@@ -208,7 +208,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         seed = self._seed()
         data = self._deal(rows, labels, owners, persons, seed)
         several = owners is not None and int(data.sizes.min()) > 1
-        self.protects_ = self.protects if self.protects != "auto" else "record" if several else "node"  # type: ignore[assignment] # checked
+        self.protects_ = self._protected(several, persons is not None)
         setup = self._setup(data, len(classes), seed)
         if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
             warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
@@ -226,6 +226,13 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.planned_ = planned(setup) if setup.noise_multiplier > 0.0 else None
         self.epsilon_ = math.inf if self.planned_ is None else float(forecast(self.planned_).epsilon(self.delta))
         self.latency_, self.updates_ = float(output.latency[-1]), int(output.updates[-1])
+
+    def _protected(self, several: bool, persons: bool) -> Unit:
+        if self.protects == "auto":
+            return "person" if persons else "record" if several else "node"
+        if persons and self.protects != "person":
+            raise InvalidInput.because("persons", "given", f"protects is {self.protects}, which does not hide them")
+        return self.protects  # type: ignore[return-value] # it was checked
 
     def _check_parameters(self) -> None:
         """Refuse what the rooms below would not be asked about, or would not name in the words of this class."""
@@ -277,7 +284,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         run = self._run(data.nodes, seed)
         persons = 0 if data.persons is None else int(data.persons.max()) + 1
         data = protected_rows(run, data, [f"number {person}" for person in range(persons)])
-        shape = Shape(data.features.shape[1], classes, most_rows=int(data.sizes.max()))
+        shape = Shape(data.features.shape[1], classes, most_rows=usual_batch(run, data))
         # Nobody asks for metrics: a single row costs least.
         test = data.features[:1], data.labels[:1]
         return setup_on(run, data, shape, test, delay=_delay(self.delay))

@@ -117,3 +117,27 @@ def test_the_batch_is_agreed_before_anybody_looks(tmp_path: Path) -> None:
         agreed_run(parse_run(own | {"data": {"standardise": False}}), 4)
     with pytest.raises(InvalidInput, match=r"data\.standardise = True: .* one record moves all others"):
         agreed_run(parse_run(own), 4)
+
+
+def test_rows_in_another_order_are_refused_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    """As many rows, but a record would come into another part."""
+    run = RECORDS | {
+        "data": {"standardise": False},
+        "model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2},
+    }
+    configs = make(tmp_path / "net", 3, run)
+    own_files(configs, 150, person=False)
+    open_journal(load_node(configs[0])).close()
+    rows = configs[0].with_name("rows.csv")
+    head, *lines = rows.read_text().splitlines()
+    rows.write_text("\n".join([head, *sorted(lines)]) + "\n")
+    own = load_node(configs[0])
+    with pytest.raises(InvalidInput, match="another order of them: the run began with 120 records"):
+        open_journal(own)
+
+
+def test_noise_that_rounding_would_swallow_is_refused(tmp_path: Path) -> None:
+    run = RECORDS | {"learning": {"batch": 50, "rate": 1e-10, "gradient_bound": 1e-5}}
+    configs = make(tmp_path / "net", 3, run)
+    with pytest.raises(InvalidInput, match=r"learning\.rate = .* is lost in parameters up to 5"):
+        load_node(configs[0])

@@ -150,3 +150,21 @@ def test_a_person_column_with_gaps_is_refused(tmp_path: Path) -> None:
     path = table(tmp_path, [*PATIENTS[:5], ("h1", ""), *PATIENTS[5:]])
     with pytest.raises(InvalidInput, match=r"column 'patient', row 6 \(line 7\): '' is not a value"):
         dealt_rows(parse_run(persons_run(path)))
+
+
+def test_the_usual_batch_does_not_tell_how_many_rows_a_person_has(tmp_path: Path) -> None:
+    rows = [(f"h{p % 3}", f"p{p}") for p in range(30) for _ in range(2)]
+    fewer = [row for row in rows if row[1] != "p7"] + [("h1", "p7")]
+    found = {build(parse_run(persons_run(table(tmp_path, some)))).batch for some in (rows, fewer)}
+    assert len(found) == 1
+
+
+def test_whose_a_row_is_changes_nothing_if_records_are_protected(tmp_path: Path) -> None:
+    values = persons_run(table(tmp_path, PATIENTS), protects="record")
+    del values["data"]["rows_per_person"]
+    one = dealt_rows(parse_run(values))[2]
+    renamed = [(h, "somebody" if place == 40 else p) for place, (h, p) in enumerate(PATIENTS)]
+    values["data"]["path"] = table(tmp_path, renamed, "renamed.csv")
+    other = dealt_rows(parse_run(values))[2]
+    assert (one.features == other.features).all()
+    assert one.persons is None

@@ -21,7 +21,7 @@ from skipring.privacy import PlannedRun, forecast
 from skipring.runs import RunFile, with_changes
 from skipring.simulation import build, simulate
 from skipring.simulation.engine import run_one
-from skipring.simulation.setup import RunOutput
+from skipring.simulation.setup import RunOutput, turns_of
 
 MODULES = """
 import torch
@@ -195,9 +195,10 @@ def walk_between_nodes(run: RunFile, walked: RunOutput) -> tuple[NDArray[Any], f
         for index in range(4)
     ]
     w, sizes, done = nodes[0].initial(), setup.step_sizes.first(setup.steps), 0
-    for node, ready in zip(walked.offered, walked.updated, strict=True):
+    for turn, node, ready in zip(turns_of(walked.offered), walked.offered, walked.updated, strict=True):
         if ready:
-            w = nodes[node].update(w, step_size=float(sizes[done]), noise_multiplier=0.0, noise=Silence())
+            size = float(sizes[done])
+            w = nodes[node].update(w, turn=int(turn), step_size=size, noise_multiplier=0.0, noise=Silence())
             done += 1
     return w, nodes[0].test_error(w)
 

@@ -409,7 +409,7 @@ def test_report_shows_rivals_whose_noise_is_clipped(skipring: Command, tmp_path:
     code, _, err = skipring("report both/gossip both/federated")
     assert (code, err) == (0, "")
     page = (tmp_path / "report.html").read_text()
-    assert page.count("clipped after noise was added") >= 2
+    assert page.count("clipped after noise was added") >= 1  # said once, since it holds for both
 
 
 @pytest.mark.parametrize("name", RIVALS)

@@ -38,7 +38,8 @@ def shared_data() -> Path | None:
 
 def test_the_example_file_is_a_run_file_with_the_defaults(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(example_run_file())
-    assert read_run_file(tmp_path / "run.toml") == with_changes(None, [])
+    # But for whom it protects: files without that key keep the meaning they had before there was one.
+    assert read_run_file(tmp_path / "run.toml") == with_changes(None, ["privacy.protects=record"])
 
 
 def test_a_simulation_has_everything_in_its_folder(tmp_path: Path) -> None:
@@ -239,7 +240,8 @@ def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple
         ("--set learning.rate=-1", "learning.rate", "-1"),
         ("--set learning.rte=1", "learning.rte", "1"),
         ("--set learing.rate=1", "learing", "is not a key"),
-        ("--set learning.batch=9", "learning.batch", "9"),
+        ("--set learning.batch=9 --set privacy.protects=node", "learning.batch", "9"),
+        ("--set learning.batch=0", "learning.batch", "0"),
         ("--set simulation.runs=0", "simulation.runs", "0"),
         ("--set data.name=irises", "data.name", "irises"),
         ("--set data.path=none.csv --set data.label=y", "data.path", "none.csv"),

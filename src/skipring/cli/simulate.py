@@ -92,7 +92,7 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
     rows += _privacy_rows(privacy)
     notes = [f"Mean and standard deviation over runs; delta {privacy.delta:g}. Results are in {folder}."]
     if privacy.view == "server":
-        notes.append("The forecast protects a node's data against the server, which sees every upload.")
+        notes.append("The forecast is against the server, which sees every upload.")
     elif privacy.view == "any node":
         notes.append(
             "The forecast counts a node's own releases; realised: on the graphs of the first run, no final model."
@@ -117,7 +117,7 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
 
 
 def _batch(resolved: ResolvedFacts) -> str:
-    parts = "" if resolved.parts == 1 else f"; larger nodes rotate through up to {resolved.parts} parts"
+    parts = "" if resolved.parts in (None, 1) else f"; larger nodes rotate through up to {resolved.parts} parts"
     return f"{resolved.batch} rows{parts}"
 
 

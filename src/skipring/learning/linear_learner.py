@@ -46,10 +46,15 @@ class LinearLearner:
         self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
         self.protection, self.parts, self.units = protection, len(parts), most_units(parts, protection, rows.persons)
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
+        self.rows_digest = rows.digest(parts)
         self.name: str = model.loss
         self.shape = (model.parameters,)
         self.radius, self.gradient_bound = model.radius, model.gradient_bound
         self.labels_clipped = rows.labels_clipped
+
+    def noise_std(self, noise_multiplier: float) -> float:
+        """Return the standard deviation of the noise on an update's gradient."""
+        return self.protection.noise_std(self._model, noise_multiplier)
 
     def contracts(self, step_size: float) -> bool:
         """Say whether updates with steps of at most this size are contractions."""
@@ -69,7 +74,7 @@ class LinearLearner:
         """Return the parameters after one noisy step."""
         w = usable(parameters, self)
         require_step(turn, step_size, noise_multiplier)
-        std = self.protection.noise_std(self._model, noise_multiplier)
+        std = self.noise_std(noise_multiplier)
         rows = self._batches.take(turn)
         x, y, norms = self.rows.train_x[rows], self.rows.train_y[rows], self._norms[rows]
         gradient = reference.gradient(self._model, w, x, y, self.protection.divisor(len(rows)), norms)

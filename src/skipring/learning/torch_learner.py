@@ -66,6 +66,7 @@ class TorchLearner:
         self.protection = protection
         self.parts, self.units = len(parts), most_units(parts, protection, rows.persons)
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
+        self.rows_digest = rows.digest(parts)
         self._at_work = threading.Lock()
         self._module = drawn(self._make, seed).to(self._device)
         require_usable(self._module, model, self._x[:2].to(self._device))
@@ -104,6 +105,10 @@ class TorchLearner:
         whole, sizes = torch.from_numpy(parameters), [shape.numel() for shape in self._shapes]
         return list(torch.split_with_sizes(whole, sizes))
 
+    def noise_std(self, noise_multiplier: float) -> float:
+        """Return the standard deviation of the noise on an update's gradient."""
+        return self.protection.noise_std(self._model, noise_multiplier)
+
     def contracts(self, step_size: float) -> bool:
         """Say that updates of a network are no contractions."""
         return False
@@ -127,7 +132,7 @@ class TorchLearner:
     ) -> NDArray[Any]:
         """Change the parameters by one noisy step, and return them; only an array that cannot be written is copied."""
         require_step(turn, step_size, noise_multiplier)
-        std = self.protection.noise_std(self._model, noise_multiplier)
+        std = self.noise_std(noise_multiplier)
         w = _writeable(usable(parameters, self))
         pieces = self._pieces(w)
         with self._at_work:

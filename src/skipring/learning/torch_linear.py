@@ -1,5 +1,6 @@
 """Updates of a linear model with PyTorch, for a GPU: a twin of `reference` in single precision, for wide models.
 
+It is for simulations: noise may be finer than the numbers that it is added to, so no epsilon of a real run rests on it.
 A row of thousands of features is work for a matrix library. The rows lie on the device once; an update takes a range of
 them, or some by their numbers, and nobody waits for the device before metrics are asked for.
 """

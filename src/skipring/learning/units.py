@@ -108,7 +108,8 @@ def deal_parts(rows: int, protection: Protection, rng: np.random.Generator, pers
     """Deal a node's rows into parts that its turns rotate through; all rows of a person lie in one part.
 
     Which unit lies in which part depends on how many units there are, and on chance: never on what the rows say, nor on
-    how many rows a person has (each has room for as many as a person may have). Persons are numbered as they appear.
+    how many rows a person has (each has room for as many as a person may have), nor where they stand. Persons are taken
+    in the order of their numbers: who is in the data is public, and what their rows say is not.
 
     >>> [len(part) for part in deal_parts(10, Protection(unit="record", batch=4), np.random.default_rng(1))]
     [4, 3, 3]
@@ -120,8 +121,7 @@ def deal_parts(rows: int, protection: Protection, rng: np.random.Generator, pers
     elif persons is None or len(persons) != rows:
         raise InvalidInput.because("person", "missing", "persons are protected, so every row must say whose it is")
     else:
-        _, first, inverse = np.unique(persons, return_index=True, return_inverse=True)
-        unit_of = np.argsort(np.argsort(first))[inverse]
+        unit_of = np.unique(persons, return_inverse=True)[1]
         if (most := int(np.bincount(unit_of).max(initial=0))) > protection.rows_per_person:
             raise InvalidInput("rows_per_person", protection.rows_per_person, f"at least {most}, which a person has")
     units = int(unit_of.max(initial=-1)) + 1

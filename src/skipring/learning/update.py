@@ -7,12 +7,14 @@ most `step_size` x what `Protection` says it can contribute.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._digest import digest
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from .units import Protection
 
@@ -69,8 +71,15 @@ class Learner(Protocol):
         """How many protected units this node has."""
 
     @property
+    def rows_digest(self) -> str:
+        """A digest of the node's training rows, whose they are and in which part; for its owner alone."""
+
+    @property
     def labels_clipped(self) -> int:
         """How many labels of this node's training rows were clipped to the agreed bound: for its owner alone."""
+
+    def noise_std(self, noise_multiplier: float) -> float:
+        """Return the standard deviation of the noise on an update's gradient."""
 
     def contracts(self, step_size: float) -> bool:
         """Say whether updates with steps of at most this size are contractions, which amplification needs."""
@@ -108,6 +117,10 @@ class Rows:
     classes: int
     labels_clipped: int = 0
     persons: NDArray[np.integer[Any]] | None = None
+
+    def digest(self, parts: Sequence[NDArray[np.integer[Any]]]) -> str:
+        """Return a digest of the training rows in their order, and of the parts that they were dealt into."""
+        return digest([self.train_x, self.train_y, self.persons, *parts]).hex()
 
 
 def usable(parameters: NDArray[Any], learner: Learner) -> NDArray[Any]:

@@ -21,6 +21,7 @@ from ..runs import (
     require_own_scales,
     resolve,
     toml_value,
+    usual_batch,
 )
 from ..timeouts import skip_probability
 from .agreement import require_network_run
@@ -81,7 +82,7 @@ def _with_batch(run: RunFile, nodes: int) -> RunFile:
             "say how many rows an update takes at most, such as the rows of a typical node"
         )
         raise InvalidInput.because("learning.batch", "missing", reason)
-    most = int(dealt_rows(run, usual_nodes=nodes)[2].sizes.max())
+    most = usual_batch(run, dealt_rows(run, usual_nodes=nodes)[2])
     return run.model_copy(update={"learning": run.learning.model_copy(update={"batch": most})})
 
 

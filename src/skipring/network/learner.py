@@ -103,7 +103,9 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
     with keys("data", "path", "label", "person"):
-        table = read_table(data.path, label=data.label, person=run.data.person if persons else None)
+        table = read_table(data.path, label=data.label, person=run.data.person)
+    if not persons:  # whose a row is must not decide what happens to others
+        table = dataclasses.replace(table, persons=None, person_names=())
     classes = run.model.classes
     numbers = run.model.label_bound is not None or (run.model.name == "squared" and label_bound_is_agreed(run))
     if classes is None and not numbers:

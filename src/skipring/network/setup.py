@@ -39,6 +39,8 @@ __all__ = ["NodeSetup", "load_node", "open_journal", "require_reach", "terms_of"
 _ROUNDING = 1e-5
 #: What the ends of the noise may add to delta, as a share of it.
 _UNSEEN = 1e-9
+#: A step's noise is at least so many times the spacing of the numbers that it is added to.
+_GRAINS = 1024
 _FIRST_TIMEOUT = 10.0  # before anything was learned
 _WRITTEN = "`skipring network init --run` writes it down for all nodes"
 _SLOWEST = 2e7  # bytes per second that any link, disk and processor should manage: how long a large model may take
@@ -141,6 +143,7 @@ def load_node(path: str | Path) -> NodeSetup:
     }
     delta = run.privacy.delta if config.budget.delta is None else config.budget.delta
     require_reach(terms, math.prod(learner.shape), delta)
+    require_grain(terms, learner)
     agreement = agreement_of(run, roster, resolved)
     if learner.name != run.model.name or learner.contracts(step_sizes_of(run).largest) != terms.convex:
         raise InvalidInput.because("model.name", run.model.name, f"the data asks for {learner.name}")
@@ -180,6 +183,28 @@ def require_reach(terms: AccountTerms, parameters: int, delta: float) -> None:
         raise InvalidInput.because("privacy.noise_multiplier", terms.noise_multiplier, reason)
 
 
+def require_grain(terms: AccountTerms, learner: Learner) -> None:
+    """Refuse noise that rounding of the parameters would swallow, where others' noise is what hides an update.
+
+    A node's own release is safe: rounding comes after its noise. But noise of others that is below the spacing of
+    numbers as large as the parameters may be is rounded away, and hides nothing.
+    """
+    if not terms.convex:
+        return
+    sizes = np.asarray(terms.step_sizes)
+    std = learner.noise_std(terms.noise_multiplier)
+    reach = learner.radius
+    if not math.isfinite(reach):  # no further than all steps together, with noise far beyond what is ever drawn
+        reach = float(sizes.sum()) * (learner.gradient_bound + 40.0 * std * math.sqrt(math.prod(learner.shape)))
+    grain = float(np.spacing(learner.dtype.type(reach)))
+    if not float(sizes.min()) * std >= _GRAINS * grain:
+        reason = (
+            f"noise of {float(sizes.min()) * std:.2g} per step is lost in parameters up to {reach:g}, which are stored"
+            f" in steps of {grain:.2g}; take larger steps, or a larger gradient bound"
+        )
+        raise InvalidInput.because("learning.rate", f"{float(sizes.min()):g} at the least", reason)
+
+
 def terms_of(run: RunFile, path: Path, roster: Roster, me: int, *, parts: int) -> AccountTerms:
     """Return what decides the cost of a node's updates: the run file, the roster and the parts of its own rows."""
     steps, noise = run.schedule.steps, run.privacy.noise_multiplier
@@ -207,22 +232,25 @@ def _timeout(run: RunFile, path: Path) -> float:
 
 
 def own_rows_text(learner: Learner) -> str:
-    """Return what a journal keeps of a node's rows: how many parts, units per update and units there are.
+    """Return what a journal keeps of a node's rows: parts, units per update, units, and a digest of rows and parts.
 
-    With more rows, or fewer, a unit could come into another part in the middle of a run: such a journal is refused.
+    With other rows, or the same in another order, a unit could come into another part in the middle of a run, and be
+    used more often than is counted: such a journal is refused. It is the owner's own file, and never sent.
     """
     if learner.protection.unit == "node":
         return ""
-    return f" {learner.parts} {learner.units} {learner.all_units}"
+    return f" {learner.parts} {learner.units} {learner.all_units} {learner.rows_digest}"
 
 
 def _require_same_rows(setup: NodeSetup, now: Sequence[str]) -> None:
     """Say so if a journal is refused for the number of the node's rows alone."""
     before = read_journal(setup.config.journal, node=setup.name).run_digest.split()
     if before[:2] == now[:2] and before[2:] != now[2:]:
-        unit = f"{setup.learner.protection.unit}s"
-        given, began = (f"{known[-1]} {unit}" for known in (now, before))
-        reason = f"the run began with {began}, and goes on with as many: else one might be used more often than counted"
+        unit = setup.learner.protection.unit
+        given = f"{now[4]} {unit}s" if before[4:5] != now[4:5] else "other rows, or another order of them"
+        reason = (
+            f"the run began with {before[4]} {unit}s as they were then; else one might be used more often than counted"
+        )
         raise InvalidInput.because("data", given, reason)
 
 

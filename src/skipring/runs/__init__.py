@@ -21,6 +21,7 @@ from .resolve import (
     resolve,
     step_sizes_of,
     unsaid_unit,
+    usual_batch,
 )
 from .rows import (
     DEFAULT_NODES,
@@ -83,5 +84,6 @@ __all__ = [
     "stream",
     "toml_value",
     "unsaid_unit",
+    "usual_batch",
     "with_changes",
 ]

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
+import numpy as np
+
+from ..data import NodeData
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
 from ..learning import LOSSES, LinearModel, NeuralModel, Protection, StepSizes
@@ -37,6 +40,7 @@ __all__ = [
     "resolve",
     "step_sizes_of",
     "unsaid_unit",
+    "usual_batch",
 ]
 
 #: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
@@ -61,7 +65,7 @@ class Shape:
     """What is known of rows as a model sees them: features and classes (0: labels are numbers), or None if nothing.
 
     `largest_label`, for simulations only, bounds labels that are numbers where the run file does not bound them.
-    `most_rows` is how many rows the largest node has, where nodes share a data set: that number is public.
+    `most_rows` is how many rows the largest node may have (`usual_batch`), where nodes share a data set.
     """
 
     features: int | None = None
@@ -197,6 +201,17 @@ def unsaid_unit(run: RunFile) -> str | None:
     )
 
 
+def usual_batch(run: RunFile, owned: NodeData) -> int:
+    """Return the rows of an update if nobody says how many: as many as the largest node may have.
+
+    Of persons it has to be by their number, which is public; how many rows each has is not.
+    """
+    if owned.persons is None:
+        return int(owned.sizes.max())
+    whose = np.split(owned.persons, owned.start[1:-1])
+    return max(len(np.unique(persons)) for persons in whose) * (run.data.rows_per_person or 1)
+
+
 def protection_of(run: RunFile, most_rows: int | None = None) -> Protection | None:
     """Return whom the noise hides; `most_rows`, if known, is the usual size of a batch of records or persons.
 
@@ -292,6 +307,8 @@ def not_covered(run: RunFile) -> str | None:
         read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
     if run.model.classes is None and run.model.label_bound is None and run.model.name != "squared":
         read.append("classes are read off all nodes' labels (model.classes)")
+    if run.privacy.unit != "node" and run.data.split in ("dirichlet", "dirichlet-even", "shards"):
+        read.append("labels decide which node a row is dealt to (data.split)")
     return f"{', and '.join(read)}, which no epsilon covers" if read else None
 
 

@@ -49,7 +49,9 @@ def dataset_of(run: RunFile) -> Dataset:
             if data.person is not None:
                 raise InvalidInput.because("person", data.person, "is a column of a file of your own; give data.path")
             return load_dataset(data.name)
-        return read_table(data.path, label=data.label or "", node=data.node, person=data.person)
+        table = read_table(data.path, label=data.label or "", node=data.node, person=data.person)
+        # Whose a row is must not decide what happens to others, unless persons are what is protected.
+        return table if run.privacy.unit == "person" else dataclasses.replace(table, persons=None, person_names=())
 
 
 def dealt_rows(

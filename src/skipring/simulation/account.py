@@ -25,11 +25,11 @@ from ..privacy import (
     gdp_epsilon,
     gdp_mu,
     noise_for_budget,
-    whole_node,
 )
 from ..timeouts import skip_probability
 from .setup import RunOutput, Setup
 from .stragglers import Stragglers
+from .whole_node import node_epsilon
 
 __all__ = ["noise_for", "planned", "privacy_of"]
 
@@ -148,7 +148,7 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
         tight = StatedEpsilon(epsilon=forecast(run).epsilon(delta))
         others = {
             "final": StatedEpsilon(epsilon=forecast(run.replace(view="final")).epsilon(delta)),
-            "node_epsilon": _whole_node(setup, run, delta),
+            "node_epsilon": node_epsilon(setup, run, delta),
         }
         half = 0.5 * delta
         paper = PaperBound(run, delta_prime=half)
@@ -158,16 +158,6 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
         tight = tight or StatedEpsilon(refused=str(refusal))
         published = PublishedEpsilon(refused=str(refusal))
     return {"forecast": tight, "paper": published} | others
-
-
-def _whole_node(setup: Setup, run: PlannedRun, delta: float) -> StatedEpsilon | None:
-    """Return what holds for all data of a node, where less than that is protected."""
-    if setup.protects == "node":
-        return None
-    node = whole_node(run, setup.units)
-    if node is None:
-        return StatedEpsilon(refused="nothing is promised for all data of a node")
-    return StatedEpsilon(epsilon=forecast(node).epsilon(delta))
 
 
 def _whole_rounds(setup: Setup) -> PlannedRun | None:

@@ -11,7 +11,19 @@ from numpy.typing import NDArray
 from ..data import Dataset, NodeData
 from ..delays import Delay
 from ..errors import InvalidInput
-from ..runs import RUN_KEYS, Budget, ResolvedRun, RunFile, Shape, clipped_labels, dealt_rows, keys, resolve, stream
+from ..runs import (
+    RUN_KEYS,
+    Budget,
+    ResolvedRun,
+    RunFile,
+    Shape,
+    clipped_labels,
+    dealt_rows,
+    keys,
+    resolve,
+    stream,
+    usual_batch,
+)
 from ..schedules import Schedule, schedule
 from ..timeouts import skip_probability
 from .account import noise_for
@@ -37,7 +49,7 @@ def build(
         raise InvalidInput.because("delay.timeout", run.delay.timeout, reason)
     dataset, ready, owned = dealt_rows(run, dataset)
     largest = float(np.abs(ready.train_y).max(initial=1.0))
-    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest, int(owned.sizes.max()))
+    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest, usual_batch(run, owned))
     setup = setup_on(run, owned, shape, (ready.test_x, ready.test_y), delay=delay, order=order)
     if setup.protects != "person":
         return setup

@@ -41,7 +41,8 @@ class ResolvedFacts:
     `model` is the name of the loss (or of the network); `smoothness` is None where the loss has none; `labels_clipped`
     is how many labels were clipped to an agreed bound, None where there is no bound; `rival` is how gossip or federated
     learning went, None for a token. `noise_std` is the noise on an update's gradient, `batch` the most rows of an
-    update (None: all of a node), `parts` the most parts that a node's rows rotate through, and `rows_left_out` how many
+    update (None: all of a node), `parts` the most parts that a node's rows rotate
+    through (None where nodes are protected), and `rows_left_out` how many
     rows were left out because a person has too many.
     """
 
@@ -57,7 +58,7 @@ class ResolvedFacts:
     rival: Gossip | Federated | None = None
     noise_std: float | None = None
     batch: int | None = None
-    parts: int = 1
+    parts: int | None = None
     rows_left_out: int | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -202,7 +202,7 @@ def _resolved(setup: Setup) -> ResolvedFacts:
         rival=setup.schedule if isinstance(setup.schedule, Gossip | Federated) else None,
         noise_std=setup.protection.noise_std(setup.model, setup.noise_multiplier),
         batch=setup.batch,
-        parts=max(map(len, setup.parts)),
+        parts=None if setup.protects == "node" else max(map(len, setup.parts)),
         rows_left_out=setup.rows_left_out,
     )
 

@@ -24,6 +24,7 @@ from ...privacy import (
     muffliato_epsilon,
 )
 from ..setup import RunOutput, Setup
+from ..whole_node import node_epsilon
 from .graphs import gossip_graphs
 from .kinds import Gossip
 from .runs import who_is_ready
@@ -74,6 +75,7 @@ def privacy_of_rival(
         paper=published,
         realised=realised,
         planned=run,
+        node_epsilon=None if run is None else node_epsilon(setup, run, report.delta),
     )
 
 

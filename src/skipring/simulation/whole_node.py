@@ -1,0 +1,18 @@
+"""What a run that hides records or persons promises for all data of a node: mostly nothing, which must be visible."""
+
+from __future__ import annotations
+
+from ..privacy import PlannedRun, StatedEpsilon, forecast, whole_node
+from .setup import Setup
+
+__all__ = ["node_epsilon"]
+
+
+def node_epsilon(setup: Setup, run: PlannedRun, delta: float) -> StatedEpsilon | None:
+    """Return what holds for all data of a node, where less than that is protected."""
+    if setup.protects == "node":
+        return None
+    node = whole_node(run, setup.units)
+    if node is None:
+        return StatedEpsilon(refused="nothing is promised for all data of a node")
+    return StatedEpsilon(epsilon=forecast(node).epsilon(delta))
