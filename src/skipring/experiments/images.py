@@ -23,8 +23,8 @@ from ..simulation import Interrupted, Setup, planned, prepare_runs, run_one, set
 __all__ = ["IMAGE_DELTA", "IMAGE_LINES", "IMAGE_WAYS", "ImageRow", "ImageStudy", "image_study"]
 
 IMAGE_DELTA = 1e-5
-#: Rows of a node, and so of an update; and the share of hops that are skipped.
-_ROWS, _SKIP = 1000, 0.3
+#: The share of hops that are skipped.
+_SKIP = 0.3
 #: What others published, as accuracy at an epsilon (None: no privacy).
 IMAGE_LINES: dict[str, dict[str, tuple[float | None, float]]] = {
     "mnist": {
@@ -53,7 +53,7 @@ class _Tried(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """A data set, a model, and what is searched for it."""
+    """A data set, a model, and what is searched for it; `rows` are those of a node, and so of an update."""
 
     data: str
     name: str
@@ -64,6 +64,7 @@ class Way:
     rates: tuple[float, ...]
     bounds: tuple[float | None, ...]
     falling: tuple[bool, ...] = (False,)
+    rows: int = 1000
 
     @property
     def grid(self) -> list[_Tried]:
@@ -190,16 +191,24 @@ def image_study(
         way = IMAGE_WAYS[name]
         if study.nodes is not None:
             way = dataclasses.replace(way, nodes=study.nodes)
-        dataset = load_dataset(way.data)
+        dataset = _with_test_rows(load_dataset(way.data))
         chosen = _search(study, way, _held_back(dataset, way), counted)
         yield from _final(study, name, way, dataset, chosen, counted)
+
+
+def _with_test_rows(dataset: Dataset) -> Dataset:
+    """Return a data set whose last sixth is for testing, unless its publisher has said which rows are."""
+    if dataset.test_rows is not None:
+        return dataset
+    rows = len(dataset.features)
+    return dataclasses.replace(dataset, test_rows=np.arange(rows) >= rows - rows // 6)
 
 
 def _held_back(dataset: Dataset, way: Way) -> Dataset:
     """Return the training part alone, a sixth of it (a fifth for fewer rows) as test rows: for the search."""
     assert dataset.test_rows is not None
     rows = np.flatnonzero(~dataset.test_rows)
-    kept = rows[: way.nodes * _ROWS]
+    kept = rows[: way.nodes * way.rows]
     tests = np.zeros(len(kept), dtype=bool)
     tests[-max(1, len(kept) // 6) :] = True
     return dataclasses.replace(dataset, features=dataset.features[kept], labels=dataset.labels[kept], test_rows=tests)
@@ -222,7 +231,7 @@ def _run(
     way: Way, nodes: int, tried: _Tried, epsilon: float, seed: int, device: str, noise: float | None = None
 ) -> RunFile:
     steps = tried.rounds * nodes
-    learning: dict[str, Any] = {"batch": _ROWS, "rate": tried.rate, "step_size": "constant"}
+    learning: dict[str, Any] = {"batch": way.rows, "rate": tried.rate, "step_size": "constant"}
     if tried.falling:
         # So many updates are made as hops are not skipped; the last ones make hardly a step.
         length = int(steps * (1.0 - _SKIP))
@@ -296,7 +305,7 @@ def _final(
     counted: _Counted,
 ) -> Iterator[ImageRow]:
     """Make the runs that are reported: all nodes, the publisher's test rows, several seeds."""
-    dealt = _Dealt(way, _limited(dataset, way.nodes * _ROWS), way.nodes, 2, study.device)
+    dealt = _Dealt(way, _limited(dataset, way.nodes * way.rows), way.nodes, 2, study.device)
     # Settings of one bound side by side: they share what is compiled.
     for epsilon in sorted(way.epsilons, key=lambda one: str(chosen[one][0].bound)):
         tried, validation = chosen[epsilon]

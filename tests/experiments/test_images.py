@@ -1,0 +1,82 @@
+"""Images with each record hidden: the search, the runs and what is told of them, on a small data set."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from skipring.experiments import IMAGE_DELTA, ImageRow, ImageStudy, image_study
+from skipring.experiments.images import IMAGE_WAYS, Way
+from skipring.privacy import PlannedRun, forecast
+from skipring.report import draw_images, write_images_csv
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch) -> list[ImageRow]:
+    """Handwritten digits of 8 x 8 pixels, 12 nodes of 100 rows, two lengths, two rates."""
+    digits = Way(
+        data="digits",
+        name="convex head on pixels",
+        nodes=12,
+        rows=100,
+        model={"name": "softmax"},
+        epsilons=(20.0, 0.5),
+        rounds=(5, 20),
+        rates=(1.0, 4.0),
+        bounds=(0.5,),
+    )
+    monkeypatch.setitem(IMAGE_WAYS, "digits", digits)
+    seen: list[int] = []
+    study = ImageStudy(ways=("digits",), seeds=3, device="cpu")
+    found = list(image_study(study, progress=seen.append))
+    assert seen == list(range(1, study.pieces + 1))
+    assert [row.accuracies for row in found] == [row.accuracies for row in image_study(study)]
+    return found
+
+
+def test_each_row_is_what_a_run_of_that_length_and_noise_costs(rows: list[ImageRow], tmp_path: Path) -> None:
+    strict, loose = sorted(rows, key=lambda row: row.epsilon)
+    assert loose.median > 0.6
+    assert loose.median > strict.median
+    for row in rows:
+        rounds = int(row.chosen.split()[0])
+        run = PlannedRun(
+            schedule="random-ring",
+            nodes=12,
+            steps=12 * rounds,
+            skip=0.3,
+            noise_multiplier=row.noise_multiplier,
+            step_size="constant",
+            protects="record",
+        )
+        assert forecast(run).epsilon(IMAGE_DELTA) == pytest.approx(row.epsilon, rel=1e-9)
+        assert forecast(run.replace(view="final")).epsilon(IMAGE_DELTA) == pytest.approx(row.final_epsilon, rel=1e-9)
+        assert row.final_epsilon < row.epsilon
+        assert row.noise_std == pytest.approx(row.noise_multiplier * 0.5 / 100)
+        assert (row.searched, len(row.accuracies), row.amplified) == (4, 3, True)
+    write_images_csv(rows, tmp_path / "images.csv")
+    with (tmp_path / "images.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["unit"] for line in lines] == ["record"] * 2
+    assert float(lines[0]["accuracy_median"]) == pytest.approx(loose.median, abs=1e-4)
+
+
+def test_the_figure_is_drawn(tmp_path: Path) -> None:
+    row = ImageRow(
+        way="mnist-head",
+        data="mnist",
+        name="convex head",
+        epsilon=2.0,
+        final_epsilon=1.0,
+        accuracies=(0.95, 0.96),
+        chosen="1 rounds",
+        validation=0.9,
+        searched=1,
+        noise_multiplier=3.0,
+        noise_std=0.1,
+        amplified=True,
+    )
+    draw_images([row], [tmp_path / "a.png"], title="one point")
+    assert (tmp_path / "a.png").stat().st_size > 5000
