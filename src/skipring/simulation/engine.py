@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..learning import LinearModel, NeuralModel
 from ..schedules import Schedule
 from .neural_runs import NeuralRuns
-from .setup import KernelArrays, RunOutput, Setup
+from .setup import KernelArrays, RunOutput, Setup, rule_of
 from .stragglers import draw_delays
 from .wide_runs import WideRuns, is_wide
 
@@ -28,7 +28,7 @@ Shared = KernelArrays | NeuralRuns | WideRuns
 
 
 def prepare_runs(setup: Setup) -> Shared:
-    """Return what all runs of a setup share, and those of setups with the same model, data and batch."""
+    """Return what all runs of a setup share; setups that differ in length, step sizes or noise alone share it, too."""
     if isinstance(setup.model, NeuralModel):
         return NeuralRuns(setup)
     return WideRuns(setup) if is_wide(setup) else KernelArrays(setup)
@@ -87,7 +87,7 @@ def _run_linear(
     w = np.zeros(model.parameters)
     room = compiled.scratch_for(model, shared.rows, shared.test)
     walk = WALKS[compiled.kind_of(model)]
-    walk(rng, shared.model, shared.rows, shared.rule, shared.parts_of(path), ready, shared.test, room, w, metrics)
+    walk(rng, shared.model, shared.rows, rule_of(setup), shared.parts_of(path), ready, shared.test, room, w, metrics)
     return metrics.errors, metrics.losses, metrics.updates, w
 
 

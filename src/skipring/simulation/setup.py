@@ -19,7 +19,7 @@ from ..schedules import Schedule
 from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
-__all__ = ["KernelArrays", "RunOutput", "Setup", "laid_out", "turns_of"]
+__all__ = ["KernelArrays", "RunOutput", "Setup", "laid_out", "rule_of", "turns_of"]
 
 Floats = NDArray[np.floating[Any]]
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
@@ -211,7 +211,10 @@ def laid_out(setup: Setup) -> LaidOut:
 
 
 class KernelArrays:
-    """What all runs of a linear model share, in the layout that compiled functions want."""
+    """What all runs of a linear model share, in the layout that compiled functions want.
+
+    Setups that differ in length, step sizes or noise alone share it, too: those are in `rule_of`.
+    """
 
     def __init__(self, setup: Setup) -> None:
         from ..learning import _compiled as compiled  # numba is loaded only where it is needed
@@ -222,10 +225,17 @@ class KernelArrays:
         batch = setup.batch if setup.protects == "node" and setup.batch is not None else int(np.diff(rows.start).max())
         self.rows = compiled.examples_of(model, rows.x, rows.y, rows.start, batch, rows.first)
         self.model = compiled.compiled_model(model, self.rows.x)
-        sizes = setup.step_sizes.first(setup.steps)
-        self.rule = compiled.rule_of(model, setup.protection, sizes, setup.noise_multiplier)
         self.test = compiled.tests_of(model, setup.test_x, setup.test_y)
         self.parts_of = rows.parts_of
+
+
+def rule_of(setup: Setup) -> Any:
+    """Return what an update of a linear model does with a gradient, as compiled functions want it."""
+    from ..learning import _compiled as compiled  # numba is loaded only where it is needed
+
+    assert isinstance(setup.model, LinearModel)
+    sizes = setup.step_sizes.first(setup.steps)
+    return compiled.rule_of(setup.model, setup.protection, sizes, setup.noise_multiplier)
 
 
 def turns_of(path: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...learning import LinearModel
 from ...learning import _compiled as compiled
 from ...timeouts import skip_probability
-from ..setup import KernelArrays, RunOutput, Setup
+from ..setup import KernelArrays, RunOutput, Setup, rule_of
 from ..stragglers import draw_delays
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
@@ -33,7 +33,7 @@ def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
     )
     kind, most = compiled.kind_of(model), setup.clip_noisy or 0.0
     room = compiled.scratch_for(model, shared.rows, shared.test)
-    how = (shared.model, shared.rows, shared.rule, most)
+    how = (shared.model, shared.rows, rule_of(setup), most)
     skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
     if isinstance(rival, Gossip):
         times = rival.latencies(setup.steps, setup.delay, setup.timeout, setup.hop_latency, rng)
