@@ -145,6 +145,8 @@ def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
             names = (f"worst pair{sampled}", "99 % pair", "median pair")
         values = (realised.worst, realised.pair_99, realised.median)
         rows += [(f"epsilon, realised, {name}", value) for name, value in zip(names, values, strict=True)]
+        if realised.final is not None:
+            rows.append(("epsilon, realised, final model", realised.final))
         if realised.other_node is not None:
             rows.append(("epsilon, realised, another node", realised.other_node))
     return rows

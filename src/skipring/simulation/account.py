@@ -191,6 +191,7 @@ def _realised(setup: Setup, delta: float, recorded: RunOutput) -> RealisedPrivac
         median=gdp_epsilon(float(median), delta),
         pair_99=gdp_epsilon(float(almost), delta),
         histogram=_histogram(pairs, delta),
+        final=gdp_epsilon(float(account.seen_outside().max()), delta),
     )
 
 
