@@ -75,6 +75,10 @@ class Learner(Protocol):
         """A digest of the node's training rows, whose they are and in which part; for its owner alone."""
 
     @property
+    def rows_left_out(self) -> int:
+        """How many training rows are not used because their person has too many: for its owner alone."""
+
+    @property
     def labels_clipped(self) -> int:
         """How many labels of this node's training rows were clipped to the agreed bound: for its owner alone."""
 
@@ -107,7 +111,7 @@ class Rows:
     """A node's rows for training, and those that it is tested on. Without classes (0) the labels are numbers.
 
     Where a bound was agreed on, `labels_clipped` labels of training rows were clipped to it. `persons` says whose each
-    training row is, where persons are protected.
+    training row is, where persons are protected; `left_out` rows of theirs were too many.
     """
 
     train_x: Floats
@@ -117,6 +121,7 @@ class Rows:
     classes: int
     labels_clipped: int = 0
     persons: NDArray[np.integer[Any]] | None = None
+    left_out: int = 0
 
     def digest(self, parts: Sequence[NDArray[np.integer[Any]]]) -> str:
         """Return a digest of the training rows in their order, and of the parts that they were dealt into."""

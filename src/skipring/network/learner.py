@@ -129,11 +129,13 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     # Features are in single precision, a linear model is not.
     train_x, train_y = ready.train_x.astype(np.float64, copy=False), ready.train_y.astype(kind)
     whose = ready.train_persons
+    left_out = 0
     if whose is not None:
         kept = first_rows_of_persons(run, whose)
+        left_out = len(whose) - len(kept)
         train_x, train_y, whose = train_x[kept], train_y[kept], whose[kept]
     train_y, clipped = clipped_labels(run, train_y)
-    return Rows(train_x, train_y, ready.test_x, ready.test_y.astype(kind), len(classes or ()), clipped, whose)
+    return Rows(train_x, train_y, ready.test_x, ready.test_y.astype(kind), len(classes or ()), clipped, whose, left_out)
 
 
 def _spelled(table: Dataset) -> list[str]:

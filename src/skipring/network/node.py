@@ -121,6 +121,8 @@ class Node:
         self._loop = asyncio.get_running_loop()
         await self.transport.start()
         self._say("started", listen=self.setup.config.listen, hop=self.hop)
+        if left_out := self.setup.learner.rows_left_out:
+            self._say("rows left out", rows=left_out, why="of each person the first data.rows_per_person are used")
         if clipped := self.setup.learner.labels_clipped:
             self._say("labels", clipped=clipped, bound=self.setup.run.model.label_bound)  # in its own log
         beginning = self._spawn(self._begin_in_time())
