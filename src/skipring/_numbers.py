@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["is_number", "number"]
+__all__ = ["is_number", "number", "ordinal"]
 
 
 def number(value: float) -> str:
@@ -31,3 +31,13 @@ def is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def ordinal(count: int) -> str:
+    """Return a number as an ordinal.
+
+    >>> [ordinal(n) for n in (2, 3, 4, 11, 21, 112)]
+    ['2nd', '3rd', '4th', '11th', '21st', '112th']
+    """
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"

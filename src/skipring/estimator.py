@@ -63,7 +63,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
         rows of a node), or ``auto``: persons if `fit` is told whose each row is, records if it is told which node
         each belongs to and every node has several, and nodes otherwise. `protects_` says which it was.
-    rows_per_person : for persons, how many rows of one are used at most: the first ones.
+    rows_per_person : for persons, how many rows of one are used at most: the first ones. It must be given then, and
+        without looking at the data.
     batch : the most rows of an update. For records and persons the sum over them is divided by it, and a node with more
         rows rotates through parts (default: the rows of the largest node); for nodes they are drawn anew for each
         update (default: all of a node).
@@ -157,7 +158,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         features: str = "none",
         random_state: int | np.random.RandomState | None = None,
         protects: str = "auto",
-        rows_per_person: int = 1,
+        rows_per_person: int | None = None,
     ) -> None:
         self.schedule = schedule
         self.rounds = rounds
@@ -241,7 +242,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             require_integer("batch", self.batch, 1)
         if self.protects not in ("auto", *get_args(Unit)):
             raise InvalidInput("protects", self.protects, "record, person, node or auto")
-        require_integer("rows_per_person", self.rows_per_person, 1)
+        if self.rows_per_person is not None:
+            require_integer("rows_per_person", self.rows_per_person, 1)
         for name in ("standardise", "intercept"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InvalidInput(name, repr(getattr(self, name)), "True or False")
@@ -304,7 +306,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
                     "diameter": _number("diameter", self.diameter),
                 },
                 "model": {"ridge": _number("ridge", self.ridge)},
-                "data": {"rows_per_person": int(self.rows_per_person)} if self.protects_ == "person" else {},
+                "data": {} if self.rows_per_person is None else {"rows_per_person": int(self.rows_per_person)},
                 "privacy": {"protects": self.protects_, "delta": _number("delta", self.delta), **privacy},
                 "simulation": {"seed": seed, "evaluate_every": steps},
             }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._numbers import ordinal
 from ..errors import InvalidInput, require_integer
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Protected:
         facts: dict[str, Any] = {"unit": self.unit, "relation": "replace-one", "batch": self.batch, "parts": self.parts}
         if self.rows_per_person is not None:
             facts["rows_per_person"] = self.rows_per_person
-        return facts | {"noise_over_unit_bound": noise_multiplier / (self.batch or 1)}
+        return facts | {"noise_over_gradient_bound": noise_multiplier / (self.batch or 1)}
 
     @property
     def update_rows(self) -> list[tuple[str, str]]:
@@ -181,13 +182,3 @@ def promised(epsilon: float | None) -> str:
     if epsilon is None:
         return "nothing is promised"
     return number(epsilon) if epsilon <= _NO_PROMISE else f"nothing is promised ({number(epsilon)})"
-
-
-def ordinal(count: int) -> str:
-    """Return a number as an ordinal.
-
-    >>> [ordinal(n) for n in (2, 3, 4, 11, 21, 112)]
-    ['2nd', '3rd', '4th', '11th', '21st', '112th']
-    """
-    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
-    return f"{count}{ending}"

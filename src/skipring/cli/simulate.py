@@ -99,8 +99,10 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
         )
     elif privacy.not_amplified_because is not None:
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
-    if unsaid is not None:
+    if unsaid is not None and privacy.refused is None:
         notes.append(unsaid)
+    if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
+        notes.append("Rotation is counted only as far as all nodes share it, and they have different numbers of parts.")
     if privacy.paper is not None and privacy.paper.doubt is not None:
         notes.append(f"Do not rely on the paper's epsilon: {privacy.paper.doubt}.")
     if privacy.not_covered is not None:

@@ -72,6 +72,9 @@ def _with_batch(run: RunFile, nodes: int) -> RunFile:
     How many rows a node has is public where nodes share a data set. Where each has a file of its own nobody knows.
     """
     own_files = run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+    if run.privacy.unit == "person" and run.data.person is None:
+        reason = "persons are protected: say which column of each node's file tells whose a row is"
+        raise InvalidInput.because("data.person", "missing", reason)
     if own_files:
         require_own_scales(run)
     if run.privacy.unit == "node" or run.learning.batch is not None:

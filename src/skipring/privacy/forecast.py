@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._numbers import ordinal
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative
 from ._final import random_ring_final, ring_final
 from ._rings import random_ring_leakage, ring_leakage
@@ -259,7 +260,7 @@ def _notes(run: PlannedRun) -> Iterator[str]:
         yield "rotation is not counted on the random walk: each update of the node is charged as if the unit were in it"
     elif run.every > 1:
         yield (
-            f"the {run.protects} contributes at every {run.every}th turn of its node at most, skipped turns included,"
+            f"the {run.protects} contributes at every {ordinal(run.every)} turn of its node at most, skipped ones included,"
             " and who looks may know at which"
         )
 

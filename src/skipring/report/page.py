@@ -131,10 +131,11 @@ def _other_epsilons(folders: Sequence[Folder]) -> str:
     if known:
         words += f" Whoever is shown the final model and nothing else: epsilon {', '.join(known)}."
     for promise in dict.fromkeys(folder.result.privacy.whole_node for folder in folders):
+        names = ", ".join(escape(folder.name) for folder in folders if folder.result.privacy.whole_node == promise)
         if promise == "nothing is promised":
-            words += " For all data of a node together, nothing is promised."
+            words += f" For all data of a node together, nothing is promised ({names})."
         elif promise:
-            words += f" For all data of a node together: epsilon {promise}."
+            words += f" For all data of a node together: epsilon {promise} ({names})."
     return words
 
 

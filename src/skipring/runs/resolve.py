@@ -221,6 +221,9 @@ def protection_of(run: RunFile, most_rows: int | None = None) -> Protection | No
     if unit != "person" and run.data.rows_per_person is not None:
         reason = f"is for persons, and privacy.protects is {unit}"
         raise InvalidInput.because("data.rows_per_person", run.data.rows_per_person, reason)
+    if unit == "person" and run.data.rows_per_person is None:
+        reason = "persons are protected: say how many rows of a person are used at most, without looking at the data"
+        raise InvalidInput.because("data.rows_per_person", "missing", reason)
     if unit != "node" and batch is None:
         if most_rows is None:
             return None

@@ -22,7 +22,7 @@ from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..learning import MarginLoss, NeuralModel, register_loss
-from ..runs import RunFile, not_covered, parse_run, read_run_file
+from ..runs import RunFile, keys, not_covered, parse_run, read_run_file
 from ..schedules import Schedule
 from .account import privacy_of
 from .build import build
@@ -164,8 +164,9 @@ def _simulate(
         if progress is not None:
             progress(len(finished))
 
-    for _ in run_many(setup, missing, threads=threads, stop=stop, done=done):
-        pass
+    with keys("learning", "gradient_bound", "batch", model="model.name"):
+        for _ in run_many(setup, missing, threads=threads, stop=stop, done=done):
+            pass
     if len(finished) < run.simulation.runs:
         raise Interrupted(f"{len(finished)} of {run.simulation.runs} runs are finished")
     first = min(finished, key=lambda output: output.number)

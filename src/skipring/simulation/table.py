@@ -17,6 +17,7 @@ __all__ = ["COLUMNS", "WORDS", "ResultRow", "latex_rows", "latex_table", "result
 COLUMNS = {
     "name": "name",
     "schedule": "schedule",
+    "unit": "hides",
     "timeout": "timeout",
     "skip_rate": "skip rate",
     "noise_multiplier": "noise multiplier",
@@ -28,7 +29,7 @@ COLUMNS = {
     "updates": "updates",
 }
 #: How many of the first columns are words.
-WORDS = 2
+WORDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class ResultRow:
 
     name: str
     schedule: str
+    unit: str
     timeout: float
     skip_rate: float
     noise_multiplier: float
@@ -70,6 +72,7 @@ def result_row(name: str, result: Result) -> ResultRow:
     return ResultRow(
         name=name,
         schedule=result.schedule,
+        unit="-" if privacy.refused is not None else privacy.unit,
         timeout=result.resolved.timeout,
         skip_rate=summary.skip_rate,
         noise_multiplier=result.resolved.noise_multiplier,
