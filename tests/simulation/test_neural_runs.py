@@ -195,9 +195,10 @@ def walk_between_nodes(run: RunFile, walked: RunOutput) -> tuple[NDArray[Any], f
         for index in range(4)
     ]
     w, sizes, done = nodes[0].initial(), setup.step_sizes.first(setup.steps), 0
-    for node, ready in zip(walked.offered, walked.updated, strict=True):
+    for hop, (node, ready) in enumerate(zip(walked.offered, walked.updated, strict=True)):
         if ready:
-            w = nodes[node].update(w, step_size=float(sizes[done]), noise_multiplier=0.0, noise=Silence())
+            turn = int((walked.offered[:hop] == node).sum())
+            w = nodes[node].update(w, turn=turn, step_size=float(sizes[done]), noise_multiplier=0.0, noise=Silence())
             done += 1
     return w, nodes[0].test_error(w)
 
