@@ -68,7 +68,7 @@ class TorchLearner:
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
         self._at_work = threading.Lock()
         self._module = drawn(self._make, seed).to(self._device)
-        require_usable(self._module, model, self._x[:2].to(self._device))
+        require_usable(self._module, model, self._x[:0].to(self._device))
         self._parameters = trainable(self._module)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self.shape = (sum(shape.numel() for shape in self._shapes),)
@@ -79,7 +79,7 @@ class TorchLearner:
                 assert rows.persons is not None  # or they could not have been dealt
                 self._persons = torch.from_numpy(np.unique(rows.persons, return_inverse=True)[1])
             per_unit = protection.rows_per_person
-            some, labels = (each[:3].to(self._device) for each in (self._x, self._y))
+            some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
             self._clipped = UnitGradients(
                 self._module, mean_loss, model.clip, some, labels, rows_per_unit=per_unit, name=model.name
             )
