@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from .networks import NeuralModel
+from .torch_fixed import changed_since, refusal_of_change, written_bits
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
 from .torch_units import UnitGradients, numbered
 from .torch_update import clip_, mean_loss, project_, row_errors, step_
@@ -92,11 +93,21 @@ class TorchLearner:
 
     @contextmanager
     def _lent(self, pieces: list[torch.Tensor]) -> Iterator[None]:
-        """Let the module work with these parameters; on a CPU they are not copied."""
+        """Let the module work with these parameters; on a CPU they are not copied.
+
+        If it changes them, they are overwritten, so that nobody can pass on what it made of them.
+        """
         try:
             for parameter, piece, shape in zip(self._parameters, pieces, self._shapes, strict=True):
                 parameter.data = piece.view(shape).to(self._device)
-            yield
+            before = written_bits(self._module)
+            try:
+                yield
+            finally:
+                if (changed := changed_since(self._module, before)) is not None:
+                    for piece in pieces:
+                        piece.fill_(math.nan)
+                    raise refusal_of_change("model.name", self.name, changed)
         finally:
             self._let_go()
 

@@ -29,6 +29,7 @@ from .._function import error_line, made_by
 from ..data import require_finite_labels, require_single_precision
 from ..errors import InvalidInput
 from .networks import NeuralModel
+from .torch_fixed import require_fixed, unchanged
 
 __all__ = [
     "choose_device",
@@ -143,15 +144,18 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
             raise InvalidInput.because("model.name", name, f"{of} has no size yet; say how many inputs it has")
         if parameter.requires_grad and parameter.dtype != torch.float32:
             raise InvalidInput.because("model.name", name, f"{of} is of type {parameter.dtype}, not torch.float32")
+    require_fixed(module, name, "model.name")
     if not trainable(module):
         raise InvalidInput.because("model.name", name, "the module has no parameters to learn")
     answer: Any = None
     tried = made_up(rows, 2)  # and none of the node's own, on which nothing that others notice may depend
     for some in tried:
         try:
-            with torch.no_grad():
+            with torch.no_grad(), unchanged(module, name, "model.name"):
                 answer = module.eval()(some)
             break
+        except InvalidInput:
+            raise
         except Exception as error:  # so may a user's network
             if some is tried[-1]:
                 reason = f"cannot take a batch of shape {tuple(some.shape)}: {error_line(error)}"

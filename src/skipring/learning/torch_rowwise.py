@@ -179,8 +179,6 @@ def require_records_apart(module: nn.Module, name: str) -> None:
             reason = f"{layer} keeps statistics of the records, which no noise hides"
         elif isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.scale_grad_by_freq:
             reason = f"{layer} divides a record's gradient by how often others use its words (scale_grad_by_freq)"
-        elif isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
-            reason = f"{layer} changes its own parameters when it is used, by rows that no noise hides (max_norm)"
         else:
             continue
         raise InvalidInput.because("model", name, reason)

@@ -20,6 +20,7 @@ from torch.func import functional_call
 from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy import Unit
 from .torch_each import EachUnit, Loss, row_losses
+from .torch_fixed import require_fixed, unchanged
 from .torch_layers import LAYERS, Units
 from .torch_module import made_up
 from .torch_rowwise import layers_of_chain, mixes, require_records_apart
@@ -60,6 +61,7 @@ class UnitGradients:
         require_positive("gradient_bound", bound)
         require_integer("rows_per_person", rows_per_unit, 1)
         require_records_apart(module, name)
+        require_fixed(module, name)
         self._module, self._loss, self._bound, self._bf16 = module, loss, bound, bf16
         self._rows_per_unit, self._prepare, self._compiled = rows_per_unit, prepare, compiled
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
@@ -69,7 +71,7 @@ class UnitGradients:
         tried = [each if prepare is None else prepare(each) for each in made_up(some, 3)]
         tried = [each.float() if each.is_floating_point() else each for each in tried]  # as the parameters are
         answers = torch.zeros(3, *labels.shape[1:], dtype=labels.dtype, device=labels.device)
-        with _as_before(module, some):
+        with _as_before(module, some), unchanged(module, name):
             module.train()
             self._layers = layers_of_chain(module, name, tried)
             if self._layers is None:
