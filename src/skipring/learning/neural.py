@@ -51,7 +51,8 @@ class NeuralToken:
     ridge : weight of half the squared norm of the parameters, whose gradient is neither clipped nor noisy.
     device, seed : where to compute, and where the noise comes from.
     graph, compile_loss, bf16 : how a GPU does it; by default all of it, as fast as it goes. Matrix products are then in
-        bfloat16, parameters and noise stay in single precision.
+        bfloat16, parameters and noise stay in single precision. That is for simulations: how far one record moves a sum
+        that is rounded so coarsely is not proven. What is to be released needs `bf16=False`, as nodes have it.
     name : what refusals call the model.
     """
 
@@ -127,6 +128,7 @@ class NeuralToken:
                 self._images[:0],
                 self._labels[:0],
                 rows_per_unit=rows_per_person if protects == "person" else 1,
+                most=divisor,
                 prepare=self._as_numbers,
                 bf16=self._bf16,
                 compiled=compiled,

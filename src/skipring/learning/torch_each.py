@@ -15,7 +15,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from ..errors import InvalidInput
-from .torch_layers import Units, squared_lengths
+from .torch_layers import Units, add_weighted_, squared_lengths
 from .torch_rowwise import CannotCompute, first_that_works, same
 
 __all__ = ["EachUnit", "row_losses"]
@@ -98,7 +98,8 @@ class EachUnit:
         """Return the sum of all units' gradients, each scaled; `scales` is told squared lengths and who they are of."""
         table, mask = _rows_of_units(units, len(x), x.device)
         parameters = self._parameters()
-        sums = [torch.zeros_like(value) for value in parameters.values()]
+        # In double precision: a sum of many rows, one after the other, must not lose any of them.
+        sums = [torch.zeros_like(value, dtype=torch.float64).flatten() for value in parameters.values()]
         at_once = max(1, _KEPT // sum(value.numel() for value in sums)) if self.together else 1
         for first in range(0, len(table), at_once):
             some = slice(first, min(len(table), first + at_once))
@@ -113,9 +114,9 @@ class EachUnit:
                 square = torch.stack([squared_lengths(value) for value in each]).sum(0)
                 scale, counts = scales(square, torch.arange(some.start, some.stop, device=x.device))
                 for total, value in zip(sums, each, strict=True):
-                    finite = value.flatten(1).masked_fill(~counts[:, None], 0.0)
-                    total.add_(torch.mv(finite.mT, scale.to(finite.dtype)).view(total.shape))
-        return sums
+                    add_weighted_(total, value.flatten(1).masked_fill(~counts[:, None], 0.0), scale)
+        # One after the other: what is rounded is not kept.
+        return [sums.pop(0).to(value.dtype).view(value.shape) for value in parameters.values()]
 
 
 def _rows_of_units(units: Units, rows: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

@@ -82,7 +82,14 @@ class TorchLearner:
             per_unit = protection.rows_per_person
             some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
             self._clipped = UnitGradients(
-                self._module, mean_loss, model.clip, some, labels, rows_per_unit=per_unit, name=model.name
+                self._module,
+                mean_loss,
+                model.clip,
+                some,
+                labels,
+                rows_per_unit=per_unit,
+                most=protection.batch,
+                name=model.name,
             )
         self._let_go()
 

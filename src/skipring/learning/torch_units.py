@@ -21,7 +21,7 @@ from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy import Unit
 from .torch_each import EachUnit, Loss, row_losses
 from .torch_fixed import require_fixed, unchanged
-from .torch_layers import LAYERS, Units
+from .torch_layers import LAYERS, ROUNDED, Units
 from .torch_module import made_up
 from .torch_rowwise import layers_of_chain, mixes, require_records_apart
 from .torch_update import BELOW, LONGEST
@@ -38,6 +38,7 @@ class UnitGradients:
     bound : every unit's gradient, the sum over its rows, is clipped to this norm; one that is not finite counts as 0.
     some, labels : rows and labels as they will be; only their shape and type count, since made-up ones are tried out.
     rows_per_unit : how many rows of a batch may belong to one unit; a unit with more of them counts as 0.
+    most : the most rows that a batch may have; rounding their sum is made room for. None means as many as there are.
     prepare : what is done to rows first, such as scaling them.
     bf16 : let layers compute in bfloat16, where torch's autocast does.
     compiled : let torch compile the whole; batches then have one size.
@@ -53,6 +54,7 @@ class UnitGradients:
         labels: torch.Tensor,
         *,
         rows_per_unit: int = 1,
+        most: int | None = None,
         prepare: Callable[[torch.Tensor], torch.Tensor] | None = None,
         bf16: bool = False,
         compiled: bool = False,
@@ -64,6 +66,7 @@ class UnitGradients:
         require_fixed(module, name)
         self._module, self._loss, self._bound, self._bf16 = module, loss, bound, bf16
         self._rows_per_unit, self._prepare, self._compiled = rows_per_unit, prepare, compiled
+        self._most = most
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
         self._each = EachUnit(module, loss, bf16=bf16)
         self._traced: Callable[..., list[torch.Tensor]] | None = None
@@ -123,7 +126,7 @@ class UnitGradients:
             )
             counted = (many <= self._rows_per_unit) & (torch.arange(rows + 1, device=x.device) < rows)
         if self._layers is None:
-            return self._each.sum(x, y, together, lambda square, who: self._scales(square, counted[who]))
+            return self._each.sum(x, y, together, lambda square, who: self._scales(square, counted[who], rows))
         return self._at_once(parameters, x, y, together, counted)
 
     def _at_once(
@@ -150,7 +153,7 @@ class UnitGradients:
             squares = [each.longest() for layer in layers.values() for each in layer.lengths()]
             sums = {}
             if squares:
-                scale, counts = self._scales(torch.stack(squares).sum(0), counted)
+                scale, counts = self._scales(torch.stack(squares).sum(0), counted, len(x))
                 for of, layer in layers.items():
                     for parameter, value in layer.gradients(scale, counts):
                         sums[f"{of}.{parameter}" if of else parameter] = value
@@ -160,11 +163,12 @@ class UnitGradients:
                 for name, each in zip(self._names, parameters, strict=True)
             ]
 
-    def _scales(self, square: torch.Tensor, counted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _scales(self, square: torch.Tensor, counted: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what each unit's gradient is multiplied with, and whether it counts at all."""
         length = torch.sqrt(square)
         counts = counted & (length <= LONGEST)  # false also of what is not a number
-        return torch.where(counts, torch.clamp(self._bound * BELOW / length, max=1.0), 0.0), counts
+        bound = self._bound * BELOW / (1.0 + ROUNDED * (rows if self._most is None else self._most))
+        return torch.where(counts, torch.clamp(bound / length, max=1.0), 0.0), counts
 
 
 def require_divisor(protects: Unit, divisor: int | None, bound: float | None, batch: int | None) -> None:
