@@ -150,7 +150,7 @@ def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Pa
     text = unescape(found.group(1))
     lines = [line for line in text.splitlines() if line.endswith(r"\\")]
     assert len(lines) == 1 + len(folders)
-    assert r"\begin{tabular}{llrrrrrrrrr}" in text
+    assert r"\begin{tabular}{lllrrrrrrrrr}" in text
     for folder, line in zip(load_folders(folders), lines[1:], strict=True):
         row = row_of(folder)
         cells = line.removesuffix(r" \\").split(" & ")

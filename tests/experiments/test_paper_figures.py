@@ -230,7 +230,7 @@ def test_a_figure_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         ("figure 2 --cells somewhere", "--cells given: Figure 2 is computed, not simulated, and has none"),
         ("figure 2 --points 1", "--points 1: must be at least 2"),
         ("beyond nothing", "NAME nothing: must be one of skew, stragglers, nodes, hospitals"),
-        ("beyond hospitals --cells x", "--cells x: the hospitals keep no simulations"),
+        ("beyond hospitals --cells x", "--cells x: hospitals keep no simulations"),
         ("beyond skew --runs 0", "--runs 0: must be at least 1"),
         ("numbers .", "DIR figure4-row2.csv: cannot be read: No such file or directory"),
         ("numbers", "DIR paper-figures/figure4-row2.csv: cannot be read: No such file or directory"),

@@ -17,12 +17,14 @@ Floats = NDArray[np.floating[Any]]
 
 
 def one_gradient(model: LinearModel, w: Floats, x: Floats, y: float) -> Floats:
-    """The gradient of one row's loss, by the textbook, and then clipped as a whole vector."""
+    """The gradient of one row's loss, by the textbook, and then clipped: as a whole vector, for softmax by its slope."""
     if model.loss == "softmax":
         scores = [float(part @ x) for part in w.reshape(model.classes, -1)]
         total = sum(math.exp(score - max(scores)) for score in scores)
         shares = [math.exp(score - max(scores)) / total for score in scores]
         gradient = np.concatenate([(share - (k == int(y))) * x for k, share in enumerate(shares)])
+        most = math.sqrt(2.0) * float(np.linalg.norm(x)) * sum(share for k, share in enumerate(shares) if k != int(y))
+        return gradient * min(1.0, model.gradient_bound / max(most, 1e-300))
     elif model.loss == "squared":
         gradient = (float(w @ x) - y) * x
     else:

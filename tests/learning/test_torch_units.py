@@ -208,13 +208,8 @@ def test_random_networks_against_torch_func(seed: int) -> None:
     check(module, *batch_for(9, math.prod(SHAPES[seed % 3 + 1])))
 
 
-@pytest.mark.parametrize("made", [Words, Residual])
-def test_networks_of_their_own_against_torch_func(made: Callable[[], nn.Module]) -> None:
-    check(made(), *batch_for(9, 36))
-
-
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap over attention, on a CPU
-@pytest.mark.parametrize("made", [Tied, Attention, TimeFirst])
+@pytest.mark.parametrize("made", [Words, Residual, Tied, Attention, TimeFirst])
 def test_other_modules_are_computed_unit_by_unit(made: Callable[[], nn.Module]) -> None:
     check(made(), *batch_for(8, 36), one_by_one=True)
 

@@ -38,6 +38,7 @@ TOLD: dict[str, Any] = {
     "epsilon": 1.25,
     "epsilon_of_releases": math.inf,
     "delta": 1e-5,
+    "unit": "record",
     "budget": None,
     "refused": 0,
     "refused_for_budget": 0,

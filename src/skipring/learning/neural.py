@@ -22,6 +22,7 @@ from torch import nn
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..privacy import Unit
+from .torch_fixed import refusal_of_change, require_fixed, versions
 from .torch_module import drawn, paper_cnn, require_same_size, trainable
 from .torch_units import UnitGradients, numbered, require_divisor
 from .torch_update import clip_, project_, row_errors, step_
@@ -50,7 +51,8 @@ class NeuralToken:
     ridge : weight of half the squared norm of the parameters, whose gradient is neither clipped nor noisy.
     device, seed : where to compute, and where the noise comes from.
     graph, compile_loss, bf16 : how a GPU does it; by default all of it, as fast as it goes. Matrix products are then in
-        bfloat16, parameters and noise stay in single precision.
+        bfloat16, parameters and noise stay in single precision. That is for simulations: how far one record moves a sum
+        that is rounded so coarsely is not proven. What is to be released needs `bf16=False`, as nodes have it.
     name : what refusals call the model.
     """
 
@@ -89,6 +91,7 @@ class NeuralToken:
                 require_positive(parameter, value)
         require_non_negative("ridge", ridge)
         require_divisor(protects, divisor, gradient_bound, batch)
+        require_fixed(module, name)
         self.device, self.name = torch.device(device), name
         on_gpu = self.device.type == "cuda"
         self.gradient_bound, self.diameter, self.ridge = gradient_bound, diameter, ridge
@@ -122,9 +125,10 @@ class NeuralToken:
                 self.module,
                 loss,
                 gradient_bound,
-                self._images[:3],
-                self._labels[:3],
+                self._images[:0],
+                self._labels[:0],
                 rows_per_unit=rows_per_person if protects == "person" else 1,
+                most=divisor,
                 prepare=self._as_numbers,
                 bf16=self._bf16,
                 compiled=compiled,
@@ -179,10 +183,13 @@ class NeuralToken:
             self._gradient.mul_(1.0 / self.divisor)
 
     def _update(self) -> None:
+        before = versions(self.module)
         if self._clipped is None:
             self._clip_node()
         else:
             self._clip_units(self._clipped)
+        if changed := [name for name, version in versions(self.module).items() if version != before[name]]:
+            raise refusal_of_change("model", self.name, changed[0])
         with torch.no_grad():
             noise = torch.randn(len(self.vector), generator=self._noise, device=self.device)
             self._gradient.addcmul_(noise, self._noise_std)

@@ -1,19 +1,22 @@
 """Clipped gradients of records or persons for any module, each computed by itself: slow, and of any architecture.
 
 Several units at a time through ``torch.func.vmap``; one after the other where a module, such as an LSTM, does not allow
-that. What is kept is bounded: a gradient for each of some units.
+that. Both ways the module is only ever given the rows of one unit, so it cannot mix those of several, whatever its
+`forward` does, and a dropout draws anew for each. What is kept is bounded: a gradient for each of some units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from .torch_layers import Units, squared_lengths
+from ..errors import InvalidInput
+from .torch_layers import Units, add_weighted_, squared_lengths
+from .torch_rowwise import CannotCompute, first_that_works, same
 
 __all__ = ["EachUnit", "row_losses"]
 
@@ -40,13 +43,28 @@ class EachUnit:
         #: Whether several units are computed at a time, without waiting for a GPU.
         self.together = True
 
-    def try_out(self, x: torch.Tensor, y: torch.Tensor) -> None:
-        """Find out whether the module allows several units at a time."""
+    def try_out(self, some: Sequence[torch.Tensor], y: torch.Tensor, name: str) -> None:
+        """Find out with made-up rows whether the module allows several units at a time, or only one, or none."""
+        for self.together in (True, False):
+            try:
+                return first_that_works(self._module, name, some, lambda x: self._remembers_nothing(x, y, name))
+            except CannotCompute:  # what a module does under vmap fails in many ways
+                if not self.together:
+                    raise
+
+    def _remembers_nothing(self, x: torch.Tensor, y: torch.Tensor, name: str) -> None:
+        """Refuse a module whose gradient of a unit depends on the units that it has seen before."""
+        first, _, again = (self._of_rows(rows, y) for rows in (x, x.flip(0), x))
+        if not all(same(mine, theirs) for mine, theirs in zip(first, again, strict=True)):
+            raise InvalidInput.because("model", name, "it keeps something of the records that it has seen before")
+
+    def _of_rows(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        if not self.together:
+            parts = [self._one(x[row : row + 1], y[row : row + 1]) for row in range(len(x))]
+            return [torch.cat(each) for each in zip(*parts, strict=True)]
         mask = torch.ones(len(x), 1, dtype=torch.bool, device=x.device)
-        try:
-            self._together(self._parameters(), x[:, None], y[:, None], mask)
-        except Exception:  # what a module does under vmap fails in many ways
-            self.together = False
+        return self._together(self._parameters(), x[:, None], y[:, None], mask)
 
     def _parameters(self) -> dict[str, torch.Tensor]:
         parameters = dict(self._module.named_parameters())
@@ -80,7 +98,8 @@ class EachUnit:
         """Return the sum of all units' gradients, each scaled; `scales` is told squared lengths and who they are of."""
         table, mask = _rows_of_units(units, len(x), x.device)
         parameters = self._parameters()
-        sums = [torch.zeros_like(value) for value in parameters.values()]
+        # In double precision: a sum of many rows, one after the other, must not lose any of them.
+        sums = [torch.zeros_like(value, dtype=torch.float64).flatten() for value in parameters.values()]
         at_once = max(1, _KEPT // sum(value.numel() for value in sums)) if self.together else 1
         for first in range(0, len(table), at_once):
             some = slice(first, min(len(table), first + at_once))
@@ -95,9 +114,9 @@ class EachUnit:
                 square = torch.stack([squared_lengths(value) for value in each]).sum(0)
                 scale, counts = scales(square, torch.arange(some.start, some.stop, device=x.device))
                 for total, value in zip(sums, each, strict=True):
-                    finite = value.flatten(1).masked_fill(~counts[:, None], 0.0)
-                    total.add_(torch.mv(finite.mT, scale.to(finite.dtype)).view(total.shape))
-        return sums
+                    add_weighted_(total, value.flatten(1).masked_fill(~counts[:, None], 0.0), scale)
+        # One after the other: what is rounded is not kept.
+        return [sums.pop(0).to(value.dtype).view(value.shape) for value in parameters.values()]
 
 
 def _rows_of_units(units: Units, rows: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

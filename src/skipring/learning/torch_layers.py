@@ -11,8 +11,16 @@ the two, kept by one backward pass, follow
 the others, the factor is rounded into the output gradients, and positions that cancel do not cancel after that: with
 a relative error u of every factor, the sum is off by at most u x spread, where spread = sqrt(sum |g_t|^2 sum |a_t|^2).
 The inner products are rounded as well; the square of the length is off by at most a few units of that precision x
-spread^2. Both are added to the length before it is compared with the bound. Products of bfloat16 are added up, and come
-out, in single precision: a sum over a batch that is rounded to 8 bits would move by more than one record may move it.
+spread^2. Both are added to the length before it is compared with the bound.
+
+**Sums over a batch.** Added up in single precision, one row decides whether each of the rows after it is rounded to
+nothing, and 40,000 rows move by 25 bounds where 2 are allowed. So products and sums over rows are in double precision,
+and round a sum S of B clipped units twice: to single precision, and when it is divided (on a GPU also the product of a
+gradient and its factor, once). It is then off by less than `ROUNDED` x B x bound, and since two batches that differ in
+one unit have two such sums, clipping to bound / (1 + B x `ROUNDED`) keeps them within 2 bounds: proven for float32 and
+float64, on a CPU and a GPU, for any order of the rows. **Not for bfloat16 on a GPU**, which only simulations use, from
+which nothing is released: there n products are added up in single precision, in an order that the GPU chooses, and may
+be off by n x 2^-23 of their spread.
 """
 
 from __future__ import annotations
@@ -26,7 +34,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["LAYERS", "Layer", "Lengths", "Units", "squared_lengths"]
+__all__ = ["LAYERS", "ROUNDED", "Layer", "Lengths", "Units", "add_weighted_", "squared_lengths"]
 
 #: Numbers that one layer may keep for all rows: gradients of a row each, or the patches that a convolution looks at.
 #: What is larger is computed anew, and in pieces. An H200 at work on the paper's networks needs 2^26.
@@ -36,6 +44,10 @@ _KEPT = {"cpu": 1 << 26, "cuda": 1 << 28}
 _COARSE, _TF32, _FINE = 1.01 * 2.0**-8, 2.0**-9, 2.0**-22
 #: So many numbers a CPU adds up in single precision without losing what is small.
 _SHORT = 256
+#: Numbers that are converted to double precision at a time.
+_WIDENED = {"cpu": 1 << 20, "cuda": 1 << 26}
+#: How far off a sum over a batch may be, relative to its number of units x their bound: 3 roundings to 24 bits.
+ROUNDED = 2.0**-22
 #: `torch.bmm(..., out_dtype=)` came with 2.8; before, products of bfloat16 that come out in single precision are slow.
 _WIDENS = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) >= (2, 8)
 
@@ -121,6 +133,43 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.bmm(a.float(), b.float())
 
 
+def add_weighted_(total: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> None:
+    """Add the rows of a matrix, each times its scale, to a vector of double precision."""
+    if values.is_cuda:
+        total += (values * scale[:, None].to(values.dtype)).sum(0, dtype=torch.float64)
+        return
+    rows, columns = values.shape
+    wide = min(columns, _WIDENED["cpu"])
+    for left in range(0, columns, max(1, wide)):
+        here = slice(left, left + wide)
+        tall = max(1, _WIDENED["cpu"] // wide)
+        for top in range(0, rows, tall):
+            some = slice(top, top + tall)
+            total[here] += torch.mv(values[some, here].double().mT, scale[some].double())
+
+
+def _summed_product(a: torch.Tensor, b: torch.Tensor, several: bool) -> torch.Tensor:
+    """Return the products of two stacks of matrices, summed over rows: in double precision, if `several` will be added.
+
+    Otherwise rounded once. A few rows and outputs at a time: there is no copy of all of them in double precision.
+    """
+    if a.is_cuda and _wide(a) != a.dtype:
+        return _product(a, b)
+    groups, outputs, length = a.shape
+    inputs, most = b.shape[2], _WIDENED.get(a.device.type, _WIDENED["cpu"])
+    found = a.new_empty(groups, outputs, inputs, dtype=torch.float64 if several else _wide(a))
+    high, deep = max(1, most // (groups * inputs)), max(1, most // (groups * max(inputs, min(outputs, most))))
+    for top in range(0, outputs, high):
+        part = slice(top, top + high)
+        total: torch.Tensor | None = None
+        for first in range(0, length, deep):
+            some = slice(first, first + deep)
+            product = torch.bmm(a[:, part, some].double(), b[:, some].double())
+            total = product if total is None else total.add_(product)
+        found[:, part] = 0.0 if total is None else total
+    return found
+
+
 def _rounding(g: torch.Tensor) -> tuple[float, float]:
     """Return how far off products, and factors rounded into them, may be, relative to what is multiplied."""
     if g.dtype == torch.float64:
@@ -129,7 +178,7 @@ def _rounding(g: torch.Tensor) -> tuple[float, float]:
     added = 2.0**-20 if g.device.type == "cpu" else 2.0**-15
     if g.dtype != torch.float32:
         return added, _COARSE
-    return (4.0 * _TF32, _TF32) if g.is_cuda and _cuts_to_tf32() else (added, _FINE)
+    return (4.0 * _TF32, _FINE) if g.is_cuda and _cuts_to_tf32() else (added, _FINE)
 
 
 def _cuts_to_tf32() -> bool:
@@ -152,9 +201,13 @@ class _Direct:
 
     def gradients(self, scale: torch.Tensor, counts: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         for name, each in self._sums.items():
-            kind = _wide(each)
-            finite = each.to(kind).masked_fill(~counts[:, None], 0.0)
-            yield name, torch.mv(finite.mT, scale.to(kind)).view(self._shapes[name])
+            finite = each.to(_wide(each)).masked_fill(~counts[:, None], 0.0)
+            if each.is_cuda and each.dtype != finite.dtype:
+                yield name, torch.mv(finite.mT, scale.to(finite.dtype)).view(self._shapes[name])
+                continue
+            total = torch.zeros(each.shape[1], dtype=torch.float64, device=each.device)
+            add_weighted_(total, finite, scale)
+            yield name, total.view(self._shapes[name])
 
 
 class _Matrix:
@@ -235,9 +288,10 @@ class _Matrix:
         if not self._gram:
             return
         scaled, sum_of_all = _scaled(self._units, self._g, scale, counts), None
+        several = self._piece < len(scaled)
         for first, last, patches in self._pieces():
             g, a = (each[: last - first].transpose(0, 1).flatten(1, 2) for each in (scaled[first:], patches))
-            part = _product(g.mT, a)
+            part = _summed_product(g.mT, a, several)
             sum_of_all = part if sum_of_all is None else sum_of_all.add_(part)
         assert sum_of_all is not None
         yield "weight", self._shaped(sum_of_all)
@@ -298,8 +352,15 @@ class _Words:
     def gradients(self, scale: torch.Tensor, counts: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         kind = _wide(self._g)
         scaled = _scaled(self._units, self._g.to(kind), scale, counts).masked_fill(~self._learned[..., None], 0.0)
-        table = torch.zeros(self._shape, dtype=kind, device=scaled.device)
-        yield "weight", table.index_add_(0, self._x.flatten(), scaled.flatten(0, 1))
+        rows, columns = self._shape
+        words, vectors = self._x.flatten(), scaled.flatten(0, 1)
+        table = torch.empty(self._shape, dtype=kind, device=scaled.device)
+        wide = max(1, _WIDENED.get(scaled.device.type, _WIDENED["cpu"]) // max(rows, len(words)))
+        for left in range(0, columns, wide):
+            some = slice(left, left + wide)
+            total = torch.zeros(rows, len(range(columns)[some]), dtype=torch.float64, device=scaled.device)
+            table[:, some] = total.index_add_(0, words, vectors[:, some].double())
+        yield "weight", table
 
 
 def _with_their_unit(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from .networks import NeuralModel
+from .torch_fixed import changed_since, refusal_of_change, written_bits
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
 from .torch_units import UnitGradients, numbered
 from .torch_update import clip_, mean_loss, project_, row_errors, step_
@@ -69,7 +70,7 @@ class TorchLearner:
         self.rows_digest = rows.digest(parts)
         self._at_work = threading.Lock()
         self._module = drawn(self._make, seed).to(self._device)
-        require_usable(self._module, model, self._x[:2].to(self._device))
+        require_usable(self._module, model, self._x[:0].to(self._device))
         self._parameters = trainable(self._module)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self.shape = (sum(shape.numel() for shape in self._shapes),)
@@ -80,9 +81,16 @@ class TorchLearner:
                 assert rows.persons is not None  # or they could not have been dealt
                 self._persons = torch.from_numpy(np.unique(rows.persons, return_inverse=True)[1])
             per_unit = protection.rows_per_person
-            some, labels = (each[:3].to(self._device) for each in (self._x, self._y))
+            some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
             self._clipped = UnitGradients(
-                self._module, mean_loss, model.clip, some, labels, rows_per_unit=per_unit, name=model.name
+                self._module,
+                mean_loss,
+                model.clip,
+                some,
+                labels,
+                rows_per_unit=per_unit,
+                most=protection.batch,
+                name=model.name,
             )
         self._let_go()
 
@@ -93,11 +101,21 @@ class TorchLearner:
 
     @contextmanager
     def _lent(self, pieces: list[torch.Tensor]) -> Iterator[None]:
-        """Let the module work with these parameters; on a CPU they are not copied."""
+        """Let the module work with these parameters; on a CPU they are not copied.
+
+        If it changes them, they are overwritten, so that nobody can pass on what it made of them.
+        """
         try:
             for parameter, piece, shape in zip(self._parameters, pieces, self._shapes, strict=True):
                 parameter.data = piece.view(shape).to(self._device)
-            yield
+            before = written_bits(self._module)
+            try:
+                yield
+            finally:
+                if (changed := changed_since(self._module, before)) is not None:
+                    for piece in pieces:
+                        piece.fill_(math.nan)
+                    raise refusal_of_change("model.name", self.name, changed)
         finally:
             self._let_go()
 

@@ -22,7 +22,12 @@ _TEST_CHUNK = 4096
 
 
 class LinearToken:
-    """A linear model and all rows, on a device; see `skipring.learning.reference` for what an update is."""
+    """A linear model and all rows, on a device, for simulations only: nothing that it computes is to be released.
+
+    It adds up a batch, and its noise, in single precision, in an order that the device chooses, and may let one record
+    move a sum by more than its share. Nodes use `LinearLearner`, in double precision. See
+    `skipring.learning.reference` for what an update is.
+    """
 
     def __init__(
         self, model: LinearModel, x: NDArray[Any], y: NDArray[Any], *, device: torch.device, seed: int = 0

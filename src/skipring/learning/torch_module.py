@@ -29,10 +29,12 @@ from .._function import error_line, made_by
 from ..data import require_finite_labels, require_single_precision
 from ..errors import InvalidInput
 from .networks import NeuralModel
+from .torch_fixed import require_fixed, unchanged
 
 __all__ = [
     "choose_device",
     "drawn",
+    "made_up",
     "maker",
     "paper_cnn",
     "require_same_size",
@@ -117,8 +119,22 @@ def require_same_size(name: str, fresh: nn.Module, known: nn.Module, shapes: Seq
         raise InvalidInput.because("model.name", name, "must return a new module of the same size every time")
 
 
-def require_usable(module: nn.Module, model: NeuralModel, some: torch.Tensor) -> None:
-    """Refuse a module that cannot travel as a vector, or that does not take some rows such as these."""
+def made_up(like: torch.Tensor, count: int) -> list[torch.Tensor]:
+    """Return rows that have the shape and type of others, and nothing else in common with them.
+
+    Two batches of them: numbers between -1 and 1 (0 or 1, if they are whole), and zeros, which fit nearly anything.
+    """
+    generator = torch.Generator().manual_seed(1)
+    shape = (count, *like.shape[1:])
+    if like.is_floating_point():
+        rows = 2.0 * torch.rand(shape, generator=generator) - 1.0
+    else:
+        rows = torch.randint(0, 2, shape, generator=generator)
+    return [each.to(like.device, like.dtype) for each in (rows, torch.zeros(shape))]
+
+
+def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) -> None:
+    """Refuse a module that cannot travel as a vector, or that does not take rows of such a shape and type."""
     name = model.name
     if buffer := next((of for of, _ in module.named_buffers()), None):
         reason = f"only parameters travel between nodes, and the module has a buffer ({buffer})"
@@ -128,21 +144,29 @@ def require_usable(module: nn.Module, model: NeuralModel, some: torch.Tensor) ->
             raise InvalidInput.because("model.name", name, f"{of} has no size yet; say how many inputs it has")
         if parameter.requires_grad and parameter.dtype != torch.float32:
             raise InvalidInput.because("model.name", name, f"{of} is of type {parameter.dtype}, not torch.float32")
+    require_fixed(module, name, "model.name")
     if not trainable(module):
         raise InvalidInput.because("model.name", name, "the module has no parameters to learn")
-    try:
-        with torch.no_grad():
-            answer = module.eval()(some)
-    except Exception as error:  # so may a user's network
-        reason = f"cannot take a batch of shape {tuple(some.shape)}: {error_line(error)}"
-        raise InvalidInput.because("model.name", name, reason) from error
+    answer: Any = None
+    tried = made_up(rows, 2)  # and none of the node's own, on which nothing that others notice may depend
+    for some in tried:
+        try:
+            with torch.no_grad(), unchanged(module, name, "model.name"):
+                answer = module.eval()(some)
+            break
+        except InvalidInput:
+            raise
+        except Exception as error:  # so may a user's network
+            if some is tried[-1]:
+                reason = f"cannot take a batch of shape {tuple(some.shape)}: {error_line(error)}"
+                raise InvalidInput.because("model.name", name, reason) from error
     shape = tuple(answer.shape) if isinstance(answer, torch.Tensor) else type(answer).__name__
-    rows = len(some)
+    count = len(some)
     # Networks for images have ten outputs for any number of classes.
     classes = model.classes if model.is_function else 10
-    if shape not in ([(rows, classes)] if classes else [(rows,), (rows, 1)]):
-        wanted = f"({rows}, {classes}), a score for each class" if classes else f"({rows},), since labels are numbers"
-        raise InvalidInput.because("model.name", name, f"answers {rows} rows with {shape}, and not {wanted}")
+    if shape not in ([(count, classes)] if classes else [(count,), (count, 1)]):
+        wanted = f"({count}, {classes}), a score for each class" if classes else f"({count},), since labels are numbers"
+        raise InvalidInput.because("model.name", name, f"answers {count} rows with {shape}, and not {wanted}")
 
 
 def rows_for(

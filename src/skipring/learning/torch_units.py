@@ -2,15 +2,13 @@
 
     sum over units of clip(sum of the gradients of the unit's rows, bound)
 
-One forward and one backward pass keep what each layer took in and what its output's gradient is; `torch_layers` makes
-lengths and sums of it. A module with other layers, or with parameters that are used in more than one place, is computed
-unit by unit (`torch_each`). Modules in which the records of a batch depend on each other are refused. Nothing waits for
-a GPU, so that a CUDA graph can record it.
+Of a chain of PyTorch's own layers (`torch_rowwise`), one forward and one backward pass keep what each layer took in and
+what its output's gradient is; `torch_layers` makes lengths and sums of it. Every other module is computed unit by unit
+(`torch_each`), so that records cannot depend on each other. Nothing waits for a GPU: a CUDA graph can record it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,13 +16,14 @@ from typing import Any
 import torch
 from torch import nn
 from torch.func import functional_call
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy import Unit
 from .torch_each import EachUnit, Loss, row_losses
-from .torch_layers import LAYERS, Units
+from .torch_fixed import require_fixed, unchanged
+from .torch_layers import LAYERS, ROUNDED, Units
+from .torch_module import made_up
+from .torch_rowwise import layers_of_chain, mixes, require_records_apart
 from .torch_update import BELOW, LONGEST
 
 __all__ = ["UnitGradients", "numbered", "require_divisor"]
@@ -37,8 +36,9 @@ class UnitGradients:
     ----------
     module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
     bound : every unit's gradient, the sum over its rows, is clipped to this norm; one that is not finite counts as 0.
-    some, labels : a few rows to try the module out with.
+    some, labels : rows and labels as they will be; only their shape and type count, since made-up ones are tried out.
     rows_per_unit : how many rows of a batch may belong to one unit; a unit with more of them counts as 0.
+    most : the most rows that a batch may have; rounding their sum is made room for. None means as many as there are.
     prepare : what is done to rows first, such as scaling them.
     bf16 : let layers compute in bfloat16, where torch's autocast does.
     compiled : let torch compile the whole; batches then have one size.
@@ -54,6 +54,7 @@ class UnitGradients:
         labels: torch.Tensor,
         *,
         rows_per_unit: int = 1,
+        most: int | None = None,
         prepare: Callable[[torch.Tensor], torch.Tensor] | None = None,
         bf16: bool = False,
         compiled: bool = False,
@@ -61,22 +62,27 @@ class UnitGradients:
     ) -> None:
         require_positive("gradient_bound", bound)
         require_integer("rows_per_person", rows_per_unit, 1)
-        _require_records_apart(module, name)
+        require_records_apart(module, name)
+        require_fixed(module, name)
         self._module, self._loss, self._bound, self._bf16 = module, loss, bound, bf16
         self._rows_per_unit, self._prepare, self._compiled = rows_per_unit, prepare, compiled
+        self._most = most
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
         self._each = EachUnit(module, loss, bf16=bf16)
         self._traced: Callable[..., list[torch.Tensor]] | None = None
-        self._layers = _known_layers(module)
-        some = some if prepare is None else prepare(some)
-        if some.is_floating_point():
-            some = some.float()  # as the parameters are, where no autocast converts both
-        with _as_before(module, some):
+        # No row of a node: whether a module is taken, and how it is computed, must not depend on anybody's rows.
+        tried = [each if prepare is None else prepare(each) for each in made_up(some, 3)]
+        tried = [each.float() if each.is_floating_point() else each for each in tried]  # as the parameters are
+        answers = torch.zeros(3, *labels.shape[1:], dtype=labels.dtype, device=labels.device)
+        with _as_before(module, some), unchanged(module, name):
             module.train()
-            if not _tried_out(module, self._layers or {}, some, name):
-                self._layers = None
+            self._layers = layers_of_chain(module, name, tried)
             if self._layers is None:
-                self._each.try_out(some, labels)
+                if mixes(module, *tried[:2]):
+                    raise InvalidInput.because(
+                        "model", name, "its answer to one record depends on the others of a batch"
+                    )
+                self._each.try_out(tried, answers, name)
         #: Whether each unit's gradient is computed by itself, which is slow.
         self.one_by_one = self._layers is None
         #: Whether a GPU is never waited for, so that a CUDA graph can record the whole.
@@ -120,7 +126,7 @@ class UnitGradients:
             )
             counted = (many <= self._rows_per_unit) & (torch.arange(rows + 1, device=x.device) < rows)
         if self._layers is None:
-            return self._each.sum(x, y, together, lambda square, who: self._scales(square, counted[who]))
+            return self._each.sum(x, y, together, lambda square, who: self._scales(square, counted[who], rows))
         return self._at_once(parameters, x, y, together, counted)
 
     def _at_once(
@@ -147,7 +153,7 @@ class UnitGradients:
             squares = [each.longest() for layer in layers.values() for each in layer.lengths()]
             sums = {}
             if squares:
-                scale, counts = self._scales(torch.stack(squares).sum(0), counted)
+                scale, counts = self._scales(torch.stack(squares).sum(0), counted, len(x))
                 for of, layer in layers.items():
                     for parameter, value in layer.gradients(scale, counts):
                         sums[f"{of}.{parameter}" if of else parameter] = value
@@ -157,11 +163,12 @@ class UnitGradients:
                 for name, each in zip(self._names, parameters, strict=True)
             ]
 
-    def _scales(self, square: torch.Tensor, counted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _scales(self, square: torch.Tensor, counted: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what each unit's gradient is multiplied with, and whether it counts at all."""
         length = torch.sqrt(square)
         counts = counted & (length <= LONGEST)  # false also of what is not a number
-        return torch.where(counts, torch.clamp(self._bound * BELOW / length, max=1.0), 0.0), counts
+        bound = self._bound * BELOW / (1.0 + ROUNDED * (rows if self._most is None else self._most))
+        return torch.where(counts, torch.clamp(bound / length, max=1.0), 0.0), counts
 
 
 def require_divisor(protects: Unit, divisor: int | None, bound: float | None, batch: int | None) -> None:
@@ -190,39 +197,6 @@ def numbered(units: torch.Tensor | None, rows: int, most: int) -> torch.Tensor:
     if len(many) and int(many.max()) > most:
         raise InvalidInput("units", f"{int(many.max())} rows of one person", f"at most {most}, as agreed")
     return persons
-
-
-def _require_records_apart(module: nn.Module, name: str) -> None:
-    """Refuse layers in which what becomes of a record depends on the others of its batch."""
-    for of, part in module.named_modules():
-        layer = f"layer {of or 'of the model'} ({type(part).__name__})"
-        if isinstance(part, _BatchNorm):
-            reason = f"{layer} mixes the records of a batch, so that none has a share of its own; GroupNorm does not"
-        elif isinstance(part, _InstanceNorm) and part.track_running_stats:
-            reason = f"{layer} keeps statistics of the records, which no noise hides"
-        elif isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.scale_grad_by_freq:
-            reason = f"{layer} divides a record's gradient by how often others use its words (scale_grad_by_freq)"
-        elif isinstance(part, nn.Embedding | nn.EmbeddingBag) and part.max_norm is not None:
-            reason = f"{layer} changes its own parameters when it is used, by rows that no noise hides (max_norm)"
-        else:
-            continue
-        raise InvalidInput.because("model", name, reason)
-
-
-def _known_layers(module: nn.Module) -> dict[str, nn.Module] | None:
-    """Return all layers that learn; None if there is one that is not known, or a parameter belongs to several."""
-    layers: dict[str, nn.Module] = {}
-    owners: Counter[int] = Counter()
-    for name, part in module.named_modules():
-        own = {of: each for of, each in part._parameters.items() if each is not None and each.requires_grad}
-        owners.update({id(each): 1 for each in own.values()})
-        if not own:
-            continue
-        changed = part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)
-        if type(part) not in LAYERS or changed or not set(own) <= {"weight", "bias"}:
-            return None
-        layers[name] = part
-    return layers if all(many == 1 for many in owners.values()) else None
 
 
 @contextmanager
@@ -258,58 +232,6 @@ def _as_before(module: nn.Module, some: torch.Tensor) -> Iterator[None]:
         yield
     for part, mode in training:
         part.training = mode
-
-
-def _tried_out(module: nn.Module, layers: dict[str, nn.Module], some: torch.Tensor, name: str) -> bool:
-    """Say whether every parameter is used once, by its own layer, and row by row; refuse a module that mixes rows.
-
-    The first row must not notice when another one changes, neither in the answers nor in front of any layer.
-    """
-    first, other = some[:1], some[1:2] if len(some) > 1 else some[:1]
-    watched = []
-    fine = True
-    for batch in ([first, other], [first, torch.zeros_like(other)], [first, other, first]):
-        torch.manual_seed(1)
-        with torch.enable_grad(), _watched(layers) as seen:
-            answers = module(torch.cat(batch))
-        watched.append((answers, seen))
-        uses = _uses(answers)
-        edges = [edge for calls in seen.values() for _, edge in calls if edge is not None]
-        if edges and answers.requires_grad:
-            fine &= all(each is not None for each in torch.autograd.grad(answers.sum(), edges, allow_unused=True))
-        for of, layer in layers.items():
-            calls = seen.get(of, [])
-            own = [each for each in layer.parameters(recurse=False) if each.requires_grad]
-            fine &= all(uses[id(each)] == len(calls) for each in own) and len(calls) <= 1
-            fine &= all(edge is not None and given.shape[:1] == (len(batch),) for given, edge in calls)
-    (answers, seen), (again, seen_again) = watched[:2]
-    if not _same(answers[:1], again[:1]):
-        raise InvalidInput.because("model", name, "its answer to one record depends on the others of a batch")
-    return fine and all(
-        _same(mine[0][:1], theirs[0][:1])
-        for of in seen.keys() & seen_again.keys()
-        for mine, theirs in zip(seen[of], seen_again[of], strict=True)
-    )
-
-
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.allclose(a.double(), b.double(), rtol=1e-4, atol=1e-6, equal_nan=True)
-
-
-def _uses(answers: torch.Tensor) -> Counter[int]:
-    """Count how often each parameter is used on the way to the answers."""
-    uses: Counter[int] = Counter()
-    todo, known = [answers.grad_fn], {answers.grad_fn}
-    while todo:
-        node = todo.pop()
-        for before, _ in () if node is None else node.next_functions:
-            variable = getattr(before, "variable", None)
-            if variable is not None:
-                uses[id(variable)] += 1
-            elif before not in known:
-                known.add(before)
-                todo.append(before)
-    return uses
 
 
 def _compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -129,10 +130,11 @@ def load_node(path: str | Path) -> NodeSetup:
     problems = check_node(folder, expected=config.name).problems
     if problems:  # others would only hang up on it
         raise InvalidInput.because("DIR", folder, problems[0])
+    terms = terms_of(run, config.run, roster, me, parts=1)  # before any data is looked for
     learner = make_learner(
         run, index=me, nodes=len(roster), name=config.name, data=config.data, rng=np.random.default_rng()
     )
-    terms = terms_of(run, config.run, roster, me, parts=learner.parts)
+    terms = dataclasses.replace(terms, parts=learner.parts)
     initial = store(np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models"))
     resolved = {
         "model.dtype": np.dtype(learner.dtype).str,

@@ -260,8 +260,8 @@ def _notes(run: PlannedRun) -> Iterator[str]:
         yield "rotation is not counted on the random walk: each update of the node is charged as if the unit were in it"
     elif run.every > 1:
         yield (
-            f"the {run.protects} contributes at every {ordinal(run.every)} turn of its node at most, skipped ones included,"
-            " and who looks may know at which"
+            f"the {run.protects} contributes at every {ordinal(run.every)} turn of its node at most, skipped turns"
+            " included, and who looks may know at which"
         )
 
 

@@ -42,7 +42,7 @@ class NeuralRuns:
         test_x, test_y = rows_for(model, setup.test_x, setup.test_y, "test")
         self._make = maker(model)
         module = drawn(self._make, setup.seed).to(device)
-        require_usable(module, model, x[:2].to(device))
+        require_usable(module, model, x[:0].to(device))
         x, self._test = _bytes(x, model).to(device), (_bytes(test_x, model).to(device), test_y.to(device))
         y = y.to(device)
         sizes = setup.data.sizes
