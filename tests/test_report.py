@@ -156,11 +156,12 @@ def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Pa
         cells = line.removesuffix(r" \\").split(" & ")
         assert cells[0] == folder.name.replace("_", r"\_")
         assert cells[1] == row.schedule
-        assert cells[2] == number(row.timeout).replace("infinity", r"$\infty$")
+        assert cells[2] == row.unit == "node"
+        assert cells[3] == number(row.timeout).replace("infinity", r"$\infty$")
         middle = ("skip_rate", "noise_multiplier", "epsilon_forecast", "epsilon_paper", "epsilon_realised")
-        assert cells[3:8] == [number(getattr(row, key)) for key in middle]
-        assert cells[8] == rf"{number(row.test_error.mean)} $\pm$ {row.test_error.std:.2g}"
-        assert cells[9:] == [number(row.latency), number(row.updates)]
+        assert cells[4:9] == [number(getattr(row, key)) for key in middle]
+        assert cells[9] == rf"{number(row.test_error.mean)} $\pm$ {row.test_error.std:.2g}"
+        assert cells[10:] == [number(row.latency), number(row.updates)]
 
 
 def test_latex_signs_are_escaped() -> None:

@@ -17,7 +17,7 @@ Floats = NDArray[np.floating[Any]]
 
 
 def one_gradient(model: LinearModel, w: Floats, x: Floats, y: float) -> Floats:
-    """The gradient of one row's loss, by the textbook, and then clipped: as a whole vector, for softmax by its slope."""
+    """The gradient of one row's loss, by the textbook, then clipped: as a whole vector, softmax by its slope."""
     if model.loss == "softmax":
         scores = [float(part @ x) for part in w.reshape(model.classes, -1)]
         total = sum(math.exp(score - max(scores)) for score in scores)

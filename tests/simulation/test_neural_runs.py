@@ -156,6 +156,18 @@ def test_the_small_network_takes_pixels_as_they_are(images: Path) -> None:
     assert not run(images, "model.name=mine:net").model.takes_images
 
 
+def test_one_picture_does_not_decide_how_the_others_are_kept(tmp_path: Path) -> None:
+    """Of one picture a shade is not whole: in bfloat16 another type of all would move every record's gradient."""
+    whole = np.random.default_rng(1).integers(0, 256, (120, 784)) / 255.0
+    kept = []
+    for shade in (10.0, 10.5):
+        whole[8, 300] = shade / 255.0
+        np.savez(tmp_path / f"{shade}.npz", X=whole, y=np.arange(120) % 2)
+        kept.append(NeuralRuns(build(run(tmp_path / f"{shade}.npz")))._tokens.get()._images)
+    assert kept[0].dtype == kept[1].dtype
+    assert int((kept[0] != kept[1]).sum()) == 1
+
+
 def test_its_privacy_counts_every_update(images: Path) -> None:
     result = simulate(run(images, "privacy.noise_multiplier=5", "simulation.runs=1"))
     record = PlannedRun(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=5.0, convex=False)
