@@ -21,6 +21,7 @@ from skipring.privacy import PlannedRun, forecast
 from skipring.runs import RunFile, with_changes
 from skipring.simulation import build, simulate
 from skipring.simulation.engine import run_one
+from skipring.simulation.neural_runs import NeuralRuns
 from skipring.simulation.setup import RunOutput, turns_of
 
 MODULES = """
