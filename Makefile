@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test test-network benchmarks clean
+.PHONY: demo test test-network test-slow benchmarks clean
 
 demo: $(VENV)/core
 	rm -rf out
@@ -22,6 +22,10 @@ test: $(VENV)/dev
 # Nodes that are killed, delayed and cut off for minutes. Network namespaces need root; without it they are skipped.
 test-network: $(VENV)/dev
 	OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -m slow -n 0 -rPs tests/network
+
+# What takes long elsewhere: Ray's cluster, forecasts of random walks on a grid, more random networks.
+test-slow: $(VENV)/dev
+	OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -m slow -n 2 --ignore=tests/network
 
 benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/theorems.py

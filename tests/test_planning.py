@@ -39,7 +39,7 @@ def record(budget: Budget, chosen: Plan) -> PlannedRun:
     )
 
 
-@pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
+@pytest.mark.parametrize("schedule", ["ring", "random-ring", pytest.param("random-walk", marks=pytest.mark.slow)])
 def test_every_plan_keeps_time_and_privacy(schedule: ScheduleName) -> None:
     budget = dataclasses.replace(CLINICS, schedule=schedule)
     plans = plan(budget)

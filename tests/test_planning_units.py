@@ -114,6 +114,7 @@ def test_one_row_at_each_node_is_a_node() -> None:
     assert nodes.noise_std == nodes.noise_multiplier * 0.5
 
 
+@pytest.mark.slow
 def test_a_walk_does_not_count_rows_that_take_turns() -> None:
     walk = dataclasses.replace(RECORDS, schedule="random-walk", batch=10)
     assert plan(walk).best.noise_multiplier == plan(dataclasses.replace(walk, rows=None)).best.noise_multiplier

@@ -112,7 +112,7 @@ def title(pid: int) -> str:
         return ""
 
 
-@pytest.mark.early
+@pytest.mark.slow
 def test_a_killed_ray_worker_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKIPRING_DATA", "data")
     local = run_sweep(read_sweep("grid.toml"), "here", workers=1)
@@ -143,7 +143,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.early
+@pytest.mark.slow
 def test_what_a_cluster_began_goes_on_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "elsewhere").mkdir()
     with started(folder / "elsewhere", "-c", CLUSTER) as cluster:

@@ -86,7 +86,7 @@ def a_case(loss: str | MarginLoss, seed: int, clip: float | None, diameter: floa
     return model, w, start, (x[:split], y[:split]), (x[split:], y[split:])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(["logistic", "softmax", "squared", HINGE]),
     st.integers(0, 2**32 - 1),

@@ -105,7 +105,7 @@ def test_theorem_2_is_trusted_exactly_where_the_binomial_tail_allows_it(rounds: 
     assert bound.trusted_at(1e-6) == (beyond <= 1e-6)
 
 
-@pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
+@pytest.mark.parametrize("schedule", ["ring", "random-ring", pytest.param("random-walk", marks=pytest.mark.slow)])
 def test_what_is_trusted_is_proven(schedule: ScheduleName) -> None:
     trusted = 0
     walk = schedule == "random-walk"  # each of its forecasts takes seconds
@@ -121,7 +121,7 @@ def test_what_is_trusted_is_proven(schedule: ScheduleName) -> None:
     assert 0 < trusted < 75
 
 
-@pytest.mark.parametrize("schedule", ["random-ring", "random-walk"])
+@pytest.mark.parametrize("schedule", ["random-ring", pytest.param("random-walk", marks=pytest.mark.slow)])
 def test_what_is_trusted_of_two_nodes_is_true(schedule: ScheduleName) -> None:
     """Exact for two nodes, but for steps that shrink: the observer sees as many bare releases as the target updates."""
     verdicts = []
@@ -149,7 +149,7 @@ SMALL = [np.float16, np.float32]
 
 
 @pytest.mark.parametrize("kind", SMALL)
-@pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
+@pytest.mark.parametrize("schedule", ["ring", "random-ring", pytest.param("random-walk", marks=pytest.mark.slow)])
 def test_a_small_type_does_not_change_a_forecast(kind: Any, schedule: ScheduleName) -> None:
     noise, skip = kind(0.1234), kind(0.3)
     small = planned(schedule, 10, 100, skip, noise)
