@@ -87,6 +87,7 @@ def test_parts_and_noise_are_those_of_an_update(unit: Any, batch: int, per_perso
     assert budget.gradient_noise(3.0) * model.gradient_bound == pytest.approx(agreed.noise_std(model, 3.0))
 
 
+@pytest.mark.slow
 def test_the_batch_with_the_smallest_bound_is_proposed() -> None:
     plans = plan(RECORDS)
     given = {batch: plan(dataclasses.replace(RECORDS, batch=batch)).best for batch in (40, 20, 10)}

@@ -460,6 +460,7 @@ def test_gossip_as_published_is_muffliatos_theorem_on_the_graphs_of_the_first_ru
     assert (np.diff(expected) > 0.0).all()
 
 
+@pytest.mark.slow
 def test_gossip_as_proven_is_the_worst_of_the_reported_pairs() -> None:
     cell = only_cell(changed(RIVAL, schedule={"name": "gossip"}, gossip={"slots": 10.0}))
     setup = build(cell.run)

@@ -507,6 +507,7 @@ def test_a_sweep_that_is_killed_and_interrupted_goes_on(tmp_path: Path, uninterr
     assert contents(tmp_path / "kept") == uninterrupted
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_work(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
     with started(tmp_path, "--workers", "1") as first, started(tmp_path, "--workers", "2") as second:
         answers = [json.loads(process.communicate(timeout=120)[0]) for process in (first, second)]
@@ -517,6 +518,7 @@ def test_two_processes_share_the_work(tmp_path: Path, uninterrupted: dict[str, b
     assert contents(tmp_path / "kept") == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
     with started(tmp_path, "--workers", "2") as process:
         until(lambda: len(parts(tmp_path)) > 5, process)

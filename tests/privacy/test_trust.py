@@ -109,7 +109,7 @@ def test_theorem_2_is_trusted_exactly_where_the_binomial_tail_allows_it(rounds: 
 def test_what_is_trusted_is_proven(schedule: ScheduleName) -> None:
     trusted = 0
     walk = schedule == "random-walk"  # each of its forecasts takes seconds
-    for nodes in (2, 5, 30) if walk else (2, 3, 5, 10, 30):
+    for nodes in (2, 5, 30):
         for skip in (0.0, 0.9, 0.9995) if walk else (0.0, 0.5, 0.9, 0.99, 0.9995):
             for noise in (0.5, 10.0) if walk else (0.5, 2.0, 10.0):
                 run = planned(schedule, nodes, 1000 * nodes, skip, noise)
