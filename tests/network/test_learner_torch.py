@@ -72,6 +72,7 @@ def number(): return nn.Linear(6, 1, bias=False)
 def dull(): return Dull(6, 3)
 def normed(): return nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
 def lazy(): return nn.LazyLinear(3)
+def masked(): made = nn.Linear(6, 3); made.register_buffer("mask", torch.ones(3)); return made
 def double(): return nn.Linear(6, 3, dtype=torch.float64)
 def empty(): return nn.Softmax(dim=1)
 def wide(): return nn.Linear(6, 4)
@@ -345,7 +346,8 @@ def test_a_file_of_a_nodes_own(tmp_path: Path) -> None:
         ("clinic_models:asks", "made no module: TypeError"),
         ("clinic_models:value", "made no module: TypeError"),
         ("clinic_models:words", "made no PyTorch module, but a str"),
-        ("clinic_models:normed", "only parameters travel between nodes, and the module has a buffer (1.running_mean)"),
+        ("clinic_models:normed", "layer 1 (BatchNorm1d) keeps statistics of rows; use GroupNorm or LayerNorm"),
+        ("clinic_models:masked", "only parameters travel between nodes, and the module has a buffer (mask)"),
         ("clinic_models:lazy", "weight has no size yet"),
         ("clinic_models:double", "weight is of type torch.float64"),
         ("clinic_models:empty", "has no parameters to learn"),

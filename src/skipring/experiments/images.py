@@ -73,51 +73,32 @@ class Way:
         return [_Tried(rounds, rate, bound, falling) for bound, rounds, rate, falling in product]
 
 
-_HEAD = {"name": "softmax", "features": "scattering"}
-_NETWORK = {"name": "small-cnn"}
+_MNIST_HEAD = Way(
+    data="mnist",
+    name="convex head on scattering features",
+    nodes=60,
+    model={"name": "softmax", "features": "scattering"},
+    epsilons=(8.0, 2.0, 1.0),
+    rounds=(15, 30, 60),
+    rates=(1.0, 2.0, 4.0),
+    bounds=(None, 0.5, 0.2),
+)
+_MNIST_NETWORK = Way(
+    data="mnist",
+    name="small network",
+    nodes=60,
+    model={"name": "small-cnn"},
+    epsilons=(8.0, 2.0),
+    rounds=(10, 20, 40),
+    rates=(0.3, 0.6, 1.2),
+    bounds=(0.5, 1.0),
+    falling=(False, True),
+)
 IMAGE_WAYS = {
-    "mnist-head": Way(
-        data="mnist",
-        name="convex head on scattering features",
-        nodes=60,
-        model=_HEAD,
-        epsilons=(8.0, 2.0, 1.0),
-        rounds=(15, 30, 60),
-        rates=(1.0, 2.0, 4.0),
-        bounds=(None, 0.5, 0.2),
-    ),
-    "mnist-network": Way(
-        data="mnist",
-        name="small network",
-        nodes=60,
-        model=_NETWORK,
-        epsilons=(8.0, 2.0),
-        rounds=(10, 20, 40),
-        rates=(0.3, 0.6, 1.2),
-        bounds=(0.5, 1.0),
-        falling=(False, True),
-    ),
-    "cifar10-head": Way(
-        data="cifar10",
-        name="convex head on scattering features",
-        nodes=50,
-        model=_HEAD,
-        epsilons=(8.0, 3.0, 1.0),
-        rounds=(15, 30, 60),
-        rates=(1.0, 2.0, 4.0),
-        bounds=(None, 0.5, 0.2),
-    ),
-    "cifar10-network": Way(
-        data="cifar10",
-        name="small network",
-        nodes=50,
-        model=_NETWORK,
-        epsilons=(8.0, 3.0),
-        rounds=(10, 20, 40),
-        rates=(0.3, 0.6, 1.2),
-        bounds=(0.5, 1.0),
-        falling=(False, True),
-    ),
+    "mnist-head": _MNIST_HEAD,
+    "mnist-network": _MNIST_NETWORK,
+    "cifar10-head": dataclasses.replace(_MNIST_HEAD, data="cifar10", nodes=50, epsilons=(8.0, 3.0, 1.0)),
+    "cifar10-network": dataclasses.replace(_MNIST_NETWORK, data="cifar10", nodes=50, epsilons=(8.0, 3.0)),
 }
 
 

@@ -39,7 +39,7 @@ _FUSED = ("contract",)
 class _Model(models.PrimitiveModel):
     def __init__(self, manager: Any, side: Any) -> None:
         number = ir.DoubleType() if side.number == types.float64 else ir.FloatType()
-        super().__init__(manager, side, ir.VectorType(number, side.lanes))  # type: ignore[no-untyped-call]
+        super().__init__(manager, side, ir.VectorType(number, side.lanes))  # type: ignore[no-untyped-call] # numba's
 
 
 def _pointer(context: Any, builder: Any, side: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -80,7 +80,7 @@ def fetch(_: Any, array: Any, index: Any) -> Any:
         numbers = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         there = builder.bitcast(builder.gep(numbers, [arguments[1]]), byte)
         kind = ir.FunctionType(ir.VoidType(), [byte, how, how, how])
-        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call] # numba's
         builder.call(prefetch, [there, how(0), how(3), how(1)])  # to read, to keep, and it is data
         return context.get_dummy_value()
 

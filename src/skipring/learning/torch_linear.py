@@ -14,9 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..errors import InvalidInput
 from .linear import LinearModel
 
 __all__ = ["LinearToken"]
+
+#: What a device has an update for.
+DEVICE_LOSSES = ("logistic", "softmax", "squared")
 
 _TEST_CHUNK = 4096
 
@@ -32,6 +36,9 @@ class LinearToken:
     def __init__(
         self, model: LinearModel, x: NDArray[Any], y: NDArray[Any], *, device: torch.device, seed: int = 0
     ) -> None:
+        if model.loss not in DEVICE_LOSSES:
+            reason = f"a device computes {', '.join(DEVICE_LOSSES)}; a loss of your own is computed with numpy"
+            raise InvalidInput.because("model", model.loss, reason)
         self._model, self._device = model, device
         self._x, self._y = self._rows(x, y)
         # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
@@ -74,11 +81,9 @@ class LinearToken:
         score = scores[:, 0]
         if model.loss == "squared":
             slopes = score - y
-        elif model.loss == "logistic":
+        else:
             signs = 2.0 * y - 1.0
             slopes = -signs * torch.sigmoid(-signs * score)
-        else:
-            raise NotImplementedError(model.loss)
         return (torch.minimum(torch.maximum(slopes, -limits), limits) @ x)[None]
 
     def metrics(self, test: tuple[torch.Tensor, torch.Tensor]) -> tuple[float, float]:

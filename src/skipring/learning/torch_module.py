@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import UninitializedParameter
 
 from .._function import error_line, made_by
@@ -136,6 +137,10 @@ def made_up(like: torch.Tensor, count: int) -> list[torch.Tensor]:
 def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) -> None:
     """Refuse a module that cannot travel as a vector, or that does not take rows of such a shape and type."""
     name = model.name
+    for of, part in module.named_modules():
+        if isinstance(part, _BatchNorm) and part.track_running_stats:
+            reason = f"layer {of} ({type(part).__name__}) keeps statistics of rows; use GroupNorm or LayerNorm"
+            raise InvalidInput.because("model.name", name, reason)
     if buffer := next((of for of, _ in module.named_buffers()), None):
         reason = f"only parameters travel between nodes, and the module has a buffer ({buffer})"
         raise InvalidInput.because("model.name", name, reason)

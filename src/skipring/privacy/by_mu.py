@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,12 +15,12 @@ from .gaussian import gdp_delta, gdp_epsilon
 __all__ = ["GaussianAccountant"]
 
 
-class GaussianAccountant:
+class GaussianAccountant(ABC):
     """Answers what an `Accountant` is asked for from `_worst_mu`; who inherits gives that, and a `claim`."""
 
+    @abstractmethod
     def _worst_mu(self) -> float:
         """Return mu of the observer and the target for whom it is largest; 0 if nobody has learned anything."""
-        raise NotImplementedError
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon of the observer who knows most."""
