@@ -20,6 +20,7 @@ from skipring.data import (
     require_finite_labels,
     require_single_precision,
     require_unit_rows,
+    training_part,
 )
 from skipring.errors import InvalidInput
 
@@ -212,3 +213,27 @@ def test_divisions_that_cannot_be_are_refused() -> None:
         prepare(alone, rng())
     with pytest.raises(InvalidInput, match=r"test_share = 0.9: the training rows all belong to the class"):
         prepare(small(2), rng(), test_share=0.9)
+
+
+@pytest.mark.parametrize("kind", ["random", "published", "persons"])
+def test_the_training_part_is_what_would_be_trained_on(kind: str) -> None:
+    marks: dict[str, Any] = {
+        "random": {},
+        "published": {"test_rows": np.arange(30) % 3 == 0},
+        "persons": {"persons": np.arange(30) // 2, "person_names": tuple(map(str, range(15)))},
+    }[kind]
+    dataset = small(30, groups=np.arange(30) // 10, group_names=("a", "b", "c"), **marks)
+    plain = prepare(dataset, rng(), standardise=False, unit_rows=False)
+    part = training_part(dataset, rng())
+    np.testing.assert_array_equal(part.features, plain.train_x)
+    np.testing.assert_array_equal(part.labels, plain.train_y)
+    np.testing.assert_array_equal(part.groups, plain.train_groups)
+    assert part.test_rows is None
+    # Parameters are chosen on rows of it, whole persons again; no test row is among them.
+    chosen = prepare(part, rng(), standardise=False, unit_rows=False, test_share=0.25)
+    rows = np.concatenate([chosen.train_x, chosen.test_x])
+    assert sorted(map(tuple, rows)) == sorted(map(tuple, plain.train_x))
+    if kind == "persons":
+        assert chosen.train_persons is not None
+        assert len(chosen.test_x) == 6
+        assert len(set(chosen.train_persons)) == 9

@@ -29,6 +29,9 @@ def figure(
     clipped: Annotated[
         bool, typer.Option("--clipped", help="Figure 4, rows 3 and 4: clip gradients, so that privacy is valid.")
     ] = False,
+    records: Annotated[
+        bool, typer.Option("--records", help="Figure 4, rows 3 and 4: hide every record, by the same noise.")
+    ] = False,
     tight: Annotated[
         bool, typer.Option("--tight", help="Figure 4, row 2, and Figure 5: noise for the paper's epsilon, if proven.")
     ] = False,
@@ -48,10 +51,12 @@ def figure(
     if number not in (*_THEORY, *_SIMULATED):
         raise InvalidInput("NUMBER", number, "one of 2, 3, 4, 5, 6")
     if number in _THEORY:
-        _refuse_options(number, row=row, quick=quick, clipped=clipped, tight=tight, runs=runs, cells=cells)
+        _refuse_options(
+            number, row=row, quick=quick, clipped=clipped, records=records, tight=tight, runs=runs, cells=cells
+        )
         _theory(number, out, points, as_json)
         return
-    name = _sweep_name(number, row, clipped, tight)
+    name = _sweep_name(number, row, clipped=clipped, records=records, tight=tight)
     if runs is not None and runs < 1:
         raise InvalidInput("runs", runs, "at least 1")
     from ..experiments import paper_sweep  # loaded when the command runs
@@ -75,19 +80,22 @@ def _refuse_options(number: int, **given: object) -> None:
             raise InvalidInput.because(option, "given", f"Figure {number} is computed, not simulated, and has none")
 
 
-def _sweep_name(number: int, row: int | None, clipped: bool, tight: bool) -> str:
+def _sweep_name(number: int, row: int | None, *, clipped: bool, records: bool, tight: bool) -> str:
     if number == 5:
-        for option, value in (("row", row), ("clipped", clipped)):
+        for option, value in (("row", row), ("clipped", clipped), ("records", records)):
             if value is not None and value is not False:
                 raise InvalidInput.because(option, "given", "is for Figure 4")
         return "figure5-tight" if tight else "figure5"
     if row not in (1, 2, 3, 4):
         raise InvalidInput("row", "missing" if row is None else row, "1, 2, 3 or 4")
-    if clipped and row < 3:
-        raise InvalidInput.because("clipped", "given", "is for rows 3 and 4; rows 1 and 2 need no clipping")
+    for option, given in (("clipped", clipped), ("records", records)):
+        if given and row < 3:
+            raise InvalidInput.because(option, "given", "is for rows 3 and 4; rows 1 and 2 need no clipping")
+    if clipped and records:
+        raise InvalidInput.because("clipped", "given", "with records each record's gradient is clipped, not a node's")
     if tight and row != 2:
         raise InvalidInput.because("tight", "given", "is for row 2")
-    return f"figure4-row{row}" + ("-clipped" if clipped else "") + ("-tight" if tight else "")
+    return f"figure4-row{row}" + "-clipped" * clipped + "-records" * records + "-tight" * tight
 
 
 def simulate_sweep(sweep: Sweep, folder: Path) -> Outcome:
@@ -114,7 +122,8 @@ def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[s
         title += "; not clipped: no privacy guarantee"
     elif sweep.cells[0].run.model.is_network and promised:
         ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (min(promised), max(promised))))
-        title += f"; epsilon {ends} at delta {sweep.cells[0].run.privacy.delta:g}"
+        privacy = sweep.cells[0].run.privacy
+        title += f"; epsilon {ends} of a {privacy.unit} (replace-one), delta {privacy.delta:g}"
     until = sweep.figure.get("until", {})
     draw_law_panels(curves, files[:2], title=title, until=until)
     write_empirical_csv(curves, files[2], until=until)

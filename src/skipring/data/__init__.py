@@ -18,6 +18,7 @@ from .prepare import (
     require_finite_labels,
     require_single_precision,
     require_unit_rows,
+    training_part,
 )
 from .sources import DATASETS, Dataset, load_dataset
 from .splits import SPLITS, NodeData, split_over_nodes
@@ -42,5 +43,6 @@ __all__ = [
     "require_single_precision",
     "require_unit_rows",
     "split_over_nodes",
+    "training_part",
     "watched",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "require_finite_labels",
     "require_single_precision",
     "require_unit_rows",
+    "training_part",
 ]
 
 #: Rows as a model sees them: double precision, or single where an encoder made them.
@@ -160,8 +162,7 @@ def prepare(
     >>> prepared.train_x.shape, prepared.test_x.shape
     ((455, 30), (114, 30))
     """
-    require_open_unit("test_share", test_share)
-    test = _draw_test_rows(dataset, rng, test_share) if dataset.test_rows is None else dataset.test_rows
+    test = _test_rows(dataset, rng, test_share)
     train = ~test
     train_y = dataset.labels[train]
     if dataset.classes and train_y.min() == train_y.max():
@@ -195,6 +196,29 @@ def prepare(
         intercept=intercept,
         train_persons=None if dataset.persons is None else dataset.persons[train],
     )
+
+
+def training_part(dataset: Dataset, rng: np.random.Generator, *, test_share: float = 0.2) -> Dataset:
+    """Return the rows that `prepare` would train on: parameters are chosen on a part of them, not on test rows.
+
+    >>> from skipring.data import load_dataset
+    >>> len(training_part(load_dataset("breast-cancer"), np.random.default_rng(1)).features)
+    455
+    """
+    train = ~_test_rows(dataset, rng, test_share)
+    return dataclasses.replace(
+        dataset,
+        features=dataset.features[train],
+        labels=dataset.labels[train],
+        groups=None if dataset.groups is None else dataset.groups[train],
+        persons=None if dataset.persons is None else dataset.persons[train],
+        test_rows=None,
+    )
+
+
+def _test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:
+    require_open_unit("test_share", test_share)
+    return _draw_test_rows(dataset, rng, test_share) if dataset.test_rows is None else dataset.test_rows
 
 
 def require_unit_rows(rows: NDArray[Any], what: str) -> None:
@@ -270,11 +294,11 @@ def _draw_test_persons(
     dataset: Dataset, persons: Ints, rng: np.random.Generator, test_share: float
 ) -> NDArray[np.bool_]:
     """Put whole persons aside: who is known from training rows is no test."""
-    drawn = rng.permutation(int(persons.max()) + 1)
+    drawn = rng.permutation(np.unique(persons))
     count = min(max(round(test_share * len(drawn)), 1), len(drawn) - 1)
     if dataset.groups is not None:
         # The first person drawn from each node stays with it.
-        node_of = np.empty(len(drawn), np.int64)
+        node_of = np.empty(int(persons.max()) + 1, np.int64)
         node_of[persons] = dataset.groups
         _, first = np.unique(node_of[drawn], return_index=True)
         drawn = np.delete(drawn, first)

@@ -130,6 +130,7 @@ def draw_law_panels(
             axes.set(
                 title=_TITLES.get(law, law), xlabel="average latency", xlim=(0.0, end), ylim=(0.0, min(1.0, 1.05 * top))
             )
+            axes.locator_params(axis="x", nbins=5)  # numbers of five digits touch each other otherwise
             if place == 0:
                 axes.set_ylabel("error rate on the test set")
         figure.suptitle(f"{title}; mean of {curves[0].runs} runs, bars: one standard deviation", fontsize=10)

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, NodeData, PreparedRows, encoder, load_dataset, prepare, read_table, split_over_nodes
+from ..data import (
+    Dataset,
+    NodeData,
+    PreparedRows,
+    encoder,
+    load_dataset,
+    prepare,
+    read_table,
+    split_over_nodes,
+    training_part,
+)
 from ..errors import InvalidInput
 from .keys import keys
 from .runfile import RunFile
@@ -130,7 +140,13 @@ def prepared_rows(
     Features that take a while are kept in files, unless `keep_features` is False.
     """
     data, model = run.data, run.model
-    with keys("data", "test_share", encoder="model.features", device="model.device"):
+    test_share = data.test_share
+    if data.validation is not None:
+        with keys("data", "test_share"):
+            dataset = training_part(dataset, rng, test_share=test_share)
+        test_share = data.validation
+    share = "data.test_share" if data.validation is None else "data.validation"
+    with keys("data", test_share=share, encoder="model.features", device="model.device"):
         return prepare(
             dataset,
             rng,
@@ -138,7 +154,7 @@ def prepared_rows(
             standardise=data.standardise and not model.takes_pixels,
             unit_rows=data.unit_rows and not model.takes_images,
             intercept=model.intercept,
-            test_share=data.test_share,
+            test_share=test_share,
             encoder=encoder(model.features, dataset.features.shape[1], device=model.device),
             keep_features=keep_features,
         )

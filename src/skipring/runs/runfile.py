@@ -92,6 +92,9 @@ class DataSection(_Section):
     standardise: bool = Field(True, description="mean 0 and deviation 1 for each feature of the training part")
     unit_rows: bool = Field(True, description="scale every row to norm 1; the model's bounds rest on it")
     test_share: float = Field(0.2, description="share of the rows kept for testing")
+    validation: float | None = Field(
+        None, description="to choose parameters: test on this share of the training rows, and leave the test rows alone"
+    )
 
     def model_post_init(self, _: Any) -> None:
         """Refuse persons without rows."""
@@ -100,8 +103,8 @@ class DataSection(_Section):
 
     @model_serializer(mode="wrap")
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out persons where there are none: what is not used must not change the key of a result."""
-        return _without(values_of(self), "person", "rows_per_person")
+        """Leave out persons, or a validation part, where there are none: they must not change the key of a result."""
+        return _without(values_of(self), "person", "rows_per_person", "validation")
 
 
 class ModelSection(_Section):
