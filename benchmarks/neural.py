@@ -52,7 +52,8 @@ class Data:
             device="cuda",
             **changes,
         )
-        return lambda rows: token.update(rows, step_size=STEP, noise_std=STD)
+        persons = torch.arange(BATCH) // 2 if token.protects == "person" else None
+        return lambda rows: token.update(rows, persons, step_size=STEP, noise_std=STD)
 
     def of(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self.images[rows].to(torch.bfloat16) / 127.5 - 1.0, self.labels[rows]
