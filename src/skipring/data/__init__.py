@@ -20,18 +20,24 @@ from .prepare import (
     require_unit_rows,
     training_part,
 )
+from .schema import INDICATOR, Column, Schema
+from .schema_tables import SchemaRows, read_with_schema, rows_of_file, rows_of_frame
 from .sources import DATASETS, Dataset, load_dataset
 from .splits import SPLITS, NodeData, split_over_nodes
 from .tables import from_arrays, read_table
 
 __all__ = [
     "DATASETS",
+    "INDICATOR",
     "SPLITS",
+    "Column",
     "Dataset",
     "Encoder",
     "NodeData",
     "PreparedRows",
     "Scaling",
+    "Schema",
+    "SchemaRows",
     "check_encoder",
     "encoded",
     "encoder",
@@ -39,9 +45,12 @@ __all__ = [
     "load_dataset",
     "prepare",
     "read_table",
+    "read_with_schema",
     "require_finite_labels",
     "require_single_precision",
     "require_unit_rows",
+    "rows_of_file",
+    "rows_of_frame",
     "split_over_nodes",
     "training_part",
     "watched",

@@ -56,6 +56,7 @@ class Scaling:
     """How columns become what a model sees, learnt from training rows and applied to any others.
 
     With an `encoder`, rows are scaled, unless it takes them as they are, and its features are scaled to norm 1 again.
+    Rows that are `bounded`, by a schema, are no longer than 1 already, and stay as they are.
 
     >>> rows = np.array([[1.0, 5.0], [3.0, 5.0]])
     >>> Scaling.learn(rows).apply(rows)
@@ -68,21 +69,23 @@ class Scaling:
     unit_rows: bool = True
     intercept: bool = False
     encoder: Encoder | None = None
+    bounded: bool = False
 
     @classmethod
     def learn(
         cls,
-        features: Floats,
+        features: Rows,
         *,
         standardise: bool = True,
         unit_rows: bool = True,
         intercept: bool = False,
         encoder: Encoder | None = None,
+        bounded: bool = False,
     ) -> Scaling:
         """Return the scaling that gives each feature of these rows mean 0 and standard deviation 1, if asked to."""
         columns = features.shape[1]
-        if not standardise or (encoder is not None and encoder.pixels):
-            return cls(np.zeros(columns), np.ones(columns), unit_rows, intercept, encoder)
+        if bounded or not standardise or (encoder is not None and encoder.pixels):
+            return cls(np.zeros(columns), np.ones(columns), unit_rows and not bounded, intercept, encoder, bounded)
         low, high = features.min(axis=0), features.max(axis=0)
         size = np.maximum(np.abs(low), np.abs(high))
         # Squares of extreme values would overflow or vanish: such features are measured in units of their size.
@@ -96,26 +99,27 @@ class Scaling:
         constant = (low == high) | (scale == 0.0)
         return cls(np.where(constant, low, centre), np.where(constant, 1.0, scale), unit_rows, intercept, encoder)
 
-    def apply(self, features: Floats) -> Rows:
+    def apply(self, features: Rows) -> Rows:
         """Return scaled rows, all of them finite; the originals stay as they are."""
         return self._applied(features, lambda row, column: f"feature {column + 1} of row {row + 1}")
 
-    def _applied(self, features: Floats, place: Callable[[int, int], str], keep: bool = True) -> Rows:
+    def _applied(self, features: Rows, place: Callable[[int, int], str], keep: bool = True) -> Rows:
         """Return what a model sees of rows; `place` says what a value is called, given its row and column.
 
         Without `keep`, no features are kept in files.
         """
         encoder = self.encoder
-        rows: Rows = features if encoder is not None and encoder.pixels else self._scaled(features, place)
+        as_they_are = self.bounded or (encoder is not None and encoder.pixels)
+        rows: Rows = features if as_they_are else self._scaled(features, place)
         if encoder is not None:
-            rows = encoded(encoder, rows, unit_rows=self.unit_rows, keep=keep)
+            rows = encoded(encoder, rows, unit_rows=self.unit_rows or self.bounded, keep=keep)
         if not self.intercept:
             return rows
         # Rows of norm 1 stay rows of norm 1: the features and the constant get half of the square each.
-        share = rows.dtype.type(_HALF if self.unit_rows else 1.0)
+        share = rows.dtype.type(_HALF if self.unit_rows or self.bounded else 1.0)
         return np.column_stack([rows * share, np.full(len(rows), share)])
 
-    def _scaled(self, features: Floats, place: Callable[[int, int], str]) -> Floats:
+    def _scaled(self, features: Rows, place: Callable[[int, int], str]) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
             rows = features - self.centre
             rows /= self.scale
@@ -145,6 +149,7 @@ def prepare(
     test_share: float = 0.2,
     encoder: Encoder | None = None,
     keep_features: bool = True,
+    bounded: bool = False,
 ) -> PreparedRows:
     """Set test rows aside at random and scale all rows by what the training rows look like.
 
@@ -153,6 +158,8 @@ def prepare(
     `unit_rows` the row including it has norm 1, and at most 1 for a row of zeros. Rows that belong to nodes are drawn
     such that every node keeps one for training, and all rows of a person are either for training or for testing. A data
     set that comes with its own test rows keeps them.
+
+    Rows that are `bounded`, since a schema made them, are not scaled any more, whatever is asked.
 
     An `encoder` makes features of the scaled rows, or of rows as they are if it takes pixels. Features that take a
     while are kept in files, unless `keep_features` is False.
@@ -171,10 +178,15 @@ def prepare(
         raise InvalidInput.because("test_share", test_share, reason)
     features = dataset.features[train]
     scaling = Scaling.learn(
-        features, standardise=standardise, unit_rows=unit_rows, intercept=intercept, encoder=encoder
+        features,
+        standardise=standardise,
+        unit_rows=unit_rows,
+        intercept=intercept,
+        encoder=encoder,
+        bounded=bounded,
     )
 
-    def scaled(rows: Floats, numbers: NDArray[np.intp]) -> Rows:
+    def scaled(rows: Rows, numbers: NDArray[np.intp]) -> Rows:
         def place(row: int, column: int) -> str:
             return f"{dataset.feature_names[column]!r} of row {numbers[row] + 1}"
 

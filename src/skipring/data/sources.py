@@ -36,7 +36,7 @@ class Dataset:
     """
 
     name: str
-    features: Floats
+    features: NDArray[np.floating[Any]]
     labels: NDArray[Any]
     classes: tuple[str, ...]
     feature_names: tuple[str, ...]
@@ -92,7 +92,7 @@ def load_dataset(name: str = "breast-cancer") -> Dataset:
     return _LOADERS[name](name)
 
 
-def first_not_finite(features: Floats) -> tuple[int, int] | None:
+def first_not_finite(features: NDArray[np.floating[Any]]) -> tuple[int, int] | None:
     """Return row and column of the first value that is infinite or not a number, if there is one."""
     with np.errstate(all="ignore"):  # a finite sum clears everything at once; only otherwise look at each value
         if np.isfinite(features.sum()):

@@ -1,0 +1,142 @@
+"""Cells of a table as numbers or categories, a block of rows at a time, through Arrow.
+
+What a cell may say is written in a schema; the first one that says something else is named with its row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from .._numbers import is_number
+from ..errors import InvalidInput
+from .schema import INDICATOR, MISSING_WORDS, Column, spelled
+
+__all__ = ["Cells"]
+
+
+class Cells:
+    """Reads the columns of one table; it remembers whether its decimals are points or commas."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        #: How decimals are written, and where that was seen first.
+        self._decimal: tuple[str, str] | None = None
+
+    def refuse(self, column: str, row: int, value: Any, reason: str) -> InvalidInput:
+        """Return the refusal of one cell."""
+        shown = repr(value)
+        shown = shown if len(shown) <= 40 else shown[:37] + "..."
+        return InvalidInput.because("path", self._file, f"column {column!r}, row {row}: {shown} {reason}")
+
+    def numbers(self, column: Column, cells: Any, first: int) -> NDArray[np.float64]:
+        """Return a column's numbers, NaN where one is missing and an indicator says so."""
+        numbers = self._plain_numbers(column, cells, first)
+        if bad := np.flatnonzero(np.isinf(numbers)).tolist():
+            raise self.refuse(column.name, first + bad[0], cells[bad[0]].as_py(), "is not a finite number")
+        gone = np.isnan(numbers)
+        if gone.any() and column.missing != INDICATOR:
+            self._require_some(column, gone, first)
+            numbers = np.where(gone, float(column.missing or 0.0), numbers)
+        return numbers
+
+    def _plain_numbers(self, column: Column, cells: Any, first: int) -> NDArray[np.float64]:
+        kind = cells.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            return np.asarray(cells.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+        texts = _texts(cells)
+        texts = pc.if_else(_is_missing(texts), pa.scalar(None, pa.string()), texts)
+        texts = self._with_points(column, texts, first)
+        try:
+            found = texts.cast(pa.float64())
+        except pa.ArrowInvalid:
+            said = texts.to_pylist()
+            row = next(row for row, text in enumerate(said) if text is not None and not is_number(text))
+            raise self.refuse(column.name, first + row, cells[row].as_py(), "is not a number") from None
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
+
+    def _with_points(self, column: Column, texts: Any, first: int) -> Any:
+        """Return decimal commas as points; a table has one kind only, or nobody could tell 1,234 from 1.234."""
+        for mark, other in ((",", "comma"), (".", "point")):
+            with_mark = pc.fill_null(pc.match_substring(texts, mark), False)
+            if not pc.any(with_mark).as_py():
+                continue
+            row = int(np.argmax(with_mark.to_numpy(zero_copy_only=False)))
+            value = texts[row].as_py()
+            if self._decimal is not None and self._decimal[0] != mark:
+                reason = f"has a decimal {other}, and {self._decimal[1]} does not"
+                raise self.refuse(column.name, first + row, value, reason)
+            self._decimal = (mark, f"{value!r} in column {column.name!r}, row {first + row},")
+        if self._decimal is not None and self._decimal[0] == ",":
+            return pc.replace_substring(texts, ",", ".")
+        return texts
+
+    def categories(self, column: Column, cells: Any, first: int) -> NDArray[np.int64]:
+        """Return the numbers of a column's categories, -1 where one is missing and an indicator says so."""
+        known = list(column.meanings)
+        texts = _texts(cells)
+        place = pc.index_in(texts, value_set=pa.array(known))
+        if place.null_count:
+            # A table may write 1.0 where the schema says 1.
+            place = pc.coalesce(place, pc.index_in(_as_whole(texts), value_set=pa.array(known)))
+        codes = np.array([column.meanings[text] for text in known])
+        found = np.append(codes, -1)[np.asarray(pc.fill_null(place, len(known)).to_numpy(zero_copy_only=False))]
+        gone = found < 0
+        if not gone.any():
+            return np.asarray(found, np.int64)
+        missing = np.asarray(_is_missing(texts).to_numpy(zero_copy_only=False))
+        if (unknown := gone & ~missing).any():
+            row = int(np.argmax(unknown))
+            value = texts[row].as_py()
+            meant = f"; {likely!r} is" if (likely := column.likely(value)) else f"; they are {', '.join(known[:20])}"
+            raise self.refuse(column.name, first + row, cells[row].as_py(), f"is not one of the categories{meant}")
+        if column.missing != INDICATOR:
+            self._require_some(column, gone, first)
+            found = np.where(gone, column.meanings[str(column.missing)], found)
+        return np.asarray(found, np.int64)
+
+    def _require_some(self, column: Column, gone: NDArray[np.bool_], first: int) -> None:
+        """Refuse missing values, unless the schema says what stands for them."""
+        if column.missing is None:
+            reason = 'there is no value; say missing = "indicator", or what stands for it, in the schema'
+            what = "every row needs a label" if column.role == "label" else reason
+            raise InvalidInput.because(
+                "path", self._file, f"column {column.name!r}, row {first + int(np.argmax(gone))}: {what}"
+            )
+
+    def names(self, column: Column, cells: Any, first: int) -> NDArray[np.str_]:
+        """Return the names of persons or nodes as texts."""
+        texts = _texts(cells)
+        missing = np.asarray(_is_missing(texts).to_numpy(zero_copy_only=False))
+        if missing.any():
+            row = first + int(np.argmax(missing))
+            reason = f"column {column.name!r}, row {row}: there is no value; every row belongs to a {column.role}"
+            raise InvalidInput.because("path", self._file, reason)
+        return np.array(texts.to_pylist(), dtype=str)
+
+
+def _texts(cells: Any) -> Any:
+    """Return cells as texts without blanks around them; None where there is nothing."""
+    kind = cells.type
+    if pa.types.is_dictionary(kind):
+        cells = cells.dictionary_decode()
+        kind = cells.type
+    if pa.types.is_floating(kind):
+        cells = pa.array([None if v is None or math.isnan(v) else spelled(v) for v in cells.to_pylist()], pa.string())
+    elif not pa.types.is_string(kind):
+        cells = cells.cast(pa.string())
+    return pc.utf8_trim_whitespace(cells)
+
+
+def _is_missing(texts: Any) -> Any:
+    return pc.is_in(pc.fill_null(pc.utf8_lower(texts), ""), value_set=pa.array(MISSING_WORDS))
+
+
+def _as_whole(texts: Any) -> Any:
+    """Return whole numbers that are written with a point, such as 1.0, without it; others as they are."""
+    return pc.replace_substring_regex(texts, r"^(-?\d+)[.,]0+$", r"\1")

@@ -1,0 +1,221 @@
+"""Tables that a schema describes: CSV with any delimiter, Parquet, or a frame, read a block of rows at a time."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput
+from .schema import Schema
+from .sources import Dataset
+
+__all__ = ["SchemaRows", "delimiter_of", "read_with_schema", "rows_of_file", "rows_of_frame"]
+
+DELIMITERS = (",", ";", "\t", "|")
+_BLOCK = 1 << 24
+_ROWS = 1 << 16
+
+
+class SchemaRows(NamedTuple):
+    """Some rows as a model sees them, and what is known of each: label, person and node, where the table says so."""
+
+    features: NDArray[np.float32]
+    labels: NDArray[Any] | None
+    persons: NDArray[np.str_] | None
+    nodes: NDArray[np.str_] | None
+
+
+def read_with_schema(path: str | Path, schema: Schema, *, name: str | None = None) -> Dataset:
+    """Return the rows of a CSV or Parquet file as a data set: columns by name, in any order, as the schema says."""
+    parts = list(rows_of_file(path, schema))
+    features = np.concatenate([part.features for part in parts]) if parts else np.empty((0, 0), np.float32)
+    if len(features) < 2:
+        raise InvalidInput.because("path", path, f"at least 2 rows are needed, not {len(features)}")
+    labels = np.concatenate([part.labels for part in parts if part.labels is not None])
+    nodes, persons = (_codes([getattr(part, which) for part in parts]) for which in ("nodes", "persons"))
+    return Dataset(
+        Path(path).stem if name is None else name,
+        features,
+        labels,
+        schema.classes,
+        schema.feature_names,
+        *nodes,
+        persons=persons[0],
+        person_names=persons[1],
+    )
+
+
+def _codes(parts: Sequence[NDArray[np.str_] | None]) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+    given = [part for part in parts if part is not None]
+    if not given:
+        return None, ()
+    names, codes = np.unique(np.concatenate(given), return_inverse=True)
+    return codes.astype(np.int64), tuple(map(str, names))
+
+
+def rows_of_file(path: str | Path, schema: Schema, *, labelled: bool = True) -> Iterator[SchemaRows]:
+    """Yield the rows of a CSV or Parquet file, block after block, so that a large file does not fill the memory.
+
+    Without `labelled`, a file may lack the label.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidInput.because("path", path, "there is no such file")
+    blocks = {".csv": _csv_blocks, ".tsv": _csv_blocks, ".txt": _csv_blocks, ".parquet": _parquet_blocks}
+    reader = blocks.get(file.suffix.lower())
+    if reader is None:
+        raise InvalidInput("path", path, f"a file that ends in {', '.join(blocks)}")
+    arrow()
+    yield from _rows(reader(file, schema), schema, str(path), labelled=labelled)
+
+
+def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
+    """Return the rows of a frame (of pandas, polars or Arrow), or of a mapping from columns to values."""
+    pa = arrow()
+    if hasattr(frame, "to_arrow"):  # polars
+        table = frame.to_arrow()
+    elif isinstance(frame, Mapping):
+        table = pa.table({str(name): pa.array(values) for name, values in frame.items()})
+    elif isinstance(frame, pa.Table):
+        table = frame
+    else:
+        try:
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+        except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
+            raise InvalidInput("X", type(frame).__name__, f"a frame whose columns the schema names ({error})") from None
+    found = list(_rows(iter([(table.column_names, table)]), schema, "the frame", labelled=False))
+    return found[0]
+
+
+def arrow() -> Any:
+    """Return pyarrow, or say how to install it."""
+    try:
+        import pyarrow  # an optional extra: it reads tables far faster, and better, than we would
+    except ImportError:
+        reason = "tables with a schema are read by pyarrow: pip install skipring[tables]"
+        raise InvalidInput.because("pyarrow", "missing", reason) from None
+    return pyarrow
+
+
+Block = tuple[Sequence[str], Any]
+
+
+def _rows(blocks: Iterator[Block], schema: Schema, file: str, *, labelled: bool) -> Iterator[SchemaRows]:
+    from ._cells import Cells  # needs pyarrow
+
+    cells, first = Cells(file), 1
+    for number, (names, block) in enumerate(blocks):
+        at = {name.strip(): place for place, name in enumerate(names)}
+        if number == 0:
+            schema.require_columns([name.strip() for name in names], file, labelled=labelled)
+
+        def column_of(name: str, at: dict[str, int] = at, block: Any = block) -> Any:
+            found = block.column(at[name])
+            return found.combine_chunks() if hasattr(found, "combine_chunks") else found
+
+        values = {}
+        for column in schema.features:
+            read = cells.numbers if column.range is not None else cells.categories
+            values[column.name] = read(column, column_of(column.name), first)
+        labels: NDArray[Any] | None = None
+        label, who, where = schema.label, schema.person, schema.node
+        if label is not None and label.name in at:
+            if label.range is not None:
+                numbers = cells.numbers(label, column_of(label.name), first)
+                labels = np.clip(numbers, *label.range) - schema.label_middle
+            else:
+                labels = cells.categories(label, column_of(label.name), first)
+        persons = None if who is None or who.name not in at else cells.names(who, column_of(who.name), first)
+        nodes = None if where is None or where.name not in at else cells.names(where, column_of(where.name), first)
+        yield SchemaRows(schema.encode(values, block.num_rows), labels, persons, nodes)
+        first += block.num_rows
+
+
+def delimiter_of(path: Path, known: Sequence[str] = ()) -> str:
+    """Return what separates the columns of a CSV file: what finds most (known) columns in its first line."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            heads = {mark: next(csv.reader(_again(file), delimiter=mark), []) for mark in DELIMITERS}
+    except UnicodeDecodeError:
+        raise _not_utf8(path) from None
+    except (OSError, csv.Error) as error:
+        raise InvalidInput.because("path", path, f"cannot be read: {error}") from None
+    wanted = set(known)
+    return max(DELIMITERS, key=lambda mark: (len(wanted & {cell.strip() for cell in heads[mark]}), len(heads[mark])))
+
+
+def _again(file: Any) -> Any:
+    file.seek(0)
+    return file
+
+
+def _not_utf8(path: Path) -> InvalidInput:
+    return InvalidInput.because("path", path, "is not text in UTF-8; save it as UTF-8 (Excel: CSV UTF-8)")
+
+
+def _csv_blocks(path: Path, schema: Schema) -> Iterator[Block]:
+    yield from csv_blocks(path, delimiter_of(path, [column.name for column in schema.columns]))
+
+
+def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
+    """Yield the blocks of a CSV file, all cells as texts."""
+    pa = arrow()
+    from pyarrow import csv as arrow_csv
+
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        names = [cell.strip() for cell in next(csv.reader(file, delimiter=delimiter), [])]
+    if not names or not any(names):
+        raise InvalidInput.because("path", path, "is empty; its first line must name the columns")
+    # By place: names may have blanks around them, and a name that stands there twice is refused by who knows why.
+    places = [f"{place}" for place in range(len(names))]
+    wrong: list[Any] = []
+
+    def keep(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    try:
+        reader = arrow_csv.open_csv(
+            path,
+            read_options=arrow_csv.ReadOptions(block_size=_BLOCK, column_names=places, skip_rows_after_names=1),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={place: pa.string() for place in places}, strings_can_be_null=False
+            ),
+        )
+        for block in reader:
+            yield names, block
+    except pa.ArrowInvalid as error:
+        if wrong:
+            row = wrong[0]
+            reason = f"a row has {row.actual_columns} values for {row.expected_columns} columns: {row.text[:60]!r}"
+            raise InvalidInput.because("path", path, reason) from None
+        if "UTF8" in str(error):
+            raise _not_utf8(path) from None
+        raise InvalidInput.because("path", path, f"is not a proper CSV file: {error}") from None
+
+
+def _parquet_blocks(path: Path, _: Schema) -> Iterator[Block]:
+    yield from parquet_blocks(path)
+
+
+def parquet_blocks(path: Path) -> Iterator[Block]:
+    """Yield the blocks of a Parquet file."""
+    pa = arrow()
+    from pyarrow import parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+        # What pandas adds for a frame's index is no column of the user's.
+        names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        for batch in file.iter_batches(batch_size=_ROWS, columns=names):
+            yield names, batch
+    except (OSError, pa.ArrowException) as error:
+        raise InvalidInput.because("path", path, f"is not a readable Parquet file: {error}") from None
