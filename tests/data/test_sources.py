@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
-from skipring.data import DATASETS, Dataset, load_dataset, sources
+from skipring.data import DATASETS, Dataset, load_dataset, require_two_kinds, sources
 from skipring.errors import InvalidInput
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -233,7 +233,6 @@ GOOD: dict[str, Any] = {
         ({"features": np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])}, r"features = nan \('weight' of row 2\)"),
         ({"features": np.array([[1.0, 2.0], [np.inf, 4.0], [-np.inf, 6.0]])}, r"features = inf \('age' of row 2\)"),
         ({"features": np.zeros((1, 2))}, r"features = an array of shape \(1, 2\): must be at least 2 rows"),
-        ({"labels": np.array([1, 1, 1])}, "labels = all of them yes: must be of at least two kinds"),
         ({"labels": np.array([0, 1, 2])}, "labels = 0 to 2: must be class numbers from 0 to 1"),
         ({"labels": np.array([0, 1])}, r"labels = an array of shape \(2,\): must be 3 values"),
         ({"labels": np.array([0.5, np.nan, 1.0]), "classes": ()}, "labels = some that are not finite"),
@@ -245,6 +244,13 @@ def test_a_data_set_that_cannot_be_learnt_from_is_refused(changed: dict[str, Any
     Dataset(**GOOD)
     with pytest.raises(InvalidInput, match=line):
         Dataset(**{**GOOD, **changed})
+
+
+@pytest.mark.parametrize("values", [{"labels": np.array([1, 1, 1])}, {"labels": np.full(3, 0.5), "classes": ()}])
+def test_rows_of_one_kind_teach_nothing_though_a_node_may_have_them(values: dict[str, Any]) -> None:
+    require_two_kinds(Dataset(**GOOD))
+    with pytest.raises(InvalidInput, match=r"labels = all of them (yes|0.5): must be of at least two kinds"):
+        require_two_kinds(Dataset(**{**GOOD, **values}))
 
 
 def test_huge_but_finite_values_are_not_mistaken_for_infinite_ones() -> None:

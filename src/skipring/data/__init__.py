@@ -22,7 +22,7 @@ from .prepare import (
 )
 from .schema import INDICATOR, Column, Schema
 from .schema_tables import SchemaRows, read_with_schema, rows_of_file, rows_of_frame
-from .sources import DATASETS, Dataset, load_dataset
+from .sources import DATASETS, Dataset, load_dataset, require_two_kinds
 from .splits import SPLITS, NodeData, split_over_nodes
 from .tables import from_arrays, read_table
 
@@ -48,6 +48,7 @@ __all__ = [
     "read_with_schema",
     "require_finite_labels",
     "require_single_precision",
+    "require_two_kinds",
     "require_unit_rows",
     "rows_of_file",
     "rows_of_frame",

@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 
-__all__ = ["DATASETS", "Dataset", "Floats", "Ints", "first_not_finite", "load_dataset", "read_arrays"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Floats",
+    "Ints",
+    "first_not_finite",
+    "load_dataset",
+    "read_arrays",
+    "require_two_kinds",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -65,14 +74,19 @@ class Dataset:
         if not self.classes and not np.isfinite(self.labels).all():
             raise InvalidInput("labels", "some that are not finite", "finite numbers")
         low, high = self.labels.min(), self.labels.max()
-        if low == high:
-            only = self.classes[low] if 0 <= low < len(self.classes) else low
-            raise InvalidInput("labels", f"all of them {only}", "of at least two kinds: there is nothing to learn")
         if self.classes and not 0 <= low <= high < len(self.classes):
             raise InvalidInput("labels", f"{low} to {high}", f"class numbers from 0 to {len(self.classes) - 1}")
         if self.groups is not None and not 0 <= self.groups.min() <= self.groups.max() < len(self.group_names):
             allowed = f"node numbers from 0 to {len(self.group_names) - 1}"
             raise InvalidInput("groups", f"{self.groups.min()} to {self.groups.max()}", allowed)
+
+
+def require_two_kinds(dataset: Dataset) -> None:
+    """Refuse rows that all have the same label; those of one node among others may."""
+    low, high = dataset.labels.min(), dataset.labels.max()
+    if low == high:
+        only = dataset.classes[low] if dataset.classes else low
+        raise InvalidInput("labels", f"all of them {only}", "of at least two kinds: there is nothing to learn")
 
 
 def load_dataset(name: str = "breast-cancer") -> Dataset:

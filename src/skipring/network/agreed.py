@@ -44,10 +44,10 @@ def agreed_run(run: RunFile, nodes: int) -> RunFile:
     run = _with_batch(run, nodes)
     shape = Shape()
     if run.model.name is None:
-        dataset = dataset_of(run)
+        classes = dataset_of(run).classes if run.table is None else run.table.classes
         # What the model is called follows from the labels; a bound of theirs must not. How many features an encoder
         # makes of the columns does not matter for it.
-        shape = Shape(None, len(dataset.classes))
+        shape = Shape(None, len(classes))
     resolved = resolved_run(run, nodes, shape)
     values = run.model_dump(mode="json", exclude_unset=True)
     for section in ("data", "model", "schedule", "delay", "privacy"):
@@ -153,6 +153,8 @@ def run_text(run: RunFile) -> str:
     """Return a run as the text of its file: the values that were given, and no others."""
     lines = ["# The run that all nodes agreed on: the same file at every node, byte for byte or not, value for value."]
     for section, keys in run.model_dump(mode="json", exclude_unset=True).items():
-        lines += ["", f"[{section}]"]
-        lines += [f"{key} = {toml_value(value)}" for key, value in keys.items() if value is not None]
+        tables, head = (keys, f"[[{section}]]") if isinstance(keys, list) else ([keys], f"[{section}]")
+        for table in tables:
+            lines += ["", head]
+            lines += [f"{key} = {toml_value(value)}" for key, value in table.items() if value is not None]
     return "\n".join(lines) + "\n"

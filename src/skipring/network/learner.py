@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, read_table
+from ..data import Dataset, read_table, read_with_schema
 from ..errors import InvalidInput, require_integer
 from ..learning import Learner, LinearLearner, LinearModel, Rows, parts_stream, require_torch
 from ..runs import (
@@ -95,7 +95,8 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
 
 def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     assert data.path is not None
-    if data.label is None:
+    schema = run.table
+    if data.label is None and schema is None:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")
     require_own_scales(run)
     persons = run.privacy.unit == "person"
@@ -103,7 +104,10 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
     with keys("data", "path", "label", "person"):
-        table = read_table(data.path, label=data.label, person=run.data.person)
+        if schema is None:
+            table = read_table(data.path, label=data.label or "", person=run.data.person)
+        else:
+            table = read_with_schema(data.path, schema)
     if not persons:  # whose a row is must not decide what happens to others
         table = dataclasses.replace(table, persons=None, person_names=())
     classes = run.model.classes
@@ -113,7 +117,10 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
             "nodes with files of their own must agree on the classes, or on model.label_bound if labels are numbers"
         )
         raise InvalidInput.because("model.classes", "missing", reason)
-    labels = _numbers(table, run) if classes is None else _class_numbers(table, classes, data.label)
+    if schema is not None:
+        labels = table.labels.astype(np.float64)
+    else:
+        labels = _numbers(table, run) if classes is None else _class_numbers(table, classes, data.label or "")
     check_agreement(run, Dataset(data.path.name, table.features, labels, tuple(classes or ()), table.feature_names))
     rng = stream(run, _TEST_ROWS, *name.encode())
     # Without the names of the classes, since all training rows of one node may well be of one class.

@@ -17,6 +17,8 @@ from ..data import (
     load_dataset,
     prepare,
     read_table,
+    read_with_schema,
+    require_two_kinds,
     split_over_nodes,
     training_part,
 )
@@ -59,7 +61,10 @@ def dataset_of(run: RunFile) -> Dataset:
             if data.person is not None:
                 raise InvalidInput.because("person", data.person, "is a column of a file of your own; give data.path")
             return load_dataset(data.name)
-        table = read_table(data.path, label=data.label or "", node=data.node, person=data.person)
+        if run.table is not None:
+            table = read_with_schema(data.path, run.table)
+        else:
+            table = read_table(data.path, label=data.label or "", node=data.node, person=data.person)
         # Whose a row is must not decide what happens to others, unless persons are what is protected.
         return table if run.privacy.unit == "person" else dataclasses.replace(table, persons=None, person_names=())
 
@@ -72,6 +77,7 @@ def dealt_rows(
     `dataset` takes the place of what the run file names. `usual_nodes` counts where the run file says nothing.
     """
     data, dataset = run.data, dataset_of(run) if dataset is None else dataset
+    require_two_kinds(dataset)
     check_agreement(run, dataset)
     rng = stream(run)
     ready = prepared_rows(run, dataset, rng)
@@ -157,6 +163,7 @@ def prepared_rows(
             test_share=test_share,
             encoder=encoder(model.features, dataset.features.shape[1], device=model.device),
             keep_features=keep_features,
+            bounded=run.table is not None,
         )
 
 

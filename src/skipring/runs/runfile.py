@@ -22,11 +22,12 @@ from pydantic import (
 )
 
 from .._function import IS_FUNCTION
-from ..data import check_encoder
+from ..data import Schema, check_encoder
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ..learning import LOSSES, NETWORKS
 from ..privacy import Unit
 from ..schedules import SCHEDULES
+from .columns import with_columns, with_schema_file
 from .keys import keys
 
 __all__ = [
@@ -343,12 +344,21 @@ class RunFile(_Section):
     privacy: PrivacySection = PrivacySection()
     simulation: SimulationSection = SimulationSection()
     network: NetworkSection = NetworkSection()
+    column: list[dict[str, Any]] | None = None
+
+    @property
+    def table(self) -> Schema | None:
+        """What the columns of tables mean, if the file says so in `[[column]]` entries."""
+        return None if self.column is None else Schema.of(self.column)
 
     @model_serializer(mode="wrap")
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what only real nodes use: it must not change the key of a simulation's result."""
+        """Leave out what only real nodes use, or is not there: it must not change the key of a simulation's result."""
         values: dict[str, Any] = values_of(self)
-        return {name: value for name, value in values.items() if name != "network" or self.network != NetworkSection()}
+        unused = {"network"} if self.network == NetworkSection() else set[str]()
+        return {
+            name: value for name, value in values.items() if name not in unused and (name, value) != ("column", None)
+        }
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two values where one is meant."""
@@ -365,7 +375,7 @@ class RunFile(_Section):
 def parse_run(values: Mapping[str, Any]) -> RunFile:
     """Check the values of a run file; one line names the first that is wrong."""
     try:
-        return RunFile.model_validate(values)
+        return RunFile.model_validate(with_columns(values))
     except ValidationError as error:
         first = error.errors()[0]
         if isinstance(refusal := first.get("ctx", {}).get("error"), InvalidInput):
@@ -395,7 +405,8 @@ def read_run_file(path: str | Path) -> RunFile:
 
 
 def _read(path: str | Path) -> dict[str, Any]:
-    return read_toml(path, if_missing="does not exist; `skipring init` writes one")
+    values = read_toml(path, if_missing="does not exist; `skipring init` writes one")
+    return with_schema_file(values, Path(path).parent, read_toml)
 
 
 def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
@@ -445,6 +456,8 @@ def example_run_file() -> str:
     """Return a run file with every key, its default and what it means."""
     lines = ["# A run for skipring. Every value has a default; lines that begin with # show it.", ""]
     for section, field in RunFile.model_fields.items():
+        if section == "column":
+            continue
         annotation = field.annotation
         assert isinstance(annotation, type)
         assert issubclass(annotation, BaseModel)
@@ -470,4 +483,6 @@ def toml_value(value: object) -> str:
         return "inf"
     if isinstance(value, list):
         return "[" + ", ".join(map(toml_value, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{toml_value(str(key))} = {toml_value(each)}" for key, each in value.items()) + "}"
     return repr(value)
