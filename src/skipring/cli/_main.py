@@ -20,6 +20,7 @@ from .paper import figure, tables
 from .paper_numbers import numbers
 from .plan import plan
 from .report import report
+from .schema import schema
 from .simulate import init, simulate
 from .sweep import sweep
 
@@ -50,6 +51,7 @@ app.command(rich_help_panel=BEFORE)(privacy)
 app.command(rich_help_panel=BEFORE)(noise)
 app.command(rich_help_panel=BEFORE)(error)
 SIMULATE = "On your data"
+app.command(rich_help_panel=SIMULATE)(schema)
 app.command(rich_help_panel=SIMULATE)(init)
 app.command(rich_help_panel=SIMULATE)(simulate)
 app.command(rich_help_panel=SIMULATE)(compare)

@@ -21,6 +21,7 @@ from .prepare import (
     training_part,
 )
 from .schema import INDICATOR, Column, Schema
+from .schema_draft import SchemaDraft, draft_schema
 from .schema_tables import SchemaRows, read_with_schema, rows_of_file, rows_of_frame
 from .sources import DATASETS, Dataset, load_dataset, require_two_kinds
 from .splits import SPLITS, NodeData, split_over_nodes
@@ -37,8 +38,10 @@ __all__ = [
     "PreparedRows",
     "Scaling",
     "Schema",
+    "SchemaDraft",
     "SchemaRows",
     "check_encoder",
+    "draft_schema",
     "encoded",
     "encoder",
     "from_arrays",

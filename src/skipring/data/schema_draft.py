@@ -1,0 +1,152 @@
+"""A first draft of a schema, from the rows of a table that is public or made up; a person edits it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._numbers import is_number
+from ..errors import InvalidInput
+from .schema import INDICATOR, MISSING_WORDS, Column, Schema
+from .schema_tables import csv_blocks, delimiter_of, parquet_blocks
+
+__all__ = ["SchemaDraft", "draft_schema"]
+
+#: A column with more different texts is nothing that a model could learn from.
+_MOST_CATEGORIES = 30
+#: Whole numbers with at most so many different values are taken for categories.
+_FEW = 6
+_ID = re.compile(r"(^|[ _.-])(id|nr|no|number|key|code|uuid|mrn|ssn)$|^(patient|person|subject|case)s?$", re.IGNORECASE)
+
+
+_WHOLE = re.compile(r"^(-?\d+)[.,]0+$")
+
+
+@dataclass(frozen=True)
+class SchemaDraft:
+    """A schema, and for each column a remark about what was guessed; `rows` is how many were looked at."""
+
+    schema: Schema
+    remarks: dict[str, str]
+    rows: int
+
+
+@dataclass
+class _Seen:
+    """What was seen of one column so far."""
+
+    texts: dict[str, int] = field(default_factory=dict)  # the first ones, in their order, and how often
+    many: bool = False
+    missing: int = 0
+    numbers: bool = True
+    low: float = math.inf
+    high: float = -math.inf
+    comma: bool = False
+
+
+def draft_schema(
+    path: str | Path, *, label: str | None, person: str | None = None, node: str | None = None
+) -> SchemaDraft:
+    """Return a draft from a table; its ranges and categories come from the rows, which nobody's epsilon then covers."""
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidInput.because("FILE", path, "there is no such file")
+    parquet = file.suffix.lower() == ".parquet"
+    blocks = parquet_blocks(file) if parquet else csv_blocks(file, delimiter_of(file))
+    seen: dict[str, _Seen] = {}
+    rows = 0
+    for names, block in blocks:
+        rows += block.num_rows
+        for place, name in enumerate(names):
+            _look(seen.setdefault(name.strip(), _Seen()), block.column(place))
+    if not rows:
+        raise InvalidInput.because("FILE", path, "has no rows")
+    there = ", ".join(seen)
+    if label is None:
+        raise InvalidInput.because("label", "missing", f"say which column is to be predicted; {file.name} has {there}")
+    for option, asked in (("label", label), ("person", person), ("node", node)):
+        if asked is not None and asked not in seen:
+            raise InvalidInput.because(option, asked, f"{file.name} has no such column; it has {there}")
+    columns, remarks = [], {}
+    for name, each in seen.items():
+        role = {label: "label", person: "person", node: "node"}.get(name, "feature")
+        column, remarks[name] = _drafted(name, role, each, rows)
+        columns.append(column)
+    schema = Schema.of([column.to_values() for column in columns])
+    return SchemaDraft(schema, {name: remark for name, remark in remarks.items() if remark}, rows)
+
+
+def _look(seen: _Seen, cells: Any) -> None:
+    values = [None if value is None else str(value).strip() for value in cells.to_pylist()]
+    for said in values:
+        if said is None or said.lower() in MISSING_WORDS:
+            seen.missing += 1
+            continue
+        text = _WHOLE.sub(r"\1", said)  # a table may have 1 and 1.0
+        if text in seen.texts:
+            seen.texts[text] += 1
+        elif len(seen.texts) <= _MOST_CATEGORIES:
+            seen.texts[text] = 1
+        else:
+            seen.many = True
+        if seen.numbers:
+            point = text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
+            if is_number(point) and math.isfinite(float(point)):
+                seen.comma |= point != text
+                number = float(point)
+                seen.low, seen.high = min(seen.low, number), max(seen.high, number)
+            else:
+                seen.numbers = False
+
+
+def _drafted(name: str, role: Any, seen: _Seen, rows: int) -> tuple[Column, str]:
+    if role in ("person", "node"):
+        return Column(name, role), ""
+    missing = INDICATOR if seen.missing and role == "feature" else None
+    gone = f"{seen.missing} of {rows} values are missing" if seen.missing else ""
+    if not seen.texts:
+        return Column(name, "ignore"), "it is empty"
+    whole = seen.numbers and all(float(text.replace(",", ".")).is_integer() for text in seen.texts)
+    few = not seen.many and len(seen.texts) <= _MOST_CATEGORIES
+    if seen.numbers and not (few and whole and len(seen.texts) <= _FEW):
+        if _ID.search(name) and role == "feature":
+            return Column(name, "ignore"), "it looks like an id; say person = true if it tells whose a row is"
+        if seen.low == seen.high:
+            return Column(name, "ignore"), f"it is {seen.low:g} everywhere"
+        low, high = _around(seen.low, seen.high)
+        found = f"from {seen.low:g} to {seen.high:g} here"
+        return Column(name, role, (low, high), (), missing), _joined(found, gone)
+    if not few or (role == "feature" and len(seen.texts) == rows > 2):
+        if role == "label":
+            reason = (
+                f"has more than {_MOST_CATEGORIES} different texts; a label has classes that repeat, or is a number"
+            )
+            raise InvalidInput.because("label", name, reason)
+        return Column(name, "ignore"), "it has too many different texts; say person = true if it tells whose a row is"
+    if len(seen.texts) < 2:
+        if role == "label":
+            raise InvalidInput.because("label", name, f"is {next(iter(seen.texts))!r} in every row: nothing to learn")
+        return Column(name, "ignore"), f"it is {next(iter(seen.texts))!r} everywhere"
+    # In the order of numbers or of the alphabet: that of the rows would tell something about them.
+    texts = sorted(seen.texts, key=(lambda text: float(text.replace(",", "."))) if whole else str.casefold)
+    if whole:
+        texts = [f"{float(text.replace(',', '.')):.0f}" for text in texts]
+    names = tuple((text, (text,)) for text in dict.fromkeys(texts))
+    return Column(name, role, None, names, missing), _joined("those of this table; others may have more", gone)
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def _around(low: float, high: float) -> tuple[float, float]:
+    """Return round numbers around two others: of two digits, relative to what lies between them."""
+    step = 10.0 ** math.floor(math.log10(high - low)) / 2.0
+    wide = (math.floor(low / step) * step, math.ceil(high / step) * step)
+    digits = max(0, 1 - math.floor(math.log10(step)))
+    return float(np.round(wide[0], digits)), float(np.round(wide[1], digits))
