@@ -72,7 +72,7 @@ def test_what_is_not_given_does_not_change_the_key_of_a_result() -> None:
 def test_the_usual_batch_is_the_largest_node_and_nobody_rotates() -> None:
     setup = build(parse_run({"data": {"nodes": 7, "split": "power-law"}, "privacy": {"protects": "record"}}))
     assert setup.batch == setup.data.sizes.max()
-    assert setup.every == 1
+    assert setup.part_counts == (1,)
     assert all(len(parts) == 1 for parts in setup.parts)
     assert protection_of(parse_run({"privacy": {"protects": "record"}})) is None  # nobody has looked at the rows
 
@@ -81,7 +81,7 @@ def test_larger_nodes_rotate_and_all_divide_by_the_batch() -> None:
     run = parse_run({"data": {"nodes": 9}, "learning": {"batch": 20}, "privacy": {"protects": "record"}})
     setup = build(run)
     assert {len(parts) for parts in setup.parts} == {3}
-    assert setup.every == 3
+    assert setup.part_counts == (3,)
     assert setup.units <= 20
 
 
