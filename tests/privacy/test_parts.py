@@ -185,6 +185,13 @@ def test_what_would_be_a_guess_is_refused() -> None:
             with pytest.raises(InvalidInput, match="part"):
                 account.update(0, step_size=1.0, noise_multiplier=5.0, part=part)
         assert account.worst().mu == 0.0
+    for claimed in ("node", "row"):  # what is hidden is in one part: a whole node is not
+        with pytest.raises(InvalidInput, match=r"protects|parts"):
+            RunningTranscript(3, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
+        with pytest.raises(InvalidInput, match=r"protects|parts"):
+            OwnTranscript(3, 0, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
+    assert {RunningTranscript(3, parts=2).claim.unit, OwnTranscript(3, 0, parts=2).claim.unit} == {"record"}
+    assert {RunningTranscript(3).claim.unit, OwnTranscript(3, 0).claim.unit} == {"node"}
     outside = run.account(view="final")
     for ask in (outside.matrix, lambda: outside.mu(0, 1), lambda: outside.seen_by(1)):
         with pytest.raises(InvalidInput, match="final"):
