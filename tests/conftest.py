@@ -1,10 +1,10 @@
-"""What several test files share: the command line, and worlds for nodes to misbehave in."""
+"""What several test files share: the command line, one thread for networks, and worlds for nodes to misbehave in."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let PyTorch compute in one thread, and draw the same numbers each time; leave both as they were."""
+    import torch  # few tests need it, and it takes a while to load
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        yield
+    torch.set_num_threads(threads)
 
 
 class Answer(NamedTuple):

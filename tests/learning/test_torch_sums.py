@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,13 +12,7 @@ from torch import nn
 from skipring.learning.torch_units import UnitGradients
 from skipring.learning.torch_update import BELOW, mean_loss
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def flat(found: list[torch.Tensor]) -> torch.Tensor:

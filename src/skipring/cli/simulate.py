@@ -102,7 +102,9 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
     if unsaid is not None and privacy.refused is None:
         notes.append(unsaid)
     if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
-        notes.append("Rotation is counted only as far as all nodes share it, and they have different numbers of parts.")
+        notes.append(
+            "Nodes have different numbers of parts; the forecast is the largest of what holds for each number."
+        )
     if privacy.paper is not None and privacy.paper.doubt is not None:
         notes.append(f"Do not rely on the paper's epsilon: {privacy.paper.doubt}.")
     if privacy.not_covered is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import combinations_with_replacement, product
 from typing import Any
@@ -16,7 +17,7 @@ from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negat
 from ._final import random_ring_final, ring_final
 from ._rings import random_ring_leakage, ring_leakage
 from ._roots import narrow
-from ._rotation import ClassRange, class_ranges
+from ._rotation import ClassRange, class_ranges, parts_that_count
 from ._walk import random_walk_leakage
 from .accountant import ALONE, AMPLIFIED, IN_FULL, OUTSIDER, Claim
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
@@ -98,7 +99,8 @@ class Forecast(PrivacyCurve):
     """What any observer will learn about any target in a run that has not happened yet.
 
     It is the smaller of the amplified bound, where the run allows one, and of the assumption-free bound that charges
-    each update of the target in full; where units take turns, the largest of that over all classes of units.
+    each update of the target in full; where units take turns, the largest of that over all classes of units, and over
+    all numbers of parts that nodes have.
     """
 
     def __init__(self, run: PlannedRun) -> None:
@@ -199,16 +201,15 @@ class Composition(PrivacyCurve):
 
     def _combined(self, share: float) -> list[list[Leakage]]:
         # Each run deals its units anew, so they may be of one class in one run and of another in the next.
-        alike: dict[PlannedRun, int] = {}
-        for each in self.forecasts:
-            alike[each.run] = alike.get(each.run, 0) + 1
-        choices = [
-            list(combinations_with_replacement(self._of[run].classes(share), times)) for run, times in alike.items()
-        ]
-        if math.prod(map(len, choices)) > _MOST_COMBINATIONS:
+        alike = Counter(each.run for each in self.forecasts)
+        classes = {run: self._of[run].classes(share) for run in alike}
+        if _ways(classes, alike) > _MOST_COMBINATIONS:  # fewer, coarser classes: what `every` alone says holds, too
+            classes = {run: Forecast(run.replace(parts=None)).classes(share) for run in alike}
+        if _ways(classes, alike) > _MOST_COMBINATIONS:
             raise InvalidInput.because(
                 "forecasts", f"{len(self.forecasts)} runs with rotation", "these are too many to put together"
             )
+        choices = [combinations_with_replacement(classes[run], times) for run, times in alike.items()]
         releases = [run.release for run, times in alike.items() for _ in range(times)]
         # Either the assumption-free law of every run, or the last, most amplified one.
         return [
@@ -225,6 +226,11 @@ class Composition(PrivacyCurve):
         for release, law in zip(releases, laws, strict=True):
             blocks += law.blocks(release / self.release)
         return IndependentLeakage(blocks, failure=sum(law.failure for law in laws))
+
+
+def _ways(classes: dict[PlannedRun, list[list[Leakage]]], times: Counter[PlannedRun]) -> int:
+    """Return in how many ways a unit can be of some class in each run; runs that are alike are not told apart."""
+    return math.prod(math.comb(len(classes[run]) + times[run] - 1, times[run]) for run in classes)
 
 
 def forecast(run: PlannedRun) -> Forecast:
@@ -256,13 +262,17 @@ def _notes(run: PlannedRun) -> Iterator[str]:
     """Say what else the claim rests on, or leaves out."""
     if run.view == "final":
         yield ALONE
-    if run.every > 1 and run.schedule == "random-walk":
+    if run.rotates and run.schedule == "random-walk":
         yield "rotation is not counted on the random walk: each update of the node is charged as if the unit were in it"
-    elif run.every > 1:
+    elif run.rotates:
+        turns = [ordinal(number) for number in run.parts_of_nodes]
+        often = turns[0] if len(turns) == 1 else f"{', '.join(turns[:-1])} or {turns[-1]}"
         yield (
-            f"the {run.protects} contributes at every {ordinal(run.every)} turn of its node at most, skipped turns"
+            f"the {run.protects} contributes at every {often} turn of its node at most, skipped turns"
             " included, and who looks may know at which"
         )
+        if len(turns) > 1:
+            yield "nodes have different numbers of parts, and the largest over these is stated"
 
 
 def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[Leakage]]:
@@ -274,19 +284,20 @@ def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[L
     # Somebody outside is shown less than a member, so what holds against those holds as well, range by range.
     final = run.view == "final" and amplified
     as_member = run.replace(view="offered") if run.view == "final" else run
-    members = [
-        (units, _member_laws(as_member, failure, units) if amplified else [])
-        for units in class_ranges(run.rounds, run.every)
-    ]
-    if not final:
-        return [[BinomialLeakage(units.times, run.target_ready), *laws] for units, laws in members]
     law_of = ring_final if run.schedule == "ring" else random_ring_final
-    return [
-        [BinomialLeakage(units.times, run.target_ready), *laws, law_of(run, failure, units)]
-        for units in class_ranges(run.rounds, run.every, fine=True)
-        for around, laws in members
-        if around.first <= units.first <= units.last <= around.last
-    ]
+    classes: list[list[Leakage]] = []
+    # Others make noise at each of their turns, whatever rows they use: only the target's number of parts matters.
+    for every in parts_that_count(run.parts_of_nodes, run.rounds):
+        for around in class_ranges(run.rounds, every):
+            members = _member_laws(as_member, failure, around) if amplified else []
+            plain = BinomialLeakage(around.times, run.target_ready)
+            if not final:
+                classes.append([plain, *members])
+                continue
+            for units in class_ranges(run.rounds, every, fine=True):
+                if around.first <= units.first <= units.last <= around.last:
+                    classes.append([plain, *members, law_of(run, failure, units)])
+    return classes
 
 
 def _member_laws(run: PlannedRun, failure: float, units: ClassRange) -> list[Leakage]:

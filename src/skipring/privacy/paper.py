@@ -53,6 +53,7 @@ class PaperBound:
             "convex",
             "step_size",
             "every",
+            "parts",
         ):
             given = getattr(run, parameter)
             if parameter == "convex" and not given:

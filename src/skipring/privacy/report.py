@@ -82,7 +82,8 @@ class PrivacyReport:
     not_covered : what no epsilon of this report counts.
     planned : what the forecast is made from (on a ring, lengthened to whole rounds); None where there is no forecast,
         and in folders of versions that did not keep it.
-    unit, every : what is hidden, and at every which turn of its node it contributes at most.
+    unit, every : what is hidden, and at every which turn of its node it contributes at most; where nodes have different
+        numbers of parts, the greatest common divisor. `planned` has the numbers.
     final : the forecast for somebody outside the network who is shown the final model only.
     node_epsilon : the forecast for all data of a node, where the unit is less than that.
     """

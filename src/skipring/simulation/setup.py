@@ -134,13 +134,9 @@ class Setup:
         ]
 
     @property
-    def every(self) -> int:
-        """At every so many-th turn of its node, a protected unit contributes at most.
-
-        Where nodes have different numbers of parts, it is their greatest common divisor: the turns at which a unit of
-        any node contributes are then among those that are counted.
-        """
-        return math.gcd(*(len(parts) for parts in self.parts))
+    def part_counts(self) -> tuple[int, ...]:
+        """The numbers of parts that occur: a protected unit contributes at every so many-th turn of its node."""
+        return tuple(sorted({len(parts) for parts in self.parts}))
 
     @property
     def units(self) -> int:
