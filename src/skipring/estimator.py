@@ -19,7 +19,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .data import NodeData, Scaling, encoder, split_over_nodes
+from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .privacy import PlannedRun, Unit, forecast
@@ -357,6 +357,8 @@ def _numbered_groups(groups: ArrayLike, features: Floats, what: str = "groups") 
         found, numbered = np.unique(names, return_inverse=True)
     except TypeError:
         raise InvalidInput(what, "a mixture of types", "all numbers or all text") from None
+    if all(isinstance(name, str) for name in found.tolist()):
+        require_one_spelling(what, "", found.tolist())
     if len(found) < 2 and what == "groups":
         raise InvalidInput.because("groups", f"only {found[0]}", "the token needs at least 2 nodes to walk between")
     return numbered.astype(np.int64)
