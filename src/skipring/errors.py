@@ -16,8 +16,7 @@ LEAST_DELTA = 1e-75
 class InvalidInput(ValueError):
     """A value that cannot be used: which one, what was given, and what is allowed.
 
-    The command line shows the same sentence with the option in place of the parameter's name. An empty text as what was
-    given stands for a thing that has no value, such as a flag, or one too large to be shown.
+    The command line shows the same sentence with the option in place of the parameter's name.
 
     >>> raise InvalidInput("skip", 1.0, "a probability of at least 0 and below 1")
     Traceback (most recent call last):
@@ -29,12 +28,15 @@ class InvalidInput(ValueError):
         self.parameter = parameter
         self.given = given
         self.reason = f"must be {allowed}" if must_be else allowed
-        valueless = isinstance(given, str) and not given
+        valueless = not must_be and isinstance(given, str) and not given
         super().__init__(f"{parameter}: {self.reason}" if valueless else f"{parameter} = {given}: {self.reason}")
 
     @classmethod
     def because(cls, parameter: str, given: object, reason: str) -> InvalidInput:
-        """Refuse a value that is well formed, but that the mathematics does not cover."""
+        """Refuse a value that is well formed, but that the mathematics does not cover.
+
+        An empty text as what was given stands for something without a value to show, such as a flag.
+        """
         return cls(parameter, given, reason, must_be=False)
 
 
