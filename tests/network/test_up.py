@@ -137,9 +137,12 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
     words = ["--nodes", "4", "--port", str(free_port(4)), "--run", str(run), "--delay", "exponential:0.01"]
     made = skipring_words("network", "init", str(folder), *words)
     assert made.code == 0, made.err
-    assert "Each keeps epsilon 4 at delta 1e-05 for all data of a node (replace-one): it refuses" in " ".join(
-        made.out.split()
+    told = " ".join(made.out.split())
+    assert (
+        "Each node keeps epsilon 4 at delta 1e-05, which hides all data of a node (replace-one, view offered)" in told
     )
+    assert "Unless nodes have files of their own, features are standardised" in told
+    assert max(map(len, made.out.splitlines())) <= 80
     noise = read_run_file(folder / "run.toml").privacy.noise_multiplier
     assert noise is not None
     settings = folder / "node2" / "node.toml"

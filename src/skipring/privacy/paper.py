@@ -59,7 +59,9 @@ class PaperBound:
                 reason = "the paper's theorems are about convex losses only; the method tight covers others, too"
                 raise InvalidInput.because("non_convex", "", reason)
             if given != getattr(plain, parameter):
-                raise InvalidInput.because(parameter, given, "the paper's theorems do not cover this; use method tight")
+                raise InvalidInput.because(
+                    parameter, given, "the paper's theorems do not cover this; the method tight does"
+                )
         self.run = run
         self.delta_prime = delta_prime
         self.method = "paper"
