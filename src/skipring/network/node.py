@@ -121,6 +121,9 @@ class Node:
         self._loop = asyncio.get_running_loop()
         await self.transport.start()
         self._say("started", listen=self.setup.config.listen, hop=self.hop)
+        for note in (*self.setup.notes, self.setup.not_covered):
+            if note is not None:
+                self._say("note", what=note)
         if left_out := self.setup.learner.rows_left_out:
             self._say("rows left out", rows=left_out, why="of each person the first data.rows_per_person are used")
         if clipped := self.setup.learner.labels_clipped:

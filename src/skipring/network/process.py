@@ -38,8 +38,6 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
     os.umask(0o077)  # what a node writes is its owner's alone
     setup = load_node(config)
     log.name = setup.name
-    for note in (*setup.notes, *([] if setup.not_covered is None else [setup.not_covered])):
-        log.say("note", what=note)
     try:
         with open_journal(setup) as journal, _pid_file(setup.config.journal.parent):
             node = Node(setup, journal, log.say)
