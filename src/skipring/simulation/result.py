@@ -65,6 +65,8 @@ class ResolvedFacts:
     def to_json(self) -> dict[str, Any]:
         """Return it as run.json has it: what the rival says of itself stands beside the rest."""
         own = to_json(dataclasses.replace(self, rival=None))
+        if not self.notes:
+            del own["notes"]
         timeout = {"timeout": "infinity"} if math.isinf(self.timeout) else {}
         return ({} if self.rival is None else dataclasses.asdict(self.rival)) | own | timeout
 
