@@ -132,7 +132,7 @@ def _terms(privacy: PrivacyReport) -> str:
 
 
 def _batch(resolved: ResolvedFacts) -> str:
-    parts = "" if resolved.parts in (None, 1) else f"; nodes take turns with up to {resolved.parts} parts"
+    parts = "" if resolved.parts in (None, 1) else f"; nodes rotate through up to {resolved.parts} parts"
     return f"at most {resolved.batch}{parts}"
 
 
