@@ -223,6 +223,11 @@ EMPTY, BROKEN = "empirical:empty.csv", "empirical:broken.csv"
         (f"privacy --schedule ring {RING} --delta 1e-6 --observer-skip 0.5", "--observer-skip", "0.5"),
         (f"privacy --schedule ring {RING} --delta 1e-6 --delta-prime 1e-6", "--delta-prime", "1e-06"),
         (f"privacy --schedule ring {RING} --delta 1e-6 --method guess", "--method", "guess"),
+        (
+            f"privacy --schedule ring {RING} --delta 1e-6 --non-convex --method paper",
+            "error: --non-convex: the paper's theorems",
+            "are about convex losses only",
+        ),
         (f"privacy --schedule ring {RING} --delta 1e-6 --nodes ten", "--nodes", "ten"),
         (f"privacy --schedule ring {RING} --delta 1e-6 --learning-rate 9 --smoothness 0.25", "--learning-rate", "9"),
         (f"privacy --schedule ring {RING} --delta 1e-6 --noise-multiplier 0", "--noise-multiplier", "0"),

@@ -105,6 +105,10 @@ def test_on_a_log_axis_all_lines_begin_at_its_left_end_with_what_was_known_then(
     assert traces[3]["y"][0] == pytest.approx(patient.test_error[:, 0].mean())
 
 
+def test_settings_say_whom_the_noise_hides_also_where_the_file_did_not(page: str) -> None:
+    assert re.search(r"<code>privacy\.protects</code></td><td[^>]*>node \(not said\)</td>", page)
+
+
 def test_what_holds_for_all_folders_is_said_once(page: str, folders: list[Path]) -> None:
     words = "which no epsilon covers"
     assert page.count(words) == 1

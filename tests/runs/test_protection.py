@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,23 @@ def test_a_person_at_two_nodes_is_refused_by_name(tmp_path: Path) -> None:
     values = persons_run(path)
     values["data"]["test_share"] = 0.01  # one person, and not this one
     with pytest.raises(InvalidInput, match=r"data\.person = patient: 'p0' has rows at h0 and h1"):
+        dealt_rows(parse_run(values))
+
+
+def test_without_a_node_column_whole_persons_are_dealt(tmp_path: Path) -> None:
+    path = Path(table(tmp_path, PATIENTS))
+    path.write_text("".join(line.partition(",")[2] for line in path.read_text().splitlines(keepends=True)))
+    values = persons_run(str(path))
+    del values["data"]["node"]
+    for split in ("iid", "power-law"):
+        values["data"] |= {"nodes": 5, "split": split}
+        _, _, owned = dealt_rows(parse_run(values))
+        assert owned.persons is not None
+        homes = [set(owned.persons[low:high].tolist()) for low, high in itertools.pairwise(owned.start)]
+        assert sum(map(len, homes)) == len(set(owned.persons.tolist())) == 24
+    assert max(map(len, homes)) > 5  # of power-law
+    values["data"]["split"] = "shards"
+    with pytest.raises(InvalidInput, match=r"data\.split shards deals rows; iid and power-law deal persons"):
         dealt_rows(parse_run(values))
 
 

@@ -198,7 +198,7 @@ def test_bad_run_files_get_one_line_that_names_the_key(
     skipring("init")
     code, out, err = skipring(f"simulate run.toml --out here --set schedule.name={schedule} --set {change}")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"error: {key} ")
+    assert err.startswith((f"error: {key} ", f"error: {key}: "))
     assert words in err
 
 

@@ -157,7 +157,8 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
         published = PublishedEpsilon(epsilon=paper.epsilon(half), trusted=not doubt, doubt=doubt or None)
     except InvalidInput as refusal:
         tight = tight or StatedEpsilon(refused=str(refusal))
-        published = PublishedEpsilon(refused=str(refusal))
+        # A flag of the calculator is no word of a run file.
+        published = PublishedEpsilon(refused=refusal.reason if refusal.given == "" else str(refusal))
     return {"forecast": tight, "paper": published} | others
 
 

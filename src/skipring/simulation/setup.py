@@ -116,7 +116,7 @@ class Setup:
         if self.patient_every is not None:
             raise InvalidInput.because("patient_every", self.patient_every, "is for schedules with a token only")
         if isinstance(self.schedule, Gossip) and self.stragglers != Stragglers():
-            raise InvalidInput.because("stragglers", "given", "schedule gossip knows only delays that are all alike")
+            raise InvalidInput.because("stragglers", "", "the schedule gossip knows only delays that are all alike")
 
     @cached_property
     def protection(self) -> Protection:
