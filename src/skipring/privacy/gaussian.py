@@ -37,18 +37,19 @@ def _delta(mu: Floats, epsilon: float) -> Floats:
     carries all the smallness.
     """
     a = epsilon / mu - 0.5 * mu
-    density = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)
-    further = _mills(a + mu)
-    with np.errstate(over="ignore", invalid="ignore"):  # the branch not taken may overflow
-        difference = _mills(a) - further
-        small = mu < _SMALL_MU
-        if small.any():
-            difference[small] = _small_difference(a[small], mu[small])
-        upper = density * difference
-    lower = ndtr(-a) - density * further
-    result: Floats = np.clip(np.where((a >= 0.0) | small, upper, lower), 0.0, 1.0)
-    # Far out (a > 40) the density is 0 and the bracket may be nan: delta is below 1e-300 there.
-    return np.where(a > 40.0, 0.0, result)
+    delta = np.zeros_like(a)  # far out (a > 40) it is below 1e-300
+    small = mu < _SMALL_MU
+    # Each form is computed only where it is used: these functions are what accountants spend their time in.
+    upper = ((a >= 0.0) | small) & (a <= 40.0)
+    b, width, tiny = a[upper], mu[upper], small[upper]
+    difference = _mills(b) - _mills(b + width)
+    if tiny.any():
+        difference[tiny] = _small_difference(b[tiny], width[tiny])
+    delta[upper] = np.exp(-0.5 * b * b - _LOG_SQRT_2PI) * difference
+    lower = (a < 0.0) & ~small
+    b = a[lower]
+    delta[lower] = ndtr(-b) - np.exp(-0.5 * b * b - _LOG_SQRT_2PI) * _mills(b + mu[lower])
+    return np.clip(delta, 0.0, 1.0)
 
 
 def _small_difference(a: Floats, mu: Floats) -> Floats:
