@@ -161,7 +161,7 @@ def test_tables_without_json_name_both_methods(skipring: Command, monkeypatch: p
 
     monkeypatch.setattr("skipring.experiments.theory_tables", kept)
     answer = skipring("paper tables")
-    tight, papers = ("0.6932", "2.202") if nodes == 1000 else ("5.329", "12.11")
+    tight, papers = ("0.6932", "2.202") if nodes == 1000 else ("5.328", "12.11")
     assert tight in answer.out
     assert papers in answer.out
     assert max(map(len, answer.out.splitlines())) <= 80

@@ -73,8 +73,7 @@ def test_tables_hold_the_papers_timeouts_and_both_epsilons(monkeypatch: pytest.M
     assert rows["10", "1000", "0.0001"][:4] == pytest.approx((15.681, 9.979, 12.108, 5.329), rel=2e-3)
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("figure", [2, 3, 6])
+@pytest.mark.parametrize("figure", [*(pytest.param(large, marks=pytest.mark.slow) for large in (2, 3)), 6])
 def test_the_same_numbers_give_the_same_files(tmp_path: Path, figure: int) -> None:
     curves = figure_curves(figure, points=20)
     for name in ("a", "b"):

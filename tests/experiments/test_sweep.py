@@ -39,7 +39,7 @@ record_path = false
 LONG = """
 [base.schedule]
 name = "ring"
-steps = 30000
+steps = 60000
 [base.simulation]
 runs = 50
 evaluate_every = 1000

@@ -175,7 +175,7 @@ def described(run: PlannedRun) -> str:
     return f"{run.schedule} n={run.nodes} R={run.rounds} q={run.every} {more}"
 
 
-@pytest.mark.sample(18)
+@pytest.mark.sample(13)
 @pytest.mark.parametrize("run", [*RUNS, *OUTSIDE], ids=described)
 def test_no_class_of_units_leaks_more_than_the_forecast(run: PlannedRun) -> None:
     """Nor more than the law of its own range; and what is stated is the largest of them."""
