@@ -98,6 +98,7 @@ def plain_update(model: NeuralModel, w: Floats, rows: Rows, size: float, noise: 
     return w * model.radius / length if length > model.radius else w
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("std", [0.0, 0.2])
 @pytest.mark.parametrize("diameter", [None, 3.0])
 @pytest.mark.parametrize("ridge", [0.0, 0.3])

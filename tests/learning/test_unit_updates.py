@@ -92,6 +92,7 @@ def plain_update(
     return (1.0 - size * model.ridge) * w - size * (total / divisor + noise)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("batch", [None, 12, 15])
 @pytest.mark.parametrize("clip", [100.0, 0.3])
 @pytest.mark.parametrize("protects", ["person", "record"])

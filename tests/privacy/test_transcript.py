@@ -71,6 +71,7 @@ def slow_mu(run: Run, target: int, observers: Sequence[int]) -> float:
     return min(math.sqrt(mu2), plain_mu(run, target))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("factors", [(1.0, 1.0), (0.2, 1.0), (0.0, 0.3), (0.7, 1.6), (1.0, 3.0)])
 def test_every_pair_costs_the_optimum_of_a_generic_solver(factors: tuple[float, float]) -> None:
     rng = np.random.default_rng(1)

@@ -55,6 +55,7 @@ def all_runs(case: Setup, runs: int, **more: Any) -> list[RunOutput]:
     return list(run_many(case, list(range(runs)), **more))
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize(
     ("loss", "more"),
@@ -82,6 +83,7 @@ def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: di
     assert fast.updates[-1] == case.steps
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize(("protects", "batch", "most"), [("record", 2, 1), ("record", 9, 1), ("person", 3, 2)])
@@ -119,6 +121,7 @@ def test_nodes_with_different_numbers_of_parts_are_all_in_the_forecast() -> None
     assert noise == noise_for_budget(run, 2.0, 1e-5)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 def test_with_chance_it_has_the_same_law_as_the_plain_loop(loss: str) -> None:
     """Means of the error, of the model and of the latency agree; false alarm below 1e-4 for the whole test."""

@@ -75,7 +75,7 @@ class PrivacyCurve(ABC):
             values = [(law.expectation(epsilon, self.release), law.failure) for law in laws]
             best = min(best, *(value + lost for value, lost in values))
             core = max(1e-300, min(value for value, _ in values))
-            if math.floor(math.log10(1e-3 * core)) == math.floor(math.log10(failure)):
+            if _decade(1e-3 * core) == _decade(failure):
                 break
             failure = 1e-3 * core
         return max(best, LEAST_DELTA)
@@ -135,7 +135,7 @@ class Forecast(PrivacyCurve):
     def classes(self, failure: float) -> list[list[Leakage]]:
         """Return for each class of units the assumption-free law and, where the run allows them, amplified laws."""
         # Powers of ten, so that neighbouring questions share one law.
-        exponent = max(-307, math.floor(math.log10(failure))) if self.amplified else 0
+        exponent = max(-307, _decade(failure)) if self.amplified else 0
         if exponent not in self._classes:
             self._classes[exponent] = _classes(self.run, 10.0**exponent, amplified=self.amplified)
         return self._classes[exponent]
@@ -194,7 +194,7 @@ class Composition(PrivacyCurve):
 
     def classes(self, failure: float) -> list[list[Leakage]]:
         """Return the law of the sum of the runs' leakages, for a unit of any class in each run."""
-        exponent = math.floor(math.log10(failure / len(self.forecasts)))
+        exponent = _decade(failure / len(self.forecasts))
         if exponent not in self._classes:
             self._classes[exponent] = self._combined(10.0 ** max(-307, exponent))
         return self._classes[exponent]
@@ -231,6 +231,11 @@ class Composition(PrivacyCurve):
 def _ways(classes: dict[PlannedRun, list[list[Leakage]]], times: Counter[PlannedRun]) -> int:
     """Return in how many ways a unit can be of some class in each run; runs that are alike are not told apart."""
     return math.prod(math.comb(len(classes[run]) + times[run] - 1, times[run]) for run in classes)
+
+
+def _decade(failure: float) -> int:
+    """Return the power of ten below; what rounding has left just under one counts as that."""
+    return math.floor(math.log10(failure) + 1e-6)
 
 
 def forecast(run: PlannedRun) -> Forecast:
@@ -333,7 +338,7 @@ def _solve(law: Leakage, delta: float, release: float) -> float:
     low, at_low = high, at_high
     while at_low <= 0.0:
         high, at_high = low, at_low
-        low = 0.6 * low if low > 1e-9 else 0.0
+        low = 0.75 * low if low > 1e-9 else 0.0
         at_low = excess(low)
         if low == 0.0 and at_low <= 0.0:
             return 0.0
