@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+# Two processes share the cores already; threads of theirs would wait for each other, and busily.
+ALONE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 .PHONY: demo test test-network test-slow benchmarks clean
 
@@ -17,15 +19,16 @@ test: $(VENV)/dev
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -n 2
+	$(ALONE) $(RUN) -m pytest -n 2
 
-# Nodes that are killed, delayed and cut off for minutes. Network namespaces need root; without it they are skipped.
+# Nodes that are killed, delayed and cut off for minutes, and all histories of the protocol. Network namespaces need root; without it they are skipped.
 test-network: $(VENV)/dev
-	OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -m slow -n 0 -rPs tests/network
+	$(ALONE) $(RUN) -m pytest -m slow -n 0 -rPs tests/network
 
-# What takes long elsewhere: Ray's cluster, forecasts of random walks on a grid, more random networks.
+# What takes long elsewhere: Ray's cluster, forecasts of random walks on a grid, more random networks, and the parameter
+# sets that a sample leaves out of `make test`.
 test-slow: $(VENV)/dev
-	OPENBLAS_NUM_THREADS=1 $(RUN) -m pytest -m slow -n 2 --ignore=tests/network
+	$(ALONE) $(RUN) -m pytest -m slow -n 2 --ignore=tests/network
 
 benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/theorems.py

@@ -17,6 +17,7 @@ RUN = PlannedRun(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_mu
 PRIVACY = f"privacy {LINE} --noise-multiplier 4 --delta 1e-5"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("options", "changes", "units"),
     [
@@ -79,7 +80,7 @@ def test_the_noise_on_a_gradient_is_that_of_an_update(skipring: Command) -> None
     network = NeuralModel(features=784, clip=linear.gradient_bound)
     record = Protection(unit="record", batch=80)
     text = " ".join(skipring(f"{PRIVACY} --protects record --batch 80").out.split())
-    assert "noise multiplier x gradient bound / batch = 0.05 x gradient bound." in text
+    assert "noise multiplier x gradient bound / rows per update = 0.05 x gradient bound." in text
     assert record.noise_std(linear, 4.0) == pytest.approx(0.05 * linear.gradient_bound)
     person = Protection(unit="person", batch=80, rows_per_person=3)
     text = " ".join(skipring(f"{PRIVACY} --protects person --batch 80 --rows-per-person 3").out.split())
@@ -87,7 +88,7 @@ def test_the_noise_on_a_gradient_is_that_of_an_update(skipring: Command) -> None
     assert person.noise_std(network, 4.0) == pytest.approx(0.05 * network.gradient_bound)
     assert "x rows per person = 0.15 x gradient bound where each row is (linear models)" in text
     assert person.noise_std(linear, 4.0) == pytest.approx(0.15 * linear.gradient_bound)
-    assert "Noise std = noise multiplier x gradient bound." in " ".join(skipring(PRIVACY).out.split())
+    assert "Noise std on the gradient: noise multiplier x gradient bound." in " ".join(skipring(PRIVACY).out.split())
 
 
 def rows_of(text: str) -> dict[str, str]:
@@ -100,12 +101,12 @@ def rows_of(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("options", "unit", "view", "whole"),
     [
-        ("", "node (all its data; --protects record hides one row)", "offered", None),
-        ("--protects record --batch 100 --rows 300", "record (one row of a node)", "offered", "nothing is promised ("),
-        ("--protects record --batch 5000 --view final", "record (one row of a node)", "final", "nothing is promised"),
+        ("", "all data of a node (replace-one)", "offered", None),
+        ("--protects record --batch 100 --rows 300", "one record (replace-one)", "offered", "nothing is promised ("),
+        ("--protects record --batch 5000 --view final", "one record (replace-one)", "final", "nothing is promised"),
         (
             "--protects person --batch 6 --rows-per-person 3",
-            "person (all rows of one person at a node)",
+            "all rows of one person (replace-one)",
             "offered",
             "",
         ),
@@ -116,7 +117,7 @@ def test_every_epsilon_says_what_it_is_about(
 ) -> None:
     answer = skipring(f"{command} {options}")
     rows = rows_of(answer.out)
-    assert (rows["protects"], rows["relation"], rows["view"]) == (unit, "replace-one", view)
+    assert (rows["epsilon hides"], rows["view"]) == (unit, view)
     assert (rows["delta"], rows["method"]) == ("1e-05", "tight")
     assert ("epsilon, final model only" in rows) == (view != "final")
     assert ("epsilon, whole node" in rows) == (whole is not None)
@@ -151,14 +152,14 @@ PLAN = "plan --nodes 10 --delay gamma:0.25,1 --epsilon 2 --dimension 3 --steps 1
 def test_a_plan_for_records_says_whom_it_protects_and_what_rows_do(skipring: Command) -> None:
     answer = skipring(f"{PLAN} --protects record --rows 40")
     text = " ".join(answer.out.split())
-    assert "Epsilon (tight, replace-one, view offered) protects any one record of any node against any other" in text
-    assert "Epsilon of all data of a node: " in text
+    assert "Epsilon (method tight, replace-one, view offered) hides any one record of any node from any other" in text
+    assert "Epsilon, whole node: " in text
     assert "noise multiplier x gradient bound / rows per update" in text
     assert "The best here: 40. Else, 20 rows: noise multiplier" in text
     assert max(map(len, answer.out.splitlines())) <= 80
     given = skipring(f"{PLAN} --protects person --rows-per-person 2 --rows 40 --batch 10")
     text = " ".join(given.out.split())
-    assert "protects all rows of any one person of any node" in text
+    assert "hides all rows of any one person of any node" in text
     assert "gradient bound x rows per person / rows per update" in text
     assert "take 4 turns" in text
     assert "paper's accounting: its theorems do not cover rows that take turns" in text

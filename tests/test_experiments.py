@@ -61,7 +61,7 @@ def test_unknown_figures_are_refused() -> None:
 
 
 def test_tables_hold_the_papers_timeouts_and_both_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a thousand nodes take long: the command that prints them all is tested for them."""
+    """Those of a thousand nodes take long: `make test-slow` prints them all."""
     # The function has the name of its module, and hides it.
     monkeypatch.setattr(import_module("skipring.experiments.theory_tables"), "_SIZES", [(10, 1000, 1e-6)])
     timeouts, privacy = theory_tables()
@@ -73,7 +73,7 @@ def test_tables_hold_the_papers_timeouts_and_both_epsilons(monkeypatch: pytest.M
     assert rows["10", "1000", "0.0001"][:4] == pytest.approx((15.681, 9.979, 12.108, 5.329), rel=2e-3)
 
 
-@pytest.mark.parametrize("figure", [2, 3, 6])
+@pytest.mark.parametrize("figure", [*(pytest.param(large, marks=pytest.mark.slow) for large in (2, 3)), 6])
 def test_the_same_numbers_give_the_same_files(tmp_path: Path, figure: int) -> None:
     curves = figure_curves(figure, points=20)
     for name in ("a", "b"):

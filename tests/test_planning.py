@@ -11,7 +11,7 @@ import pytest
 from skipring.convergence import best_learning_rate, error_bound
 from skipring.delays import Empirical, Exponential, Gamma, Mixture, Never
 from skipring.errors import InvalidInput
-from skipring.planning import Budget, Plan, frontier, plan
+from skipring.planning import ASSUMED_SMOOTHNESS, Budget, Plan, frontier, plan
 from skipring.privacy import PaperBound, PlannedRun, forecast, noise_for_budget
 from skipring.privacy.record import ScheduleName
 from skipring.timeouts import best_timeout, expected_latency, skip_probability
@@ -103,6 +103,13 @@ def test_no_timeout_and_length_on_a_grid_are_noticeably_better(schedule: Schedul
 def test_steps_can_be_given_instead_of_time() -> None:
     plans = plan(dataclasses.replace(CLINICS, time=None, steps=600))
     assert {chosen.steps for chosen in (plans.best, *plans.alternatives)} == {600}
+
+
+def test_without_a_smoothness_that_of_logistic_regression_is_assumed() -> None:
+    """Little noise, and the bound asks for large steps: without a limit updates would be no contractions."""
+    loud = dataclasses.replace(CLINICS, epsilon=500.0, dimension=2, diameter=100.0)
+    assert plan(dataclasses.replace(loud, smoothness=1e-3)).best.learning_rate > 2.0 / ASSUMED_SMOOTHNESS
+    assert plan(loud).best.learning_rate == 2.0 / ASSUMED_SMOOTHNESS == 8.0
 
 
 def test_a_smooth_loss_limits_the_learning_rate() -> None:

@@ -14,6 +14,7 @@ TUTORIAL = (Path(__file__).parent.parent / "docs" / "tutorial.md").read_text()
 BLOCKS = re.findall(r"```(python|console|toml)\n(.*?)```", TUTORIAL, re.DOTALL)
 
 
+@pytest.mark.slow  # the README is what `make test` follows step by step
 @pytest.mark.early
 def test_every_step_of_the_tutorial_works(tmp_path: Path) -> None:
     commands = 0

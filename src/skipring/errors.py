@@ -28,11 +28,15 @@ class InvalidInput(ValueError):
         self.parameter = parameter
         self.given = given
         self.reason = f"must be {allowed}" if must_be else allowed
-        super().__init__(f"{parameter} = {given}: {self.reason}")
+        valueless = not must_be and isinstance(given, str) and not given
+        super().__init__(f"{parameter}: {self.reason}" if valueless else f"{parameter} = {given}: {self.reason}")
 
     @classmethod
     def because(cls, parameter: str, given: object, reason: str) -> InvalidInput:
-        """Refuse a value that is well formed, but that the mathematics does not cover."""
+        """Refuse a value that is well formed, but that the mathematics does not cover.
+
+        An empty text as what was given stands for something without a value to show, such as a flag.
+        """
         return cls(parameter, given, reason, must_be=False)
 
 

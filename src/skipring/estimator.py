@@ -9,7 +9,7 @@ import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Self, get_args
+from typing import Any, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +19,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from .data import NodeData, Scaling, encoder, split_over_nodes
+from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .privacy import PlannedRun, Unit, forecast
@@ -43,6 +43,7 @@ _NAMES = {
     "delay.law": "delay",
     "features": "X",
     "encoder": "features",
+    "data.person": "persons",
 }
 
 
@@ -72,8 +73,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     epsilon, delta : the privacy budget, from which the noise follows.
     noise_multiplier : standard deviation of the noise over the most that what is protected can contribute; if given, it
         is used in place of what `epsilon` asks for. 0 means no noise and no privacy; otherwise at least 0.001.
-    nodes : how many nodes the rows are dealt to at random if `fit` is not told (default: one for every four rows, but
-        at least 2 and at most 100).
+    nodes : how many nodes the rows (or persons, if `fit` is told of them) are dealt to at random if `fit` is not told
+        (default: one for every four, but at least 2 and at most 100).
     standardise : give each feature mean 0 and standard deviation 1 before the rows are scaled.
     intercept : learn a constant as well. It takes half of each row's square, so the features' part is noisier: leave
         it out where the classes are about balanced and the features standardised.
@@ -185,7 +186,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     ) -> Self:
         """Learn from rows; `groups` says, by a number or a name for each row, which node it belongs to.
 
-        `persons` says in the same way whose row it is, where persons are protected.
+        `persons` says in the same way whose row it is, where persons are protected. Without `groups`, rows are dealt to
+        `nodes` nodes at random: one by one, or all rows of a person together.
         """
         with np.errstate(invalid="ignore"):  # sums of finite but extreme values, by which scikit-learn looks for others
             features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
@@ -193,14 +195,17 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         classes, numbered = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             raise InvalidInput.because("y", f"only {classes[0]}", "one class cannot be told apart; give at least 2")
-        owners = None if groups is None else _numbered_groups(groups, features)
-        whose = None if persons is None else _numbered_groups(persons, features, "persons")
+        owners = None if groups is None else _numbered(groups, features, "groups")
+        whose = None if persons is None else _numbered(persons, features, "persons")
+        if owners is not None and len(owners.names) < 2:
+            given = f"only {owners.names[0]}"
+            raise InvalidInput.because("groups", given, "the token needs at least 2 nodes to walk between")
         with _in_words_of_this_class():
             self._learn(features, classes, numbered, owners, whose)
         return self
 
     def _learn(
-        self, features: Floats, classes: NDArray[Any], labels: Ints, owners: Ints | None, persons: Ints | None
+        self, features: Floats, classes: NDArray[Any], labels: Ints, owners: _Numbered | None, persons: _Numbered | None
     ) -> None:
         self._check_parameters()
         made = encoder(self.features, features.shape[1])
@@ -210,7 +215,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         data = self._deal(rows, labels, owners, persons, seed)
         several = owners is not None and int(data.sizes.min()) > 1
         self.protects_ = self._protected(several, persons is not None)
-        setup = self._setup(data, len(classes), seed)
+        setup = self._setup(data, len(classes), seed, persons, owners)
         if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
             warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
         output = run_one(setup, 0)
@@ -229,10 +234,17 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.latency_, self.updates_ = float(output.latency[-1]), int(output.updates[-1])
 
     def _protected(self, several: bool, persons: bool) -> Unit:
+        if self.rows_per_person is not None and not persons:
+            raise InvalidInput.because(
+                "rows_per_person", self.rows_per_person, "is for persons; give `fit` persons, too"
+            )
         if self.protects == "auto":
             return "person" if persons else "record" if several else "node"
         if persons and self.protects != "person":
-            raise InvalidInput.because("persons", "given", f"protects is {self.protects}, which does not hide them")
+            reason = f"protects = {self.protects!r} does not hide persons; leave them out, or say 'person' or 'auto'"
+            raise InvalidInput.because("persons", "", reason)
+        if not persons and self.protects == "person":
+            raise InvalidInput.because("persons", "missing", "protects = 'person': tell `fit` whose each row is")
         return self.protects  # type: ignore[return-value] # it was checked
 
     def _check_parameters(self) -> None:
@@ -269,23 +281,28 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self,
         rows: NDArray[np.floating[Any]],
         labels: Ints,
-        owners: Ints | None,
-        persons: Ints | None,
+        owners: _Numbered | None,
+        persons: _Numbered | None,
         seed: int,
     ) -> NodeData:
         # The run has the stream of number 0; the split has one of its own.
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 1,)))
+        whose = None if persons is None else persons.codes
         if owners is not None:
-            return split_over_nodes(rows, labels, self.nodes, rng, kind="groups", groups=owners, persons=persons)
-        usual = min(_MOST_NODES, max(2, len(rows) // _ROWS_PER_NODE))
+            return split_over_nodes(rows, labels, self.nodes, rng, kind="groups", groups=owners.codes, persons=whose)
+        units = len(rows) if persons is None else len(persons.names)
+        usual = min(_MOST_NODES, max(2, units // _ROWS_PER_NODE))
         nodes = self.nodes if self.nodes is not None else usual
         require_integer("nodes", nodes, 2)
-        return split_over_nodes(rows, labels, nodes, rng, persons=persons)
+        return split_over_nodes(rows, labels, nodes, rng, persons=whose)
 
-    def _setup(self, data: NodeData, classes: int, seed: int) -> Setup:
+    def _setup(
+        self, data: NodeData, classes: int, seed: int, persons: _Numbered | None, owners: _Numbered | None
+    ) -> Setup:
         run = self._run(data.nodes, seed)
-        persons = 0 if data.persons is None else int(data.persons.max()) + 1
-        data = protected_rows(run, data, [f"number {person}" for person in range(persons)])
+        data = protected_rows(
+            run, data, () if persons is None else persons.names, () if owners is None else owners.names
+        )
         shape = Shape(data.features.shape[1], classes, most_rows=usual_batch(run, data))
         # Nobody asks for metrics: a single row costs least.
         test = data.features[:1], data.labels[:1]
@@ -346,10 +363,17 @@ def _in_words_of_this_class() -> Iterator[None]:
         raise InvalidInput.because(name, problem.given, problem.reason) from None
 
 
-def _numbered_groups(groups: ArrayLike, features: Floats, what: str = "groups") -> Ints:
-    """Return the number of each row's node, for any names of nodes; or of its person."""
+class _Numbered(NamedTuple):
+    """The number of each row's node, or person, and what they are called."""
+
+    codes: Ints
+    names: tuple[str, ...]
+
+
+def _numbered(given: ArrayLike, features: Floats, what: str) -> _Numbered:
+    """Number the nodes, or the persons, of all rows, whatever they are called."""
     # A missing name is refused: rows without an owner would become a node of their own.
-    names = column_or_1d(check_array(groups, dtype=None, ensure_2d=False, input_name=what))
+    names = column_or_1d(check_array(given, dtype=None, ensure_2d=False, input_name=what))
     check_consistent_length(features, names)
     if names.dtype == object and any(name is None for name in names):
         raise InvalidInput(what, None, "a name for every row")
@@ -357,9 +381,9 @@ def _numbered_groups(groups: ArrayLike, features: Floats, what: str = "groups") 
         found, numbered = np.unique(names, return_inverse=True)
     except TypeError:
         raise InvalidInput(what, "a mixture of types", "all numbers or all text") from None
-    if len(found) < 2 and what == "groups":
-        raise InvalidInput.because("groups", f"only {found[0]}", "the token needs at least 2 nodes to walk between")
-    return numbered.astype(np.int64)
+    if all(isinstance(name, str) for name in found.tolist()):
+        require_one_spelling(what, "", found.tolist())
+    return _Numbered(numbered.astype(np.int64), tuple(map(str, found.tolist())))
 
 
 def _delay(given: str | Delay) -> Delay:

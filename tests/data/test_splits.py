@@ -196,6 +196,7 @@ def test_labels_and_rows_must_match() -> None:
         split_over_nodes(numbered(5), np.zeros(4, int), 2, rng())
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("kind", SPLITS)
 @pytest.mark.parametrize(("rows", "nodes"), [(60_000, 60_000), (1_000_000, 100_000)])
 def test_many_rows_and_nodes(kind: str, rows: int, nodes: int) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from skipring.data import Dataset, load_dataset, read_table
+from skipring.data import Dataset, from_arrays, load_dataset, read_table
 from skipring.errors import InvalidInput
 
 CLINICS = "age,weight,outcome,clinic\n50,70.5,sick,north\n61,80,well,south\n47,66,well,north\n38,1e2,sick,east\n"
@@ -130,7 +130,7 @@ def test_text_and_few_whole_numbers_are_classes_and_other_numbers_amounts(
 
 @pytest.mark.parametrize(
     ("nodes", "names"),
-    [(["10", "9", "10"], ("9", "10")), (["007", "7", "007"], ("007", "7")), (["b", "a", "b"], ("a", "b"))],
+    [(["10", "9", "10"], ("9", "10")), (["007", "70", "007"], ("007", "70")), (["b", "a", "b"], ("a", "b"))],
 )
 def test_nodes_are_sorted_as_numbers_only_if_they_are_plain_numbers(
     csv_file: Callable[[str], Path], nodes: list[str], names: tuple[str, ...]
@@ -140,6 +140,29 @@ def test_nodes_are_sorted_as_numbers_only_if_they_are_plain_numbers(
     assert dataset.group_names == names
     assert dataset.groups is not None
     assert [names[group] for group in dataset.groups] == nodes
+
+
+@pytest.mark.parametrize("ids", [["7", "8", "007"], ["7", "7.0", "8"], ["1e3", "1000", "a"], ["+5", "5", "b"]])
+@pytest.mark.parametrize("option", ["node", "person"])
+def test_ids_that_are_one_number_in_two_texts_are_refused(
+    csv_file: Callable[[str], Path], ids: list[str], option: str
+) -> None:
+    rows = [f"{row},{row % 2},{one}" for row, one in enumerate(ids)]
+    columns: dict[str, str] = {option: "who"}
+    with pytest.raises(
+        InvalidInput, match=rf"^{option} = who: '.+' and '.+' are the same number, but ids are compared"
+    ):
+        read_table(csv_file("\n".join(["x,y,who", *rows])), label="y", **columns)
+    array = {"node": "groups", "person": "persons"}[option]
+    with pytest.raises(InvalidInput, match=rf"^{array}: '.+' and '.+' are the same number"):
+        from_arrays([[0.0], [1.0], [2.0]], [0, 1, 0], **{array: ids})
+
+
+def test_long_ids_are_compared_exactly(csv_file: Callable[[str], Path]) -> None:
+    ids = ["12345678901234567890", "12345678901234567891", "p7", "P7", "007"]
+    rows = [f"{row},{row % 2},{one}" for row, one in enumerate(ids)]
+    dataset = read_table(csv_file("\n".join(["x,y,who", *rows])), label="y", person="who")
+    assert sorted(dataset.person_names) == sorted(ids)
 
 
 @pytest.mark.parametrize(

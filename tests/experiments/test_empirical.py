@@ -162,6 +162,7 @@ def _many_runs(law: str, skip: float, seed: int) -> Result:
     return simulate(changed(TOKEN, delay={"law": law, "skip": skip}, simulation=simulation), threads=1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("skip", [0.5, 0.7])
 @pytest.mark.parametrize(("spelled", "law"), [("gamma:0.25,1", Gamma(0.25, 1.0)), ("lomax:3,2", Lomax(3.0, 2.0))])
 def test_drawn_latencies_are_distributed_as_simulated_ones(

@@ -86,6 +86,7 @@ def a_case(loss: str | MarginLoss, seed: int, clip: float | None, diameter: floa
     return model, w, start, (x[:split], y[:split]), (x[split:], y[split:])
 
 
+@pytest.mark.early  # what it compiles is kept nowhere: it would be found again after a change
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(["logistic", "softmax", "squared", HINGE]),

@@ -154,7 +154,7 @@ def test_a_network_learns() -> None:
     made = token(gradient_bound=1.0)
     before = made.error(made._images, made._labels)
     rng = np.random.default_rng(0)
-    for _ in range(300):
+    for _ in range(80):  # from 0.8 to 0.125
         made.update(torch.from_numpy(rng.permutation(40)[:8]), step_size=0.1, noise_std=0.01)
     assert made.error(made._images, made._labels) < 0.5 * before
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,13 +12,7 @@ from torch import nn
 from skipring.learning.torch_units import UnitGradients
 from skipring.learning.torch_update import BELOW, mean_loss
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def flat(found: list[torch.Tensor]) -> torch.Tensor:
@@ -59,6 +53,7 @@ SUMMED: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("rows", [3_000, 10_000, 40_000])
 @pytest.mark.parametrize("name", SUMMED)
 def test_one_record_moves_the_sum_over_a_large_batch_by_its_share_only(name: str, rows: int) -> None:

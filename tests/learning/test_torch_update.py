@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from given_noise import Given
 from numpy.typing import NDArray
 from torch import nn
 
@@ -40,25 +40,10 @@ Floats = NDArray[np.float64]
 
 
 @pytest.fixture(autouse=True)
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     (tmp_path / "twin_models.py").write_text(MODULES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "twin_models", raising=False)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-class Given:
-    """Noise that was drawn beforehand, in one vector, and is handed out piece by piece."""
-
-    def __init__(self, numbers: Floats) -> None:
-        self.left = numbers
-
-    def add(self, vector: NDArray[Any], std: float) -> None:
-        part, self.left = self.left[: len(vector)], self.left[len(vector) :]
-        vector += (std * part).astype(vector.dtype)
 
 
 def some_rows(classes: int, count: int = 12) -> Rows:
@@ -113,6 +98,7 @@ def plain_update(model: NeuralModel, w: Floats, rows: Rows, size: float, noise: 
     return w * model.radius / length if length > model.radius else w
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("std", [0.0, 0.2])
 @pytest.mark.parametrize("diameter", [None, 3.0])
 @pytest.mark.parametrize("ridge", [0.0, 0.3])

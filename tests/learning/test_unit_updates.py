@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
+from given_noise import Given
 from numpy.typing import NDArray
 from torch import nn
 
@@ -51,25 +51,10 @@ Protected = Literal["person", "record"]
 
 
 @pytest.fixture(autouse=True)
-def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     (tmp_path / "unit_models.py").write_text(MODULES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "unit_models", raising=False)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-class Given:
-    """Noise that was drawn beforehand, in one vector, and is handed out piece by piece."""
-
-    def __init__(self, numbers: Floats) -> None:
-        self.left = numbers
-
-    def add(self, vector: NDArray[Any], std: float) -> None:
-        part, self.left = self.left[: len(vector)], self.left[len(vector) :]
-        vector += (std * part).astype(vector.dtype)
 
 
 def some_rows(classes: int, count: int = 12) -> Rows:
@@ -107,6 +92,7 @@ def plain_update(
     return (1.0 - size * model.ridge) * w - size * (total / divisor + noise)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("batch", [None, 12, 15])
 @pytest.mark.parametrize("clip", [100.0, 0.3])
 @pytest.mark.parametrize("protects", ["person", "record"])

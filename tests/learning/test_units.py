@@ -31,6 +31,7 @@ def a_row(model: LinearModel, rng: np.random.Generator) -> tuple[Floats, NDArray
     return x, y
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("clip", [0.02, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 def test_a_clipped_row_stays_monotone_and_as_smooth(loss: str, clip: float) -> None:

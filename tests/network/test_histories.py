@@ -1,5 +1,7 @@
 """Ten thousand histories of the protocol, in all of which its promises hold; and mutants, none of which survives them.
 
+A quarter of the histories is in `make test`, all are in `make test-network`.
+
 The promises, by number, as world.py checks them: 1 one node goes on per ballot, and all final models are the same
 bytes; 2 the final model is one chain of updates, each in its author's journal; 3 one release per ballot and hop, in the
 ledger before anybody else has it; 4 nothing is accepted below a promised ballot; 5 no token is sent to a node that has
@@ -40,6 +42,7 @@ BLOCK = 500
 INITIAL = Token(0, b"initial", b"")
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("block", range(20))
 def test_promises_hold_in_every_history(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):

@@ -303,6 +303,7 @@ def closed(folder: Path, entries: int) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("leave", "entries", "samples"), [(closed, 30, 200), (killed, 30, 200), (killed, 700, 40)])
 def test_a_changed_byte_is_noticed_or_changes_nothing(
     quick_path: Path, leave: Callable[[Path, int], dict[str, bytes]], entries: int, samples: int

@@ -303,7 +303,7 @@ def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
             "data.label = outcome: own has the label 'unsure' there, and model.classes are well",
         ),
         ("1 2", [CLASSES], "has the label '1' there"),
-        ("sick well", ["model.label_bound=3"], "model.label_bound = given: own has labels such as sick, well"),
+        ("sick well", ["model.label_bound=3"], "model.label_bound = 3.0: own has labels such as sick, well"),
         ("nan inf", ["model.label_bound=3"], "must be finite numbers"),
         (
             "sick well",

@@ -39,6 +39,10 @@ TOLD: dict[str, Any] = {
     "epsilon_of_releases": math.inf,
     "delta": 1e-5,
     "unit": "record",
+    "relation": "replace-one",
+    "method": "own account",
+    "view": "offered",
+    "not_covered": "classes are read off all nodes' labels (model.classes), which no epsilon covers",
     "budget": None,
     "refused": 0,
     "refused_for_budget": 0,
@@ -148,6 +152,14 @@ def test_prometheus_can_read_the_metrics() -> None:
         "peak_memory_bytes": 4096,
         "running_seconds": 3.5,
     }
+
+
+def test_every_epsilon_says_what_it_hides_and_how() -> None:
+    text = metrics_text(dataclasses.replace(STATUS, budget=2.0))
+    helps = dict(re.findall(r"^# HELP (skipring_epsilon\w*) (.*)$", text, re.MULTILINE))
+    assert len(helps) == 3
+    said = "hides one record (replace-one) at delta 1e-05 from any other node (method own account, view offered)"
+    assert all(said in words for words in helps.values())
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e-300, -2.5e30, 0, 10**20, True])

@@ -27,7 +27,7 @@ def test_connections_that_are_slow_and_break(tmp_path: Path) -> None:
     nodes, folder = 4, tmp_path / "network"
     first = chaos.free_ports(2 * nodes)
     gates, behind = chaos.on_loopback(first, nodes), chaos.on_loopback(first + nodes, nodes)
-    chaos.make(folder, gates, steps=80, delay=None, timeout=1.0, lease=0.5, silence=5.0)
+    chaos.make(folder, gates, steps=40, delay=None, timeout=1.0, lease=0.5, silence=5.0)
     for node, address in enumerate(behind):
         chaos.listen_at(folder, node, address)
     trouble = chaos.Trouble(delay=0.03, resets=0.5, reset_after=(3000, 20_000), stalls=0.005, stall=(0.5, 1.5))

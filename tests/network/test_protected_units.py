@@ -51,6 +51,14 @@ def test_nodes_rotate_and_account_for_the_part_that_is_known_best(tmp_path: Path
         assert (known >= whole.matrix()[me][others] * (1.0 - 1e-12)).all()
         assert (known < in_full[me][others]).all()
         assert (told.unit, told.relation, told.parts) == ("record", "replace-one", 3)
+        assert (told.method, told.view) == ("own account", "offered")
+        assert any(note.startswith("Nodes share a data set: features are standardised") for note in told.notes)
+        status = nodes[me].status()
+        assert (status.unit, status.relation, status.method, status.view) == (
+            *("record", "replace-one"),
+            *("own account", "offered"),
+        )
+        assert "standardised by the mean and deviation of all nodes' rows" in (status.not_covered or "")
         assert told.final_epsilon == pytest.approx(gdp_epsilon(float(final.seen_outside()[me]), told.delta))
         assert told.final_epsilon is not None
         assert told.final_epsilon < told.epsilon
@@ -89,6 +97,9 @@ def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
     learner = nodes[0].setup.learner
     assert (learner.all_units, learner.parts, learner.units) == (24, 3, 8)  # 30 persons, of whom 6 are for testing
     assert given_away(configs[0].parent).unit == "person"
+    assert not any("share" in note for note in given_away(configs[0].parent).notes)
+    assert nodes[0].status().not_covered is None
+    assert nodes[0].setup.notes == ()
     assert np.mean([node.updater.test_error for node in nodes]) < 0.3
 
 

@@ -137,9 +137,12 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
     words = ["--nodes", "4", "--port", str(free_port(4)), "--run", str(run), "--delay", "exponential:0.01"]
     made = skipring_words("network", "init", str(folder), *words)
     assert made.code == 0, made.err
-    assert "Each keeps epsilon 4 at delta 1e-05 for all data of a node (replace-one): it refuses" in " ".join(
-        made.out.split()
+    told = " ".join(made.out.split())
+    assert (
+        "Each node keeps epsilon 4 at delta 1e-05, which hides all data of a node (replace-one, view offered)" in told
     )
+    assert "Unless nodes have files of their own, features are standardised" in told
+    assert max(map(len, made.out.splitlines())) <= 80
     noise = read_run_file(folder / "run.toml").privacy.noise_multiplier
     assert noise is not None
     settings = folder / "node2" / "node.toml"
@@ -189,6 +192,11 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert len({(folder / f"node{i}" / "model.npy").read_bytes() for i in (1, 2, 3)}) == 1
     lines = [json.loads(line) for line in (folder / "node2" / "node.log").read_text().splitlines()]
     assert [line["event"] for line in lines].count("started") == 2
+    notes = [line["what"] for line in lines if line["event"] == "note"]
+    assert len(notes) == 2
+    assert all(
+        note.startswith("features are standardised by the mean and deviation of all nodes' rows") for note in notes
+    )
     assert "stopped" in [line["event"] for line in lines]
 
 

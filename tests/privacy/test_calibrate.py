@@ -38,6 +38,7 @@ every_run = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS.keys())
 TIGHT = 1.0 + 1e-6
 
 
+@pytest.mark.sample(8)
 @every_run
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-6), (0.1, 1e-3)])
 def test_noise_keeps_the_budget_and_less_breaks_it(run: PlannedRun, epsilon: float, delta: float) -> None:

@@ -96,6 +96,7 @@ class TestConformance:
         assert epsilon > 0.0
         assert 0.99 * DELTA <= account.delta(epsilon) <= DELTA * (1.0 + GRID)
 
+    @pytest.mark.sample(10)
     def test_more_steps_cost_more(self, case: Case) -> None:
         _, epsilon = case.ordinary
         assert case.account(steps=2 * case.steps).epsilon(DELTA) >= epsilon * (1.0 - GRID)
@@ -125,6 +126,7 @@ class TestConformance:
         plain = case.plan(steps=case.runs * case.steps).replace(convex=False)
         assert epsilon <= forecast(plain).epsilon(DELTA) * (1.0 + GRID)
 
+    @pytest.mark.sample(10)
     def test_one_long_run_costs_no_more_than_two_short_ones(self, case: Case) -> None:
         """Two runs show the model once more, and begin again with large steps."""
         account, _ = case.ordinary

@@ -4,84 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from plain_run import Run, exact_mu, random_run, worst_factors
 
 from skipring.errors import InvalidInput
 from skipring.privacy import OwnTranscript, RunningTranscript, Transcript, TranscriptAccountant, transcript
-from skipring.privacy.record import View
 from skipring.privacy.transcript import OUTSIDE
-from skipring.schedules import SCHEDULES, schedule
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Run:
-    """Hops (node offered to, whether it updated), step size and noise of each update, and the parts of each node."""
-
-    nodes: int
-    view: View
-    hops: list[tuple[int, bool]]
-    steps: list[float]
-    noises: list[float]
-    parts: list[int]
-
-    def transcript(self, **changes: Any) -> Transcript:
-        arguments: dict[str, Any] = {
-            "nodes": self.nodes,
-            "offered": np.array([node for node, _ in self.hops], dtype=np.int64),
-            "updated": np.array([updated for _, updated in self.hops], dtype=np.bool_),
-            "step_sizes": self.steps,
-            "noise_multiplier": self.noises,
-            "view": self.view,
-            "parts": self.parts,
-            "protects": "record",
-        }
-        return Transcript(**(arguments | changes))
-
-    def account(self, **changes: Any) -> TranscriptAccountant:
-        return TranscriptAccountant(self.transcript(**changes))
-
-    def used(self) -> list[tuple[int, int]]:
-        """Who made each update, and with which part: turns are counted hop by hop."""
-        turns, made = [0] * self.nodes, []
-        for node, updated in self.hops:
-            if updated:
-                made.append((node, turns[node] % self.parts[node]))
-            turns[node] += 1
-        return made
-
-    def looks(self, observers: Sequence[int]) -> list[int]:
-        """After how many updates they know the token; nobody inside (no observers): the final model only."""
-        made, known = 0, {0}
-        for node, updated in self.hops:
-            if node in observers and (updated or self.view == "offered"):
-                known.add(made)
-            made += updated
-            if updated and node in observers:
-                known.add(made)
-        return sorted(known | {made})
-
-
-def random_run(rng: np.random.Generator, *, most_hops: int = 50) -> Run:
-    nodes, hops = int(rng.integers(2, 7)), int(rng.integers(1, most_hops))
-    offered = schedule(list(SCHEDULES)[int(rng.integers(3))], nodes).path(hops, rng).tolist()
-    updated = (rng.random(hops) >= rng.choice([0.0, 0.3, 0.7])).tolist()
-    made, spread = sum(updated), float(rng.choice([0.0, 0.5, 2.0]))
-    return Run(
-        nodes=nodes,
-        view="offered" if rng.random() < 0.6 else "participants",
-        hops=list(zip(offered, updated, strict=True)),
-        steps=(np.exp(spread * rng.standard_normal(made)) / np.sqrt(1.0 + np.arange(made))).tolist(),
-        noises=np.exp(rng.uniform(-1.0, 2.0) + spread * rng.standard_normal(made)).tolist(),
-        parts=rng.integers(1, 5, nodes).tolist(),
-    )
 
 
 def absorbed(shifts: list[float], variances: list[float]) -> float:
@@ -100,7 +32,7 @@ def slow_mu(run: Run, target: int, observers: Sequence[int]) -> float:
     used, worst = run.used(), 0.0
     for part in range(run.parts[target]):
         mu2 = 0.0
-        for low, high in pairwise(run.looks(observers)):
+        for low, high in pairwise(run.seen(observers)):
             shifts = [2.0 * run.steps[c] if used[c] == (target, part) else 0.0 for c in range(low, high)]
             mu2 += absorbed(shifts, [(run.steps[c] * run.noises[c]) ** 2 for c in range(low, high)])
         worst = max(worst, mu2)
@@ -110,7 +42,7 @@ def slow_mu(run: Run, target: int, observers: Sequence[int]) -> float:
 def test_every_pair_costs_what_plain_lists_say() -> None:
     rng = np.random.default_rng(1)
     for _ in range(150):
-        run = random_run(rng)
+        run = random_run(rng, most_parts=4)
         account = run.account()
         matrix = account.matrix(threads=1)
         for target in range(run.nodes):
@@ -129,41 +61,12 @@ def test_every_pair_costs_what_plain_lists_say() -> None:
             assert np.all(np.delete(matrix[target], target) >= account.seen_outside()[target] * (1.0 - 1e-9))
 
 
-def exact_mu(run: Run, observers: Sequence[int], factors: Floats, shifts: Floats) -> float:
-    """mu of the whole view, by linear algebra, if an update is x <- factor x + shift (or + 0, elsewhere) + noise."""
-    updates = len(run.steps)
-    std = np.array(run.steps) * np.array(run.noises)
-    token = np.zeros((updates + 1, updates))
-    for c in range(updates):
-        token[c + 1] = factors[c] * token[c]
-        token[c + 1, c] += 1.0
-    own = [c for c, (node, _) in enumerate(run.used()) if node in observers]
-    view = np.concatenate([token[[c for c in run.looks(observers) if c > 0]], np.eye(updates)[own]])
-    means, spread = view @ shifts, view * std
-    scale = np.linalg.norm(spread, axis=1, keepdims=True)
-    return float(np.linalg.norm(np.linalg.lstsq(spread / scale, means / scale[:, 0], rcond=1e-12)[0]))
-
-
-def worst_factors(run: Run, observers: Sequence[int], shifts: Floats) -> Floats:
-    """The contractions under which the observers learn most: tokens weigh updates like the slopes of the minorant."""
-    factors = np.ones(len(shifts))
-    variances = (np.array(run.steps) * np.array(run.noises)) ** 2
-    for low, high in pairwise(run.looks(observers)):
-        shift, noise = (np.concatenate([[0.0], np.cumsum(what[low:high])]) for what in (shifts, variances))
-        size = high - low
-        slope = [[(shift[b + 1] - shift[a]) / (noise[b + 1] - noise[a]) for b in range(a, size)] for a in range(size)]
-        fit = [max(min(slope[a][i - a :]) for a in range(i + 1)) for i in range(size)]
-        for i in range(1, high - low):
-            factors[low + i] = min(1.0, fit[i - 1] / fit[i]) if fit[i] > 0.0 else 1.0
-    return factors
-
-
 def test_no_gaussian_protocol_tells_more_and_the_worst_one_tells_as_much() -> None:
     """Of each record, in each part: its drift, everybody's noise, random contractions; and the contractions for which
     the bound is attained."""
     rng, attained = np.random.default_rng(2), 0
     for _ in range(150):
-        run = random_run(rng, most_hops=30)
+        run = random_run(rng, most_parts=4, most_hops=30)
         if not run.steps:
             continue
         target, *others = rng.permutation(run.nodes).tolist()
@@ -172,8 +75,7 @@ def test_no_gaussian_protocol_tells_more_and_the_worst_one_tells_as_much() -> No
         bound = float(run.account().seen_outside()[target]) if outside else run.account().mu(target, observers)
         best = 0.0
         for part in range(run.parts[target]):
-            mine = np.array([made == (target, part) for made in run.used()])
-            shifts = np.where(mine, 2.0 * np.array(run.steps), 0.0)
+            shifts = run.shifts(target, part)
             factors = rng.uniform(0.0, 1.0, len(shifts)) * rng.choice([-1.0, 1.0], len(shifts))
             assert exact_mu(run, observers, factors, shifts) <= bound * (1.0 + 1e-9)
             best = max(best, exact_mu(run, observers, worst_factors(run, observers, shifts), shifts))
@@ -217,7 +119,7 @@ def test_other_parts_of_a_node_are_noise() -> None:
 def test_running_and_own_accounts_agree_at_every_hop() -> None:
     rng = np.random.default_rng(3)
     for _ in range(25):
-        run, convex = random_run(rng), bool(rng.random() < 0.8)
+        run, convex = random_run(rng, most_parts=4), bool(rng.random() < 0.8)
         running = RunningTranscript(run.nodes, parts=run.parts, convex=convex)
         alone = [RunningTranscript(run.nodes, target=u, parts=run.parts, convex=convex) for u in range(run.nodes)]
         own = [OwnTranscript(run.nodes, u, parts=run.parts[u], convex=convex) for u in range(run.nodes)]
@@ -233,8 +135,7 @@ def test_running_and_own_accounts_agree_at_every_hop() -> None:
                 account.update(node, **what, part=used[made][1] if mine else None)
             made += updated
             if hop % 4 == 0 or hop == len(run.hops):
-                so_far = Run(run.nodes, "offered", run.hops[:hop], run.steps[:made], run.noises[:made], run.parts)
-                mu2 = so_far.account(convex=convex).matrix(threads=1) ** 2
+                mu2 = run.first(hop).account(convex=convex, view="offered").matrix(threads=1) ** 2
                 assert running.worst().mu ** 2 == pytest.approx(mu2.max(), rel=1e-9, abs=0.0)
                 for u in range(run.nodes):
                     assert own[u].mu2_by_observer() == pytest.approx(mu2[u], rel=1e-9, abs=0.0)
@@ -247,7 +148,7 @@ def test_running_and_own_accounts_agree_at_every_hop() -> None:
 def test_one_part_is_a_whole_node() -> None:
     rng = np.random.default_rng(4)
     for _ in range(10):
-        run = random_run(rng)
+        run = random_run(rng, most_parts=4)
         ones = run.account(parts=1, protects="node").matrix(threads=1)
         assert np.array_equal(run.account(parts=[1] * run.nodes).matrix(threads=1), ones)
         assert np.all(run.account().matrix(threads=1) <= ones * (1.0 + 1e-9))
@@ -256,7 +157,7 @@ def test_one_part_is_a_whole_node() -> None:
 
 
 def test_many_parts_are_done_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = random_run(np.random.default_rng(11), most_hops=200)
+    run = random_run(np.random.default_rng(11), most_parts=4, most_hops=200)
     at_once = run.account().matrix(threads=1)
     monkeypatch.setattr(transcript, "_MOST_NUMBERS", 1)
     assert np.array_equal(run.account().matrix(threads=2), at_once)
@@ -264,7 +165,7 @@ def test_many_parts_are_done_in_small_pieces(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("parts", [0, -1, 1.5, [1, 2], [[1]], "2", True, 10**7])
 def test_what_is_no_number_of_parts_is_refused(parts: Any) -> None:
-    run = Run(3, "offered", [(0, True)], [1.0], [5.0], [1, 1, 1])
+    run = Run(3, "offered", [(0, True)], [1.0], [5.0], [1.0], [1, 1, 1])
     with pytest.raises(InvalidInput, match="parts"):
         run.account(parts=parts)
     with pytest.raises(InvalidInput, match="parts"):
@@ -272,7 +173,7 @@ def test_what_is_no_number_of_parts_is_refused(parts: Any) -> None:
 
 
 def test_what_would_be_a_guess_is_refused() -> None:
-    run = Run(3, "offered", [(0, True)], [1.0], [5.0], [2, 1, 1])
+    run = Run(3, "offered", [(0, True)], [1.0], [5.0], [1.0], [2, 1, 1])
     with pytest.raises(InvalidInput, match="parts"):
         run.account(protects="node")
     with pytest.raises(InvalidInput, match="protects"):
@@ -284,6 +185,13 @@ def test_what_would_be_a_guess_is_refused() -> None:
             with pytest.raises(InvalidInput, match="part"):
                 account.update(0, step_size=1.0, noise_multiplier=5.0, part=part)
         assert account.worst().mu == 0.0
+    for claimed in ("node", "row"):  # what is hidden is in one part: a whole node is not
+        with pytest.raises(InvalidInput, match=r"protects|parts"):
+            RunningTranscript(3, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
+        with pytest.raises(InvalidInput, match=r"protects|parts"):
+            OwnTranscript(3, 0, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
+    assert {RunningTranscript(3, parts=2).claim.unit, OwnTranscript(3, 0, parts=2).claim.unit} == {"record"}
+    assert {RunningTranscript(3).claim.unit, OwnTranscript(3, 0).claim.unit} == {"node"}
     outside = run.account(view="final")
     for ask in (outside.matrix, lambda: outside.mu(0, 1), lambda: outside.seen_by(1)):
         with pytest.raises(InvalidInput, match="final"):

@@ -139,6 +139,7 @@ def test_table_3(nodes: int, steps: int, skip: float, table: float, best: float)
     assert float(printed_epsilon(a, PAPER["noise_multiplier"], 1e-6, 2)) == pytest.approx(table, abs=6e-3)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("theorem", [3, 4])
 @pytest.mark.parametrize(
     ("nodes", "skip", "rounds"),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from plain_run import VIEWS, Run, exact_mu, random_run, worst_factors
 from scipy.optimize import lsq_linear
 
 from skipring.errors import InvalidInput
@@ -19,92 +18,12 @@ from skipring.privacy.gaussian import gdp_delta, gdp_epsilon
 from skipring.privacy.record import View
 from skipring.privacy.running import RunningTranscript
 from skipring.privacy.transcript import Transcript, TranscriptAccountant
-from skipring.schedules import SCHEDULES, schedule
+from skipring.schedules import schedule
 
-Floats = NDArray[np.float64]
-
-VIEWS: tuple[View, ...] = ("offered", "participants")
 PAPER_NOISE = 10.597605053700947
 
 
-# A run as plain lists, and the slow way to account for it ------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Run:
-    """Hops (node offered to, whether it updated) and, for each update, step size, noise and Lipschitz factor."""
-
-    nodes: int
-    view: View
-    hops: list[tuple[int, bool]]
-    steps: list[float]
-    noises: list[float]
-    factors: list[float]
-
-    @property
-    def updaters(self) -> list[int]:
-        return [node for node, updated in self.hops if updated]
-
-    def transcript(self, **changes: Any) -> Transcript:
-        arguments: dict[str, Any] = {
-            "nodes": self.nodes,
-            "offered": np.array([node for node, _ in self.hops], dtype=np.int64),
-            "updated": np.array([updated for _, updated in self.hops], dtype=np.bool_),
-            "step_sizes": self.steps,
-            "noise_multiplier": self.noises,
-            "contraction": self.factors,
-            "view": self.view,
-        }
-        return Transcript(**(arguments | changes))
-
-    def account(self, **changes: Any) -> TranscriptAccountant:
-        return TranscriptAccountant(self.transcript(**changes))
-
-    def first(self, hops: int) -> Run:
-        """The run if it had ended after this many hops."""
-        made = sum(updated for _, updated in self.hops[:hops])
-        return dataclasses.replace(
-            self,
-            hops=self.hops[:hops],
-            steps=self.steps[:made],
-            noises=self.noises[:made],
-            factors=self.factors[:made],
-        )
-
-    def seen(self, observers: Sequence[int]) -> list[int]:
-        """After how many updates the observers know the token; everyone is sent the last one."""
-        made, known = 0, {0}
-        for node, updated in self.hops:
-            if node in observers and (updated or self.view == "offered"):
-                known.add(made)
-            made += updated
-            if updated and node in observers:
-                known.add(made)
-        return sorted(known | {made})
-
-    def intervals(self, observers: Sequence[int]) -> Iterator[range]:
-        """The updates between one token that the observers know and the next."""
-        seen = self.seen(observers)
-        return (range(low, high) for low, high in pairwise(seen))
-
-
-def random_run(rng: np.random.Generator, *, factors: tuple[float, float] = (1.0, 1.0), most_hops: int = 40) -> Run:
-    nodes = int(rng.integers(2, 7))
-    steps = int(rng.integers(1, most_hops + 1))
-    name = list(SCHEDULES)[int(rng.integers(3))]
-    offered = schedule(name, nodes).path(steps, rng).tolist()
-    updated = (rng.random(steps) >= rng.choice([0.0, 0.3, 0.7])).tolist()
-    made = sum(updated)
-    spread = float(rng.choice([0.0, 0.5, 2.0]))
-    step_sizes = np.exp(spread * rng.standard_normal(made)) / np.sqrt(1.0 + np.arange(made))
-    return Run(
-        nodes=nodes,
-        view=VIEWS[int(rng.integers(2))],
-        hops=list(zip(offered, updated, strict=True)),
-        steps=step_sizes.tolist(),
-        noises=np.exp(rng.uniform(-1.0, 2.0) + spread * rng.standard_normal(made)).tolist(),
-        factors=rng.uniform(*factors, made).tolist(),
-    )
+# The slow way to account for a run ----------------------------------------------------------------------------------
 
 
 def random_pair(rng: np.random.Generator, run: Run) -> tuple[int, int]:
@@ -152,6 +71,7 @@ def slow_mu(run: Run, target: int, observers: Sequence[int]) -> float:
     return min(math.sqrt(mu2), plain_mu(run, target))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("factors", [(1.0, 1.0), (0.2, 1.0), (0.0, 0.3), (0.7, 1.6), (1.0, 3.0)])
 def test_every_pair_costs_the_optimum_of_a_generic_solver(factors: tuple[float, float]) -> None:
     rng = np.random.default_rng(1)
@@ -179,7 +99,7 @@ def test_two_updates_of_the_target_as_in_the_closed_form() -> None:
     """Slopes that rise are charged apart, slopes that fall together."""
     for steps in ([1.0, 1.0, 3.0, 1.0], [3.0, 1.0, 1.0, 1.0]):
         hops = [(0, True), (1, True), (0, True), (1, True)]
-        run = Run(3, "offered", hops, steps, [10.0] * 4, [1.0] * 4)
+        run = Run(3, "offered", hops, steps, [10.0] * 4, [1.0] * 4, [1] * 3)
         first, second = steps[0] ** 2 + steps[1] ** 2, steps[2] ** 2 + steps[3] ** 2
         apart = steps[0] ** 2 / first + steps[2] ** 2 / second
         together = (steps[0] + steps[2]) ** 2 / (first + second)
@@ -188,26 +108,6 @@ def test_two_updates_of_the_target_as_in_the_closed_form() -> None:
 
 
 # Protocols whose leakage is known exactly ----------------------------------------------------------------------------
-
-
-def exact_mu(run: Run, observers: Sequence[int], factors: Floats, shifts: Floats) -> float:
-    """mu of the whole view in the protocol x <- factor x + shift (one world) or + 0 (other world) + noise.
-
-    The view is all tokens that the observers know, and the noise of their own updates: jointly Gaussian, with the same
-    covariance in both worlds. mu is the length of the difference of means in the metric of that covariance.
-    """
-    updates = len(run.updaters)
-    std = np.array(run.steps) * np.array(run.noises)
-    token = np.zeros((updates + 1, updates))  # token[c] as a combination of the inputs of updates 0..c-1
-    for c in range(updates):
-        token[c + 1] = factors[c] * token[c]
-        token[c + 1, c] += 1.0
-    own = [c for c, node in enumerate(run.updaters) if node in observers]
-    view = np.concatenate([token[[c for c in run.seen(observers) if c > 0]], np.eye(updates)[own]])
-    means, spread = view @ shifts, view * std
-    scale = np.linalg.norm(spread, axis=1, keepdims=True)
-    whitened = np.linalg.lstsq(spread / scale, means / scale[:, 0], rcond=1e-12)[0]
-    return float(np.linalg.norm(whitened))
 
 
 def test_no_linear_gaussian_protocol_leaks_more_than_the_bound() -> None:
@@ -219,42 +119,15 @@ def test_no_linear_gaussian_protocol_leaks_more_than_the_bound() -> None:
             continue
         target, observers = random_coalition(rng, run)
         updates = len(run.updaters)
-        by_target = np.array(run.updaters) == target
         signs = rng.choice([-1.0, 1.0], updates) if rng.random() < 0.5 else np.ones(updates)
         slack = rng.choice([0.0, 0.5, 0.9, 1.0, 1.0], updates) if rng.random() < 0.8 else np.ones(updates)
-        shifts = np.where(by_target, 2.0 * np.array(run.steps), 0.0) * rng.choice([-1.0, 1.0, 1.0], updates)
+        shifts = run.shifts(target) * rng.choice([-1.0, 1.0, 1.0], updates)
         truth = exact_mu(run, observers, signs * slack * np.array(run.factors), shifts)
         bound = run.account().mu(target, observers)
         assert truth <= bound * (1.0 + 1e-9)
         if bound > 0.0:
             closest = max(closest, truth / bound)
     assert closest > 0.999
-
-
-def worst_factors(run: Run, target: int, observers: Sequence[int]) -> Floats:
-    """The Lipschitz factors, at most those of the run, for which the observers learn most about the target.
-
-    In each interval, in units that shrink with the factors of the run, the token must weigh the updates like the
-    monotone regression of shift over variance, here by its max-min formula.
-    """
-    factors = np.array(run.factors)
-    for interval in run.intervals(observers):
-        scale = np.cumprod(factors[interval.start : interval.stop])
-        steps, noises = np.array(run.steps)[interval], np.array(run.noises)[interval]
-        mine = np.array(run.updaters)[interval] == target
-        shift = np.concatenate([[0.0], np.cumsum(np.where(mine, 2.0 * steps, 0.0) / scale)])
-        noise = np.concatenate([[0.0], np.cumsum((steps * noises / scale) ** 2)])
-        fit = [
-            max(
-                min((shift[b + 1] - shift[a]) / (noise[b + 1] - noise[a]) for b in range(i, len(interval)))
-                for a in range(i + 1)
-            )
-            for i in range(len(interval))
-        ]
-        for i, c in enumerate(interval):
-            if i > 0 and fit[i] > 0.0:
-                factors[c] *= min(1.0, fit[i - 1] / fit[i])
-    return factors
 
 
 @pytest.mark.parametrize("factors", [(1.0, 1.0), (0.6, 1.0), (0.9, 1.2)])
@@ -266,8 +139,8 @@ def test_the_bound_is_attained_by_the_worst_contractions(factors: tuple[float, f
         target, observers = random_coalition(rng, run)
         if target not in run.updaters:
             continue
-        shifts = np.where(np.array(run.updaters) == target, 2.0 * np.array(run.steps), 0.0)
-        profile = worst_factors(run, target, observers)
+        shifts = run.shifts(target)
+        profile = worst_factors(run, observers, shifts)
         assert np.all(profile <= np.array(run.factors))
         truth = exact_mu(run, observers, profile, shifts)
         assert run.account().mu(target, observers) == pytest.approx(truth, rel=1e-9, abs=0.0)
@@ -446,6 +319,7 @@ def test_the_running_account_can_grow_and_be_asked_at_any_time() -> None:
         steps=(1.0 / np.sqrt(1.0 + np.arange(updates))).tolist(),
         noises=rng.uniform(5.0, 15.0, updates).tolist(),
         factors=rng.uniform(0.8, 1.0, updates).tolist(),
+        parts=[1] * 5,
     )
     account = RunningTranscript(5)
     done = 0
@@ -461,11 +335,11 @@ def test_twenty_thousand_updates_under_strong_contraction_stay_finite(factor: fl
     """Only the last few hundred updates matter to an observer who sees but the final token."""
     updates = 20_000
     hops = [(c % 2, True) for c in range(updates)]
-    run = Run(3, "offered", hops, [1.0] * updates, [10.0] * updates, [factor] * updates)
+    run = Run(3, "offered", hops, [1.0] * updates, [10.0] * updates, [factor] * updates, [1] * 3)
     account = run.account()
     running = RunningTranscript(3)
     play(running, run, 0, updates)
-    recent = Run(3, "offered", hops[-400:], [1.0] * 400, [10.0] * 400, [factor] * 400)
+    recent = Run(3, "offered", hops[-400:], [1.0] * 400, [10.0] * 400, [factor] * 400, [1] * 3)
     for target in (0, 1):
         assert account.mu(target, 2) == pytest.approx(slow_mu(recent, target, [2]), rel=1e-8, abs=0.0)
     worst = running.worst()

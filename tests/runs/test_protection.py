@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from skipring.runs import (
     unsaid_unit,
     with_changes,
 )
-from skipring.simulation import simulate
+from skipring.simulation import Result, simulate
 from skipring.simulation.build import build
 
 
@@ -72,7 +74,7 @@ def test_what_is_not_given_does_not_change_the_key_of_a_result() -> None:
 def test_the_usual_batch_is_the_largest_node_and_nobody_rotates() -> None:
     setup = build(parse_run({"data": {"nodes": 7, "split": "power-law"}, "privacy": {"protects": "record"}}))
     assert setup.batch == setup.data.sizes.max()
-    assert setup.every == 1
+    assert setup.part_counts == (1,)
     assert all(len(parts) == 1 for parts in setup.parts)
     assert protection_of(parse_run({"privacy": {"protects": "record"}})) is None  # nobody has looked at the rows
 
@@ -81,8 +83,32 @@ def test_larger_nodes_rotate_and_all_divide_by_the_batch() -> None:
     run = parse_run({"data": {"nodes": 9}, "learning": {"batch": 20}, "privacy": {"protects": "record"}})
     setup = build(run)
     assert {len(parts) for parts in setup.parts} == {3}
-    assert setup.every == 3
+    assert setup.part_counts == (3,)
     assert setup.units <= 20
+
+
+def test_nodes_with_different_numbers_of_parts_keep_a_budget_and_a_folder(tmp_path: Path) -> None:
+    """Ten, fifteen and thirty rows for training, five at a time; what is kept tells what the forecast was made from."""
+    rows = [(f"h{node}", "") for node, size in enumerate((10, 15, 30)) for _ in range(size)]
+    values: dict[str, Any] = {
+        "data": {"path": table(tmp_path, [(h, f"p{i}") for i, (h, _) in enumerate(rows)]), "label": "sick"},
+        "learning": {"batch": 5},
+        "schedule": {"steps": 30},
+        "privacy": {"protects": "record", "epsilon": 4.0, "delta": 1e-5},
+        "simulation": {"runs": 1, "evaluate_every": 1000},
+    }
+    values["data"] |= {"node": "hospital", "person": "patient", "standardise": False, "test_share": 1e-9}
+    result = simulate(values)
+    planned = result.privacy.planned
+    assert planned is not None
+    assert (planned.parts, planned.every, result.resolved.parts) == ((2, 3), 1, 6)
+    assert result.privacy.epsilon == pytest.approx(4.0, rel=1e-6)
+    assert result.privacy.final is not None
+    assert (result.privacy.final.epsilon or math.inf) < 4.0
+    result.save(tmp_path / "folder")
+    assert Result.load(tmp_path / "folder").privacy == result.privacy
+    at_every_turn = dict(values, privacy=values["privacy"] | {"protects": "node"}, learning={})
+    assert result.resolved.noise_multiplier < 0.8 * simulate(at_every_turn).resolved.noise_multiplier
 
 
 def test_persons_keep_their_first_rows_and_stay_together(tmp_path: Path) -> None:
@@ -114,6 +140,23 @@ def test_a_person_at_two_nodes_is_refused_by_name(tmp_path: Path) -> None:
     values = persons_run(path)
     values["data"]["test_share"] = 0.01  # one person, and not this one
     with pytest.raises(InvalidInput, match=r"data\.person = patient: 'p0' has rows at h0 and h1"):
+        dealt_rows(parse_run(values))
+
+
+def test_without_a_node_column_whole_persons_are_dealt(tmp_path: Path) -> None:
+    path = Path(table(tmp_path, PATIENTS))
+    path.write_text("".join(line.partition(",")[2] for line in path.read_text().splitlines(keepends=True)))
+    values = persons_run(str(path))
+    del values["data"]["node"]
+    for split in ("iid", "power-law"):
+        values["data"] |= {"nodes": 5, "split": split}
+        _, _, owned = dealt_rows(parse_run(values))
+        assert owned.persons is not None
+        homes = [set(owned.persons[low:high].tolist()) for low, high in itertools.pairwise(owned.start)]
+        assert sum(map(len, homes)) == len(set(owned.persons.tolist())) == 24
+    assert max(map(len, homes)) > 5  # of power-law
+    values["data"]["split"] = "shards"
+    with pytest.raises(InvalidInput, match=r"data\.split shards deals rows; iid and power-law deal persons"):
         dealt_rows(parse_run(values))
 
 

@@ -13,8 +13,9 @@ from skipring.data import NodeData
 from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture, Never
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, StepSizes
-from skipring.privacy import Unit
+from skipring.privacy import Unit, forecast, noise_for_budget
 from skipring.schedules import SCHEDULES, RandomRing, schedule
+from skipring.simulation.account import noise_for, planned, privacy_of
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.reference import reference_run
 from skipring.simulation.setup import RunOutput, Setup
@@ -54,6 +55,7 @@ def all_runs(case: Setup, runs: int, **more: Any) -> list[RunOutput]:
     return list(run_many(case, list(range(runs)), **more))
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize(
     ("loss", "more"),
@@ -81,6 +83,7 @@ def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: di
     assert fast.updates[-1] == case.steps
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize(("protects", "batch", "most"), [("record", 2, 1), ("record", 9, 1), ("person", 3, 2)])
@@ -99,19 +102,26 @@ def test_records_and_persons_follow_the_plain_loop(name: str, loss: str, protect
     assert fast.model == pytest.approx(plain.model, abs=2e-6)
     assert fast.loss == pytest.approx(plain.losses, abs=1e-5)
     if protects == "record":
-        assert case.every == 1
+        assert case.part_counts[0] == 1
         assert case.units == {2: 2, 9: 7}[batch]  # parts of a node are alike in size
 
 
-def test_parts_that_differ_count_by_their_greatest_common_divisor() -> None:
+def test_nodes_with_different_numbers_of_parts_are_all_in_the_forecast() -> None:
     case = setup(batch=2, protects="record")
-    sizes = np.array([8, 8, 4, 4, 4, 4, 4, 4, 4, 4, 8, 4])  # four parts, or two
-    data = dataclasses.replace(case.data, start=np.append(0, np.cumsum(sizes)))
-    case = dataclasses.replace(case, data=data)
-    assert {len(parts) for parts in case.parts} == {2, 4}
-    assert case.every == 2
+    sizes = np.array([6, 6, 4, 4, 4, 4, 4, 4, 6, 6, 8, 4])  # three parts, or two, or four
+    case = dataclasses.replace(case, data=dataclasses.replace(case.data, start=np.append(0, np.cumsum(sizes))))
+    assert case.part_counts == (2, 3, 4)
+    run = planned(case)
+    assert (run.parts, run.every) == ((2, 3), 1)  # what holds for two parts holds for four
+    stated = privacy_of(case, 1e-5, None)
+    assert stated.planned == run
+    each = [forecast(run.replace(parts=None, every=every)).epsilon(1e-5) for every in (1, 2, 3)]
+    assert stated.epsilon == max(each[1:]) < 0.8 * each[0]
+    noise = noise_for(case, 2.0, 1e-5)
+    assert noise == noise_for_budget(run, 2.0, 1e-5)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 def test_with_chance_it_has_the_same_law_as_the_plain_loop(loss: str) -> None:
     """Means of the error, of the model and of the latency agree; false alarm below 1e-4 for the whole test."""

@@ -58,14 +58,14 @@ def epsilon_of(mus: Any, weights: Any = 1.0) -> float:
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_the_same_bytes_on_any_number_of_threads_and_after_an_interruption(name: str, tmp_path: Path) -> None:
-    run = rival(name, "simulation.runs=40", "learning.batch=8", "simulation.evaluate_every=1")
+    run = rival(name, "simulation.runs=16", "learning.batch=8", "simulation.evaluate_every=1")
     simulate(run, out=tmp_path / "whole")
     for threads in (1, 5):
         simulate(run, out=tmp_path / str(threads), threads=threads)
     stop, part = threading.Event(), tmp_path / "part"
-    with pytest.raises(Interrupted, match="of 40 runs"):
+    with pytest.raises(Interrupted, match="of 16 runs"):
         simulate(run, out=part, stop=stop, progress=lambda finished: stop.set() if finished >= 5 else None)
-    assert 5 <= len(list((part / "runs").glob("*.npz"))) < 40
+    assert 5 <= len(list((part / "runs").glob("*.npz"))) < 16
     simulate(run, out=part, resume=True)
     for file in FILES:
         for other in ("1", "5", "part"):
@@ -198,7 +198,7 @@ def test_bad_run_files_get_one_line_that_names_the_key(
     skipring("init")
     code, out, err = skipring(f"simulate run.toml --out here --set schedule.name={schedule} --set {change}")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"error: {key} ")
+    assert err.startswith((f"error: {key} ", f"error: {key}: "))
     assert words in err
 
 

@@ -102,6 +102,7 @@ def changed(case: Setup, changes: dict[str, Any]) -> Setup:
     return dataclasses.replace(case, model=model, schedule=rival, **more)
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize(
     "changes",
@@ -129,6 +130,7 @@ def test_gossip_without_chance_follows_the_plain_loop(loss: str, changes: dict[s
     assert not fast.skips.any()
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize(
     "changes",
@@ -183,6 +185,7 @@ def test_runs_and_seeds_differ(rival: str) -> None:
 # With chance ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rival", ["gossip", "federated"])
 @pytest.mark.parametrize(
     ("loss", "more"),

@@ -98,7 +98,7 @@ def main() -> None:
     try:
         app(standalone_mode=False)
     except InvalidInput as problem:
-        _fail(f"{option_name(problem.parameter)} {problem.given}: {problem.reason}")
+        _fail(f"{f'{option_name(problem.parameter)} {problem.given}'.rstrip()}: {problem.reason}")
     except _UsageError as problem:
         _fail(_usage(problem))
     except (KeyboardInterrupt, typer.Abort):

@@ -114,4 +114,6 @@ Convexity = Annotated[
 ]
 StepSize = Annotated[str, typer.Option(metavar="LAW", help="sqrt: learning rate / sqrt(update number); or constant.")]
 LearningRate = Annotated[float | None, typer.Option(help="Checked against 2 / smoothness, if both are given.")]
-Smoothness = Annotated[float | None, typer.Option(help="Smoothness of the loss (logistic on unit rows: 0.25).")]
+Smoothness = Annotated[
+    float | None, typer.Option(help="Smoothness of the loss (rows of norm 1: logistic 0.25, softmax 0.5, squared 1).")
+]

@@ -9,7 +9,7 @@ import typer
 
 from .._json import json_text
 
-__all__ = ["Json", "option_name", "print_json", "print_rows"]
+__all__ = ["Json", "option_name", "print_json", "print_rows", "sentence"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
 
@@ -22,6 +22,11 @@ def option_name(parameter: str) -> str:
     if parameter.isupper() or "." in parameter:
         return parameter
     return "--" + parameter.replace("_", "-")
+
+
+def sentence(words: str) -> str:
+    """Return words as a sentence, with a capital and a full stop."""
+    return f"{words[0].upper()}{words[1:]}."
 
 
 def print_json(result: Mapping[str, Any]) -> None:

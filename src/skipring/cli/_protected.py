@@ -11,18 +11,10 @@ from ..errors import InvalidInput, require_integer
 if TYPE_CHECKING:
     from ..privacy import PlannedRun, Unit
 
-__all__ = ["Beside", "Protected", "beside", "promised", "protected", "same_parts"]
+__all__ = ["Beside", "Protected", "beside", "protected", "same_parts"]
 
 #: The most parts that are accounted for.
 _MOST_PARTS = 10**6
-#: An epsilon above this is no promise.
-_NO_PROMISE = 100.0
-
-_WORDS = {
-    "node": "node (all its data; --protects record hides one row)",
-    "person": "person (all rows of one person at a node)",
-    "record": "record (one row of a node)",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +33,10 @@ class Protected:
 
     @property
     def row(self) -> tuple[str, str]:
-        """What a table says of it."""
-        return "protects", _WORDS[self.unit]
+        """What a table says of it, as for a simulation."""
+        from ..privacy import HIDDEN
+
+        return "epsilon hides", f"{HIDDEN[self.unit]} (replace-one)"
 
     def facts(self, noise_multiplier: float) -> dict[str, Any]:
         """Return what JSON says of it; two data sets are neighbours if one unit's data is replaced.
@@ -59,17 +53,17 @@ class Protected:
         """What a table says of an update; nothing for nodes."""
         if self.batch is None:
             return []
-        of = f", of persons with at most {self.rows_per_person}" if self.rows_per_person is not None else ""
-        turns = "at every turn" if self.parts == 1 else f"each at every {ordinal(self.parts)} turn of its node"
-        return [("update", f"at most {self.batch} rows{of}; {turns}")]
+        of = f", of a person at most {self.rows_per_person}" if self.rows_per_person is not None else ""
+        turns = "each at every turn" if self.parts == 1 else f"each at every {ordinal(self.parts)} turn"
+        return [("rows per update", f"at most {self.batch}{of}; {turns}")]
 
     def noise_note(self, noise_multiplier: float) -> str:
         """Say what a noise multiplier comes to on the gradient of an update."""
         if self.batch is None:
-            return "Noise std = noise multiplier x gradient bound."
+            return "Noise std on the gradient: noise multiplier x gradient bound. --protects record hides one row."
         share = noise_multiplier / self.batch
         words = (
-            "Noise std on an update's gradient: noise multiplier x gradient bound / batch ="
+            "Noise std on the gradient: noise multiplier x gradient bound / rows per update ="
             f" {share:.4g} x gradient bound"
         )
         if self.rows_per_person is None:
@@ -138,6 +132,8 @@ class Beside:
 
     def rows(self, run: PlannedRun, method: str) -> list[tuple[str, object]]:
         """Return what a table says of it; the paper says nothing of either."""
+        from ..privacy import promised
+
         rows: list[tuple[str, object]] = []
         if run.view != "final" and self.final is not None:
             rows.append(("epsilon, final model only", self.final))
@@ -167,18 +163,15 @@ def beside(run: PlannedRun, units: int, epsilon: float, delta: float) -> Beside:
 
 def same_parts(run: PlannedRun) -> list[str]:
     """Say whom a number that rests on rotation is about: no number of parts is the worst for all runs."""
-    if run.every == 1 or run.schedule == "random-walk":  # where it is not counted
-        return []
-    return [
-        f"It is about nodes whose rows take {run.every} turns: where nodes differ, ask for each number of parts (1 if"
-        " all rows fit into an update); the largest epsilon holds."
-    ]
-
-
-def promised(epsilon: float | None) -> str:
-    """Say an epsilon, or that it is none to speak of."""
-    from ..report import number
-
-    if epsilon is None:
-        return "nothing is promised"
-    return number(epsilon) if epsilon <= _NO_PROMISE else f"nothing is promised ({number(epsilon)})"
+    notes = []
+    if run.every > 1 and run.schedule != "random-walk":  # where it is not counted
+        notes.append(
+            f"It is about nodes whose rows take {run.every} turns: where nodes differ, ask for each number of parts (1"
+            " if all rows fit into an update); the largest epsilon holds."
+        )
+    if run.every > (turns := -(-run.steps // run.nodes)):
+        notes.append(
+            f"Some rows are never used: they take {run.every} turns, and a node has {turns}; take more rows per update,"
+            " or more steps."
+        )
+    return notes

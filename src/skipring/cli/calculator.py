@@ -298,7 +298,7 @@ def _is_paper(method: str, delta_prime: float | None, parts: int, rows: int | No
 
 def _terms(who: Protected, view: str, method: str) -> list[tuple[str, str]]:
     """Return what an epsilon cannot be read without."""
-    return [who.row, ("relation", "replace-one"), ("view", view), ("method", method)]
+    return [who.row, ("view", view), ("method", method)]
 
 
 def _if_node(run: PlannedRun, epsilon: float) -> float | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..errors import InvalidInput
-from ._output import Json, print_json
+from ._output import Json, print_json, sentence
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def compare(
     Lists are separated by commas: --timeouts 0.005,0.04,inf. Only what is given varies.
     """
     from ..report import check_writable, draw_comparison  # loaded when the command runs
+    from ..runs import unsaid_unit
     from ..simulation import alternatives
 
     if runs is not None and runs < 1:
@@ -74,11 +75,12 @@ def compare(
                 "alternatives": [_plain(row, folder) for row in comparison.rows],
                 "figure": str(picture),
                 "not_covered": _not_covered(comparison),
+                "notes": _noted(comparison),
                 "seconds": time.perf_counter() - began,
             }
         )
         return
-    _show(comparison, folder, with_noise=noise is not None)
+    _show(comparison, folder, with_noise=noise is not None, unsaid=unsaid_unit(chosen[0].run))
 
 
 def _words(option: str, text: str) -> list[str]:
@@ -122,7 +124,7 @@ def _plain(row: Compared, folder: Path) -> dict[str, Any]:
     }
 
 
-def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
+def _show(comparison: Comparison, folder: Path, *, with_noise: bool, unsaid: str | None) -> None:
     from rich.console import Console  # only where a table is shown
 
     console = Console(highlight=False)
@@ -131,14 +133,21 @@ def _show(comparison: Comparison, folder: Path, *, with_noise: bool) -> None:
     names = {row.result.schedule for row in comparison.rows}
     rivals = " Gossip: a node's own releases." if "gossip" in names else ""
     rivals += " Federated: against the server." if "federated" in names else ""
+    noted = [*([] if unsaid is None else [unsaid]), *_noted(comparison)]
     console.print(
-        f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon is the forecast, at delta"
-        f" {delta:g}, for a length fixed beforehand at the whole rounds made by then; - where the error was not reached"
-        f" or no forecast holds.{rivals} {_not_covered(comparison)}"
+        f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon is the forecast (method"
+        f" tight, view offered), at delta {delta:g}, for a length fixed beforehand at the whole rounds made by then;"
+        f" - where the error was not reached or no forecast holds.{rivals}"
+        f" {' '.join([_not_covered(comparison), *map(sentence, noted)])}"
         f"\nResults and figure are in {folder}; next: skipring report {folder}/*",
         style="dim",
         markup=False,
     )
+
+
+def _noted(comparison: Comparison) -> list[str]:
+    """Return what the simulations say of their rows, each note once."""
+    return list(dict.fromkeys(note for row in comparison.rows for note in row.result.resolved.notes))
 
 
 def _not_covered(comparison: Comparison) -> str:
@@ -150,7 +159,7 @@ def _not_covered(comparison: Comparison) -> str:
         words += f" Nor is choosing among these {len(comparison.rows)}: trying all of them on real data composes"
         words += ' (docs/privacy.md, "Several runs").'
     for more in dict.fromkeys(row.result.privacy.not_covered for row in comparison.rows):
-        words += f" {more[0].upper()}{more[1:]}." if more is not None else ""
+        words += f" {sentence(more)}" if more is not None else ""
     return words
 
 

@@ -10,7 +10,7 @@ import typer
 
 from ..delays import parse_delay
 from ..errors import InvalidInput
-from ._output import Json, print_json
+from ._output import Json, print_json, sentence
 
 if TYPE_CHECKING:
     from ..network import NodeBudget
@@ -52,7 +52,7 @@ def network_init(
     names, addresses = parse_nodes(nodes, host=host, port=port)
     if delay is not None:
         parse_delay(delay)
-    text, budget, unit, unsaid = _agreed(run, len(names))
+    text, budget, unit, notes = _agreed(run, len(names))
     roster = make_network(folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget)
     if as_json:
         print_json(
@@ -63,6 +63,8 @@ def network_init(
                 "roster_digest": roster.digest,
                 "budget": None if budget.epsilon is None else {"epsilon": budget.epsilon, "delta": budget.delta},
                 "unit": unit,
+                "relation": "replace-one",
+                "notes": notes,
                 "nodes": [
                     {"name": name, "address": str(address), "fingerprint": mark, "folder": str(folder / name)}
                     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True)
@@ -85,11 +87,10 @@ def network_init(
     kept = (
         ""
         if budget.epsilon is None
-        else f"\nEach keeps epsilon {budget.epsilon:g} at delta {budget.delta:g} for {HIDDEN[unit]} (replace-one): it"
-        " refuses to take part beyond that."
+        else f"\nEach node keeps epsilon {budget.epsilon:g} at delta {budget.delta:g}, which hides {HIDDEN[unit]}"
+        " (replace-one, view offered): it refuses its turns beyond that."
     )
-    if unsaid is not None:
-        kept += f" {unsaid}"
+    kept += "".join(f"\n{sentence(note)}" for note in notes)
     console.print(
         f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline:"
         f" whoever has it can pass as any node.{kept}\nHere: skipring network up {folder}\nElsewhere:"
@@ -98,14 +99,16 @@ def network_init(
     )
 
 
-def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, str | None]:
-    """Return the run that all nodes share, what each is to keep, for what, and a word if the file does not say."""
-    from ..network import agreed_run, asked_budget, run_text  # loaded when the command runs
+def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, list[str]]:
+    """Return the run that all nodes share, what each is to keep, for what, and what its author may not expect."""
+    from ..network import agreed_run, asked_budget, notes_on, run_text  # loaded when the command runs
     from ..runs import parse_run, read_run_file, unsaid_unit
 
     # Without a file nothing keeps an older meaning.
     asked = parse_run({"privacy": {"protects": "record"}}) if path is None else read_run_file(path)
-    return run_text(agreed_run(asked, nodes)), asked_budget(asked), asked.privacy.unit, unsaid_unit(asked)
+    agreed, unsaid = agreed_run(asked, nodes), unsaid_unit(asked)
+    notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
+    return run_text(agreed), asked_budget(asked), asked.privacy.unit, notes
 
 
 def network_pack(

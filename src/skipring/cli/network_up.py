@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InvalidInput, require_integer
-from ._output import Json, print_json
+from ._output import Json, print_json, sentence
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -158,11 +158,10 @@ def _word(state: NodeState) -> str:
 
 def _meaning(status: NodeStatus) -> str:
     """Say what the epsilons of the table mean."""
-    from ..privacy import HIDDEN
-
-    hidden = f"Epsilon hides {HIDDEN[status.unit]} (replace-one), at delta {status.delta:g}"
-    words = f"{hidden}, from the other node that knows most."
-    return words if status.unit == "node" else f"{words} A whole node is not hidden: see skipring node privacy."
+    words = f"Epsilon hides {status.hides}; it is that of the observer who knows most."
+    if status.unit != "node":
+        words += " A whole node is not hidden: see skipring node privacy."
+    return words if status.not_covered is None else f"{words} {sentence(status.not_covered)}"
 
 
 def _last_line(log: Path) -> str:

@@ -77,24 +77,24 @@ def figure(
 def _refuse_options(number: int, **given: object) -> None:
     for option, value in given.items():
         if value is not None and value is not False:  # 0 was given, too
-            raise InvalidInput.because(option, "given", f"Figure {number} is computed, not simulated, and has none")
+            raise InvalidInput.because(option, "", f"Figure {number} is computed, not simulated: leave the option out")
 
 
 def _sweep_name(number: int, row: int | None, *, clipped: bool, records: bool, tight: bool) -> str:
     if number == 5:
         for option, value in (("row", row), ("clipped", clipped), ("records", records)):
             if value is not None and value is not False:
-                raise InvalidInput.because(option, "given", "is for Figure 4")
+                raise InvalidInput.because(option, "", "the option is for Figure 4")
         return "figure5-tight" if tight else "figure5"
     if row not in (1, 2, 3, 4):
         raise InvalidInput("row", "missing" if row is None else row, "1, 2, 3 or 4")
     for option, given in (("clipped", clipped), ("records", records)):
         if given and row < 3:
-            raise InvalidInput.because(option, "given", "is for rows 3 and 4; rows 1 and 2 need no clipping")
+            raise InvalidInput.because(option, "", "the option is for rows 3 and 4; rows 1 and 2 need no clipping")
     if clipped and records:
-        raise InvalidInput.because("clipped", "given", "with records each record's gradient is clipped, not a node's")
+        raise InvalidInput.because("clipped", "", "with records each record's gradient is clipped, not a node's")
     if tight and row != 2:
-        raise InvalidInput.because("tight", "given", "is for row 2")
+        raise InvalidInput.because("tight", "", "the option is for row 2")
     return f"figure4-row{row}" + "-clipped" * clipped + "-records" * records + "-tight" * tight
 
 

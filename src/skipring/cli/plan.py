@@ -10,7 +10,7 @@ import typer
 
 from . import _options as options
 from ._output import Json, print_json
-from ._protected import Beside, beside, promised, same_parts
+from ._protected import Beside, beside, same_parts
 
 if TYPE_CHECKING:
     from ..planning import Plans
@@ -103,6 +103,8 @@ def plan(
                 "schedule": schedule,
                 "nodes": nodes,
                 "view": "offered",
+                "smoothness": 2.0 / plans.budget.largest_rate,
+                "smoothness_assumed": smoothness is None,
                 "figure": None if drawn is None else str(drawn),
             }
         )
@@ -119,13 +121,13 @@ def _show(plans: Plans, near: Beside, drawn: Path | None) -> None:
     console = Console(highlight=False)
     spent = f"time {budget.time:g}" if budget.time is not None else f"{budget.steps} steps"
     console.print(
-        f"{budget.nodes} nodes, {budget.delay} delays, {budget.schedule}, {spent},"
-        f" epsilon {budget.epsilon:g} at delta {budget.delta:g}\n"
+        f"{budget.nodes} nodes, {budget.delay} delays, {budget.schedule}, {spent},\n"
+        f"epsilon {budget.epsilon:g} at delta {budget.delta:g}\n"
     )
     console.print(plan_table(plans))
     for name, reason in plans.left_out:
         console.print(f"\n{name}: {reason}", markup=False)
-    notes = [*_on_the_paper(plans), _on_epsilon(plans), *_on_rows(plans, near)]
+    notes = [*_on_the_paper(plans), _on_epsilon(plans), *_on_smoothness(plans), *_on_rows(plans, near)]
     trivial = budget.gradient_bound * budget.diameter
     notes.append(
         f"The error bound (Theorem 1) compares plans; above gradient bound x diameter = {trivial:g} it says no more."
@@ -152,19 +154,34 @@ def _on_epsilon(plans: Plans) -> str:
         "record": "any one record of any node",
     }[plans.budget.protects]
     return (
-        f"Epsilon (tight, replace-one, view offered) protects {whom} against any other node that is always ready,"
-        f" final model included; it needs a convex loss of smoothness at most {2 / plans.best.learning_rate:.3g}."
+        f"Epsilon (method tight, replace-one, view offered) hides {whom} from any other node that is always ready,"
+        f" final model included; it needs a convex loss of smoothness at most {2 / plans.best.learning_rate:.3g}"
+        " = 2 / learning rate."
     )
+
+
+def _on_smoothness(plans: Plans) -> list[str]:
+    """Say what smoothness was assumed, where none was given."""
+    budget = plans.budget
+    if budget.smoothness is not None:
+        return []
+    return [
+        f"Learning rates stay at {budget.largest_rate:g} = 2 / smoothness or below. Smoothness"
+        f" {2 / budget.largest_rate:g} was assumed (logistic, rows of norm 1); say --smoothness 0.5 for softmax, 1 for"
+        " squared loss."
+    ]
 
 
 def _on_rows(plans: Plans, near: Beside) -> list[str]:
     """Say what the rows of an update have to do with noise and error; nothing for nodes."""
+    from ..privacy import promised
+
     budget, best = plans.budget, plans.best
     if budget.protects == "node":
         return []
     notes = [
-        f"Epsilon of all data of a node: {promised(near.node)}.",
-        "Noise std on an update's gradient: noise multiplier x gradient bound"
+        f"Epsilon, whole node: {promised(near.node)}.",
+        "Noise std on the gradient: noise multiplier x gradient bound"
         + (" x rows per person" if budget.protects == "person" else "")
         + " / rows per update.",
     ]

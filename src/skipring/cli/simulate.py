@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InvalidInput
-from ._output import Json, print_json, print_rows
+from ._output import Json, print_json, print_rows, sentence
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -88,9 +88,11 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
     ]
     if resolved.noise_std is not None and privacy.unit != "node":
         rows.append(("noise std on the gradient", resolved.noise_std))
-        rows.append(("batch", _batch(resolved)))
+        rows.append(("rows per update", _batch(resolved)))
     rows += _privacy_rows(privacy)
-    notes = [f"Mean and standard deviation over runs; delta {privacy.delta:g}. Results are in {folder}."]
+    notes = ["Mean and standard deviation over runs."]
+    if privacy.refused is None:
+        notes.append(_terms(privacy))
     if privacy.view == "server":
         notes.append("The forecast is against the server, which sees every upload.")
     elif privacy.view == "any node":
@@ -100,13 +102,16 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
     elif privacy.not_amplified_because is not None:
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
     if unsaid is not None and privacy.refused is None:
-        notes.append(unsaid)
+        notes.append(sentence(unsaid))
     if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
-        notes.append("Rotation is counted only as far as all nodes share it, and they have different numbers of parts.")
+        notes.append(
+            "Nodes have different numbers of parts; the forecast is the largest of what holds for each number."
+        )
     if privacy.paper is not None and privacy.paper.doubt is not None:
         notes.append(f"Do not rely on the paper's epsilon: {privacy.paper.doubt}.")
     if privacy.not_covered is not None:
-        notes.append(f"{privacy.not_covered[0].upper()}{privacy.not_covered[1:]}.")
+        notes.append(sentence(privacy.not_covered))
+    notes += map(sentence, resolved.notes)
     if resolved.rows_left_out:
         notes.append(
             f"{resolved.rows_left_out} training rows are not used: of each person the first data.rows_per_person are."
@@ -115,12 +120,22 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
         notes.append(f"{resolved.labels_clipped} labels were clipped to model.label_bound.")
     if privacy.realised is not None and privacy.forecast is not None:
         notes.append("A forecast is for a node or pair named beforehand; the unluckiest of all may lie beyond it.")
-    print_rows(rows, " ".join(notes))
+    notes.append(f"Results are in {folder}.")
+    print_rows(rows, "\n".join(notes))
+
+
+def _terms(privacy: PrivacyReport) -> str:
+    """Say what the epsilons cannot be read without, beside what they hide."""
+    words = f"Epsilons are at delta {privacy.delta:g}"
+    if privacy.view != "offered":  # a rival's; what is said next speaks of them
+        return f"{words}."
+    words += " against any other node that is always ready (view offered); the forecast is by the method tight"
+    return f"{words}, realised by the transcript of the first run." if privacy.realised is not None else f"{words}."
 
 
 def _batch(resolved: ResolvedFacts) -> str:
-    parts = "" if resolved.parts in (None, 1) else f"; larger nodes rotate through up to {resolved.parts} parts"
-    return f"{resolved.batch} rows{parts}"
+    parts = "" if resolved.parts in (None, 1) else f"; nodes rotate through up to {resolved.parts} parts"
+    return f"at most {resolved.batch}{parts}"
 
 
 def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..errors import InvalidInput
-from ._output import Json, print_json
+from ._output import Json, print_json, sentence
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _not_covered(outcome: Outcome) -> str:
     words += "It is each cell's own: choosing among cells by their error is not covered"
     words += ' (docs/privacy.md, "Several runs").'
     for more in dict.fromkeys(result.privacy.not_covered for result in outcome.results.values()):
-        words += f" {more[0].upper()}{more[1:]}." if more is not None else ""
+        words += f" {sentence(more)}" if more is not None else ""
     return words
 
 
@@ -153,6 +153,7 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     from rich.console import Console  # only where a table is shown
 
     from ..report import number
+    from ..runs import unsaid_unit
 
     console = Console(highlight=False)
     if outcome.results:
@@ -161,10 +162,13 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
         if cell.key in outcome.failures:
             line = " ".join(outcome.failures[cell.key].split())
             console.print(f"{cell.label} failed: {line}", style="red", markup=False, soft_wrap=True)
+    told = [found for cell in asked.cells if (found := unsaid_unit(cell.run)) is not None]
+    told += [note for result in outcome.results.values() for note in result.resolved.notes]
+    noted = " ".join([_not_covered(outcome), *map(sentence, dict.fromkeys(told))])
     deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
     console.print(
         f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs; epsilon"
-        f" is the forecast, at delta {deltas}; - where none holds. {_not_covered(outcome)}"
+        f" is the forecast (method tight, view offered), at delta {deltas}; - where none holds. {noted}"
         f"\nCurves are in {curves}; next: skipring report {store.cells}/*",
         style="dim",
         markup=False,

@@ -11,6 +11,7 @@ commands take to run.
 from __future__ import annotations
 
 from .features import Encoder, check_encoder, encoded, encoder, watched
+from .ids import require_one_spelling
 from .prepare import (
     PreparedRows,
     Scaling,
@@ -50,6 +51,7 @@ __all__ = [
     "read_table",
     "read_with_schema",
     "require_finite_labels",
+    "require_one_spelling",
     "require_single_precision",
     "require_two_kinds",
     "require_unit_rows",

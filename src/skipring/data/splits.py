@@ -60,7 +60,7 @@ def split_over_nodes(
 ) -> NodeData:
     """Deal rows to nodes, each of which gets at least one.
 
-    - `iid`: at random; the sizes of two nodes differ by at most one row
+    - `iid`: at random; the sizes of two nodes differ by at most one row (of persons: one person)
     - `dirichlet`: each class is shared out in its own random proportions, the more unequal the smaller `alpha`
     - `dirichlet-even`: nodes are of like size, and each draws its own mix of classes, the further from that of all rows
       the smaller `alpha`; nodes whose turn comes last get what is left
@@ -69,7 +69,8 @@ def split_over_nodes(
     - `groups`: as the data's own node column says
 
     Labels that are not classes (`classes` is empty, or not given and the labels are floats) count as ten classes with
-    equally many rows for `dirichlet` and `shards`. `persons` says whose each row is; nobody may have rows at two nodes.
+    equally many rows for `dirichlet` and `shards`. `persons` says whose each row is: `iid` and `power-law` then deal
+    whole persons, and not rows. Who gets whom depends on how many persons there are, and not on their rows.
 
     >>> rng = np.random.default_rng(1)
     >>> split_over_nodes(np.zeros((10, 2)), np.zeros(10, int), 4, rng).sizes
@@ -87,8 +88,13 @@ def split_over_nodes(
     else:
         require_integer("nodes", nodes, 1)
         assert nodes is not None
-        if nodes > rows:
-            raise InvalidInput.because("nodes", nodes, f"there are only {rows} rows; use at most {rows} nodes")
+        unit_of = np.arange(rows)
+        if persons is not None and kind in ("iid", "power-law"):
+            unit_of = np.unique(persons, return_inverse=True)[1]
+        units = int(unit_of.max(initial=-1)) + 1
+        if nodes > units:
+            what = "rows" if units == rows else "persons"
+            raise InvalidInput.because("nodes", nodes, f"there are only {units} {what}; use at most {units} nodes")
         if kind == "dirichlet":
             require_positive("alpha", alpha)
             owner = _by_dirichlet(_kinds(labels, classes), nodes, rng, alpha)
@@ -99,9 +105,9 @@ def split_over_nodes(
             owner = _by_shards(_kinds(labels, classes), nodes, rng, shards_per_node)
         elif kind == "power-law":
             require_non_negative("exponent", exponent)
-            owner = _at_random(_power_law_sizes(rows, nodes, rng, exponent), rng)
+            owner = _at_random(_power_law_sizes(units, nodes, rng, exponent), rng)[unit_of]
         else:
-            owner = _at_random(_even_sizes(rows, nodes), rng)
+            owner = _at_random(_even_sizes(units, nodes), rng)[unit_of]
     sizes = np.bincount(owner, minlength=nodes)
     if empty := int((sizes == 0).sum()):
         holds = f"leaves {empty} of {nodes} nodes without a row"

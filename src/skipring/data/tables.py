@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._numbers import is_number
 from ..errors import InvalidInput
+from .ids import require_one_spelling
 from .sources import Dataset, Floats, Ints, first_not_finite, read_arrays
 
 __all__ = ["from_arrays", "read_table"]
@@ -75,8 +76,9 @@ def read_table(path: str | Path, *, label: str, node: str | None = None, person:
     """Return the data set in a .csv, .parquet or .npz file: one row per example, one column for the label.
 
     `label` and `node` name the columns that hold the label and, if the rows belong to nodes already, the node;
-    `person` names the one that says whose row it is. All other columns are features and must be numbers. An
-    .npz file holds the arrays X (or features), y (or labels, or the one that `label` names) and possibly groups (or
+    `person` names the one that says whose row it is. Names of nodes and persons are texts, compared exactly; two that
+    differ but are the same number, such as 7 and 007, are refused. All other columns are features and must be numbers.
+    An .npz file holds the arrays X (or features), y (or labels, or the one that `label` names) and possibly groups (or
     node).
 
     Text labels and whole numbers with few different values are classes, in sorted order; other numbers are amounts to
@@ -121,8 +123,8 @@ def _dataset(source: _Source, table: _Table) -> Dataset:
     if bad := first_not_finite(table.features):
         source.refuse_value(table.names[bad[1]], table.where(bad[0]), table.features[bad], "is not a finite number")
     labels, classes = _labels(source, table)
-    groups, group_names = _codes(source, source.node or "groups", table.node, table.where)
-    persons, person_names = _codes(source, source.person or "persons", table.person, table.where)
+    groups, group_names = _codes(source, "node", source.node, table.node, table.where)
+    persons, person_names = _codes(source, "person", source.person, table.person, table.where)
     return Dataset(
         source.path.stem,
         table.features,
@@ -152,16 +154,20 @@ def _labels(source: _Source, table: _Table) -> tuple[Values, tuple[str, ...]]:
 
 
 def _codes(
-    source: _Source, column: str, values: Values | None, where: Callable[[int], str]
+    source: _Source, option: str, column: str | None, values: Values | None, where: Callable[[int], str]
 ) -> tuple[Ints | None, tuple[str, ...]]:
-    """Number the nodes, or the persons, of a column; None if there is no such column."""
+    """Number the nodes, or the persons, of a column (or of an array, which has its own name); None if there is none."""
     if values is None:
         return None, ()
-    values = _complete(source, column, values, where)
-    # Codes such as 007 and 7 are different; only plain whole numbers are sorted as numbers.
+    if column is None or source.parameter == "X":
+        option, column = {"node": "groups", "person": "persons"}[option], ""
+    values = _complete(source, column or option, values, where)
+    # Only plain whole numbers are sorted as numbers: a code such as 007 is a text.
     if values.dtype.kind == "U" and all(_WHOLE.fullmatch(value) for value in values):
         values = values.astype(np.int64)
     names, codes = np.unique(values, return_inverse=True)
+    if names.dtype.kind == "U":
+        require_one_spelling(option, column, names.tolist())
     return codes.astype(np.int64), tuple(_spell(name) for name in names)
 
 

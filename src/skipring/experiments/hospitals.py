@@ -268,7 +268,7 @@ class _Split:
 
     def _noise_for(self, setup: Setup, epsilon: float) -> float:
         run = planned(setup)
-        key = (run.nodes, run.steps, run.skip, run.convex, run.step_size, run.every, epsilon)
+        key = (run.nodes, run.steps, run.skip, run.convex, run.step_size, run.parts_of_nodes, epsilon)
         if key not in self._noise:
             self._noise[key] = noise_for_budget(run, epsilon, DELTA)
         return self._noise[key]

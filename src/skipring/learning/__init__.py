@@ -17,7 +17,7 @@ from .linear_learner import LinearLearner
 from .losses import LOSSES, MarginLoss, register_loss
 from .networks import NETWORKS, NeuralModel
 from .step_sizes import StepSizes
-from .units import Batches, Protection, deal_parts, most_units, parts_stream
+from .units import Batches, Protection, deal_parts, most_units, parts_stream, unit_count
 from .update import Learner, Noise, Rows
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ __all__ = [
     "require_torch",
     "require_usable",
     "rows_for",
+    "unit_count",
 ]
 
 __getattr__, __dir__ = lazily(

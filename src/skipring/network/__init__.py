@@ -25,7 +25,7 @@ from .order import agreed_path
 from .protocol import Action, Peer, Rules
 
 if TYPE_CHECKING:
-    from .agreed import agreed_run, asked_budget, run_text
+    from .agreed import agreed_run, asked_budget, notes_on, run_text
     from .checks import check_network, check_node, is_node_folder
     from .config import NodeBudget
     from .giving import GivenAway, given_away
@@ -71,6 +71,7 @@ __all__ = [
     "make_network",
     "node_result",
     "node_status",
+    "notes_on",
     "pack_node",
     "parse_nodes",
     "read_network",
@@ -99,6 +100,7 @@ __getattr__, __dir__ = lazily(
         "make_network": "identity",
         "node_result": "local",
         "node_status": "local",
+        "notes_on": "agreed",
         "pack_node": "identity",
         "parse_nodes": "roster",
         "read_network": "local",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -17,10 +18,15 @@ from ..runs import (
     dataset_of,
     dealt_rows,
     model_of,
+    most_units_of_a_node,
+    not_covered,
     parse_run,
+    protection_of,
     require_own_scales,
     resolve,
+    rows_notes,
     toml_value,
+    turns_per_node,
     usual_batch,
 )
 from ..timeouts import skip_probability
@@ -28,7 +34,7 @@ from .agreement import require_network_run
 from .config import NodeBudget
 from .order import path_of
 
-__all__ = ["agreed_run", "asked_budget", "resolved_run", "run_text"]
+__all__ = ["agreed_run", "asked_budget", "notes_on", "resolved_run", "run_text"]
 
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
 _SPARE = 1.0 + 1e-7
@@ -66,12 +72,37 @@ def agreed_run(run: RunFile, nodes: int) -> RunFile:
     return parse_run(values)
 
 
+def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
+    """Say of an agreed run what no epsilon covers, and which rows go to waste, where nodes share a data set.
+
+    Of nodes' own files nothing is known; each node says so itself when it starts.
+    """
+    if _own_files(run):
+        return ()
+    protection, notes = protection_of(run), list[str]()
+    if protection is not None and protection.unit != "node":
+        # How many rows each node has does not depend on their features, which may take minutes.
+        plain = run.model_copy(update={"model": run.model.model_copy(update={"features": "none"})})
+        with contextlib.suppress(InvalidInput):  # the data may be elsewhere; nodes say what is wrong with it
+            owned = dealt_rows(plain, usual_nodes=nodes)[2]
+            turns = turns_per_node(nodes, resolved_run(run, nodes).steps)
+            notes += rows_notes(protection, most_units_of_a_node(owned, protection), turns)
+    if (shared := not_covered(run)) is not None:
+        notes.append(f"unless nodes have files of their own, {shared}")
+    return tuple(notes)
+
+
+def _own_files(run: RunFile) -> bool:
+    """Say whether a run file is for nodes with files of their own: it says what nobody can look up."""
+    return run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+
+
 def _with_batch(run: RunFile, nodes: int) -> RunFile:
     """Return the run with the batch that all agree on: if it is not given, the rows of the largest node.
 
     How many rows a node has is public where nodes share a data set. Where each has a file of its own nobody knows.
     """
-    own_files = run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+    own_files = _own_files(run)
     if run.privacy.unit == "person" and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)

@@ -76,6 +76,6 @@ def require_network_run(run: RunFile, nodes: int) -> None:
     if run.delay.patient_every is not None:
         refused.append(("delay.patient_every", run.delay.patient_every, "is for simulations"))
     if run.stragglers != type(run.stragglers)():
-        refused.append(("stragglers", "given", "are for simulations; real nodes are late by themselves"))
+        refused.append(("stragglers", "", "the section is for simulations; real nodes are late by themselves"))
     for key, given, reason in refused:
         raise InvalidInput.because(key, given, reason)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InvalidInput
-from ..privacy import OwnTranscript, Relation, Unit, gdp_epsilon
-from ..runs import read_run_file
+from ..privacy import OwnTranscript, Relation, Unit, gdp_epsilon, promised
+from ..runs import not_covered, read_run_file
 from .chain import updated_between
 from .config import read_node_config
 from .journal_file import read_journal
@@ -19,8 +19,8 @@ from .model_file import size_of
 from .roster import read_roster
 from .setup import require_reach, terms_of
 
-#: What gives back all that rounding may take away; and beyond which epsilon nothing is said.
-_UP, _NOTHING = 1.0 + 1e-9, 100.0
+#: What gives back all that rounding may take away.
+_UP = 1.0 + 1e-9
 
 __all__ = ["GivenAway", "KnownByObserver", "given_away"]
 
@@ -41,9 +41,9 @@ class GivenAway:
 
     `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
     `epsilon_of_releases` with each release in full. `budget` is None if the node has none. `unit` is what all of them
-    hide (replace-one), `parts` how many parts the node's rows rotate through, and `node_epsilon` what holds for all
-    data of the node together. `final_epsilon` is for somebody outside who is shown the final model and nothing else;
-    None before there is one.
+    hide (replace-one) by which `method` against which `view`, `parts` how many parts the node's rows rotate through,
+    and `node_epsilon` what holds for all data of the node together. `final_epsilon` is for somebody outside who is
+    shown the final model and nothing else; None before there is one.
     """
 
     node: str
@@ -62,6 +62,8 @@ class GivenAway:
     notes: tuple[str, ...]
     unit: Unit = "node"
     relation: Relation = "replace-one"
+    method: str = "own account"
+    view: str = "offered"
     parts: int = 1
     node_epsilon: float | None = None
     final_epsilon: float | None = None
@@ -105,9 +107,9 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     # All of a node's units may change at once, in each of its releases.
     whole = gdp_epsilon(math.sqrt(account.releases) * 2.0 * units / terms.noise_multiplier * _UP, used)
     if terms.protects != "node":
-        says_nothing = whole > _NOTHING and account.releases
-        promised = "nothing is promised" if says_nothing else f"epsilon {whole:.4g}, each release in full"
-        notes.append(f"For all data of this node together, {promised}.")
+        notes.append(f"Epsilon, whole node, each release in full: {promised(whole)}.")
+    if config.data.path is None and (shared := not_covered(run)) is not None:
+        notes.append(f"Nodes share a data set: {shared}.")
     return GivenAway(
         node=config.name,
         run=reading.run_digest.split()[0],
@@ -117,7 +119,10 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         over=memory.outcome is not None,
         delta=used,
         noise_multiplier=terms.noise_multiplier,
-        unit=terms.protects,
+        unit=account.claim.unit,
+        relation=account.claim.relation,
+        method=account.claim.method,
+        view=account.claim.view,
         parts=parts,
         node_epsilon=None if terms.protects == "node" else whole,
         final_epsilon=None if memory.outcome is None else gdp_epsilon(_final_mu(terms, memory.outcome.chain), used),

@@ -167,7 +167,8 @@ def _numbers(table: Dataset, run: RunFile) -> NDArray[np.float64]:
     except ValueError:
         some = ", ".join(table.classes[:3])
         reason = f"{table.name} has labels such as {some}, which are no numbers; use model.classes"
-        key, given = ("model.name", run.model.name) if run.model.label_bound is None else ("model.label_bound", "given")
+        bound = run.model.label_bound
+        key, given = ("model.name", run.model.name) if bound is None else ("model.label_bound", bound)
         raise InvalidInput.because(key, given, reason) from None
 
 

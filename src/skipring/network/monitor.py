@@ -21,7 +21,7 @@ from .status import NodeStatus
 
 __all__ = ["Monitor", "metrics_text", "status_text"]
 
-#: name, kind, what it says, and the value of the status that it shows.
+#: name, kind, what it says (what an epsilon hides follows from the status), and the value of the status that it shows.
 _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...] = (
     ("skipring_hop", "gauge", "The newest hop that this node knows of.", attrgetter("hop")),
     ("skipring_steps", "gauge", "Hops of the whole run.", attrgetter("steps")),
@@ -37,9 +37,14 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
     ),
     ("skipring_refused_offers_total", "counter", "Offers that this node has refused itself.", attrgetter("refused")),
     ("skipring_recoveries_total", "counter", "Recoveries that this node has started.", attrgetter("recoveries")),
-    ("skipring_epsilon", "gauge", "What the observer who knows most knows of this node's data.", attrgetter("epsilon")),
-    ("skipring_epsilon_releases", "gauge", "The same with each release in full.", attrgetter("epsilon_of_releases")),
-    ("skipring_epsilon_budget", "gauge", "What this node is ready to give away.", attrgetter("budget")),
+    ("skipring_epsilon", "gauge", "Epsilon so far for the observer who knows most; hides {}.", attrgetter("epsilon")),
+    (
+        "skipring_epsilon_releases",
+        "gauge",
+        "Epsilon so far with each release in full; hides {}, and from several that put together what they saw.",
+        attrgetter("epsilon_of_releases"),
+    ),
+    ("skipring_epsilon_budget", "gauge", "Epsilon that this node does not exceed; hides {}.", attrgetter("budget")),
     (
         "skipring_test_error",
         "gauge",
@@ -70,7 +75,7 @@ def _lines(status: NodeStatus) -> Iterator[str]:
         value = value_of(status)
         if value is not None:
             # Names of nodes are letters, digits and -, so that nothing has to be escaped.
-            yield f"# HELP {name} {what}\n# TYPE {name} {kind}\n"
+            yield f"# HELP {name} {what.format(status.hides)}\n# TYPE {name} {kind}\n"
             yield f'{name}{{node="{status.name}"}} {_number(value)}\n'
 
 

@@ -121,6 +121,9 @@ class Node:
         self._loop = asyncio.get_running_loop()
         await self.transport.start()
         self._say("started", listen=self.setup.config.listen, hop=self.hop)
+        for note in (*self.setup.notes, self.setup.not_covered):
+            if note is not None:
+                self._say("note", what=note)
         if left_out := self.setup.learner.rows_left_out:
             self._say("rows left out", rows=left_out, why="of each person the first data.rows_per_person are used")
         if clipped := self.setup.learner.labels_clipped:
@@ -444,7 +447,7 @@ class Node:
 
     def status(self, *, finished: bool = False) -> NodeStatus:
         """Return what the node knows about the run and about itself; nothing of it is sent to other nodes."""
-        setup, memory, budget = self.setup, self.peer.memory, self.setup.config.budget
+        setup, memory, budget, claim = self.setup, self.peer.memory, self.setup.config.budget, self.account.claim
         delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
         token = memory.outcome or memory.copy.token
         on_offer = self.peer.offers_to is not None  # nobody knows yet what becomes of that hop
@@ -468,7 +471,11 @@ class Node:
             epsilon=self.account.epsilon(delta),
             epsilon_of_releases=self.account.epsilon_of_releases(delta),
             delta=delta,
-            unit=setup.terms.protects,
+            unit=claim.unit,
+            relation=claim.relation,
+            method=claim.method,
+            view=claim.view,
+            not_covered=setup.not_covered,
             budget=budget.epsilon,
             refused=self.refused,
             refused_for_budget=len(self._unaffordable),

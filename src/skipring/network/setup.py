@@ -14,7 +14,7 @@ import numpy as np
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
 from ..learning import Learner
-from ..runs import RunFile, read_run_file, step_sizes_of
+from ..runs import RunFile, not_covered, read_run_file, rows_notes, step_sizes_of
 from .agreed import resolved_run
 from .agreement import Agreement, agreement_of, require_network_run
 from .chain import blank_chain
@@ -63,6 +63,9 @@ class NodeSetup:
     terms: AccountTerms
     initial: Token
     delay: Delay | None
+    #: What no epsilon covers, if nodes share a data set, and what else its owner may not expect.
+    not_covered: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def shape(self) -> Shape:
@@ -169,6 +172,8 @@ def load_node(path: str | Path) -> NodeSetup:
         terms=terms,
         initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
         delay=None if config.delay.law is None else parse_delay(config.delay.law),
+        not_covered=not_covered(run) if config.data.path is None else None,
+        notes=rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
     )
 
 

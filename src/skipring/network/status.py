@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..privacy import Unit
+from ..privacy import HIDDEN, Relation, Unit
 
 __all__ = ["NodeStatus"]
 
@@ -27,7 +27,9 @@ class NodeStatus:
     turns, updates_by_node : for each node, how often it was its turn, and how often it updated.
     epsilon, epsilon_of_releases, delta : what the observer who knows most knows of the node's data; the same with each
         release in full.
-    unit : what they hide: ``node``, ``person`` or ``record`` (replace-one).
+    unit, relation, method, view : what they hide (``node``, ``person`` or ``record``), which data sets are neighbours,
+        and by which account, against whom (`skipring.privacy.Claim`).
+    not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
     test_error : on the node's own test rows, of the newest token sent to it; None before that.
@@ -56,6 +58,10 @@ class NodeStatus:
     epsilon_of_releases: float
     delta: float
     unit: Unit = "node"
+    relation: Relation = "replace-one"
+    method: str = "own account"
+    view: str = "offered"
+    not_covered: str | None = None
     budget: float | None
     refused: int
     refused_for_budget: int = 0
@@ -69,6 +75,14 @@ class NodeStatus:
     reachable: int
     peak_memory: int
     running_for: float
+
+    @property
+    def hides(self) -> str:
+        """What the epsilons hide from whom, in words that no epsilon can be read without."""
+        return (
+            f"{HIDDEN[self.unit]} ({self.relation}) at delta {self.delta:g} from any other node"
+            f" (method {self.method}, view {self.view})"
+        )
 
     @property
     def place(self) -> tuple[bool, tuple[int, int], int]:

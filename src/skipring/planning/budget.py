@@ -9,10 +9,14 @@ from ..delays import Delay
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
 from ..privacy import PlannedRun, ScheduleName, Unit
 
-__all__ = ["Budget"]
+__all__ = ["ASSUMED_SMOOTHNESS", "Budget"]
 
 #: Which share of a node's rows an update may take, if that is for the planner to say: one in so many.
 _SHARES = (1, 2, 4)
+
+
+#: Of logistic regression on rows of norm 1, whose gradient bound is 1. (Softmax on such rows: 0.5; squared loss: 1.)
+ASSUMED_SMOOTHNESS = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +31,8 @@ class Budget:
         nodes: of a node's), and the diameter of the set that the parameters are kept in.
     time, steps : how long the run may take on average (it may take less), or how many steps it has; one of the two.
     schedule : who gets the token next.
-    smoothness : of the loss, if known; the learning rate is then kept at 2 / smoothness or below.
+    smoothness : of the loss; the learning rate is kept at 2 / smoothness or below, since epsilon rests on contraction.
+        None: that of logistic regression on rows of norm 1 is assumed, `ASSUMED_SMOOTHNESS`.
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
     rows : for records and persons: how many rows each node has (for persons: persons x rows per person).
     batch : for records and persons: the most rows of an update. A node with more rotates through them. None: propose
@@ -126,6 +131,11 @@ class Budget:
             return (self,)
         batches = dict.fromkeys(-(-self._units // share) * self._per_person for share in _SHARES)
         return tuple(dataclasses.replace(self, batch=batch) for batch in batches)
+
+    @property
+    def largest_rate(self) -> float:
+        """The largest learning rate with which updates are contractions."""
+        return 2.0 / (ASSUMED_SMOOTHNESS if self.smoothness is None else self.smoothness)
 
     def gradient_noise(self, noise_multiplier: float) -> float:
         """Return the standard deviation of the noise on an update's gradient, over the gradient bound.

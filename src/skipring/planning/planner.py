@@ -155,7 +155,7 @@ class _Planner:
             noise_multiplier=budget.gradient_noise(noise),
             dimension=budget.dimension,
         )
-        return rate if budget.smoothness is None else min(rate, 2.0 / budget.smoothness)
+        return min(rate, budget.largest_rate)
 
     def error(self, candidate: _Candidate, noise: float) -> float:
         """Return the error bound with a noise multiplier.

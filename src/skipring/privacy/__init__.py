@@ -29,7 +29,7 @@ from .gossip import (
 from .own import OwnTranscript
 from .paper import PaperBound
 from .record import PlannedRun, whole_node
-from .report import HIDDEN, Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon
+from .report import HIDDEN, Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon, promised
 from .running import RunningTranscript
 from .transcript import Transcript, TranscriptAccountant, WorstPair
 
@@ -79,6 +79,7 @@ __all__ = [
     "noise_for_budget",
     "paper_noise_for_budget",
     "paper_noise_multiplier",
+    "promised",
     "rdp_delta",
     "rdp_epsilon",
     "steps_for_budget",

@@ -13,24 +13,33 @@ def narrow(
     """Return the upper end of a bracket of at most this width around where a falling `excess` reaches 0.
 
     `at_low` is above 0 and `at_high` is not; so is `excess` at every lower and every upper end, which is what makes the
-    answer a bound. Regula falsi, for logarithms of delta are nearly parabolas, with a halving every third turn.
-    (scipy.optimize would do, but loading it takes longer than the calculation.)
+    answer a bound. Regula falsi, for logarithms of delta are nearly parabolas; an end that stays where it is counts
+    less and less (Anderson and Björck), lest the other end do all the way. (scipy.optimize would do, but loading it
+    takes longer than the calculation.)
 
     >>> round(narrow(lambda x: 2.0 - x * x, 1.0, 1.0, 2.0, -2.0, width=1e-9), 6)
     1.414214
     """
+    moved = 0
     for turn in range(100):
         if high - low <= width:
             break
-        share = at_low / (at_low - at_high) if turn % 3 < 2 else 0.5
-        # At first a step also covers some ground, lest one end stay where it is.
-        share = min(max(share, 0.01), 0.99) if turn < 10 else share
-        middle = low + share * (high - low)
+        share = at_low / (at_low - at_high) if turn % 6 < 5 else 0.5
+        # Next to an end, a step that passes the root ends the search; one that falls short would have to come again.
+        middle = min(max(low + share * (high - low), low + 0.4 * width), high - 0.4 * width)
         if not low < middle < high:
             break
         value = excess(middle)
         if value <= 0.0:
-            high, at_high = middle, value
+            at_low *= _weight(value, at_high) if moved > 0 else 1.0
+            high, at_high, moved = middle, value, 1
         else:
-            low, at_low = middle, value
+            at_high *= _weight(value, at_low) if moved < 0 else 1.0
+            low, at_low, moved = middle, value, -1
     return high
+
+
+def _weight(value: float, before: float) -> float:
+    """Return what the value at the other end counts after an end has moved twice in a row."""
+    share = 1.0 - value / before if before != 0.0 else 0.5
+    return share if share > 0.0 else 0.5

@@ -7,11 +7,15 @@ own law of the leakage, and none of them is always the largest. So all classes a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["ClassRange", "class_ranges"]
+__all__ = ["ClassRange", "class_ranges", "least_parts", "parts_that_count"]
+
+#: So many different numbers of parts are accounted for one by one.
+_MOST_NUMBERS = 32
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,39 @@ def class_ranges(rounds: int, every: int, *, fine: bool = False) -> list[ClassRa
             times = 1 + (rounds - first) // every
             ranges.append(ClassRange(first, last, times, every, rounds - last - (times - 1) * every))
     return ranges
+
+
+def least_parts(numbers: Iterable[int]) -> tuple[int, ...]:
+    """Return those numbers of parts that no other one divides, in rising order.
+
+    If p divides q, the rounds of a unit of q parts are among those of a unit of p parts. A leakage never falls with
+    more contributions, so what holds for p holds for q.
+
+    >>> least_parts((9, 4, 6, 4, 8))
+    (4, 6, 9)
+    """
+    found: list[int] = []
+    for number in sorted({int(number) for number in numbers}):
+        if all(number % least for least in found):
+            found.append(number)
+    return tuple(found)
+
+
+def parts_that_count(numbers: Iterable[int], rounds: int) -> tuple[int, ...]:
+    """Return numbers of parts such that what holds for their units holds for those of all the given numbers.
+
+    The larger number need not be the better one: of 4 rounds, a unit of 3 parts may have the first and the last, and
+    one of 2 parts cannot. But with as many parts as rounds, a unit contributes once, and any other number has a unit
+    that does so in the same round. Of more numbers than are looked at one by one, the greatest common divisor stands
+    for all.
+
+    >>> parts_that_count((2, 3, 7), 4), parts_that_count((6, 9), 4), parts_that_count(range(50, 100), 200)
+    ((2, 3), (4,), (1,))
+    """
+    least = least_parts(min(number, rounds) for number in numbers)
+    if len(least) > 1:
+        least = tuple(number for number in least if number < rounds)
+    return least if len(least) <= _MOST_NUMBERS else (math.gcd(*least),)
 
 
 def _doubling(low: int, high: int) -> Iterator[int]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from ..errors import InvalidInput, require_delta, require_non_negative, require_positive
 from ._roots import narrow
 from .forecast import Forecast, forecast
 from .gaussian import gdp_mu
+from .leakage import Leakage
 from .paper import PaperBound
 from .record import PlannedRun
 
@@ -28,15 +30,18 @@ def noise_for_budget(run: PlannedRun | Forecast, epsilon: float, delta: float) -
     account = run if isinstance(run, Forecast) else forecast(run)
     classes = account.classes(1e-3 * delta)
 
-    def excess(noise: float) -> float:
-        # The best of the bounds of each class of units, and the worst class.
-        needed = max(min(law.delta(epsilon, (2.0 / noise) ** 2) for law in laws) for laws in classes)
+    def excess(laws: list[Leakage], noise: float) -> float:
+        needed = min(law.delta(epsilon, (2.0 / noise) ** 2) for law in laws)  # the best of the bounds of a class
         return math.log(max(needed, 1e-320)) - math.log(delta)
 
-    if excess(1e-2) <= 0.0:
+    found = 0.0
+    for laws in classes:  # a unit may be of any class: the noise is enough for each
+        if excess(laws, max(found, 1e-2)) > 0.0:
+            # One update of the target in full; more of them, or amplification, is found by stepping.
+            found = _smallest(partial(excess, laws), found or 2.0 / gdp_mu(epsilon, delta))
+    if found == 0.0:
         raise InvalidInput.because("epsilon", epsilon, f"at delta {delta:g} this is kept with next to no noise")
-    # One update of the target in full; more of them, or amplification, is found by stepping.
-    return _smallest(excess, 2.0 / gdp_mu(epsilon, delta))
+    return found
 
 
 def paper_noise_for_budget(run: PlannedRun, epsilon: float, delta: float, delta_prime: float) -> float:

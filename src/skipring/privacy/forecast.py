@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import combinations_with_replacement, product
 from typing import Any
@@ -16,7 +17,7 @@ from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negat
 from ._final import random_ring_final, ring_final
 from ._rings import random_ring_leakage, ring_leakage
 from ._roots import narrow
-from ._rotation import ClassRange, class_ranges
+from ._rotation import ClassRange, class_ranges, parts_that_count
 from ._walk import random_walk_leakage
 from .accountant import ALONE, AMPLIFIED, IN_FULL, OUTSIDER, Claim
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
@@ -74,7 +75,7 @@ class PrivacyCurve(ABC):
             values = [(law.expectation(epsilon, self.release), law.failure) for law in laws]
             best = min(best, *(value + lost for value, lost in values))
             core = max(1e-300, min(value for value, _ in values))
-            if math.floor(math.log10(1e-3 * core)) == math.floor(math.log10(failure)):
+            if _decade(1e-3 * core) == _decade(failure):
                 break
             failure = 1e-3 * core
         return max(best, LEAST_DELTA)
@@ -98,7 +99,8 @@ class Forecast(PrivacyCurve):
     """What any observer will learn about any target in a run that has not happened yet.
 
     It is the smaller of the amplified bound, where the run allows one, and of the assumption-free bound that charges
-    each update of the target in full; where units take turns, the largest of that over all classes of units.
+    each update of the target in full; where units take turns, the largest of that over all classes of units, and over
+    all numbers of parts that nodes have.
     """
 
     def __init__(self, run: PlannedRun) -> None:
@@ -133,7 +135,7 @@ class Forecast(PrivacyCurve):
     def classes(self, failure: float) -> list[list[Leakage]]:
         """Return for each class of units the assumption-free law and, where the run allows them, amplified laws."""
         # Powers of ten, so that neighbouring questions share one law.
-        exponent = max(-307, math.floor(math.log10(failure))) if self.amplified else 0
+        exponent = max(-307, _decade(failure)) if self.amplified else 0
         if exponent not in self._classes:
             self._classes[exponent] = _classes(self.run, 10.0**exponent, amplified=self.amplified)
         return self._classes[exponent]
@@ -192,23 +194,22 @@ class Composition(PrivacyCurve):
 
     def classes(self, failure: float) -> list[list[Leakage]]:
         """Return the law of the sum of the runs' leakages, for a unit of any class in each run."""
-        exponent = math.floor(math.log10(failure / len(self.forecasts)))
+        exponent = _decade(failure / len(self.forecasts))
         if exponent not in self._classes:
             self._classes[exponent] = self._combined(10.0 ** max(-307, exponent))
         return self._classes[exponent]
 
     def _combined(self, share: float) -> list[list[Leakage]]:
         # Each run deals its units anew, so they may be of one class in one run and of another in the next.
-        alike: dict[PlannedRun, int] = {}
-        for each in self.forecasts:
-            alike[each.run] = alike.get(each.run, 0) + 1
-        choices = [
-            list(combinations_with_replacement(self._of[run].classes(share), times)) for run, times in alike.items()
-        ]
-        if math.prod(map(len, choices)) > _MOST_COMBINATIONS:
+        alike = Counter(each.run for each in self.forecasts)
+        classes = {run: self._of[run].classes(share) for run in alike}
+        if _ways(classes, alike) > _MOST_COMBINATIONS:  # fewer, coarser classes: what `every` alone says holds, too
+            classes = {run: Forecast(run.replace(parts=None)).classes(share) for run in alike}
+        if _ways(classes, alike) > _MOST_COMBINATIONS:
             raise InvalidInput.because(
                 "forecasts", f"{len(self.forecasts)} runs with rotation", "these are too many to put together"
             )
+        choices = [combinations_with_replacement(classes[run], times) for run, times in alike.items()]
         releases = [run.release for run, times in alike.items() for _ in range(times)]
         # Either the assumption-free law of every run, or the last, most amplified one.
         return [
@@ -225,6 +226,16 @@ class Composition(PrivacyCurve):
         for release, law in zip(releases, laws, strict=True):
             blocks += law.blocks(release / self.release)
         return IndependentLeakage(blocks, failure=sum(law.failure for law in laws))
+
+
+def _ways(classes: dict[PlannedRun, list[list[Leakage]]], times: Counter[PlannedRun]) -> int:
+    """Return in how many ways a unit can be of some class in each run; runs that are alike are not told apart."""
+    return math.prod(math.comb(len(classes[run]) + times[run] - 1, times[run]) for run in classes)
+
+
+def _decade(failure: float) -> int:
+    """Return the power of ten below; what rounding has left just under one counts as that."""
+    return math.floor(math.log10(failure) + 1e-6)
 
 
 def forecast(run: PlannedRun) -> Forecast:
@@ -256,13 +267,17 @@ def _notes(run: PlannedRun) -> Iterator[str]:
     """Say what else the claim rests on, or leaves out."""
     if run.view == "final":
         yield ALONE
-    if run.every > 1 and run.schedule == "random-walk":
+    if run.rotates and run.schedule == "random-walk":
         yield "rotation is not counted on the random walk: each update of the node is charged as if the unit were in it"
-    elif run.every > 1:
+    elif run.rotates:
+        turns = [ordinal(number) for number in run.parts_of_nodes]
+        often = turns[0] if len(turns) == 1 else f"{', '.join(turns[:-1])} or {turns[-1]}"
         yield (
-            f"the {run.protects} contributes at every {ordinal(run.every)} turn of its node at most, skipped turns"
+            f"the {run.protects} contributes at every {often} turn of its node at most, skipped turns"
             " included, and who looks may know at which"
         )
+        if len(turns) > 1:
+            yield "nodes have different numbers of parts, and the largest over these is stated"
 
 
 def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[Leakage]]:
@@ -274,19 +289,20 @@ def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[L
     # Somebody outside is shown less than a member, so what holds against those holds as well, range by range.
     final = run.view == "final" and amplified
     as_member = run.replace(view="offered") if run.view == "final" else run
-    members = [
-        (units, _member_laws(as_member, failure, units) if amplified else [])
-        for units in class_ranges(run.rounds, run.every)
-    ]
-    if not final:
-        return [[BinomialLeakage(units.times, run.target_ready), *laws] for units, laws in members]
     law_of = ring_final if run.schedule == "ring" else random_ring_final
-    return [
-        [BinomialLeakage(units.times, run.target_ready), *laws, law_of(run, failure, units)]
-        for units in class_ranges(run.rounds, run.every, fine=True)
-        for around, laws in members
-        if around.first <= units.first <= units.last <= around.last
-    ]
+    classes: list[list[Leakage]] = []
+    # Others make noise at each of their turns, whatever rows they use: only the target's number of parts matters.
+    for every in parts_that_count(run.parts_of_nodes, run.rounds):
+        for around in class_ranges(run.rounds, every):
+            members = _member_laws(as_member, failure, around) if amplified else []
+            plain = BinomialLeakage(around.times, run.target_ready)
+            if not final:
+                classes.append([plain, *members])
+                continue
+            for units in class_ranges(run.rounds, every, fine=True):
+                if around.first <= units.first <= units.last <= around.last:
+                    classes.append([plain, *members, law_of(run, failure, units)])
+    return classes
 
 
 def _member_laws(run: PlannedRun, failure: float, units: ClassRange) -> list[Leakage]:
@@ -322,7 +338,7 @@ def _solve(law: Leakage, delta: float, release: float) -> float:
     low, at_low = high, at_high
     while at_low <= 0.0:
         high, at_high = low, at_low
-        low = 0.6 * low if low > 1e-9 else 0.0
+        low = 0.75 * low if low > 1e-9 else 0.0
         at_low = excess(low)
         if low == 0.0 and at_low <= 0.0:
             return 0.0

@@ -23,9 +23,13 @@ _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _SMALL_MU = 1e-3
 
 
-def _mills(a: Floats) -> Floats:
+@overload
+def _mills(a: float) -> float: ...
+@overload
+def _mills(a: Floats) -> Floats: ...
+def _mills(a: float | Floats) -> float | Floats:
     """Return the Mills ratio Phi(-a)/phi(a)."""
-    ratio: Floats = _SQRT_HALF_PI * erfcx(a * _SQRT_HALF)
+    ratio: float | Floats = _SQRT_HALF_PI * erfcx(a * _SQRT_HALF)
     return ratio
 
 
@@ -37,21 +41,42 @@ def _delta(mu: Floats, epsilon: float) -> Floats:
     carries all the smallness.
     """
     a = epsilon / mu - 0.5 * mu
+    delta = np.zeros_like(a)  # far out (a > 40) it is below 1e-300
+    small = mu < _SMALL_MU
+    # Each form is computed only where it is used: these functions are what accountants spend their time in.
+    upper = ((a >= 0.0) | small) & (a <= 40.0)
+    b, width, tiny = a[upper], mu[upper], small[upper]
+    difference = _mills(b) - _mills(b + width)
+    if tiny.any():
+        difference[tiny] = _small_difference(b[tiny], width[tiny])
+    delta[upper] = np.exp(-0.5 * b * b - _LOG_SQRT_2PI) * difference
+    lower = (a < 0.0) & ~small
+    b = a[lower]
+    delta[lower] = ndtr(-b) - np.exp(-0.5 * b * b - _LOG_SQRT_2PI) * _mills(b + mu[lower])
+    return np.clip(delta, 0.0, 1.0)
+
+
+def _one_delta(mu: float, epsilon: float) -> float:
+    """Return what `_delta` does for a single mu: whoever looks for a root asks a thousand times."""
+    mu = min(max(mu, 1e-300), 1e150)
+    a = epsilon / mu - 0.5 * mu
+    if a > 40.0:
+        return 0.0
     density = np.exp(-0.5 * a * a - _LOG_SQRT_2PI)
-    further = _mills(a + mu)
-    with np.errstate(over="ignore", invalid="ignore"):  # the branch not taken may overflow
-        difference = _mills(a) - further
-        small = mu < _SMALL_MU
-        if small.any():
-            difference[small] = _small_difference(a[small], mu[small])
-        upper = density * difference
-    lower = ndtr(-a) - density * further
-    result: Floats = np.clip(np.where((a >= 0.0) | small, upper, lower), 0.0, 1.0)
-    # Far out (a > 40) the density is 0 and the bracket may be nan: delta is below 1e-300 there.
-    return np.where(a > 40.0, 0.0, result)
+    if mu < _SMALL_MU:
+        delta = density * _small_difference(a, mu)
+    elif a >= 0.0:
+        delta = density * (_mills(a) - _mills(a + mu))
+    else:
+        delta = ndtr(-a) - density * _mills(a + mu)
+    return min(max(float(delta), 0.0), 1.0)
 
 
-def _small_difference(a: Floats, mu: Floats) -> Floats:
+@overload
+def _small_difference(a: float, mu: float) -> float: ...
+@overload
+def _small_difference(a: Floats, mu: Floats) -> Floats: ...
+def _small_difference(a: float | Floats, mu: float | Floats) -> float | Floats:
     """Return R(a) - R(a + mu) for small mu, R being the Mills ratio, whose derivative is R' = a R - 1.
 
     Around the middle m it is mu (-R'(m)) + mu^3/24 (-R'''(m)), up to terms of order mu^5.
@@ -77,11 +102,12 @@ def gdp_delta(mu: ArrayLike, epsilon: float) -> float | Floats:
     values = np.asarray(mu, dtype=np.float64)
     if not np.all(values >= 0.0):
         raise InvalidInput("mu", mu, "a number of at least 0")
-    flat = np.atleast_1d(values)
-    positive = np.clip(flat, 1e-300, 1e150)
+    if values.ndim == 0:
+        return _one_delta(float(values), float(epsilon)) if values > 0.0 else 0.0
+    positive = np.clip(values, 1e-300, 1e150)
     with np.errstate(over="ignore"):
-        delta = np.where(flat > 0.0, _delta(positive, float(epsilon)), 0.0)
-    return float(delta[0]) if values.ndim == 0 else delta.reshape(values.shape)
+        delta: Floats = np.where(values > 0.0, _delta(positive, float(epsilon)), 0.0)
+    return delta
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:

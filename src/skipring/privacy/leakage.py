@@ -234,14 +234,15 @@ class IndependentLeakage(Leakage):
     def log_mgf(self, theta: Floats) -> Floats:
         """Return the sum of the rounds' log moment generating functions (also for theta < 0)."""
         theta = np.atleast_1d(theta)
-        column = theta[:, None]
         # For small theta ln(1 + E(e^{theta Y} - 1)); else scaled so that nothing overflows, and where that leaves
         # nothing of a round with small values only, theta times its largest value.
-        small = np.log1p(np.expm1(np.clip(column, -1.0, 1.0) * self._grid) @ self._rows.T)
+        logs = np.empty((len(theta), len(self._rows)))
+        small = np.abs(theta) < 1.0
+        logs[small] = np.log1p(np.expm1(theta[small, None] * self._grid) @ self._rows.T)
+        column = theta[~small, None]
         scale = np.maximum(column - 600.0, 0.0)
         means = np.exp(column * self._grid - scale) @ self._rows.T
-        large = np.where(means > 1e-280, scale + np.log(np.maximum(means, 1e-280)), column * self._tops)
-        logs = np.where(np.abs(column) < 1.0, small, large)
+        logs[~small] = np.where(means > 1e-280, scale + np.log(np.maximum(means, 1e-280)), column * self._tops)
         total = np.zeros_like(theta)
         for block, rows in self._per_block():
             total += block.repeats * _log_mixture(block.mixture, logs[:, rows])
@@ -286,23 +287,24 @@ class IndependentLeakage(Leakage):
         log_mgfs = np.zeros(3)
         product = np.ones(size // 2 + 1, dtype=np.complex128)
         whole = _growth(tilts, lattice)
+        laws, logs = [], np.zeros((3, len(self._rows)))
+        for i, row in enumerate(self._rows):
+            kept = np.nonzero(row)[0]
+            law = spread(self._grid[kept], row[kept], lattice)
+            law = law[: int(np.nonzero(law)[0][-1]) + 1]
+            growth = whole if len(law) == len(lattice) else _growth(tilts, lattice[: len(law)])
+            totals = growth @ law
+            logs[:, i] = np.log(totals) + np.maximum(tilts, 0.0) * lattice[len(law) - 1]
+            laws.append(law * growth[0] / totals[0])
+        transforms = _transforms(laws, size)
         for block, rows in self._per_block():
-            transforms, logs = [], np.zeros((3, len(block.mixture)))
-            for i, row in enumerate(self._rows[rows]):
-                kept = np.nonzero(row)[0]
-                law = spread(self._grid[kept], row[kept], lattice)
-                law = law[: int(np.nonzero(law)[0][-1]) + 1]
-                growth = whole if len(law) == len(lattice) else _growth(tilts, lattice[: len(law)])
-                totals = growth @ law
-                logs[:, i] = np.log(totals) + np.maximum(tilts, 0.0) * lattice[len(law) - 1]
-                # numpy pads with zeros; the lattice of one term (1/step points) is always shorter than `size`.
-                transforms.append(np.fft.rfft(law * growth[0] / totals[0], size))
-            block_logs = _log_mixture(block.mixture, logs)
+            block_logs = _log_mixture(block.mixture, logs[:, rows])
             log_mgfs += block.repeats * block_logs
             mixed = np.zeros(size // 2 + 1, dtype=np.complex128)
-            for part, transform, log_mgf in zip(block.mixture, transforms, logs[0], strict=True):
+            for part, log_mgf in zip(block.mixture, logs[0, rows], strict=True):
                 counts = part.fewest + np.arange(len(part.counts))
-                mixed += _polynomial(part.counts * np.exp(counts * log_mgf - block_logs[0]), transform, part.fewest)
+                weights = part.counts * np.exp(counts * log_mgf - block_logs[0])
+                mixed += _polynomial(weights, next(transforms), part.fewest)
             product *= _power(mixed, block.repeats)
         mass = np.maximum(np.fft.irfft(product, size), 0.0)
         others = 1.0 - 1.0 / max(1, self.largest)
@@ -341,6 +343,16 @@ class IndependentLeakage(Leakage):
 def _growth(tilts: Floats, lattice: Floats) -> Floats:
     """Return exp(tilt x), scaled by its largest value on the lattice so that it cannot overflow."""
     return np.exp(tilts[:, None] * lattice - np.maximum(tilts, 0.0)[:, None] * lattice[-1])
+
+
+def _transforms(laws: list[Floats], size: int) -> Iterator[NDArray[np.complex128]]:
+    """Yield the Fourier transform of each law, padded with zeros: some at a time, as numpy plans each call anew."""
+    for first in range(0, len(laws), 16):
+        some = laws[first : first + 16]
+        padded = np.zeros((len(some), max(map(len, some))))  # a law of one term is always shorter than `size`
+        for row, law in zip(padded, some, strict=True):
+            row[: len(law)] = law
+        yield from np.fft.rfft(padded, size)
 
 
 def _log_mixture(mixture: tuple[Terms, ...], logs: Floats) -> Floats:

@@ -11,15 +11,15 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput, require_integer, require_positive
+from ..errors import require_integer
+from ._growing import GrowingTranscript
 from .accountant import AMPLIFIED, IN_FULL, Claim, Unit
-from .by_mu import GaussianAccountant
-from .transcript import _RANGE, WorstPair, _require_node, _rounding, require_part
+from .transcript import WorstPair, _require_node, _rounding, require_part
 
 __all__ = ["OwnTranscript"]
 
 
-class OwnTranscript(GaussianAccountant):
+class OwnTranscript(GrowingTranscript):
     """What observers learned about one target: append what happens, ask what it has cost so far.
 
     An observer's interval is what happened between two of its looks. Of an interval only the target's own updates
@@ -36,7 +36,8 @@ class OwnTranscript(GaussianAccountant):
     convex : False if nothing is known about the update maps; then each update of the target counts in full.
     parts : into how many parts the target has dealt its persons or records, of which each of its updates uses one. A
         unit is in one part: the account is that of the part about which most is known.
-    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
+    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``. By default a
+        node, or a record where there are several parts.
 
     >>> account = OwnTranscript(nodes=3, target=0)
     >>> for node in (0, 1, 2):
@@ -46,19 +47,14 @@ class OwnTranscript(GaussianAccountant):
     """
 
     def __init__(
-        self, nodes: int, target: int, *, convex: bool = True, parts: int = 1, protects: Unit = "node"
+        self, nodes: int, target: int, *, convex: bool = True, parts: int = 1, protects: Unit | None = None
     ) -> None:
-        require_integer("nodes", nodes, 2)
         require_integer("parts", parts, 1, 10**6)
+        super().__init__(nodes, convex=convex, parts=parts, protects=protects)
         _require_node("target", target, nodes)
         self.parts = parts
-        self.protects: Unit = protects
         self._of_part: dict[int, OwnTranscript] = {}  # of several parts: each a target of its own, from its first use
-        self.nodes = nodes
         self.target = target
-        self.convex = convex
-        self._unit = 1.0  # the first step size; only ratios matter
-        self._updates = 0
         self._plain = 0.0  # what the target's updates cost if each counts in full
         self._shifts: list[float] = []  # of each segment
         self._noises: list[float] = []  # the variance in each segment so far; only the last one grows
@@ -81,24 +77,16 @@ class OwnTranscript(GaussianAccountant):
         If the target has several parts, its own updates say which one they used: its turn number (all hops offered to
         it in the run, from 0, skipped or not) mod `parts`. What other nodes used does not matter.
         """
-        require_positive("step_size", step_size)
-        require_positive("noise_multiplier", noise_multiplier)
-        _require_node("node", node, self.nodes)
-        step_size, noise_multiplier = float(step_size), float(noise_multiplier)  # a float16 would round the bound
-        unit = self._unit if self._updates else step_size
-        step = step_size / unit
-        if not (1.0 / _RANGE < step < _RANGE and 1.0 / _RANGE < noise_multiplier < _RANGE):
-            raise InvalidInput.because("step_size", step_size, f"or its noise is out of range (a factor of {_RANGE:g})")
+        step, noise = self._checked(node, step_size, noise_multiplier)
         used = require_part(part, self.parts) if node == self.target else 0
-        self._unit = unit
         self._updates += 1
-        variance = (step * noise_multiplier) ** 2
+        variance = (step * noise) ** 2
         if self.parts > 1:
-            self._update_parts(node, step, noise_multiplier, used)
+            self._update_parts(node, step, noise, used)
         elif node == self.target:
             self._shifts.append(2.0 * step)
             self._noises.append(variance)
-            self._plain += (2.0 / noise_multiplier) ** 2
+            self._plain += (2.0 / noise) ** 2
             self._open[node] = len(self._shifts)  # it learns nothing about itself
         else:
             # It saw the token just before, and knows its own noise: that hides nothing from it, but all from others.
@@ -150,20 +138,7 @@ class OwnTranscript(GaussianAccountant):
     @property
     def claim(self) -> Claim:
         """Who is protected from whom, and by which argument."""
-        return Claim(
-            protected=f"node {self.target}",
-            against="any other node, which sees the token when it is sent it, knows the path and sees the final model",
-            method="own transcript",
-            view="offered",
-            assumptions=(
-                "it is about the path that was taken so far, which no data may have decided",
-                AMPLIFIED if self.convex else IN_FULL,
-            ),
-            unit=self.protects,
-        )
-
-    def _worst_mu(self) -> float:
-        return self.worst().mu
+        return self._claimed(f"node {self.target}", "own transcript", AMPLIFIED if self.convex else IN_FULL)
 
     def _costs(self, first: int) -> list[float]:
         """Return what a look now costs if the one before was in the segment before `first`, `first` + 1, and so on.

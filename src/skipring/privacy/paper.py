@@ -53,14 +53,16 @@ class PaperBound:
             "convex",
             "step_size",
             "every",
+            "parts",
         ):
             given = getattr(run, parameter)
             if parameter == "convex" and not given:
-                raise InvalidInput.because(
-                    "non_convex", "given", "the paper's theorems need convexity; use method tight"
-                )
+                reason = "the paper's theorems are about convex losses only; the method tight covers others, too"
+                raise InvalidInput.because("non_convex", "", reason)
             if given != getattr(plain, parameter):
-                raise InvalidInput.because(parameter, given, "the paper's theorems do not cover this; use method tight")
+                raise InvalidInput.because(
+                    parameter, given, "the paper's theorems do not cover this; the method tight does"
+                )
         self.run = run
         self.delta_prime = delta_prime
         self.method = "paper"

@@ -14,6 +14,7 @@ from ..errors import (
     require_positive,
     require_probability_below_one,
 )
+from ._rotation import least_parts
 from .accountant import Unit
 
 __all__ = ["PlannedRun", "ScheduleName", "StepSizeLaw", "View", "whole_node"]
@@ -25,6 +26,8 @@ StepSizeLaw = Literal["sqrt", "constant"]
 
 #: The least noise multiplier of a run: with less there is no privacy to speak of.
 LEAST_NOISE = 1e-2
+#: The most parts of a node that are accounted for.
+_MOST_PARTS = 10**6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +58,15 @@ class PlannedRun:
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
     every : a unit contributes at every so many-th turn of its node at most: the node's rows are dealt into so many
         parts, which take turns (whether the node is skipped or not). 1: at every turn.
+    parts : where nodes have different numbers of parts, all numbers that occur; `every` follows. What is stated is then
+        the largest over them. It is None if one number stands for all, such as 2 for 2 and 4.
 
     >>> PlannedRun(schedule="random-ring", nodes=10, steps=1000, skip=0.5, noise_multiplier=10.0).rounds
     100
+    >>> run = PlannedRun(schedule="ring", nodes=4, steps=40, skip=0.0, noise_multiplier=2.0, protects="record",
+    ...                  parts=(6, 4, 9))
+    >>> run.parts, run.every, run.replace(parts=(2, 4, 6)).every
+    ((4, 6, 9), 1, 2)
     """
 
     schedule: ScheduleName
@@ -77,8 +86,10 @@ class PlannedRun:
     smoothness: float | None = None
     protects: Unit = "node"
     every: int = 1
+    parts: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
+        self._check_parts()
         for parameter in ("skip", "noise_multiplier", "target_skip", "observer_skip", "learning_rate", "smoothness"):
             value = getattr(self, parameter)
             if type(value) is not bool and isinstance(value, Real):
@@ -95,12 +106,10 @@ class PlannedRun:
         require_integer("steps", self.steps, 1, 10**10)
         if self.schedule == "random-walk":
             require_integer("steps", self.steps, 1, 10**6 * self.nodes)
-        require_integer("every", self.every, 1, 10**6)
-        if self.every > 1 and self.protects == "node":
-            raise InvalidInput.because(
-                "every", self.every, "a node contributes at each of its turns; say whom it protects"
-            )
-        for parameter in ("nodes", "steps", "every"):  # small integer types of numpy would overflow
+        if self.rotates and self.protects == "node":
+            name, given = ("every", self.every) if self.parts is None else ("parts", self.parts)
+            raise InvalidInput.because(name, given, "a node contributes at each of its turns; say whom it protects")
+        for parameter in ("nodes", "steps"):  # small integer types of numpy would overflow
             object.__setattr__(self, parameter, int(getattr(self, parameter)))
         if not isinstance(self.convex, bool):
             raise InvalidInput("convex", repr(self.convex), "True or False")
@@ -125,6 +134,21 @@ class PlannedRun:
                 self.steps,
                 f"a multiple of nodes = {self.nodes}, such as {nearest} (a ring is accounted for in whole rounds)",
             )
+
+    def _check_parts(self) -> None:
+        require_integer("every", self.every, 1, _MOST_PARTS)
+        every, numbers = int(self.every), None
+        if self.parts is not None:
+            if len(self.parts) == 0:
+                raise InvalidInput("parts", "nothing", "at least one number")
+            for number in self.parts:
+                require_integer("parts", number, 1, _MOST_PARTS)
+            numbers = least_parts(self.parts)
+            if every not in (1, math.gcd(*numbers)):
+                raise InvalidInput.because("every", every, f"follows from parts = {numbers}; give one of the two")
+            every = math.gcd(*numbers)
+        object.__setattr__(self, "every", every)
+        object.__setattr__(self, "parts", None if numbers == (every,) else numbers)
 
     def _check_observer(self) -> None:
         if self.view == "final":
@@ -187,6 +211,16 @@ class PlannedRun:
         """Number of rounds of a ring."""
         return self.steps // self.nodes
 
+    @property
+    def rotates(self) -> bool:
+        """Whether a unit contributes at some turns of its node only."""
+        return self.every > 1 or self.parts is not None
+
+    @property
+    def parts_of_nodes(self) -> tuple[int, ...]:
+        """The numbers of parts that are accounted for; a unit of any other node contributes no more often."""
+        return (self.every,) if self.parts is None else self.parts
+
     # Each probability is rounded to the side on which the bound is larger: 1 - 1e-17 must not become certainty.
 
     @property
@@ -235,4 +269,4 @@ def whole_node(run: PlannedRun, rows: int) -> PlannedRun | None:
     noise = run.noise_multiplier / rows
     if noise < LEAST_NOISE:
         return None
-    return run.replace(protects="node", every=1, noise_multiplier=noise)
+    return run.replace(protects="node", every=1, parts=None, noise_multiplier=noise)

@@ -5,16 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .._numbers import number
 from ..errors import InvalidInput
 from .accountant import Unit
 from .record import PlannedRun
 
-__all__ = ["HIDDEN", "Histogram", "PrivacyReport", "PublishedEpsilon", "RealisedPrivacy", "StatedEpsilon"]
+__all__ = ["HIDDEN", "Histogram", "PrivacyReport", "PublishedEpsilon", "RealisedPrivacy", "StatedEpsilon", "promised"]
 
 #: What is hidden, in a few words.
 HIDDEN: dict[Unit, str] = {"node": "all data of a node", "person": "all rows of one person", "record": "one record"}
 #: Beyond this, an epsilon says nothing: the odds of a guess may change by more than 10^43.
 _NOTHING = 100.0
+
+
+def promised(epsilon: float | None) -> str:
+    """Say an epsilon, or that it is none to speak of.
+
+    >>> promised(1.5), promised(953.0), promised(None)
+    ('1.5', 'nothing is promised (953)', 'nothing is promised')
+    """
+    if epsilon is None:
+        return "nothing is promised"
+    return number(epsilon) if epsilon <= _NOTHING else f"nothing is promised ({number(epsilon)})"
+
+
 #: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
 Looker = Literal["offered", "any node", "server"]
 
@@ -82,7 +96,8 @@ class PrivacyReport:
     not_covered : what no epsilon of this report counts.
     planned : what the forecast is made from (on a ring, lengthened to whole rounds); None where there is no forecast,
         and in folders of versions that did not keep it.
-    unit, every : what is hidden, and at every which turn of its node it contributes at most.
+    unit, every : what is hidden, and at every which turn of its node it contributes at most; where nodes have different
+        numbers of parts, the greatest common divisor. `planned` has the numbers.
     final : the forecast for somebody outside the network who is shown the final model only.
     node_epsilon : the forecast for all data of a node, where the unit is less than that.
     """
@@ -118,8 +133,7 @@ class PrivacyReport:
         """What holds for all data of a node, in words; empty where that is the epsilon itself, or unknown."""
         if self.unit == "node" or self.node_epsilon is None:
             return ""
-        found = self.node_epsilon.epsilon
-        return "nothing is promised" if found is None or found > _NOTHING else f"{found:.4g}"
+        return promised(self.node_epsilon.epsilon)
 
     def planned_for(self, steps: int) -> PlannedRun:
         """Return the record of the same run as if it ended after so many steps; refuse what no forecast covers.

@@ -7,11 +7,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import InvalidInput, require_integer, require_positive
+from ..errors import InvalidInput, require_integer
+from ._growing import GrowingTranscript
 from .accountant import IN_FULL, Claim, Unit
-from .by_mu import GaussianAccountant
 from .transcript import (
-    _RANGE,
     CONTRACTIONS,
     Floats,
     Ints,
@@ -28,7 +27,7 @@ __all__ = ["RunningTranscript"]
 _MOST_RUNNING = 1 << 27
 
 
-class RunningTranscript(GaussianAccountant):
+class RunningTranscript(GrowingTranscript):
     """The same account while a run goes on: append what happens, ask for the worst pair so far.
 
     It keeps a sum for every pair, closed at the observer's last look; `worst` adds what everyone would see now.
@@ -54,21 +53,17 @@ class RunningTranscript(GaussianAccountant):
     ) -> None:
         require_integer("nodes", nodes, 2)
         self.parts = parts_of_nodes(parts, nodes)
-        self.protects: Unit = protects or ("node" if int(self.parts.max()) == 1 else "record")
+        super().__init__(nodes, convex=convex, parts=int(self.parts.max()), protects=protects)
         self._first = np.concatenate([[0], np.cumsum(self.parts)])  # a part of a node is a target of its own
         if nodes * int(self._first[-1]) > _MOST_RUNNING:
             reason = f"few enough: nodes times parts of all nodes may be {_MOST_RUNNING:g} while a run goes on"
             raise InvalidInput("parts", int(self.parts.max()), reason)
-        self.convex = convex
-        self.nodes = nodes
         if target is not None:
             _require_node("target", target, nodes)
         self._owners = np.repeat(np.arange(nodes), self.parts)
         self._targets = np.arange(len(self._owners))
         if target is not None:
             self._targets = self._targets[self._owners == target]
-        self._unit = 1.0  # the first step size; only ratios matter
-        self._updates = 0
         self._ints = np.full((3, 64), -1, dtype=np.int64)  # node, previous, following
         self._floats = np.zeros((3, 64))  # shift, variance, contraction
         self._last_update = np.full(len(self._owners), -1, dtype=np.int64)
@@ -80,20 +75,8 @@ class RunningTranscript(GaussianAccountant):
     def claim(self) -> Claim:
         """Who is protected from whom, and by which argument."""
         target = self._owners[self._targets[0]]
-        return Claim(
-            protected=f"node {target}" if (self._owners[self._targets] == target).all() else "any node",
-            against="any other node, which sees the token when it is sent it, knows the path and sees the final model",
-            method="running transcript",
-            view="offered",
-            assumptions=(
-                "it is about the path that was taken so far, which no data may have decided",
-                CONTRACTIONS if self.convex else IN_FULL,
-            ),
-            unit=self.protects,
-        )
-
-    def _worst_mu(self) -> float:
-        return self.worst().mu
+        protected = f"node {target}" if (self._owners[self._targets] == target).all() else "any node"
+        return self._claimed(protected, "running transcript", CONTRACTIONS if self.convex else IN_FULL)
 
     def _arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
         n = self._updates
@@ -123,20 +106,10 @@ class RunningTranscript(GaussianAccountant):
         part: int | None = None,
     ) -> None:
         """Record that a node, having been sent the token, updated it, with which part of its data if it has several."""
-        require_positive("step_size", step_size)
-        require_positive("noise_multiplier", noise_multiplier)
+        step, noise = self._checked(node, step_size, noise_multiplier)
         if not 0.0 <= contraction < math.inf:
             raise InvalidInput("contraction", contraction, "a finite number of at least 0")
-        _require_node("node", node, self.nodes)
         target = int(self._first[node]) + require_part(part, int(self.parts[node]))
-        step_size, noise_multiplier = float(step_size), float(noise_multiplier)  # a float16 would round the bound
-        if self._updates == 0:
-            self._unit = step_size
-        step_size /= self._unit
-        if not (1.0 / _RANGE < step_size < _RANGE and 1.0 / _RANGE < noise_multiplier < _RANGE):
-            raise InvalidInput.because(
-                "step_size", step_size * self._unit, f"or its noise is out of range (a factor of {_RANGE:g})"
-            )
         self.look(node)
         c = self._updates
         if c == self._ints.shape[1]:
@@ -146,8 +119,8 @@ class RunningTranscript(GaussianAccountant):
         self._ints[:, c] = target, before, -1
         if before >= 0:
             self._ints[2, before] = c
-        self._floats[:, c] = 2.0 * step_size, (step_size * noise_multiplier) ** 2, contraction
-        self._plain[target] += (2.0 / noise_multiplier) ** 2
+        self._floats[:, c] = 2.0 * step, (step * noise) ** 2, contraction
+        self._plain[target] += (2.0 / noise) ** 2
         self._last_update[target] = c
         self._updates += 1
         # The updater knows the token after its own update; that interval holds no update of anyone else.

@@ -61,6 +61,13 @@ def require_part(part: int | None, parts: int) -> int:
     return int(part)
 
 
+def require_one_part(parts: int, protects: Unit) -> None:
+    """Refuse several parts where a whole node is hidden."""
+    if parts > 1 and protects == "node":
+        reason = "a whole node is in all of its parts; only a person or a record is in one of them"
+        raise InvalidInput.because("parts", parts, reason)
+
+
 class WorstPair(NamedTuple):
     """The pair that leaks most: the observer's view of the target's data is mu-GDP.
 
@@ -124,9 +131,7 @@ class Transcript:
             if getattr(self, parameter) not in names:
                 raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
         parts = parts_of_nodes(self.parts, self.nodes)
-        if self.protects == "node" and parts.max() > 1:
-            reason = "a whole node is in all of its parts; only a person or a record is in one of them"
-            raise InvalidInput.because("parts", int(parts.max()), reason)
+        require_one_part(int(parts.max()), self.protects)
         offered, updated = np.asarray(self.offered), np.asarray(self.updated)
         if offered.ndim != 1 or updated.shape != offered.shape or updated.dtype != np.bool_:
             raise InvalidInput("updated", f"shape {updated.shape}", "a truth value for each hop offered")

@@ -115,9 +115,10 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
         "<h2>The numbers at the end</h2>",
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
         f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Epsilon at'
-        f" delta {_each(folders, lambda r: number(r.privacy.delta))} protects"
-        f" {_each(folders, lambda r: r.privacy.hides)} against any other node that is always ready, the final model"
-        f" included; <i>epsilon paper</i> is a theorem as it was published, without the final"
+        f" delta {_each(folders, lambda r: number(r.privacy.delta))} hides"
+        f" {_each(folders, lambda r: r.privacy.hides)} from any other node that is always ready (view offered), the"
+        f" final model included; <i>forecast</i> is by the method tight, <i>realised</i> by the transcript of the first"
+        f" run, and <i>epsilon paper</i> is a theorem as it was published, without the final"
         f" model.{_other_epsilons(folders)}{_rivals_caption(folders)}</p>",
         f"<details><summary>The same table for LaTeX</summary><pre>{escape(latex_rows(rows))}</pre></details>",
     ]
@@ -132,10 +133,8 @@ def _other_epsilons(folders: Sequence[Folder]) -> str:
         words += f" Whoever is shown the final model and nothing else: epsilon {', '.join(known)}."
     for promise in dict.fromkeys(folder.result.privacy.whole_node for folder in folders):
         names = ", ".join(escape(folder.name) for folder in folders if folder.result.privacy.whole_node == promise)
-        if promise == "nothing is promised":
-            words += f" For all data of a node together, nothing is promised ({names})."
-        elif promise:
-            words += f" For all data of a node together: epsilon {promise} ({names})."
+        if promise:
+            words += f" Epsilon, whole node: {promise} ({names})."
     return words
 
 
@@ -212,7 +211,7 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
         return [], ["no epsilon was kept"]
     if privacy.forecast.refused is not None:
         return [], [f"no forecast, because {privacy.forecast.refused}"]
-    notes = [] if privacy.not_covered is None else [privacy.not_covered]
+    notes = [*result.resolved.notes, *([] if privacy.not_covered is None else [privacy.not_covered])]
     if not privacy.amplified:
         notes.append(f"the noise of others is not counted, because {privacy.not_amplified_because}")
     if privacy.paper.doubt is not None:
@@ -318,6 +317,15 @@ def _skips(folders: Sequence[Folder]) -> list[str]:
     ]
 
 
+def _with_unit(result: Result) -> dict[str, Any]:
+    """Return all settings of a result, with what its file means by not saying whom the noise hides."""
+    settings = result.all_settings()
+    said = settings.get("privacy", {})
+    if said.get("protects") is None:
+        settings["privacy"] = dict(said) | {"protects": f"{result.privacy.unit} (not said)"}
+    return settings
+
+
 def _settings(folders: Sequence[Folder]) -> list[str]:
     heads = [_named(folders, place) for place in range(len(folders))]
     made = {"skipring": __version__, "Python": platform.python_version()}
@@ -326,7 +334,7 @@ def _settings(folders: Sequence[Folder]) -> list[str]:
         "<h2>Settings and versions</h2>",
         '<p class="quiet">Values in grey are the same in all folders; <code>resolved</code> is what defaults and'
         " searches came to.</p>",
-        settings_table(heads, [folder.result.all_settings() for folder in folders]),
+        settings_table(heads, [_with_unit(folder.result) for folder in folders]),
         "<table><thead><tr><th>this page was made with</th><th>version</th></tr></thead><tbody>"
         + "".join(f"<tr><td>{name}</td><td>{escape(number)}</td></tr>" for name, number in made.items())
         + "</tbody></table>",

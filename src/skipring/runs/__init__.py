@@ -8,6 +8,7 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 from __future__ import annotations
 
 from .keys import RUN_KEYS, keys
+from .notes import most_units_of_a_node, not_covered, rows_notes, turns_per_node, unsaid_unit
 from .resolve import (
     Budget,
     ResolvedRun,
@@ -15,12 +16,10 @@ from .resolve import (
     budget_of,
     model_of,
     no_privacy,
-    not_covered,
     protection_of,
     require_own_scales,
     resolve,
     step_sizes_of,
-    unsaid_unit,
     usual_batch,
 )
 from .rows import (
@@ -69,6 +68,7 @@ __all__ = [
     "keys",
     "label_bound_is_agreed",
     "model_of",
+    "most_units_of_a_node",
     "no_privacy",
     "not_covered",
     "parse_change",
@@ -80,9 +80,11 @@ __all__ = [
     "read_toml",
     "require_own_scales",
     "resolve",
+    "rows_notes",
     "step_sizes_of",
     "stream",
     "toml_value",
+    "turns_per_node",
     "unsaid_unit",
     "usual_batch",
     "with_changes",

@@ -34,12 +34,10 @@ __all__ = [
     "budget_of",
     "model_of",
     "no_privacy",
-    "not_covered",
     "protection_of",
     "require_own_scales",
     "resolve",
     "step_sizes_of",
-    "unsaid_unit",
     "usual_batch",
 ]
 
@@ -191,16 +189,6 @@ def require_own_scales(run: RunFile) -> None:
         raise InvalidInput.because("data.standardise", True, reason)
 
 
-def unsaid_unit(run: RunFile) -> str | None:
-    """Say whom the noise hides where the run file does not say; None where it does."""
-    if run.privacy.protects is not None:
-        return None
-    return (
-        "The file does not say whom the noise hides (privacy.protects), so it hides all data of a node; "
-        "record hides one row with far less noise."
-    )
-
-
 def usual_batch(run: RunFile, owned: NodeData) -> int:
     """Return the rows of an update if nobody says how many: as many as the largest node may have.
 
@@ -298,21 +286,6 @@ def no_privacy(run: RunFile, model: str) -> InvalidInput | None:
     if model == "squared" and not label_bound_is_agreed(run):
         return InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
     return None
-
-
-def not_covered(run: RunFile) -> str | None:
-    """Say what a simulation reads off all nodes' rows, which no epsilon covers; None if nothing.
-
-    Nodes with files of their own read nothing off each other's rows.
-    """
-    read = []
-    if run.data.standardise and not run.model.takes_pixels:
-        read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
-    if run.model.classes is None and run.model.label_bound is None and run.model.name != "squared":
-        read.append("classes are read off all nodes' labels (model.classes)")
-    if run.privacy.unit != "node" and run.data.split in ("dirichlet", "dirichlet-even", "shards"):
-        read.append("labels decide which node a row is dealt to (data.split)")
-    return f"{', and '.join(read)}, which no epsilon covers" if read else None
 
 
 def _timeout(run: RunFile, delay: Delay, learns: bool, *, known: bool) -> float | None:

@@ -106,7 +106,7 @@ def protected_rows(
     if run.privacy.unit != "person":
         return dataclasses.replace(owned, persons=None)
     if owned.persons is None:
-        reason = "persons are protected: say which column tells whose a row is"
+        reason = "persons are protected: name the column that says whose a row is (with arrays: give persons)"
         raise InvalidInput.because("data.person", "missing", reason)
     node_of = np.repeat(np.arange(owned.nodes), owned.sizes)
     found = np.full(len(person_names), -1)
@@ -116,7 +116,9 @@ def protected_rows(
         nodes = sorted({int(node) for node in node_of[owned.persons == person]})
         names = [group_names[node] if group_names else f"node {node}" for node in nodes]
         reason = f"{person_names[person]!r} has rows at {names[0]} and {names[1]}; a person belongs to one node"
-        raise InvalidInput.because("data.person", run.data.person or "persons", reason)
+        if run.data.split in ("dirichlet", "dirichlet-even", "shards"):
+            reason += f" (data.split {run.data.split} deals rows; iid and power-law deal persons)"
+        raise InvalidInput.because("data.person", run.data.person or "", reason)
     kept = first_rows_of_persons(run, owned.persons)
     start = np.append(0, np.cumsum(np.bincount(node_of[kept], minlength=owned.nodes))).astype(np.int64)
     return NodeData(owned.features[kept], owned.labels[kept], start, owned.persons[kept])

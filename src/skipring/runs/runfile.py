@@ -131,7 +131,8 @@ class ModelSection(_Section):
         "random-fourier:N, or module:function, which returns a function of rows",
     )
     columns: int | None = Field(
-        None, description="nodes with files of their own: how many columns each file has beside the label"
+        None,
+        description="nodes with files of their own: how many columns each file has beside the label and the person",
     )
     label_bound: float | None = Field(
         None, description="labels that are numbers: clip them to this absolute value, which the noise follows from"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def planned(setup: Setup, steps: int | None = None) -> PlannedRun:
         convex=convex,
         step_size=law,  # type: ignore[arg-type] # `_skip` refused the third
         protects=setup.protects,
-        every=setup.every,
+        parts=setup.part_counts,
     )
 
 
@@ -78,7 +79,7 @@ def _own_releases(setup: Setup, iterations: int, skip: float) -> PlannedRun:
         noise_multiplier=setup.noise_multiplier,
         convex=False,
         protects=setup.protects,
-        every=setup.every,
+        parts=setup.part_counts,
     )
 
 
@@ -115,7 +116,7 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
         amplified=not why_not,
         not_amplified_because=why_not or None,
         unit=setup.protects,
-        every=setup.every,
+        every=math.gcd(*setup.part_counts),
     )
     if refused := _refused(setup):
         return dataclasses.replace(report, refused=refused)
@@ -156,7 +157,8 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
         published = PublishedEpsilon(epsilon=paper.epsilon(half), trusted=not doubt, doubt=doubt or None)
     except InvalidInput as refusal:
         tight = tight or StatedEpsilon(refused=str(refusal))
-        published = PublishedEpsilon(refused=str(refusal))
+        # A flag of the calculator is no word of a run file.
+        published = PublishedEpsilon(refused=refusal.reason if refusal.given == "" else str(refusal))
     return {"forecast": tight, "paper": published} | others
 
 

@@ -41,9 +41,9 @@ class ResolvedFacts:
     `model` is the name of the loss (or of the network); `smoothness` is None where the loss has none; `labels_clipped`
     is how many labels were clipped to an agreed bound, None where there is no bound; `rival` is how gossip or federated
     learning went, None for a token. `noise_std` is the noise on an update's gradient, `batch` the most rows of an
-    update (None: all of a node), `parts` the most parts that a node's rows rotate
-    through (None where nodes are protected), and `rows_left_out` how many
-    rows were left out because a person has too many.
+    update (None: all of a node), `parts` the most parts that a node's rows rotate through (None where nodes are
+    protected), and `rows_left_out` how many rows were left out because a person has too many. `notes` say what somebody
+    who chose these values may not expect, each a sentence without capital and full stop.
     """
 
     nodes: int
@@ -60,10 +60,13 @@ class ResolvedFacts:
     batch: int | None = None
     parts: int | None = None
     rows_left_out: int | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return it as run.json has it: what the rival says of itself stands beside the rest."""
         own = to_json(dataclasses.replace(self, rival=None))
+        if not self.notes:
+            del own["notes"]
         timeout = {"timeout": "infinity"} if math.isinf(self.timeout) else {}
         return ({} if self.rival is None else dataclasses.asdict(self.rival)) | own | timeout
 

@@ -116,7 +116,7 @@ class Setup:
         if self.patient_every is not None:
             raise InvalidInput.because("patient_every", self.patient_every, "is for schedules with a token only")
         if isinstance(self.schedule, Gossip) and self.stragglers != Stragglers():
-            raise InvalidInput.because("stragglers", "given", "schedule gossip knows only delays that are all alike")
+            raise InvalidInput.because("stragglers", "", "the schedule gossip knows only delays that are all alike")
 
     @cached_property
     def protection(self) -> Protection:
@@ -134,13 +134,9 @@ class Setup:
         ]
 
     @property
-    def every(self) -> int:
-        """At every so many-th turn of its node, a protected unit contributes at most.
-
-        Where nodes have different numbers of parts, it is their greatest common divisor: the turns at which a unit of
-        any node contributes are then among those that are counted.
-        """
-        return math.gcd(*(len(parts) for parts in self.parts))
+    def part_counts(self) -> tuple[int, ...]:
+        """The numbers of parts that occur: a protected unit contributes at every so many-th turn of its node."""
+        return tuple(sorted({len(parts) for parts in self.parts}))
 
     @property
     def units(self) -> int:

@@ -22,7 +22,16 @@ from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..learning import MarginLoss, NeuralModel, register_loss
-from ..runs import RunFile, keys, not_covered, parse_run, read_run_file
+from ..runs import (
+    RunFile,
+    keys,
+    most_units_of_a_node,
+    not_covered,
+    parse_run,
+    read_run_file,
+    rows_notes,
+    turns_per_node,
+)
 from ..schedules import Schedule
 from .account import privacy_of
 from .build import build
@@ -205,6 +214,11 @@ def _resolved(setup: Setup) -> ResolvedFacts:
         batch=setup.batch,
         parts=None if setup.protects == "node" else max(map(len, setup.parts)),
         rows_left_out=setup.rows_left_out,
+        notes=rows_notes(
+            setup.protection,
+            most_units_of_a_node(setup.data, setup.protection),
+            turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations),
+        ),
     )
 
 

@@ -1,0 +1,74 @@
+"""What is said beside the numbers of a run: whom they hide, what they do not cover, and rows that go to waste."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..data import NodeData
+from ..learning import Protection, unit_count
+from .runfile import RunFile
+
+__all__ = ["most_units_of_a_node", "not_covered", "rows_notes", "turns_per_node", "unsaid_unit"]
+
+
+def unsaid_unit(run: RunFile) -> str | None:
+    """Say whom the noise hides where the run file does not say; None where it does."""
+    if run.privacy.protects is not None:
+        return None
+    return (
+        "the file does not say whom the noise hides (privacy.protects), so it hides all data of a node; "
+        "record hides one row with far less noise"
+    )
+
+
+def not_covered(run: RunFile) -> str | None:
+    """Say what a simulation reads off all nodes' rows, which no epsilon covers; None if nothing.
+
+    Nodes with files of their own read nothing off each other's rows.
+    """
+    read = []
+    if run.data.standardise and not run.model.takes_pixels:
+        read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
+    if run.model.classes is None and run.model.label_bound is None and run.model.name != "squared":
+        read.append("classes are read off all nodes' labels (model.classes)")
+    if run.privacy.unit != "node" and run.data.split in ("dirichlet", "dirichlet-even", "shards"):
+        read.append("labels decide which node a row is dealt to (data.split)")
+    return f"{', and '.join(read)}, which no epsilon covers" if read else None
+
+
+def turns_per_node(nodes: int, steps: int, *, iterations: bool = False) -> int:
+    """Return how many turns a node has, skipped ones included: at most on a ring, on average on a random walk.
+
+    Without a token every node has one in each of the `iterations`.
+    """
+    return steps if iterations else -(-steps // nodes)
+
+
+def most_units_of_a_node(owned: NodeData, protection: Protection) -> int:
+    """Return how many records or persons the node with the most of them has for training; 1 where nodes are hidden."""
+    whose = [None] * owned.nodes if owned.persons is None else np.split(owned.persons, owned.start[1:-1])
+    return max(unit_count(int(rows), protection, own) for rows, own in zip(owned.sizes, whose, strict=True))
+
+
+def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool = True) -> tuple[str, ...]:
+    """Say where an update is divided by more rows than any node has, and where some rows are never used.
+
+    `units` is how many records or persons a node has for training: the largest one, or else the one that is spoken to,
+    for which it does not matter that others may have more.
+    """
+    batch, notes = protection.batch, []
+    if protection.unit == "node" or batch is None:
+        return ()
+    whose = "the largest node" if largest else "this node"
+    if largest and batch > (rows := units * protection.rows_per_person):
+        most = f"{rows} training rows" if protection.unit == "record" else f"{units} persons, so at most {rows} rows"
+        notes.append(
+            f"no node has learning.batch = {batch} rows: {whose} has {most}, and every sum is divided by {batch}"
+            " all the same"
+        )
+    if (parts := protection.parts(units)) > turns:
+        notes.append(
+            f"some rows are never used: {whose} deals its rows into {parts} parts, one for each turn, and has {turns}"
+            f" {'turn' if turns == 1 else 'turns'}; take a larger learning.batch, or more schedule.steps"
+        )
+    return tuple(notes)

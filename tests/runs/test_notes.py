@@ -1,0 +1,130 @@
+"""What is said beside the numbers: rows that go to waste, whom a silent file hides, and what is not covered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skipring.learning import Protection
+from skipring.network.agreed import agreed_run, notes_on
+from skipring.runs import not_covered, parse_run, rows_notes, turns_per_node
+from skipring.simulation import Result, simulate
+
+Command = Callable[[str], Any]
+QUICK = "--set simulation.runs=2 --set schedule.steps=226 --set simulation.record_path=false"
+
+
+@pytest.mark.parametrize(
+    ("protection", "units", "turns", "said"),
+    [
+        (Protection(unit="record", batch=50), 50, 30, []),
+        (
+            Protection(unit="record", batch=51),
+            50,
+            30,
+            ["no node has learning.batch = 51 rows: the largest node has"],
+        ),
+        (Protection(unit="record", batch=10), 300, 30, []),
+        (
+            Protection(unit="record", batch=10),
+            301,
+            30,
+            ["some rows are never used: the largest node deals its"],
+        ),
+        (
+            Protection(unit="person", batch=61, rows_per_person=3),
+            20,
+            30,
+            ["no node has learning.batch = 61 rows:"],
+        ),
+        (Protection(unit="person", batch=60, rows_per_person=3), 20, 30, []),
+        (Protection(unit="person", batch=3, rows_per_person=3), 20, 1, ["some rows are never used"]),
+        (Protection(unit="node", batch=500), 1, 1, []),
+    ],
+)
+def test_rows_that_go_to_waste_are_told(protection: Protection, units: int, turns: int, said: list[str]) -> None:
+    notes = rows_notes(protection, units, turns)
+    assert len(notes) == len(said)
+    assert all(note.startswith(words) for note, words in zip(notes, said, strict=True))
+    if said and said[0].startswith("no node"):
+        assert rows_notes(protection, units, turns, largest=False) == ()  # others may have more
+
+
+def test_turns_are_those_of_a_node() -> None:
+    assert turns_per_node(10, 95) == 10
+    assert turns_per_node(10, 95, iterations=True) == 95
+
+
+def test_a_simulation_keeps_and_prints_its_notes(skipring: Command, tmp_path: Path) -> None:
+    skipring("init")
+    for batch, words in (
+        (
+            50,
+            "No node has learning.batch = 50 rows: the largest node has 5 training rows, and every sum is divided",
+        ),
+        (
+            1,
+            "Some rows are never used: the largest node deals its rows into 5 parts, one for each turn, and has 2",
+        ),
+        (5, ""),
+    ):
+        answer = skipring(f"simulate run.toml --out of-{batch} {QUICK} --set learning.batch={batch}")
+        assert (answer.code, answer.err) == (0, "")
+        text = " ".join(answer.out.split())
+        assert words in text
+        assert ("divided by" in text or "never used" in text) == bool(words)
+        kept = Result.load(tmp_path / f"of-{batch}").resolved.notes
+        assert [words[1:] in note for note in kept] == ([True] if words else [])
+
+
+def test_without_a_token_every_iteration_is_a_turn() -> None:
+    run: dict[str, Any] = {
+        "schedule": {"name": "federated", "steps": 5},
+        "learning": {"batch": 1},
+        "privacy": {"protects": "record", "noise_multiplier": 5.0},
+        "simulation": {"runs": 1},
+    }
+    assert simulate(run).resolved.notes == ()
+    assert len(simulate(run | {"schedule": {"name": "federated", "steps": 4}}).resolved.notes) == 1
+
+
+def test_compare_and_sweep_say_whom_a_silent_file_hides(skipring: Command, tmp_path: Path) -> None:
+    quick = "[schedule]\nsteps = 226\n[simulation]\nruns = 2\nrecord_path = false\n[privacy]\nnoise_multiplier = 5.0\n"
+    said = "The file does not say whom the noise hides (privacy.protects), so it hides all data of a node"
+    for protects in ("", 'protects = "node"\n'):
+        (tmp_path / "run.toml").write_text(quick + protects)
+        out = "said" if protects else "silent"
+        answer = skipring(f"compare run.toml --timeouts best,inf --out {out}")
+        assert (said in " ".join(answer.out.split())) == (not protects)
+        assert max(map(len, answer.out.splitlines())) <= 80
+        (tmp_path / "sweep.toml").write_text(
+            f"[base.privacy]\nnoise_multiplier = 5.0\n{protects}[base.simulation]\nruns = 1\n"
+            "[base.schedule]\nsteps = 226\n[[grid]]\n'delay.skip' = [0.1, 0.2]\n"
+        )
+        answer = skipring(f"sweep sweep.toml --workers 1 --out sweep-{out}")
+        assert answer.code == 0, answer.err
+        assert " ".join(answer.out.split()).count(said) == (not protects)
+
+
+def test_a_shared_data_set_is_not_covered_and_files_of_ones_own_are() -> None:
+    shared = {"privacy": {"noise_multiplier": 3.0, "protects": "record"}, "learning": {"batch": 2}}
+    notes = notes_on(agreed_run(parse_run(shared | {"schedule": {"steps": 40}}), 4), 4)
+    assert "the largest node deals its rows into 57 parts, one for each turn, and has 10 turns" in notes[0]
+    assert notes[1].startswith("unless nodes have files of their own, features are standardised by the mean and deviat")
+    large = shared | {"learning": {"batch": 500}}
+    assert notes_on(agreed_run(parse_run(large), 4), 4)[0].startswith("no node has learning.batch = 500 rows")
+    own = shared | {"model": {"name": "logistic", "classes": ["no", "yes"]}, "data": {"standardise": False}}
+    assert notes_on(agreed_run(parse_run(own), 4), 4) == ()
+
+
+def test_networks_say_what_is_not_covered() -> None:
+    assert not_covered(parse_run({"model": {"name": "mine:net"}})) == (
+        "features are standardised by the mean and deviation of all nodes' rows (data.standardise), and classes are "
+        "read off all nodes' labels (model.classes), which no epsilon covers"
+    )
+    for name in ("cnn", "small-cnn"):  # which take pixels as they are
+        found = not_covered(parse_run({"model": {"name": name}}))
+        assert found == "classes are read off all nodes' labels (model.classes), which no epsilon covers"
