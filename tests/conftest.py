@@ -19,7 +19,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what a sample leaves out; begin with what takes longest, lest others wait for it at the end."""
     grids: dict[str, list[pytest.Function]] = {}
     for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("sample"):
+        slow = item.get_closest_marker("slow") is not None
+        if isinstance(item, pytest.Function) and item.get_closest_marker("sample") and not slow:
             grids.setdefault(item.nodeid.split("[")[0], []).append(item)
     for grid in grids.values():
         marker = grid[0].get_closest_marker("sample")

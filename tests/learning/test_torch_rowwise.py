@@ -61,6 +61,7 @@ def hooked(module: nn.Sequential) -> nn.Module:
     return module
 
 
+@pytest.mark.sample(8)
 @pytest.mark.filterwarnings("ignore:Implicit dimension choice")
 @pytest.mark.parametrize("per_person", [1, 3])
 @pytest.mark.parametrize("name", MIXING)

@@ -388,7 +388,7 @@ def test_less_is_told_of_a_unit_that_contributes_less_often(schedule: ScheduleNa
             assert epsilon <= forecast(run.replace(every=every, view="offered")).epsilon(1e-6) * (1.0 + 1e-12)
 
 
-@pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
+@pytest.mark.parametrize("schedule", ["ring", "random-ring", pytest.param("random-walk", marks=pytest.mark.slow)])
 def test_an_outsider_is_told_no_more_than_a_member(schedule: ScheduleName) -> None:
     for skip, nodes, rounds in ((0.0, 2, 1), (0.9, 2, 6), (0.5, 3, 20), (0.0, 100, 3)):
         run = planned(schedule, nodes, rounds, 1, skip=skip, noise_multiplier=5.0)

@@ -114,8 +114,8 @@ def test_table_1(nodes: int, skip: float, steps: int, second: float, third: floa
         (10, 1000, 1e-4, 14.67, 13.96),
         (10, 1000, 0.7, 9.34, 8.87),
         (100, 10_000, 0.5, 5.70, 5.54),
-        (500, 50_000, 0.5, 3.14, 3.14),
-        (1000, 24_000, 1e-4, 2.26, 2.26),
+        pytest.param(500, 50_000, 0.5, 3.14, 3.14, marks=pytest.mark.slow),
+        pytest.param(1000, 24_000, 1e-4, 2.26, 2.26, marks=pytest.mark.slow),
     ],
 )
 def test_table_3(nodes: int, steps: int, skip: float, table: float, best: float) -> None:

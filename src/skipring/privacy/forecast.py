@@ -342,4 +342,4 @@ def _solve(law: Leakage, delta: float, release: float) -> float:
         at_low = excess(low)
         if low == 0.0 and at_low <= 0.0:
             return 0.0
-    return narrow(excess, low, at_low, high, at_high, width=1e-9 * high)
+    return narrow(excess, low, at_low, high, at_high, width=1e-12 * high)
