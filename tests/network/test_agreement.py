@@ -33,6 +33,7 @@ AGREED: dict[str, Any] = {
     "data.standardise": False,
     "data.unit_rows": False,
     "data.test_share": 0.3,
+    "data.validation": 0.1,
     "model.name": "softmax",
     "model.intercept": True,
     "model.ridge": 0.1,
