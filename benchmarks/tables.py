@@ -3,7 +3,8 @@
     python benchmarks/tables.py [--rows 10000000]
 
 Eight columns of numbers and words, as a CSV file with semicolons and decimal commas, which is made first. The limit
-beside it is pyarrow reading the same file as texts, which is what the schema's cells are made from.
+beside it is pyarrow reading the same file as texts, which is what the schema's cells are made from. `node` is all that
+a node does with its file before it takes part.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ import numpy as np
 
 from skipring.data import Schema, read_with_schema
 from skipring.data.schema_tables import csv_blocks
+from skipring.network.config import OwnData
+from skipring.network.learner import make_learner
+from skipring.runs import parse_run
 
 COLUMNS: list[dict[str, Any]] = [
     {"name": "age", "range": [20, 80]},
@@ -55,7 +59,14 @@ def peak() -> float:
 
 def read(path: Path, how: str) -> None:
     begin = time.perf_counter()
-    if how == "schema":
+    if how == "node":
+        values = {"learning": {"batch": 1000}, "privacy": {"protects": "record", "noise_multiplier": 4.0}}
+        run = parse_run(values | {"column": COLUMNS, "model": {"name": "logistic"}})
+        own = OwnData(path=path)
+        learner = make_learner(run, index=0, nodes=4, name="a", data=own, rng=np.random.default_rng(1))
+        learner.test_error(learner.initial())
+        rows = learner.all_units
+    elif how == "schema":
         rows = len(read_with_schema(path, Schema.of(COLUMNS)).features)
     else:
         rows = sum(block.num_rows for _, block in csv_blocks(path, ";"))
@@ -74,7 +85,7 @@ def main() -> None:
         path = Path(folder) / "rows.csv"
         write(path, options.rows)
         print(f"{path.stat().st_size / 2**20:.0f} MiB", flush=True)
-        for how in ("texts", "schema"):  # each in a process of its own, for its memory
+        for how in ("texts", "schema", "node"):  # each in a process of its own, for its memory
             subprocess.run([sys.executable, __file__, "--read", str(path), how], check=True)
 
 
