@@ -167,6 +167,24 @@ def test_foreign_and_damaged_files_are_refused_in_one_line(path: Path, tmp_path:
         assert len(str(refused.value).splitlines()) == 1, name
 
 
+def test_whichever_byte_is_damaged_nothing_else_is_loaded(path: Path) -> None:
+    whole, known = path.read_bytes(), model()
+    refused = 0
+    for place in range(0, len(whole), 5):
+        for bits in (0x01, 0xFF):
+            changed = bytearray(whole)
+            changed[place] ^= bits
+            path.write_bytes(changed)
+            try:
+                found = load_model(path)
+            except InvalidInput as problem:
+                refused += len(str(problem).splitlines())
+            else:  # a date, or another thing that nobody reads
+                assert found.facts == known.facts
+                assert found.parameters.tobytes() == known.parameters.tobytes()
+    assert refused > len(whole) / 5
+
+
 def test_a_file_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be written"):
         save_model(model(), tmp_path / "nowhere" / "model.npz")

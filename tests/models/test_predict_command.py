@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from skipring.data import Schema, schema_tables
-from skipring.models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, load_model
+from skipring.models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, load_model, tables
 
 Command = Callable[..., Any]
 COLUMNS: list[dict[str, Any]] = [
@@ -86,6 +86,7 @@ def test_the_order_of_columns_and_the_size_of_blocks_do_not_matter(
     first = skipring_words("predict", str(model), "rows.csv", "--out", "0.csv", "--json").data
     monkeypatch.setattr(schema_tables, "_BLOCK", 2000)
     monkeypatch.setattr(schema_tables, "_ROWS", 7)
+    monkeypatch.setattr(tables, "_ROWS", 50)
     blocks = list(schema_tables.rows_of_file(tmp_path / "rows.csv", Schema.of(COLUMNS)))
     assert len(blocks) > 10
     for number, name in enumerate(("rows.csv", "other.csv", "rows.parquet"), start=1):

@@ -216,6 +216,7 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     stopped_at = load_model(folder / "node2" / "model.npz")
     assert stopped_at.parameters.tobytes() == before.memory.copy.token.parameters
     (claim,) = stopped_at.facts.epsilon
+    assert "the run is not over" in str(stopped_at.facts.not_covered)
     assert claim.epsilon == skipring_words("node", "privacy", str(folder / "node2"), "--json").data["epsilon"]
     while_running = skipring_words("node", "model", str(folder / "node1"), "--out", "now.npz", "--json")
     assert while_running.code == 0, while_running.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from ..errors import InvalidInput
 from .trained import TrainedModel, chosen, log_shares
 
 __all__ = ["Metrics", "Prediction", "predict_file"]
+
+_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Pred
     try:
         with draft.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            for block in rows_of_file(path, model.inputs.table, labelled=False):
+            for block in _small_blocks(path, model):
                 scores = model.scores(block.features)
                 if judge.rows == 0:
                     writer.writerow(_header(model, block))
@@ -68,6 +71,15 @@ def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Pred
     finally:
         draft.unlink(missing_ok=True)
     return Prediction(rows=judge.rows, metrics=judge.metrics())
+
+
+def _small_blocks(path: str | Path, model: TrainedModel) -> Iterator[SchemaRows]:
+    """Yield the rows of a file, so few at a time that thousands of public features of each fit into memory."""
+    for block in rows_of_file(path, model.inputs.table, labelled=False):
+        for low in range(0, len(block.features), _ROWS):
+            part = slice(low, low + _ROWS)
+            labels, persons, nodes = (None if each is None else each[part] for each in block[1:])
+            yield SchemaRows(block.features[part], labels, persons, nodes)
 
 
 def _header(model: TrainedModel, block: SchemaRows) -> list[str]:

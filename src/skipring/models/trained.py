@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -101,7 +102,7 @@ class TrainedModel:
         One score says how much speaks for the second of two classes; of several, each is that of a class.
         """
         if self.kind == "network":
-            return self._network()
+            return self._new_network()
         require_torch(self.name)
         from .networks import linear_module
 
@@ -141,7 +142,7 @@ class TrainedModel:
         if self.kind == "network":
             from .networks import answers
 
-            found = answers(self._network(), rows)
+            found = answers(self._network, rows)
             return found[:, : len(self.classes)] if len(self.classes) else found.reshape(-1)
         if self.kind == "softmax":
             return rows @ self.parameters.reshape(len(self.classes), -1).T
@@ -167,7 +168,11 @@ class TrainedModel:
             return rows, np.zeros(len(rows))
         return rows[:, :-1] * self.inputs.share, rows[:, -1] * self.inputs.share
 
+    @cached_property
     def _network(self) -> nn.Module:
+        return self._new_network()
+
+    def _new_network(self) -> nn.Module:
         require_torch(self.name)
         from .networks import network
 

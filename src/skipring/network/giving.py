@@ -26,6 +26,8 @@ from .setup import require_reach, terms_of
 
 #: What gives back all that rounding may take away.
 _UP = 1.0 + 1e-9
+#: What showing somebody a token in the middle of a run means; everybody gets to see the final model.
+_NOT_OVER = "the run is not over, so this is what one node has seen: shown to another node, the two look together"
 
 __all__ = ["GivenAway", "KnownByObserver", "final_claims", "given_away", "save_node_model"]
 
@@ -130,10 +132,13 @@ def save_node_model(folder: str | Path, out: str | Path | None = None) -> tuple[
     config, run, memory = read.config, read.run, read.reading.memory
     token = memory.outcome or memory.copy.token
     _, inputs = node_rows(run, index=read.me, nodes=len(read.roster), name=config.name, data=config.data)
-    shared = not_covered(run) if config.data.path is None else None
+    uncovered = [not_covered(run)] if config.data.path is None else []
+    if memory.outcome is None:
+        uncovered.append(_NOT_OVER)
     require_reach(read.terms, size_of(token.parameters), read.delta)
     claims = final_claims(read.account, config.name, read.delta, memory.outcome)
-    about = NodeFacts(config.name, run, read.run_digest, claims, shared, memory.outcome is not None)
+    beside = "; ".join(each for each in uncovered if each) or None
+    about = NodeFacts(config.name, run, read.run_digest, claims, beside, memory.outcome is not None)
     dtype = "<f4" if run.model.is_network else "<f8"
     path = config.journal.parent / "model.npz" if out is None else Path(out)
     try:
