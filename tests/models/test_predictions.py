@@ -164,11 +164,19 @@ def test_a_network_for_images_takes_rows_of_pixels(tmp_path: Path, one_thread: N
     assert "No epsilon is stated" in repr(loaded)
 
 
-@pytest.mark.parametrize("model", [{}, {"intercept": True}, {"name": "softmax", "intercept": True}])
-def test_torch_and_scikit_learn_have_the_same_scores(tmp_path: Path, model: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("data", "model"),
+    [
+        ("breast-cancer", {}),
+        ("breast-cancer", {"intercept": True}),
+        ("breast-cancer", {"name": "softmax", "intercept": True}),
+        ("digits", {"intercept": True}),
+    ],
+)
+def test_torch_and_scikit_learn_have_the_same_scores(tmp_path: Path, data: str, model: dict[str, Any]) -> None:
     import torch
 
-    run, _, loaded = trained(tmp_path, {"data": {"nodes": 10}, "model": model})
+    run, _, loaded = trained(tmp_path, {"data": {"name": data, "nodes": 10}, "model": model})
     features = dataset_of(run).features[:50]
     rows, twin = loaded.encode(features), loaded.to_sklearn()
     np.testing.assert_array_equal(twin.predict(rows), loaded.predict(features))
