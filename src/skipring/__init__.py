@@ -15,6 +15,7 @@ The rooms, each using only those before it:
 - `data`: what nodes learn from, and how it is spread over them
 - `learning`: one update of a model, for simulations and nodes alike
 - `runs`: the run file, its defaults, and what it resolves to
+- `models`: trained models as files, and what they predict
 - `simulation`: many runs in virtual time
 - `estimator`: one run as a scikit-learn classifier
 - `network`: the same protocol between real machines
@@ -22,7 +23,7 @@ The rooms, each using only those before it:
 - `report`: tables and figures for people
 - `cli`: the commands
 
-`skipring.simulate` and `skipring.SkipRingClassifier` are the short way in from Python.
+`skipring.simulate`, `skipring.SkipRingClassifier` and `skipring.load_model` are the short way in from Python.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .estimator import SkipRingClassifier
+    from .models import load_model
     from .simulation import simulate
 
-__all__ = ["SkipRingClassifier", "__version__", "simulate"]
+__all__ = ["SkipRingClassifier", "__version__", "load_model", "simulate"]
 
-_HOMES = {"SkipRingClassifier": "estimator", "simulate": "simulation"}
+_HOMES = {"SkipRingClassifier": "estimator", "load_model": "models", "simulate": "simulation"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Self, get_args
 
 import numpy as np
@@ -19,9 +20,11 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from ._digest import digest
 from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
+from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
 from .privacy import PlannedRun, Unit, forecast
 from .runs import RunFile, Shape, parse_run, protected_rows, usual_batch
 from .simulation import Setup, planned, run_one, setup_on
@@ -35,6 +38,8 @@ _MOST_NODES = 100
 _ROWS_PER_NODE = 4
 #: Below this, epsilon is in the tens of millions, and the accountants run out of digits.
 _LEAST_NOISE = 1e-3
+#: What no epsilon counts.
+_READ_OFF = "the mean and standard deviation of each feature, read off all training rows"
 #: What this class calls the keys of a run file, where it is not their last part; for messages.
 _NAMES = {
     "learning.rate": "learning_rate",
@@ -226,6 +231,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             self.coef_, self.intercept_ = parameters[:, :-1], parameters[:, -1]
         else:
             self.coef_, self.intercept_ = parameters, np.zeros(len(parameters))
+        self._vector, self._run_digest = np.asarray(output.model, np.float64), self._digest(data.nodes)
         self.classes_ = classes
         self.scaling_ = dataclasses.replace(scaling, intercept=False)
         self.noise_multiplier_, self.timeout_ = float(setup.noise_multiplier), float(setup.timeout)
@@ -351,6 +357,44 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         scores = self.decision_function(X)
         chosen = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[chosen]
+
+    def save_model(self, path: str | Path, *, made: str | None = None) -> None:
+        """Write the fitted model, with what it cost, to a file for `skipring.load_model` and `skipring predict`.
+
+        `made` says when, if the file is to say so. The scales in it come from the training rows (see the notes above).
+        """
+        check_is_fitted(self)
+        claim = EpsilonClaim(
+            whose="any node of such a run (forecast)",
+            unit=self.protects_,
+            delta=float(self.delta),
+            view="offered",
+            method="tight",
+            epsilon=self.epsilon_ if self.planned_ is not None else None,
+            refused="there is no noise" if self.planned_ is None else None,
+        )
+        facts = ModelFacts(
+            name="logistic" if len(self.classes_) == 2 else "softmax",
+            updates=self.updates_,
+            run=self._run_digest,
+            epsilon=(claim,),
+            not_covered=_READ_OFF if self.standardise else None,
+            source="SkipRingClassifier",
+            made=made,
+        )
+        inputs = Inputs(
+            columns=self.n_features_in_,
+            names=tuple(map(str, getattr(self, "feature_names_in_", ()))),
+            classes=self.classes_ if self.classes_.dtype.kind in "Ubiuf" else self.classes_.astype(str),
+            scaling=dataclasses.replace(self.scaling_, encoder=None),
+            features=self.features,
+            intercept=bool(self.intercept),
+        )
+        save_model(TrainedModel(facts, inputs, self._vector), path)
+
+    def _digest(self, nodes: int) -> str:
+        """Return a digest of the run without its seed, which must stay a secret."""
+        return digest(self._run(nodes, 0).model_dump(mode="json")).hex()
 
 
 @contextmanager

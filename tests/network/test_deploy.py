@@ -18,8 +18,10 @@ import typer.main
 from skipring.cli._main import app
 from skipring.network.agreed import agreed_run
 from skipring.network.config import read_node_config
-from skipring.network.learner import make_learner
+from skipring.network.learner import make_learner, node_rows
+from skipring.network.messages import Token
 from skipring.network.monitor import _METRICS, Monitor
+from skipring.network.node_file import NodeFacts, write_node_model
 from skipring.runs import RunFile, read_run_file, with_changes
 from skipring.simulation import simulate
 
@@ -116,7 +118,9 @@ def test_the_rows_fit_the_run_and_the_model_can_be_used(
     # The rows were drawn such that a high age and a low dose speak against it.
     model = 5.0 / np.sqrt(2.0) * np.array([-1.0, 1.0, 0.0, 0.0])
     assert learner.test_error(model) < 0.2
-    np.save(tmp_path / "model.npy", model.astype(learner.dtype).reshape(learner.shape))
+    _, inputs = node_rows(run, index=0, nodes=3, name=config.name, data=config.data)
+    about = NodeFacts(config.name, run, "00", (), None)
+    write_node_model(tmp_path / "model.npz", Token(1, model.tobytes(), b""), inputs, about, learner.dtype.str)
     exec(compile(use, "use.py", "exec"), {})
     answer, chance = capsys.readouterr().out.split()
     assert answer == "yes"

@@ -18,14 +18,16 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
+from skipring.models import load_model
 from skipring.network.chain import updated_hops
 from skipring.network.config import read_node_config
 from skipring.network.journal_file import read_journal
-from skipring.network.local import LocalNetwork, node_status
+from skipring.network.local import LocalNetwork, node_result, node_status
 from skipring.network.setup import load_node
 from skipring.privacy import gdp_epsilon
-from skipring.runs import read_run_file
+from skipring.runs import dataset_of, read_run_file, stream
 
 RUN = "[schedule]\nsteps = {steps}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
 
@@ -91,6 +93,7 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     assert max(map(len, done.out.splitlines())) <= 80
     models = [(folder / f"node{i}" / "model.npy").read_bytes() for i in (1, 2, 3)]
     assert models[0] == models[1] == models[2]
+    _can_be_used(folder, skipring_words)
     told = skipring_words("network", "status", str(folder), "--json").data
     assert [node["running"] for node in told["nodes"]] == [False] * 3
     assert all(node["status"]["over"] for node in told["nodes"])
@@ -127,6 +130,34 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     assert again.code == 1
     assert "node1 ended with exit code 2" in again.err
     assert not (folder / "node2" / "result.json").exists()
+
+
+def _can_be_used(folder: Path, skipring_words: Command) -> None:
+    """The model of each node predicts, has the same parameters, and says what it cost that node."""
+    for number in (1, 2, 3):
+        own = folder / f"node{number}"
+        found, result = load_model(own / "model.npz"), node_result(own)
+        assert result is not None
+        np.testing.assert_array_equal(found.parameters, np.load(own / "model.npy"))
+        assert found.facts.updates == result.updates
+        first, final = found.facts.epsilon
+        assert (first.whose, first.epsilon) == (f"node node{number}, by its own account", result.epsilon)
+        assert final.view == "final"
+        assert first.epsilon is not None
+        assert final.epsilon is not None
+        assert final.epsilon <= first.epsilon
+        # Nodes share a data set here, and each tests with the same part of it.
+        run = read_run_file(own / "run.toml")
+        rows = dataset_of(run)
+        test = _test_rows(rows, stream(run), run.data.test_share)
+        wrong = found.predict(rows.features[test]) != np.array(rows.classes)[rows.labels[test]]
+        assert np.mean(wrong) == pytest.approx(result.test_error)
+        # From the journal comes the same file.
+        told = skipring_words("node", "model", str(own), "--out", "again.npz", "--json")
+        assert told.code == 0, told.err
+        assert told.data["source"] == f"the final model, as node node{number} has it"
+        assert Path("again.npz").read_bytes() == (own / "model.npz").read_bytes()
+    assert len({load_model(folder / f"node{number}" / "model.npz").facts.run for number in (1, 2, 3)}) == 1
 
 
 def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command) -> None:
@@ -179,6 +210,16 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert running.states[1].code == 0
     assert not (folder / "node2" / "node.pid").exists()
     before = read_journal(config.journal)
+    told = skipring_words("node", "model", str(folder / "node2"))
+    assert told.code == 0, told.err
+    assert "a run that is not over, as node node2 has it" in told.out
+    stopped_at = load_model(folder / "node2" / "model.npz")
+    assert stopped_at.parameters.tobytes() == before.memory.copy.token.parameters
+    (claim,) = stopped_at.facts.epsilon
+    assert "the run is not over" in str(stopped_at.facts.not_covered)
+    assert claim.epsilon == skipring_words("node", "privacy", str(folder / "node2"), "--json").data["epsilon"]
+    while_running = skipring_words("node", "model", str(folder / "node1"), "--out", "now.npz", "--json")
+    assert while_running.code == 0, while_running.err
     # Status and stop find the others by themselves; everything goes on afterwards.
     status = skipring_words("network", "status", str(folder)).out
     assert (status.count(" running"), status.count("not running")) == (3, 1)

@@ -15,10 +15,11 @@ from .calculator import error, noise, privacy, timeout
 from .compare import compare
 from .network import network_check, network_init, network_pack
 from .network_up import network_status, network_stop, network_up
-from .node import node_privacy, node_run
+from .node import node_model, node_privacy, node_run
 from .paper import figure, tables
 from .paper_numbers import numbers
 from .plan import plan
+from .predict import predict
 from .report import report
 from .schema import schema
 from .simulate import init, simulate
@@ -42,7 +43,7 @@ paper_app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figure
 network_app = typer.Typer(
     no_args_is_help=True, help="Nodes on real machines: who they are, and all of them on this one."
 )
-node_app = typer.Typer(no_args_is_help=True, help="One node: run it, and see what it has given away.")
+node_app = typer.Typer(no_args_is_help=True, help="One node: run it, see what it has given away, and take its model.")
 
 BEFORE = "Before a run"
 app.command(rich_help_panel=BEFORE)(plan)
@@ -57,6 +58,7 @@ app.command(rich_help_panel=SIMULATE)(simulate)
 app.command(rich_help_panel=SIMULATE)(compare)
 app.command(rich_help_panel=SIMULATE)(sweep)
 app.command(rich_help_panel=SIMULATE)(report)
+app.command(rich_help_panel=SIMULATE)(predict)
 network_app.command("init")(network_init)
 network_app.command("pack")(network_pack)
 network_app.command("check")(network_check)
@@ -65,6 +67,7 @@ network_app.command("status")(network_status)
 network_app.command("stop")(network_stop)
 node_app.command("run")(node_run)
 node_app.command("privacy")(node_privacy)
+node_app.command("model")(node_model)
 app.add_typer(network_app, name="network", rich_help_panel="Between machines")
 app.add_typer(node_app, name="node", rich_help_panel="Between machines")
 paper_app.command()(figure)

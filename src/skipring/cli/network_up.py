@@ -193,8 +193,8 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
         console.print(
             f"\n{over} of {len(results)} nodes hold {alike} final model"
             f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest.updates} updates in "
-            f"{newest.steps} hops and {network.seconds:.1f} s (starting included). It is model.npy in each "
-            f"node's folder. {_meaning(newest)}",
+            f"{newest.steps} hops and {network.seconds:.1f} s (starting included). It is model.npz in each "
+            f"node's folder, for skipring predict. {_meaning(newest)}",
             style="dim",
         )
     else:

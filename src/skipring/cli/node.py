@@ -1,4 +1,4 @@
-"""One node of a network: `skipring node run` and `skipring node privacy`."""
+"""One node of a network: `skipring node run`, `skipring node privacy` and `skipring node model`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._output import Json, print_json
 if TYPE_CHECKING:
     from ..network import GivenAway
 
-__all__ = ["node_privacy", "node_run"]
+__all__ = ["node_model", "node_privacy", "node_run"]
 
 
 def node_run(
@@ -57,6 +57,27 @@ def node_privacy(
         print_json(to_json(found))
         return
     _print(found)
+
+
+def node_model(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one node.")],
+    out: Annotated[Path | None, typer.Option(help="The file to write (default: model.npz in the folder).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the newest model that a node has, running or not, as a file for `skipring predict`.
+
+    It is told from the node's journal. Its epsilons are this node's own, for its own data, and for what it has released
+    so far.
+    """
+    from ..network import save_node_model  # loaded when the command runs
+
+    path, facts = save_node_model(folder, out)
+    if as_json:
+        print_json({"file": str(path)} | to_json(facts))
+        return
+    print(f"{path} is written: {facts.source}, after {facts.updates} updates.")
+    for sentence in facts.sentences():
+        print(sentence)
 
 
 def _print(found: GivenAway) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,6 +50,10 @@ def simulate(
     threads: Annotated[
         int | None, typer.Option(help="Number of threads (default: all cores); changes nothing else.")
     ] = None,
+    save_model: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the model of one run, for `skipring predict`.")
+    ] = None,
+    model_run: Annotated[int, typer.Option(metavar="NUMBER", help="Of which run, from 0.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
@@ -61,15 +65,28 @@ def simulate(
     began = time.perf_counter()
     again = f"go on with: skipring simulate {file} --out {folder} --resume"
     with counted_runs(run.simulation.runs, again) as (stop, progress):
-        result = run_all(run, out=folder, resume=resume, threads=threads, stop=stop, progress=progress)
-    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), as_json)
+        result = run_all(
+            run,
+            out=folder,
+            resume=resume,
+            threads=threads,
+            stop=stop,
+            progress=progress,
+            save_model=save_model,
+            model_run=model_run,
+        )
+    model = {} if save_model is None else {"model": str(save_model), "model_run": model_run}
+    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), as_json, model)
 
 
-def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_json: bool) -> None:
+def _show(
+    result: Result, folder: Path, seconds: float, unsaid: str | None, as_json: bool, model: dict[str, Any]
+) -> None:
     summary = result.summary()
     resolved, privacy = result.resolved, result.privacy
     if as_json:
-        print_json(summary.to_json() | {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json()})
+        facts = {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json()}
+        print_json(summary.to_json() | facts | model)
         return
 
     def shown(spread: Spread) -> str:
@@ -121,6 +138,8 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
     if privacy.realised is not None and privacy.forecast is not None:
         notes.append("A forecast is for a node or pair named beforehand; the unluckiest of all may lie beyond it.")
     notes.append(f"Results are in {folder}.")
+    if model:
+        notes.append(f"The model of run number {model['model_run']} (from 0) is {model['model']}: skipring predict.")
     print_rows(rows, "\n".join(notes))
 
 

@@ -21,7 +21,7 @@ from .prepare import (
     require_unit_rows,
     training_part,
 )
-from .schema import INDICATOR, Column, Schema
+from .schema import INDICATOR, Column, PlainColumns, Schema
 from .schema_draft import SchemaDraft, draft_schema
 from .schema_tables import SchemaRows, read_with_schema, rows_of_file, rows_of_frame
 from .sources import DATASETS, Dataset, load_dataset, require_two_kinds
@@ -36,6 +36,7 @@ __all__ = [
     "Dataset",
     "Encoder",
     "NodeData",
+    "PlainColumns",
     "PreparedRows",
     "Scaling",
     "Schema",

@@ -38,7 +38,7 @@ class PreparedRows:
     """Training rows for the nodes and test rows for the evaluation, both scaled in the same way.
 
     With `intercept` the last column is constant. `train_groups` has the node of every training row, and `train_persons`
-    the person, if known.
+    the person, if known. `scaling` is how new rows become like them.
     """
 
     train_x: Rows
@@ -49,6 +49,7 @@ class PreparedRows:
     classes: tuple[str, ...]
     intercept: bool
     train_persons: Ints | None = None
+    scaling: Scaling | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +208,7 @@ def prepare(
         classes=dataset.classes,
         intercept=intercept,
         train_persons=None if dataset.persons is None else dataset.persons[train],
+        scaling=scaling,
     )
 
 

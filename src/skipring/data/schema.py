@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 
-__all__ = ["INDICATOR", "MISSING_WORDS", "Column", "Role", "Schema", "spelled"]
+__all__ = ["INDICATOR", "MISSING_WORDS", "Column", "PlainColumns", "Role", "Schema", "spelled"]
 
 Role = Literal["feature", "label", "person", "node", "ignore"]
 Floats = NDArray[np.float64]
@@ -120,6 +120,9 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    #: What refusals call it, and what they advise.
+    called: ClassVar[str] = "schema"
+    remedy: ClassVar[str] = "say ignore = true if it is not used"
 
     @classmethod
     def of(cls, entries: Sequence[Mapping[str, Any]]) -> Schema:
@@ -191,7 +194,7 @@ class Schema:
         """The constant that rows are divided by: no row can be longer, whatever it says."""
         return math.sqrt(sum(column.square for column in self.features))
 
-    def encode(self, values: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.float32]:
+    def encode(self, values: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.floating[Any]]:
         """Return what a model sees of rows, given the numbers or categories of each feature column."""
         found = np.empty((rows, len(self.feature_names)))
         first = 0
@@ -211,17 +214,32 @@ class Schema:
         needed = [column.name for column in self.columns if column.role in ("feature", *(["label"] * labelled))]
         lacking, unknown = [name for name in needed if name not in found], [n for n in found if n not in known]
         if lacking:
-            reason = f"has no column {_listed(lacking)}, which the schema has" + _perhaps(lacking, unknown)
+            reason = f"has no column {_listed(lacking)}, which the {self.called} has" + _perhaps(lacking, unknown)
             raise InvalidInput.because("path", file, reason)
         if unknown:
-            reason = (
-                f"has a column {_listed(unknown)}, which the schema does not have; say ignore = true if it is not used"
-            )
+            reason = f"has a column {_listed(unknown)}, which the {self.called} does not have; {self.remedy}"
             raise InvalidInput.because("path", file, reason)
 
     def to_values(self) -> list[dict[str, Any]]:
         """Return it as the `[[column]]` entries of a run file."""
         return [column.to_values() for column in self.columns]
+
+
+@dataclass(frozen=True)
+class PlainColumns(Schema):
+    """Columns of numbers that are found by name and stay as they are: of a model that was trained without a schema."""
+
+    called: ClassVar[str] = "model"
+    remedy: ClassVar[str] = "leave it out"
+
+    @property
+    def label_middle(self) -> float:
+        """Nothing: labels have no range."""
+        return 0.0
+
+    def encode(self, values: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.floating[Any]]:
+        """Return the numbers themselves."""
+        return np.column_stack([values[column.name] for column in self.features]).reshape(rows, -1)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ _ROWS = 1 << 16
 class SchemaRows(NamedTuple):
     """Some rows as a model sees them, and what is known of each: label, person and node, where the table says so."""
 
-    features: NDArray[np.float32]
+    features: NDArray[np.floating[Any]]
     labels: NDArray[Any] | None
     persons: NDArray[np.str_] | None
     nodes: NDArray[np.str_] | None

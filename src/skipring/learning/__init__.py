@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .neural import NeuralToken
     from .torch_learner import TorchLearner
     from .torch_linear import LinearToken
-    from .torch_module import choose_device, drawn, maker, require_usable, rows_for
+    from .torch_module import choose_device, drawn, maker, require_usable, rows_for, with_parameters
     from .torch_update import mean_loss
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "require_usable",
     "rows_for",
     "unit_count",
+    "with_parameters",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -71,5 +72,6 @@ __getattr__, __dir__ = lazily(
         "require_torch": "networks",
         "require_usable": "torch_module",
         "rows_for": "torch_module",
+        "with_parameters": "torch_module",
     },
 )

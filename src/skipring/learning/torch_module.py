@@ -43,6 +43,7 @@ __all__ = [
     "rows_for",
     "small_cnn",
     "trainable",
+    "with_parameters",
 ]
 
 # A network is drawn from the generator that all threads of torch share.
@@ -112,6 +113,20 @@ def drawn(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 def trainable(module: nn.Module) -> list[nn.Parameter]:
     """Return the parameters that travel."""
     return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def with_parameters(module: nn.Module, vector: NDArray[Any]) -> bool:
+    """Give a module the parameters of a vector, as they travel; False if it needs another number of them."""
+    parameters = trainable(module)
+    if sum(parameter.numel() for parameter in parameters) != vector.size:
+        return False
+    first = 0
+    with torch.no_grad():
+        for parameter in parameters:
+            piece = np.array(vector[first : first + parameter.numel()], np.float32)
+            parameter.copy_(torch.from_numpy(piece).view(parameter.shape))
+            first += parameter.numel()
+    return True
 
 
 def require_same_size(name: str, fresh: nn.Module, known: nn.Module, shapes: Sequence[torch.Size]) -> None:

@@ -8,7 +8,7 @@ adds up to. Around it, each in a file of its own and loaded when first used, sin
 - what all agree on: `agreed`, `agreement`, `order`
 - how messages travel: `messages`, `wire`, `transport`, `link`
 - what is remembered: `journal`, `journal_file`, `journal_reading`, `model_file`
-- what a node computes, and what it costs: `learner`, `noise`, `chain`, `ledger`, `giving`
+- what a node computes, and what it costs: `learner`, `noise`, `chain`, `ledger`, `giving`, `node_file`
 - running it: `setup`, `pace`, `node`, `updater`, `hop_times`, `process`, `monitor`, `local`
 
 docs/protocol.md explains it.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .agreed import agreed_run, asked_budget, notes_on, run_text
     from .checks import check_network, check_node, is_node_folder
     from .config import NodeBudget
-    from .giving import GivenAway, given_away
+    from .giving import GivenAway, given_away, save_node_model
     from .identity import make_network, pack_node, require_cryptography
     from .local import (
         LocalNetwork,
@@ -79,6 +79,7 @@ __all__ = [
     "run_node",
     "run_text",
     "running_pid",
+    "save_node_model",
     "set_steps",
     "stop_nodes",
 ]
@@ -108,6 +109,7 @@ __getattr__, __dir__ = lazily(
         "run_node": "process",
         "run_text": "agreed",
         "running_pid": "local",
+        "save_node_model": "giving",
         "set_steps": "local",
         "stop_nodes": "local",
     },

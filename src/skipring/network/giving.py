@@ -5,24 +5,31 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import InvalidInput
+from ..models import EpsilonClaim, ModelFacts
 from ..privacy import OwnTranscript, Relation, Unit, gdp_epsilon, promised
-from ..runs import not_covered, read_run_file
+from ..runs import RunFile, not_covered, read_run_file
 from .chain import updated_between
-from .config import read_node_config
-from .journal_file import read_journal
-from .ledger import AccountTerms, account_of
+from .config import NodeConfig, read_node_config
+from .journal_file import JournalReading, read_journal
+from .learner import node_rows
+from .ledger import AccountTerms, OwnAccount, account_of
+from .messages import Token
 from .model_file import size_of
-from .roster import read_roster
+from .node_file import NodeFacts, account_claims, write_node_model
+from .roster import Roster, read_roster
 from .setup import require_reach, terms_of
 
 #: What gives back all that rounding may take away.
 _UP = 1.0 + 1e-9
+#: What showing somebody a token in the middle of a run means; everybody gets to see the final model.
+_NOT_OVER = "the run is not over, so this is what one node has seen: shown to another node, the two look together"
 
-__all__ = ["GivenAway", "KnownByObserver", "given_away"]
+__all__ = ["GivenAway", "KnownByObserver", "final_claims", "given_away", "save_node_model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +76,31 @@ class GivenAway:
     final_epsilon: float | None = None
 
 
-def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
-    """Return a node's account: epsilon of every other node's view of its data, and of the one that knows most."""
+class _Read(NamedTuple):
+    """A node's folder, and what its journal adds up to."""
+
+    config: NodeConfig
+    roster: Roster
+    run: RunFile
+    me: int
+    reading: JournalReading
+    terms: AccountTerms
+    account: OwnAccount
+    parts: int
+    units: int
+
+    @property
+    def delta(self) -> float:
+        given = self.config.budget.delta
+        return self.run.privacy.delta if given is None else given
+
+    @property
+    def run_digest(self) -> str:
+        return self.reading.run_digest.split()[0]
+
+
+def _read(folder: str | Path) -> _Read:
+    """Read the folder of a node, running or not; one line says what is wrong with it."""
     folder = Path(folder)
     if not (folder / "node.toml").is_file():
         raise InvalidInput.because("DIR", folder, "is not the folder of a node: there is no node.toml in it")
@@ -90,9 +120,41 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         reason = f"is not the run file of {config.journal.name}: noise, steps, order or model differ"
         raise InvalidInput.because("FILE", config.run, reason)
     account = account_of(terms, (entry for _, entry in reading.entries))
-    memory = reading.memory
-    given_delta = config.budget.delta if config.budget.delta is not None else run.privacy.delta
-    used = given_delta if delta is None else delta
+    return _Read(config, roster, run, me, reading, terms, account, parts, units)
+
+
+def save_node_model(folder: str | Path, out: str | Path | None = None) -> tuple[Path, ModelFacts]:
+    """Write the newest token of a node, running or not, as a model that one can use, with its epsilon so far.
+
+    Return the file (by default model.npz in the node's folder), and what it says.
+    """
+    read = _read(folder)
+    config, run, memory = read.config, read.run, read.reading.memory
+    token = memory.outcome or memory.copy.token
+    _, inputs = node_rows(run, index=read.me, nodes=len(read.roster), name=config.name, data=config.data)
+    uncovered = [not_covered(run)] if config.data.path is None else []
+    if memory.outcome is None:
+        uncovered.append(_NOT_OVER)
+    require_reach(read.terms, size_of(token.parameters), read.delta)
+    claims = final_claims(read.account, config.name, read.delta, memory.outcome)
+    beside = "; ".join(each for each in uncovered if each) or None
+    about = NodeFacts(config.name, run, read.run_digest, claims, beside, memory.outcome is not None)
+    dtype = "<f4" if run.model.is_network else "<f8"
+    path = config.journal.parent / "model.npz" if out is None else Path(out)
+    try:
+        return path, write_node_model(path, token, inputs, about, dtype)
+    except OSError as error:
+        reason = f"cannot be written, or the token has moved on meanwhile: {error.strerror}"
+        raise InvalidInput.because("out", path, reason) from None
+
+
+def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
+    """Return a node's account: epsilon of every other node's view of its data, and of the one that knows most."""
+    read = _read(folder)
+    config, roster, run, me = read.config, read.roster, read.run, read.me
+    terms, account, parts, units = read.terms, read.account, read.parts, read.units
+    memory = read.reading.memory
+    used = read.delta if delta is None else delta
     require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
     mu = np.sqrt(account.by_observer())
     turns = np.bincount(np.asarray(terms.path[: memory.copy.hop], dtype=np.int64), minlength=len(roster))
@@ -112,7 +174,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         notes.append(f"Nodes share a data set: {shared}.")
     return GivenAway(
         node=config.name,
-        run=reading.run_digest.split()[0],
+        run=read.run_digest,
         releases=account.releases,
         hop=min(memory.copy.hop, terms.steps),
         steps=terms.steps,
@@ -125,7 +187,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         view=account.claim.view,
         parts=parts,
         node_epsilon=None if terms.protects == "node" else whole,
-        final_epsilon=None if memory.outcome is None else gdp_epsilon(_final_mu(terms, memory.outcome.chain), used),
+        final_epsilon=_final_epsilon(terms, memory.outcome, used),
         epsilon=account.epsilon(used),
         epsilon_of_releases=account.epsilon_of_releases(used),
         worst_observer=roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
@@ -141,6 +203,15 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         ),
         notes=tuple(notes),
     )
+
+
+def final_claims(account: OwnAccount, node: str, delta: float, outcome: Token | None) -> tuple[EpsilonClaim, ...]:
+    """Return what a node's account says, with what the final model alone tells, if there is one."""
+    return account_claims(account, node, delta, _final_epsilon(account.terms, outcome, delta))
+
+
+def _final_epsilon(terms: AccountTerms, outcome: Token | None, delta: float) -> float | None:
+    return None if outcome is None else gdp_epsilon(_final_mu(terms, outcome.chain), delta)
 
 
 def _final_mu(terms: AccountTerms, chain: bytes) -> float:

@@ -10,14 +10,16 @@ the simulator would look up: the classes (`model.classes`), or for numbers the b
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, read_table, read_with_schema
+from ..data import Dataset, Scaling, read_table, read_with_schema
 from ..errors import InvalidInput, require_integer
 from ..learning import Learner, LinearLearner, LinearModel, Rows, parts_stream, require_torch
+from ..models import Inputs, inputs_of
 from ..runs import (
     RunFile,
     Shape,
@@ -35,7 +37,7 @@ from ..runs import (
 )
 from .config import OwnData
 
-__all__ = ["make_learner"]
+__all__ = ["learner_on", "make_learner", "node_rows"]
 
 Floats = NDArray[np.floating[Any]]
 #: The stream of a node's own test rows; that of shared data has the same number, and no name after it.
@@ -49,6 +51,12 @@ def make_learner(
 
     The rows of other nodes are forgotten once the shared data are dealt.
     """
+    rows, _ = node_rows(run, index=index, nodes=nodes, name=name, data=data)
+    return learner_on(run, rows, index=index, rng=rng)
+
+
+def node_rows(run: RunFile, *, index: int, nodes: int, name: str, data: OwnData) -> tuple[Rows, Inputs]:
+    """Return the rows of a node, and what a model that is trained on such rows is given."""
     require_integer("nodes", nodes, 1)
     if not 0 <= index < nodes:
         raise InvalidInput("index", index, f"a node's number, from 0 to {nodes - 1}")
@@ -60,7 +68,11 @@ def make_learner(
     if run.learning.clip_noisy is not None:
         reason = "is for schedules without a token only"
         raise InvalidInput.because("learning.clip_noisy", run.learning.clip_noisy, reason)
-    rows = _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
+    return _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
+
+
+def learner_on(run: RunFile, rows: Rows, *, index: int, rng: np.random.Generator) -> Learner:
+    """Return what node `index` computes on its rows."""
     if run.model.is_network:
         require_torch(str(run.model.name))
     model = model_of(run, Shape(rows.train_x.shape[1], rows.classes))
@@ -78,7 +90,7 @@ def make_learner(
         return TorchLearner(model, rows, protection=protection, seed=run.simulation.seed, rng=rng, dealt=dealt)
 
 
-def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
+def _part_of_shared(run: RunFile, index: int, nodes: int) -> tuple[Rows, Inputs]:
     dataset, prepared, owned = dealt_rows(run, usual_nodes=nodes)
     if owned.nodes != nodes:
         raise InvalidInput.because(
@@ -90,10 +102,11 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
     features = owned.features[low:high].astype(np.float64)
     labels, clipped = clipped_labels(run, owned.labels[low:high].copy())
     persons = None if owned.persons is None else owned.persons[low:high].copy()
-    return Rows(features, labels, prepared.test_x, prepared.test_y, len(dataset.classes), clipped, persons)
+    rows = Rows(features, labels, prepared.test_x, prepared.test_y, len(dataset.classes), clipped, persons)
+    return rows, _inputs(run, dataset, dataset.classes, prepared.scaling)
 
 
-def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
+def _own_rows(run: RunFile, data: OwnData, name: str) -> tuple[Rows, Inputs]:
     assert data.path is not None
     schema = run.table
     if data.label is None and schema is None:
@@ -142,7 +155,22 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
         left_out = len(whose) - len(kept)
         train_x, train_y, whose = train_x[kept], train_y[kept], whose[kept]
     train_y, clipped = clipped_labels(run, train_y)
-    return Rows(train_x, train_y, ready.test_x, ready.test_y.astype(kind), len(classes or ()), clipped, whose, left_out)
+    test_y, count = ready.test_y.astype(kind), len(classes or ())
+    rows = Rows(train_x, train_y, ready.test_x, test_y, count, clipped, whose, left_out)
+    own_scales = schema is None and run.data.standardise and not run.model.takes_pixels
+    return rows, _inputs(run, nameless, classes or (), None if own_scales else ready.scaling)
+
+
+def _inputs(run: RunFile, dataset: Dataset, classes: Sequence[str], scaling: Scaling | None) -> Inputs:
+    why = "each node scaled its rows by their own means and deviations (data.standardise); agree on a schema instead"
+    return inputs_of(
+        run,
+        columns=dataset.features.shape[1],
+        names=dataset.feature_names,
+        classes=classes,
+        scaling=scaling,
+        why_unscaled=why if scaling is None else "",
+    )
 
 
 def _spelled(table: Dataset) -> list[str]:

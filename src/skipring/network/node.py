@@ -12,6 +12,7 @@ import resource
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from .._json import to_json
 from .chain import updated_hops, wrong_way
+from .giving import final_claims
 from .hop_times import HopTimes
 from .journal import Entry, Kept, Over, Released
 from .journal_file import JournalError, JournalFile
@@ -409,7 +411,8 @@ class Node:
     async def _finish(self, token: Token) -> None:
         """Keep the final model where its owner finds it, and let everybody know that it is here."""
         try:
-            await self.updater.keep_model(token)
+            claims = partial(final_claims, self.account, self.setup.name, self._delta, token)
+            await self.updater.keep_model(token, claims)
             self.setup.write_result(to_json(self.status(finished=True)))
         except OSError as error:
             self._fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
@@ -445,10 +448,15 @@ class Node:
 
     # What people may want to see.
 
+    @property
+    def _delta(self) -> float:
+        budget = self.setup.config.budget
+        return budget.delta if budget.delta is not None else self.setup.run.privacy.delta
+
     def status(self, *, finished: bool = False) -> NodeStatus:
         """Return what the node knows about the run and about itself; nothing of it is sent to other nodes."""
         setup, memory, budget, claim = self.setup, self.peer.memory, self.setup.config.budget, self.account.claim
-        delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
+        delta = self._delta
         token = memory.outcome or memory.copy.token
         on_offer = self.peer.offers_to is not None  # nobody knows yet what becomes of that hop
         decided = self.hop - 1 if on_offer else self.hop

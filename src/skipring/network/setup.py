@@ -14,6 +14,7 @@ import numpy as np
 from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
 from ..learning import Learner
+from ..models import EpsilonClaim, Inputs
 from ..runs import RunFile, not_covered, read_run_file, rows_notes, step_sizes_of
 from .agreed import resolved_run
 from .agreement import Agreement, agreement_of, require_network_run
@@ -22,11 +23,12 @@ from .checks import check_node
 from .config import NodeConfig, read_node_config
 from .journal import Memory
 from .journal_file import JournalFile, read_journal
-from .learner import make_learner
+from .learner import learner_on, node_rows
 from .ledger import AccountTerms
 from .messages import Token
 from .model_file import ModelFile, chunks_of, digest_of, size_of, store
 from .monitor import status_text
+from .node_file import NodeFacts, write_node_model
 from .noise import unreached
 from .order import path_of
 from .pace import AdaptivePace, FixedPace, Pace
@@ -63,6 +65,8 @@ class NodeSetup:
     terms: AccountTerms
     initial: Token
     delay: Delay | None
+    #: What a model of this run is given, so that its owner can predict with it.
+    inputs: Inputs
     #: What no epsilon covers, if nodes share a data set, and what else its owner may not expect.
     not_covered: str | None = None
     notes: tuple[str, ...] = ()
@@ -111,6 +115,11 @@ class NodeSetup:
                 file.write(chunk)
         draft.rename(path)
 
+    def write_trained(self, token: Token, claims: tuple[EpsilonClaim, ...]) -> None:
+        """Write the same as a model that can be used: model.npz in the node's folder, with this node's own account."""
+        about = NodeFacts(self.name, self.run, self.agreement.digest.hex(), claims, self.not_covered)
+        write_node_model(self.config.journal.parent / "model.npz", token, self.inputs, about, self.shape.dtype)
+
     def write_result(self, status: dict[str, Any]) -> None:
         """Write what the node knows at the end: result.json in its folder."""
         path = self.config.journal.parent / "result.json"
@@ -134,9 +143,9 @@ def load_node(path: str | Path) -> NodeSetup:
     if problems:  # others would only hang up on it
         raise InvalidInput.because("DIR", folder, problems[0])
     terms = terms_of(run, config.run, roster, me, parts=1)  # before any data is looked for
-    learner = make_learner(
-        run, index=me, nodes=len(roster), name=config.name, data=config.data, rng=np.random.default_rng()
-    )
+    rows, inputs = node_rows(run, index=me, nodes=len(roster), name=config.name, data=config.data)
+    learner = learner_on(run, rows, index=me, rng=np.random.default_rng())
+    del rows  # the learner has what it needs of them
     terms = dataclasses.replace(terms, parts=learner.parts)
     initial = store(np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models"))
     resolved = {
@@ -172,6 +181,7 @@ def load_node(path: str | Path) -> NodeSetup:
         terms=terms,
         initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
         delay=None if config.delay.law is None else parse_delay(config.delay.law),
+        inputs=inputs,
         not_covered=not_covered(run) if config.data.path is None else None,
         notes=rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
     )
@@ -272,7 +282,7 @@ def open_journal(setup: NodeSetup) -> JournalFile:
         except InvalidInput:
             _require_same_rows(setup, digest.split())
             raise
-    for name in ("model.npy", "result.json"):  # of an earlier run
+    for name in ("model.npy", "model.npz", "result.json"):  # of an earlier run
         (setup.config.journal.parent / name).unlink(missing_ok=True)
     blank = Memory.blank(setup.rules.path[0], setup.initial)
     return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..models import EpsilonClaim
 from .chain import extended_chain, sealed
 from .messages import Compute, Token
 from .model_file import digest_of, load, store
@@ -81,16 +82,17 @@ class Updater:
         token: Token = await self._alone(self.update, action)
         return token
 
-    async def keep_model(self, token: Token) -> None:
-        """Write the final model to where its owner finds it, and test it."""
-        await self._alone(self._keep_model, token)
+    async def keep_model(self, token: Token, claims: Callable[[], tuple[EpsilonClaim, ...]]) -> None:
+        """Write the final model, with what it cost, to where its owner finds it, and test it."""
+        await self._alone(self._keep_model, token, claims)
 
     def close(self) -> None:
         """Begin nothing more."""
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _keep_model(self, token: Token) -> None:
+    def _keep_model(self, token: Token, claims: Callable[[], tuple[EpsilonClaim, ...]]) -> None:
         self._setup.write_model(token.parameters)
+        self._setup.write_trained(token, claims())
         self.test_error = self._setup.learner.test_error(load(token.parameters, self._setup.learner.dtype))
 
     def _alone(self, work: Callable[..., Any], *given: Any) -> Any:

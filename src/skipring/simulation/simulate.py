@@ -22,6 +22,7 @@ from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..learning import MarginLoss, NeuralModel, register_loss
+from ..models import save_model as save_trained
 from ..runs import (
     RunFile,
     keys,
@@ -34,11 +35,12 @@ from ..runs import (
 )
 from ..schedules import Schedule
 from .account import privacy_of
-from .build import build
+from .build import built
 from .engine import run_many
 from .result import ResolvedFacts, Result, gather, load_run, save_run
 from .rivals import Federated, Gossip
 from .setup import RunOutput, Setup
+from .trained import require_run, trained_model
 
 __all__ = ["Interrupted", "simulate"]
 
@@ -63,6 +65,8 @@ def simulate(
     keep_models: bool = True,
     stop: threading.Event | None = None,
     progress: Callable[[int], None] | None = None,
+    save_model: str | Path | None = None,
+    model_run: int = 0,
 ) -> Result:
     """Simulate all runs of a run file (or its path, or its values by section), and account for their privacy.
 
@@ -70,6 +74,7 @@ def simulate(
     the place of the data that the run file names; so do a law of delays, a schedule and a loss of your own, as objects.
     With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted simulation
     stopped, and ends with the same bytes. Without `keep_models` the last models are left out, which may be large.
+    `save_model` is a file for the model of one run (`model_run`, from 0; the first), which `skipring.load_model` reads.
 
     >>> rng = np.random.default_rng(1)
     >>> X, y, hospital = rng.normal(size=(400, 3)), rng.integers(2, size=400), np.arange(400) % 20
@@ -89,8 +94,17 @@ def simulate(
         run = run.model_copy(update={"schedule": run.schedule.model_copy(update={"name": schedule.name})})
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
+    kept = None
+    if save_model is not None:
+        require_run(model_run, run.simulation.runs)
+        if not keep_models:
+            raise InvalidInput.because("save_model", save_model, "there is no model to save without keep_models")
+        kept = (Path(save_model), model_run)
+        if not kept[0].absolute().parent.is_dir():  # said now, and not after hours
+            raise InvalidInput.because("save_model", save_model, "its folder does not exist")
     with nullcontext() if run.model.is_network else _one_blas_thread():
-        return _simulate(run, given, None if out is None else Path(out), resume, threads, keep_models, stop, progress)
+        folder = None if out is None else Path(out)
+        return _simulate(run, given, folder, resume, threads, keep_models, stop, progress, kept)
 
 
 class _Given(NamedTuple):
@@ -148,8 +162,9 @@ def _simulate(
     keep_models: bool,
     stop: threading.Event | None,
     progress: Callable[[int], None] | None,
+    kept: tuple[Path, int] | None,
 ) -> Result:
-    setup = build(run, given.dataset, delay=given.delay, order=given.schedule)
+    setup, inputs = built(run, given.dataset, delay=given.delay, order=given.schedule)
     asked = json.dumps(run.model_dump(mode="json") | given.described()) if given.described() else run.model_dump_json()
     known = _begin(folder, asked, resume) if folder is not None else []
     if not keep_models:
@@ -190,6 +205,8 @@ def _simulate(
             path.unlink()
         (folder / "runs").rmdir()
         (folder / "started.json").unlink()
+    if kept is not None:
+        save_trained(trained_model(result, inputs, kept[1]), kept[0])
     return result
 
 

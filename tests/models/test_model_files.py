@@ -1,0 +1,190 @@
+"""The file of a model: the same bytes each time, no code in it, and one line for whatever is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring.data import Scaling
+from skipring.errors import InvalidInput
+from skipring.models import (
+    EpsilonClaim,
+    Inputs,
+    ModelFacts,
+    ParameterBytes,
+    TrainedModel,
+    load_model,
+    save_model,
+    write_model,
+)
+
+CLAIM = EpsilonClaim(whose="node a", unit="record", delta=1e-5, view="offered", method="tight", epsilon=2.5)
+
+
+def model() -> TrainedModel:
+    facts = ModelFacts(name="logistic", updates=7, run="00ff", epsilon=(CLAIM,), source="a test")
+    scaling = Scaling(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    inputs = Inputs(columns=2, names=("a", "b"), classes=np.array(["no", "yes"]), scaling=scaling, intercept=True)
+    return TrainedModel(facts, inputs, np.array([1.0, -2.0, 0.5]))
+
+
+def arrays_of(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Change what the text of a file says."""
+    arrays = arrays_of(path)
+    about = json.loads(str(arrays["about"]))
+    change(about)
+    np.savez(path, **arrays | {"about": np.array(json.dumps(about))})
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    save_model(model(), tmp_path / "model.npz")
+    return tmp_path / "model.npz"
+
+
+def test_what_was_saved_is_loaded(path: Path) -> None:
+    found = load_model(path)
+    assert found.facts == model().facts
+    np.testing.assert_array_equal(found.parameters, model().parameters)
+    # By hand: (row - centre) / scale, norm 1, and half of its square for the constant.
+    row = np.array([2.0, 2.0]) / np.sqrt(8.0)
+    score = np.sqrt(0.5) * (row @ [1.0, -2.0] + 0.5)
+    assert found.scores(np.array([[3.0, 10.0]]))[0] == pytest.approx(score)
+    assert found.predict_proba([[3, 10]])[0, 1] == pytest.approx(1.0 / (1.0 + np.exp(-score)))
+    assert "epsilon 2.5 at delta 1e-05 hides one record (replace-one)" in repr(found)
+    assert not list(path.parent.glob("*.part"))
+
+
+def test_the_same_model_has_the_same_bytes_in_pieces_too(path: Path) -> None:
+    own = model()
+    pieces = ParameterBytes("<f8", 3, (own.parameters[i : i + 1].tobytes() for i in range(3)))
+    write_model(TrainedModel(own.facts, own.inputs, np.empty(0)), path.with_name("other.npz"), pieces)
+    assert path.read_bytes() == path.with_name("other.npz").read_bytes()
+    assert set(arrays_of(path)) == {"about", "classes", "centre", "scale", "parameters"}
+
+
+def test_what_a_later_version_adds_is_ignored(path: Path) -> None:
+    def change(about: dict[str, Any]) -> None:
+        about["model"]["mood"] = "good"
+        about["inputs"]["more"] = [1]
+        about["model"]["epsilon"][0]["of"] = "later"
+        about["news"] = {}
+
+    arrays = arrays_of(rewritten(path, change))
+    np.savez(path, **arrays | {"extra": np.zeros(3)})
+    assert load_model(path).facts == model().facts
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [("model", "name"), ("model", "epsilon"), ("inputs", "columns"), ("inputs", "intercept"), ("model", "updates")],
+)
+def test_what_is_missing_is_named(path: Path, section: str, key: str) -> None:
+    rewritten(path, lambda about: about[section].pop(key))
+    with pytest.raises(InvalidInput, match=f"{section}.{key} = missing"):
+        load_model(path)
+
+
+def test_another_format_is_refused(path: Path) -> None:
+    rewritten(path, lambda about: about["model"].update(format=2))
+    with pytest.raises(InvalidInput, match="this skipring reads format 1"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "said"),
+    [
+        ("parameters", np.zeros(4), "parameters = 4: must be 3"),
+        ("parameters", np.array([1.0, np.nan, 1.0]), "a vector of finite numbers"),
+        ("parameters", np.zeros((3, 1)), "a vector of finite numbers"),
+        ("classes", np.array(["a", "a"]), "all different"),
+        ("classes", np.array(["a", "b", "c"]), "classes = 3: the model is logistic"),
+        ("scale", np.zeros(2), "scale = of a column"),
+        ("centre", np.zeros(3), "must be 2 numbers"),
+        ("about", np.array("{"), "must be JSON"),
+        ("about", np.array("[]"), "must be an object"),
+        ("about", np.zeros(3), "must be one text"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused(path: Path, name: str, array: Any, said: str) -> None:
+    np.savez(path, **arrays_of(path) | {name: array})
+    with pytest.raises(InvalidInput, match=said):
+        load_model(path)
+
+
+class _Trap:
+    """What a pickle would do when it is read."""
+
+    def __reduce__(self) -> Any:
+        return (exec, ("raise SystemError('code was run')",))
+
+
+def test_no_code_is_run(path: Path) -> None:
+    arrays = arrays_of(path)
+    np.savez(path, **arrays | {"classes": np.array([_Trap()], dtype=object)})
+    with pytest.raises(InvalidInput, match="no model of skipring"):
+        load_model(path)
+    path.write_bytes(pickle.dumps(_Trap()))
+    with pytest.raises(InvalidInput, match="no model of skipring"):
+        load_model(path)
+    # Nor is a function imported before the model is asked for anything.
+    save_model(model(), path)
+    rewritten(path, lambda about: about["model"].update(name="nowhere_at_all:make"))
+    assert load_model(path).kind == "network"
+
+
+def test_foreign_and_damaged_files_are_refused_in_one_line(path: Path, tmp_path: Path) -> None:
+    whole = path.read_bytes()
+    np.savez(tmp_path / "metrics.npz", points=np.zeros(3))
+    np.save(tmp_path / "model.npy", np.zeros(3))
+    (tmp_path / "text.npz").write_text("age,ill\n1,no\n")
+    (tmp_path / "empty.npz").write_bytes(b"")
+    (tmp_path / "half.npz").write_bytes(whole[: len(whole) // 2])
+    changed = bytearray(whole)
+    changed[whole.index(np.array([1.0, -2.0, 0.5]).tobytes()) + 3] ^= 1
+    (tmp_path / "changed.npz").write_bytes(changed)
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("about.npy", b"0" * 10_000_000)
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as file, file.open("parameters.npy", "w") as entry:
+        np.lib.format.write_array_header_1_0(entry, {"descr": "<f8", "fortran_order": False, "shape": (2**60,)})
+    names = ("metrics.npz", "model.npy", "text.npz", "empty.npz", "half.npz", "changed.npz", "bomb.npz", "huge.npz")
+    for name in (*names, "missing.npz", "."):
+        with pytest.raises(InvalidInput) as refused:
+            load_model(tmp_path / name)
+        assert len(str(refused.value).splitlines()) == 1, name
+
+
+def test_whichever_byte_is_damaged_nothing_else_is_loaded(path: Path) -> None:
+    whole, known = path.read_bytes(), model()
+    refused = 0
+    for place in range(0, len(whole), 5):
+        for bits in (0x01, 0xFF):
+            changed = bytearray(whole)
+            changed[place] ^= bits
+            path.write_bytes(changed)
+            try:
+                found = load_model(path)
+            except InvalidInput as problem:
+                refused += len(str(problem).splitlines())
+            else:  # a date, or another thing that nobody reads
+                assert found.facts == known.facts
+                assert found.parameters.tobytes() == known.parameters.tobytes()
+    assert refused > len(whole) / 5
+
+
+def test_a_file_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        save_model(model(), tmp_path / "nowhere" / "model.npz")

@@ -1,0 +1,87 @@
+"""Models of nodes with files of their own: rows are scaled as the node scaled its own, or nobody knows how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring.data import read_table, read_with_schema
+from skipring.data.prepare import _test_rows
+from skipring.errors import InvalidInput
+from skipring.models import EpsilonClaim, TrainedModel, load_model
+from skipring.network.config import OwnData
+from skipring.network.learner import learner_on, node_rows
+from skipring.network.messages import Token
+from skipring.network.node_file import NodeFacts, write_node_model
+from skipring.runs import RunFile, parse_run, stream
+
+COLUMNS = [
+    {"name": "age", "range": [20, 80]},
+    {"name": "dose", "range": [0, 8]},
+    {"name": "ill", "label": True, "categories": ["no", "yes"]},
+]
+CLAIM = EpsilonClaim(whose="node b", unit="node", delta=1e-5, view="offered", method="own account", epsilon=1.0)
+
+
+def table(path: Path) -> Path:
+    rng = np.random.default_rng(7)
+    rows = zip(rng.uniform(10, 90, 60), rng.uniform(0, 9, 60), strict=True)
+    lines = [f"{age:.3f},{'yes' if age - 8 * dose > 10 else 'no'},{dose:.3f}" for age, dose in rows]
+    path.write_text("\n".join(["age,ill,dose", *lines]) + "\n")
+    return path
+
+
+def kept(tmp_path: Path, run: RunFile) -> tuple[TrainedModel, Any, np.ndarray[Any, Any]]:
+    """Write and load the model of a node; return it with the node's learner and its parameters."""
+    data = OwnData(path=table(tmp_path / "rows.csv"), label="ill")
+    rows, inputs = node_rows(run, index=1, nodes=3, name="b", data=data)
+    learner = learner_on(run, rows, index=1, rng=np.random.default_rng(1))
+    parameters = np.random.default_rng(2).normal(size=learner.shape).astype(learner.dtype)
+    about = NodeFacts("b", run, "00ff", (CLAIM,), None)
+    facts = write_node_model(
+        tmp_path / "model.npz", Token(5, parameters.tobytes(), b""), inputs, about, learner.dtype.str
+    )
+    loaded = load_model(tmp_path / "model.npz")
+    assert loaded.facts == facts
+    np.testing.assert_array_equal(loaded.parameters, parameters)
+    return loaded, learner, parameters
+
+
+@pytest.mark.parametrize("schema", [True, False])
+@pytest.mark.parametrize("features", ["none", "random-fourier:32"])
+def test_the_error_is_the_one_that_the_node_measures(tmp_path: Path, schema: bool, features: str) -> None:
+    values: dict[str, Any] = {"model": {"name": "logistic", "intercept": True, "features": features}}
+    if schema:
+        values["column"] = COLUMNS
+    else:
+        values |= {"data": {"standardise": False}}
+        values["model"]["classes"] = ["no", "yes"]
+    run = parse_run(values)
+    loaded, learner, parameters = kept(tmp_path, run)
+    path = tmp_path / "rows.csv"
+    data = read_table(path, label="ill") if run.table is None else read_with_schema(path, run.table)
+    test = _test_rows(data, stream(run, 2**32 - 1, *b"b"), run.data.test_share)
+    cells = np.array([line.split(",") for line in path.read_text().splitlines()[1:]])
+    rows = {"dose": cells[test, 2].astype(float), "age": cells[test, 0].astype(float)}
+    wrong = loaded.predict(rows) != cells[test, 1]
+    assert np.mean(wrong) == pytest.approx(learner.test_error(parameters))
+
+
+def test_scales_of_a_nodes_own_rows_are_in_no_file(tmp_path: Path) -> None:
+    run = parse_run({"model": {"name": "logistic", "classes": ["no", "yes"]}, "privacy": {"protects": "node"}})
+    loaded, _, _ = kept(tmp_path, run)
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
+        assert set(file) == {"about", "classes", "parameters"}
+    with pytest.raises(InvalidInput, match="each node scaled its rows by their own means"):
+        loaded.predict([[50.0, 4.0]])
+    assert loaded.facts.epsilon == (CLAIM,)
+
+
+def test_a_folder_without_a_journal_has_no_model(tmp_path: Path, skipring: Any) -> None:
+    told = skipring(f"node model {tmp_path}")
+    assert told.code == 2
+    assert "is not the folder of a node" in told.err
+    assert len(told.err.splitlines()) == 1

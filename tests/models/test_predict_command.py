@@ -1,0 +1,174 @@
+"""`skipring predict`: a line for each row of a table, whatever its size and the order of its columns."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skipring.data import Schema, schema_tables
+from skipring.models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, load_model, tables
+
+Command = Callable[..., Any]
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "age", "range": [20, 80]},
+    {"name": "pain", "categories": ["none", "some", "much"]},
+    {"name": "patient", "person": True},
+    {"name": "ill", "label": True, "categories": ["no", "yes"]},
+]
+CLAIM = EpsilonClaim(
+    whose="node a, by its own account", unit="record", delta=1e-5, view="offered", method="own account", epsilon=2.5
+)
+HEAD = ["patient", "prediction", "probability of no", "probability of yes"]
+
+
+def saved(path: Path, columns: list[dict[str, Any]] = COLUMNS, name: str = "logistic") -> Path:
+    schema = Schema.of(columns)
+    facts = ModelFacts(name=name, updates=7, run="00ff", epsilon=(CLAIM,))
+    inputs = Inputs(columns=4, classes=np.array(schema.classes, dtype=str), schema=schema, intercept=True)
+    TrainedModel(facts, inputs, np.array([5.0, -1.0, 0.0, 3.0, 0.5])).save(path)
+    return path
+
+
+def table(rows: int = 60) -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    age, pain = rng.integers(20, 90, rows), rng.choice(["none", "some", "much"], rows)
+    ill = np.where(age + rng.normal(0, 10, rows) > 55, "yes", "no")
+    return pd.DataFrame({"age": age, "pain": pain, "patient": [f"p{i}" for i in range(rows)], "ill": ill})
+
+
+def lines(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_each_row_has_a_line_and_metrics_are_those_of_the_lines(tmp_path: Path, skipring_words: Command) -> None:
+    model, rows = saved(tmp_path / "model.npz"), table()
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    told = skipring_words("predict", str(model), "rows.csv", "--out", "said.csv", "--json")
+    assert told.code == 0, told.err
+    head, *found = lines(tmp_path / "said.csv")
+    assert head == HEAD
+    assert [line[0] for line in found] == rows["patient"].tolist()
+    loaded = load_model(model)
+    chances = loaded.predict_proba(rows)
+    assert [line[1] for line in found] == loaded.predict(rows).tolist()
+    np.testing.assert_allclose(np.array([line[2:] for line in found], float), chances, rtol=1e-8)
+    right = np.array([line[1] for line in found]) == rows["ill"]
+    share = (rows["ill"] == "yes").mean()
+    metrics = told.data["metrics"]
+    assert metrics["accuracy"] == pytest.approx(right.mean())
+    assert metrics["guessed_accuracy"] == pytest.approx(max(share, 1 - share))
+    chance = chances[np.arange(len(rows)), (rows["ill"] == "yes").astype(int)]
+    assert metrics["log_loss"] == pytest.approx(-np.log(chance).mean())
+    assert metrics["guessed_log_loss"] == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
+    assert told.data["epsilon"][0] | {"refused": None} == json.loads(json.dumps(CLAIM.__dict__))
+    shown = skipring_words("predict", str(model), "rows.csv", "--out", "said.csv", "--force")
+    words = " ".join(shown.out.split())
+    assert "accuracy" in words
+    assert "For node a, by its own account: epsilon 2.5 at delta 1e-05 hides one record (replace-one)" in words
+    assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_the_order_of_columns_and_the_size_of_blocks_do_not_matter(
+    tmp_path: Path, skipring_words: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, rows = saved(tmp_path / "model.npz"), table(3000)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows[["ill", "pain", "patient", "age"]].to_csv(tmp_path / "other.csv", index=False, sep=";")
+    rows[["pain", "age", "patient"]].to_parquet(tmp_path / "rows.parquet")
+    first = skipring_words("predict", str(model), "rows.csv", "--out", "0.csv", "--json").data
+    monkeypatch.setattr(schema_tables, "_BLOCK", 2000)
+    monkeypatch.setattr(schema_tables, "_ROWS", 7)
+    monkeypatch.setattr(tables, "_ROWS", 50)
+    blocks = list(schema_tables.rows_of_file(tmp_path / "rows.csv", Schema.of(COLUMNS)))
+    assert len(blocks) > 10
+    for number, name in enumerate(("rows.csv", "other.csv", "rows.parquet"), start=1):
+        told = skipring_words("predict", str(model), name, "--out", f"{number}.csv", "--json")
+        assert told.code == 0, told.err
+        assert (tmp_path / f"{number}.csv").read_bytes() == (tmp_path / "0.csv").read_bytes()
+        if name == "rows.parquet":
+            assert told.data["metrics"] is None
+        else:
+            assert told.data["metrics"] == pytest.approx(first["metrics"])
+
+
+def test_numbers_are_amounts(tmp_path: Path, skipring_words: Command) -> None:
+    columns = [*COLUMNS[:2], {"name": "days", "label": True, "range": [0, 40]}]
+    model = saved(tmp_path / "model.npz", columns, "squared")
+    rows = table().drop(columns=["ill", "patient"]).assign(days=lambda frame: frame["age"] / 2.0)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    told = skipring_words("predict", str(model), "rows.csv", "--json").data
+    head, *found = lines(tmp_path / "predictions.csv")
+    assert head == ["prediction"]
+    said, days = np.array(found, float)[:, 0], rows["days"].clip(0, 40)
+    np.testing.assert_allclose(said, load_model(model).predict(rows), rtol=1e-8)
+    assert told["metrics"]["rmse"] == pytest.approx(np.sqrt(np.mean((said - days) ** 2)), rel=1e-6)
+    assert told["metrics"]["guessed_rmse"] == pytest.approx(days.std(ddof=0))
+    assert "by always guessing the mean" in skipring_words("predict", str(model), "rows.csv", "--force").out
+
+
+def test_a_simulation_saves_the_model_of_a_run_that_it_names(tmp_path: Path, skipring_words: Command) -> None:
+    table().assign(age=lambda frame: frame["age"] + 0.5, pain=2.5).to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "run.toml").write_text(
+        '[data]\npath = "rows.csv"\nlabel = "ill"\nperson = "patient"\nnodes = 4\n[schedule]\nsteps = 20\n'
+        "[privacy]\nnoise_multiplier = 3.0\n[simulation]\nruns = 2\n"
+    )
+    done = skipring_words("simulate", "run.toml", "--save-model", "model.npz", "--model-run", "1")
+    assert done.code == 0, done.err
+    assert "The model of run number 1 (from 0) is model.npz" in " ".join(done.out.split())
+    # Without a schema columns are found by their names all the same.
+    table(5).assign(pain=2.5)[["pain", "patient", "age"]].to_csv(tmp_path / "new.csv", index=False)
+    told = skipring_words("predict", "model.npz", "new.csv")
+    assert told.code == 0, told.err
+    assert lines(tmp_path / "predictions.csv")[0] == HEAD
+    assert "For any node of such a run (forecast): epsilon" in " ".join(told.out.split())
+    assert "Not covered: features are standardised" in " ".join(told.out.split())
+    told = skipring_words("simulate", "run.toml", "--save-model", "model.npz", "--out", "again", "--json").data
+    assert (told["model"], told["model_run"]) == ("model.npz", 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("age,pain,patient\n30,none\n", "a row has 2 values for 3 columns"),
+        ("age,pain,patient\n30,hurt,p\n", "column 'pain', row 1: 'hurt' is not one of the categories"),
+        ("age,patient\n30,p\n", "has no column 'pain', which the schema has"),
+        ("age,pain,patient,dose\n30,none,p,1\n", "has a column 'dose', which the schema does not have"),
+        ("age,pain,patient\nold,none,p\n", "'old' is not a number"),
+        ("age,pain,patient\n", "has no rows"),
+        ("", "empty"),
+    ],
+)
+def test_bad_rows_are_refused_in_one_line(tmp_path: Path, skipring_words: Command, text: str, said: str) -> None:
+    saved(tmp_path / "model.npz")
+    (tmp_path / "rows.csv").write_text(text)
+    told = skipring_words("predict", "model.npz", "rows.csv")
+    assert told.code == 2
+    assert said in told.err
+    assert told.err.startswith("error: ROWS rows.csv")
+    assert len(told.err.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.npz", "rows.csv"]
+
+
+def test_bad_files_are_refused_in_one_line(tmp_path: Path, skipring_words: Command) -> None:
+    saved(tmp_path / "model.npz")
+    table().to_csv(tmp_path / "rows.csv", index=False)
+    words = {
+        ("rows.csv", "rows.csv"): "MODEL rows.csv: is no model of skipring",
+        ("none.npz", "rows.csv"): "MODEL none.npz: there is no such file",
+        ("model.npz", "none.csv"): "ROWS none.csv: there is no such file",
+        ("model.npz", "model.npz"): "ROWS model.npz: must be a file that ends in",
+        ("model.npz", "rows.csv", "--out", "rows.csv"): "--out rows.csv: exists already",
+        ("model.npz", "rows.csv", "--out", "no/where.csv"): "--out no/where.csv: cannot be written",
+    }
+    for given, said in words.items():
+        told = skipring_words("predict", *given)
+        assert (told.code, len(told.err.splitlines())) == (2, 1)
+        assert said in told.err
