@@ -53,7 +53,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
-    from ..runs import unsaid_unit, with_changes  # loaded when the command runs
+    from ..runs import old_timeout, unsaid_unit, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(file, changes or [])
@@ -62,14 +62,17 @@ def simulate(
     again = f"go on with: skipring simulate {file} --out {folder} --resume"
     with counted_runs(run.simulation.runs, again) as (stop, progress):
         result = run_all(run, out=folder, resume=resume, threads=threads, stop=stop, progress=progress)
-    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), as_json)
+    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), old_timeout(run), as_json)
 
 
-def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_json: bool) -> None:
+def _show(
+    result: Result, folder: Path, seconds: float, unsaid: str | None, old_word: str | None, as_json: bool
+) -> None:
     summary = result.summary()
     resolved, privacy = result.resolved, result.privacy
     if as_json:
-        print_json(summary.to_json() | {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json()})
+        found = {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json(), "remark": result.remark}
+        print_json(summary.to_json() | found)
         return
 
     def shown(spread: Spread) -> str:
@@ -91,6 +94,8 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
         rows.append(("rows per update", _batch(resolved)))
     rows += _privacy_rows(privacy)
     notes = ["Mean and standard deviation over runs."]
+    if result.remark is not None:
+        notes.append(sentence(result.remark))
     if privacy.refused is None:
         notes.append(_terms(privacy))
     if privacy.view == "server":
@@ -103,6 +108,8 @@ def _show(result: Result, folder: Path, seconds: float, unsaid: str | None, as_j
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
     if unsaid is not None and privacy.refused is None:
         notes.append(sentence(unsaid))
+    if old_word is not None:
+        notes.append(sentence(old_word))
     if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
         notes.append(
             "Nodes have different numbers of parts; the forecast is the largest of what holds for each number."

@@ -21,7 +21,7 @@ from .._version import __version__
 from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
-from ..learning import MarginLoss, NeuralModel, register_loss
+from ..learning import MarginLoss, NeuralModel, guess_of, register_loss
 from ..runs import (
     RunFile,
     keys,
@@ -40,7 +40,7 @@ from .result import ResolvedFacts, Result, gather, load_run, save_run
 from .rivals import Federated, Gossip
 from .setup import RunOutput, Setup
 
-__all__ = ["Interrupted", "simulate"]
+__all__ = ["Interrupted", "one_blas_thread", "simulate"]
 
 
 class Interrupted(Exception):
@@ -89,7 +89,7 @@ def simulate(
         run = run.model_copy(update={"schedule": run.schedule.model_copy(update={"name": schedule.name})})
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
-    with nullcontext() if run.model.is_network else _one_blas_thread():
+    with nullcontext() if run.model.is_network else one_blas_thread():
         return _simulate(run, given, None if out is None else Path(out), resume, threads, keep_models, stop, progress)
 
 
@@ -131,7 +131,7 @@ def _given(
     return _Given(from_arrays(X, y, groups, persons), delay, schedule)
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
+def one_blas_thread() -> AbstractContextManager[Any]:
     """Sums of products differ in their last digit with the number of threads that numpy's linear algebra uses."""
     from threadpoolctl import threadpool_limits  # scikit-learn's; a machine made for networks may lack it
 
@@ -218,6 +218,9 @@ def _resolved(setup: Setup) -> ResolvedFacts:
             setup.protection,
             most_units_of_a_node(setup.data, setup.protection),
             turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations),
+        ),
+        guess=guess_of(
+            setup.data.labels, setup.test_y, classes=0 if setup.model.loss == "squared" else setup.model.classes
         ),
     )
 
