@@ -33,6 +33,7 @@ AGREED: dict[str, Any] = {
     "data.standardise": False,
     "data.unit_rows": False,
     "data.test_share": 0.3,
+    "data.validation": 0.1,
     "model.name": "softmax",
     "model.intercept": True,
     "model.ridge": 0.1,
@@ -89,11 +90,11 @@ def test_every_key_of_a_run_file_is_either_agreed_on_or_not() -> None:
     fields = {
         f"{section}.{key}"
         for section, part in RunFile.model_fields.items()
+        if section not in ("stragglers", "gossip", "federated", "column")
         for key in type(part.default).model_fields
-        if section not in ("stragglers", "gossip", "federated")
     }
     assert AGREED.keys() | OWN.keys() == fields
-    assert agreed().values.keys() == AGREED.keys() | RESOLVED.keys() | {"protocol", "version", "roster"}
+    assert agreed().values.keys() == AGREED.keys() | RESOLVED.keys() | {"protocol", "version", "roster", "column"}
     assert agreed().values["protocol"] == PROTOCOL
 
 
@@ -163,3 +164,17 @@ def test_runs_that_real_nodes_cannot_follow(values: dict[str, Any], key: str) ->
     with pytest.raises(InvalidInput) as refused:
         require_network_run(parse_run(values), 3)
     assert refused.value.parameter == key
+
+
+def test_nodes_whose_columns_mean_different_things_are_told_so() -> None:
+    columns: list[dict[str, Any]] = [
+        {"name": "age", "range": [20, 80]},
+        {"name": "ill", "label": True, "categories": ["no", "yes"]},
+    ]
+    ours = agreed(parse_run({"column": columns}))
+    theirs = agreed(parse_run({"column": [columns[0] | {"range": [20, 90]}, columns[1]]}))
+    assert ours.digest != theirs.digest
+    assert ours.differing(theirs.marks) == ("column.age",)
+    swapped = agreed(parse_run({"column": [columns[1], columns[0]]}))
+    assert ours.differing(swapped.marks) == ("column",)
+    assert agreed(parse_run({"column": columns})).digest == ours.digest
