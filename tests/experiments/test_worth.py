@@ -180,15 +180,16 @@ def test_baselines_of_a_comparison_have_no_noise() -> None:
 
 
 def test_what_is_wrong_is_said_before_anything_takes_its_time() -> None:
-    for changes, said in (
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"epsilons": []}, "epsilons"),
         ({"epsilons": [1.0, -1.0]}, "epsilons"),
         ({"epsilons": [math.inf]}, "epsilons"),
         ({"splits": 0}, "splits"),
         ({"rows": 100}, "made_up"),
-    ):
+    ]
+    for changes, said in wrong:
         with pytest.raises(InvalidInput) as refused:
-            worth(HOSPITALS, **changes)  # type: ignore[arg-type] # each is wrong in its own way
+            worth(HOSPITALS, **changes)
         assert refused.value.parameter == said
     with pytest.raises(InvalidInput, match=r"model\.name = cnn"):
         worth(parse_run(DIGITS | {"model": {"name": "cnn"}, "learning": {"gradient_bound": 1.0}}))
@@ -314,7 +315,7 @@ def test_made_up_rows_are_uniform_within_the_schema() -> None:
 
 
 def test_made_up_numbers_lie_within_their_range() -> None:
-    columns = [{"name": "a", "range": [0, 1]}, {"name": "y", "label": True, "range": [10, 30]}]
+    columns: list[dict[str, Any]] = [{"name": "a", "range": [0, 1]}, {"name": "y", "label": True, "range": [10, 30]}]
     made = made_up_rows(Schema.of(columns), 1000, np.random.default_rng(1))
     assert np.abs(made.labels).max() <= 10.0
     assert np.corrcoef(made.features[:, 0], made.labels)[0, 1] ** 2 > 0.5

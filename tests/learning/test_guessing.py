@@ -22,7 +22,7 @@ LOUD = {"simulation": {"runs": 2}, "schedule": {"steps": 113}, "privacy": {"nois
 def test_the_commonest_class_of_the_training_rows_is_guessed() -> None:
     guess = guess_of(np.array([2, 0, 2, 1]), np.array([2, 2, 0, 1, 1]), classes=3)
     assert guess is not None
-    assert (guess.error, guess.std_error) == (0.6, pytest.approx(math.sqrt(0.6 * 0.4 / 5)))
+    assert (guess.error, guess.std_error) == pytest.approx((0.6, math.sqrt(0.6 * 0.4 / 5)))
     # The first of those that are as common.
     assert guess_errors(np.array([1, 0]), np.array([0, 1, 1]), classes=2).tolist() == [0.0, 1.0, 1.0]
 
@@ -30,7 +30,7 @@ def test_the_commonest_class_of_the_training_rows_is_guessed() -> None:
 def test_of_numbers_the_mean_is_guessed() -> None:
     guess = guess_of(np.array([1.0, 3.0]), np.array([2.0, 5.0]), classes=0)
     assert guess is not None
-    assert (guess.error, guess.std_error) == (4.5, pytest.approx(4.5 / math.sqrt(2)))
+    assert (guess.error, guess.std_error) == pytest.approx((4.5, 4.5 / math.sqrt(2)))
     assert guess_of(np.array([1.0]), np.array([]), classes=0) is None
 
 
