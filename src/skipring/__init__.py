@@ -19,7 +19,7 @@ The rooms, each using only those before it:
 - `simulation`: many runs in virtual time
 - `estimator`: one run as a scikit-learn classifier
 - `network`: the same protocol between real machines
-- `experiments`: sweeps, and the paper's figures and tables, as data
+- `experiments`: sweeps, what learning together is worth, and the paper's figures and tables, as data
 - `report`: tables and figures for people
 - `cli`: the commands
 

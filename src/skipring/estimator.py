@@ -63,7 +63,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     schedule : who gets the token next: ``ring``, ``random-ring`` or ``random-walk``.
     rounds : length of the run, in hops per node.
     delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
-    timeout : how long a node is waited for: a time, ``inf`` (skip nobody), or ``best`` for the least time per update.
+    timeout : how long a node is waited for: a time, ``inf`` (skip nobody), or ``fastest`` (least time per update).
     hop_latency : the time that a hop takes.
     learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
     protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
@@ -149,7 +149,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         schedule: str = "random-ring",
         rounds: int = 30,
         delay: str | Delay = "gamma:0.25,1",
-        timeout: float | str = "best",
+        timeout: float | str = "fastest",
         hop_latency: float = 0.01,
         learning_rate: float = 0.3,
         batch: int | None = None,
@@ -439,10 +439,10 @@ def _delay(given: str | Delay) -> Delay:
 
 
 def _timeout(given: Any) -> float | str:
-    if isinstance(given, str) and given == "best":
+    if isinstance(given, str) and given in ("fastest", "best"):
         return given
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
-        raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'best'")
+        raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'fastest'")
     return float(given)
 
 

@@ -72,7 +72,7 @@ def test_splits_take_a_third_of_every_hospital_and_folds_stay_within_the_trainin
     numbered = dataclasses.replace(
         dataset, features=np.arange(740.0)[:, None] @ np.ones((1, 2)), feature_names=("a", "b")
     )
-    work = module._Split(Study(), numbered, 3, {})
+    work = module._Split(Study(), numbered, 3)
     whole, *folds = work._rows
     assert whole.groups is not None
     assert whole.test_rows is not None
@@ -85,7 +85,7 @@ def test_splits_take_a_third_of_every_hospital_and_folds_stay_within_the_trainin
         assert tested.isdisjoint(fold.features[:, 0])
         assert np.bincount(fold.groups[fold.test_rows]).tolist() == [67, 57, 10, 29]
     assert set(folds[0].features[folds[0].test_rows, 0]) != set(folds[1].features[folds[1].test_rows, 0])
-    other = module._Split(Study(), numbered, 4, {})._rows[0]
+    other = module._Split(Study(), numbered, 4)._rows[0]
     assert other.test_rows is not None
     assert not np.array_equal(other.test_rows, whole.test_rows)
 
@@ -136,7 +136,7 @@ def test_a_study_is_the_same_for_the_same_seed_only(rows: list[StudyRow]) -> Non
 
 def test_the_noise_is_what_a_run_file_with_that_epsilon_gets() -> None:
     sections = module._sections("record", TUNINGS[0])
-    split = module._Split(SMALL, load_dataset("hospitals"), 0, {})
+    split = module._Split(SMALL, load_dataset("hospitals"), 0)
     end = split._ring(0, "record", 5.0, TUNINGS[0])
     del sections["privacy"]["noise_multiplier"]
     run = read_run_file(ROOT / "examples" / "hospitals" / "run.toml").model_validate(

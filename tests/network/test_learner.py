@@ -450,7 +450,7 @@ def test_run_files_name_models_that_exist() -> None:
     [
         (
             "delay.timeout=adaptive",
-            "delay.timeout = adaptive: only a network's nodes can learn a timeout from what they see; use best",
+            "delay.timeout = adaptive: only a network's nodes can learn a timeout from what they see; use fastest",
         ),
     ],
 )

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -214,3 +215,30 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     done = [path.parent for path in (tmp_path / "many").glob("*/metrics.npz")]
     assert 1 <= len(done) < 8
     assert all(Result.load(folder).runs == 300 for folder in done)
+
+
+def test_epsilons_are_compared_with_no_noise_and_with_what_needs_none(
+    skipring: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = alternatives(None, epsilons=[1, math.inf], changes=["privacy.noise_multiplier=3"])
+    assert [other.name for other in chosen] == ["epsilon-1", "epsilon-inf"]
+    assert [other.run.privacy.noise_multiplier for other in chosen] == [None, 0.0]
+    assert [other.run.privacy.epsilon for other in chosen] == [1.0, None]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text("[schedule]\nsteps = 226\n[simulation]\nruns = 2\n[delay]\ntimeout = 'best'\n")
+    answer = skipring("compare run.toml --epsilons 1,inf --out a")
+    assert max(map(len, answer.out.splitlines())) <= 80
+    words = " ".join(answer.out.split())
+    assert "Without noise, mean over nodes: guess the majority 0.3947, each node alone" in words
+    assert 'Delay.timeout "best" is an earlier word for "fastest"' in words
+    data = skipring("compare run.toml --epsilons 1,inf --out b --json").data
+    assert list(data["baselines"]) == ["guess", "alone", "pooled"]
+    assert data["alternatives"][1]["noise_multiplier"] == 0.0
+    for line, said in (
+        ("--epsilons 1 --noise 2", "--epsilons 1: noise follows"),
+        ("--epsilons 0", "--epsilons 0"),
+        ("--epsilons 1,1", "--epsilons 1"),
+    ):
+        refused = skipring(f"compare run.toml {line} --out c")
+        assert (refused.code, len(refused.err.splitlines())) == (2, 1)
+        assert said in refused.err

@@ -24,6 +24,7 @@ from .report import report
 from .schema import schema
 from .simulate import init, simulate
 from .sweep import sweep
+from .worth import worth
 
 __all__ = ["app", "main"]
 
@@ -56,6 +57,7 @@ app.command(rich_help_panel=SIMULATE)(schema)
 app.command(rich_help_panel=SIMULATE)(init)
 app.command(rich_help_panel=SIMULATE)(simulate)
 app.command(rich_help_panel=SIMULATE)(compare)
+app.command(rich_help_panel=SIMULATE)(worth)
 app.command(rich_help_panel=SIMULATE)(sweep)
 app.command(rich_help_panel=SIMULATE)(report)
 app.command(rich_help_panel=SIMULATE)(predict)

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from .._json import json_text
+from ..errors import InvalidInput
 
-__all__ = ["Json", "option_name", "print_json", "print_rows", "sentence"]
+__all__ = ["Json", "number_of", "numbers_of", "option_name", "print_json", "print_rows", "sentence", "words_of"]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
 
@@ -27,6 +28,27 @@ def option_name(parameter: str) -> str:
 def sentence(words: str) -> str:
     """Return words as a sentence, with a capital and a full stop."""
     return f"{words[0].upper()}{words[1:]}."
+
+
+def words_of(option: str, text: str) -> list[str]:
+    """Return the values of an option that takes a list."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(words):
+        raise InvalidInput(option, text or "(empty)", "values separated by commas, none of them empty")
+    return words
+
+
+def number_of(option: str, word: str) -> float:
+    """Return one value of a list of numbers."""
+    try:
+        return float(word)
+    except ValueError:
+        raise InvalidInput(option, word, "numbers separated by commas") from None
+
+
+def numbers_of(option: str, text: str) -> list[float]:
+    """Return the numbers of an option that takes a list."""
+    return [number_of(option, word) for word in words_of(option, text)]
 
 
 def print_json(result: Mapping[str, Any]) -> None:

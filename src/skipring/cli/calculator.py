@@ -23,7 +23,7 @@ def timeout(
     delay: options.Delay,
     hop_latency: options.HopLatency = 0.01,
     skip: Annotated[
-        float | None, typer.Option(help="Find the timeout for this skip probability instead of the best one.")
+        float | None, typer.Option(help="Find the timeout for this skip probability instead of the fastest one.")
     ] = None,
     as_json: Json = False,
 ) -> None:

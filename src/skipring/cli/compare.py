@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..errors import InvalidInput
-from ._output import Json, print_json, sentence
+from ._output import Json, number_of, numbers_of, print_json, sentence, words_of
 from ._work import counted_runs
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..simulation import Alternative, Compared, Comparison
+    from ..runs import RunFile
+    from ..simulation import Alternative, Compared, Comparison, Result
 
 __all__ = ["compare"]
 
@@ -24,13 +25,16 @@ __all__ = ["compare"]
 def compare(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file; `skipring init` writes one.")],
     timeouts: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Timeouts to compare: numbers, inf (never skip) or best.")
+        str | None, typer.Option(metavar="LIST", help="Timeouts to compare: numbers, inf (never skip) or fastest.")
     ] = None,
     schedules: Annotated[
         str | None,
         typer.Option(metavar="LIST", help="Schedules to compare: ring, random-ring, random-walk, gossip, federated."),
     ] = None,
     noise: Annotated[str | None, typer.Option(metavar="LIST", help="Noise multipliers to compare.")] = None,
+    epsilons: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Epsilons to compare, whose noise follows; inf: no noise.")
+    ] = None,
     error: Annotated[
         float | None, typer.Option(help="The test error to reach (default: 1.1 x the best final one).")
     ] = None,
@@ -45,19 +49,21 @@ def compare(
 ) -> None:
     """Simulate alternatives of a run file: which reaches an error first, and at what epsilon.
 
-    Lists are separated by commas: --timeouts 0.005,0.04,inf. Only what is given varies.
+    Lists are separated by commas: --timeouts 0.005,0.04,inf. Only what is given varies. Below the table stands what
+    guessing, each node alone, and all rows in one place reach without noise.
     """
     from ..report import check_writable, draw_comparison  # loaded when the command runs
-    from ..runs import unsaid_unit
+    from ..runs import old_timeout, unsaid_unit
     from ..simulation import alternatives
 
     if runs is not None and runs < 1:
         raise InvalidInput("runs", runs, "at least 1")
     chosen = alternatives(
         file,
-        timeouts=None if timeouts is None else [_timeout(word) for word in _words("timeouts", timeouts)],
-        schedules=None if schedules is None else _words("schedules", schedules),
-        noise=None if noise is None else [_number("noise", word) for word in _words("noise", noise)],
+        timeouts=None if timeouts is None else [_timeout(word) for word in words_of("timeouts", timeouts)],
+        schedules=None if schedules is None else words_of("schedules", schedules),
+        noise=None if noise is None else numbers_of("noise", noise),
+        epsilons=None if epsilons is None else numbers_of("epsilons", epsilons),
         changes=[*(changes or []), *([] if runs is None else [f"simulation.runs={runs}"])],
     )
     folder = out if out is not None else Path(f"{file.stem}-compared")
@@ -66,6 +72,7 @@ def compare(
         raise InvalidInput.because("out", folder, "is a file")
     began = time.perf_counter()
     comparison = _simulate(chosen, error, folder)
+    near = _baselines(chosen[0].run, comparison)
     check_writable(picture)
     draw_comparison({row.name: row.result for row in comparison.rows}, picture, error=comparison.error)
     if as_json:
@@ -73,6 +80,7 @@ def compare(
             {
                 "error": comparison.error,
                 "alternatives": [_plain(row, folder) for row in comparison.rows],
+                "baselines": near,
                 "figure": str(picture),
                 "not_covered": _not_covered(comparison),
                 "notes": _noted(comparison),
@@ -80,25 +88,13 @@ def compare(
             }
         )
         return
-    _show(comparison, folder, with_noise=noise is not None, unsaid=unsaid_unit(chosen[0].run))
+    varies = "noise" if noise is not None else "budget" if epsilons is not None else None
+    noted = [note for note in (unsaid_unit(chosen[0].run), old_timeout(chosen[0].run)) if note is not None]
+    _show(comparison, folder, near, varies=varies, noted=noted)
 
 
-def _words(option: str, text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(words):
-        raise InvalidInput(option, text or "(empty)", "values separated by commas, none of them empty")
-    return words
-
-
-def _number(option: str, word: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        raise InvalidInput(option, word, "numbers separated by commas") from None
-
-
-def _timeout(word: str) -> float | Literal["best"]:
-    return "best" if word == "best" else _number("timeouts", word)
+def _timeout(word: str) -> float | Literal["fastest", "best"]:
+    return word if word in ("fastest", "best") else number_of("timeouts", word)  # type: ignore[return-value]
 
 
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
@@ -124,16 +120,37 @@ def _plain(row: Compared, folder: Path) -> dict[str, Any]:
     }
 
 
-def _show(comparison: Comparison, folder: Path, *, with_noise: bool, unsaid: str | None) -> None:
+def _baselines(run: RunFile, comparison: Comparison) -> dict[str, float]:
+    """Return the test errors of what needs no noise: guess, each node alone (mean over nodes), all rows in one place.
+
+    Of networks, only the guess.
+    """
+    from ..experiments import baselines
+
+    if run.model.is_network:
+        guess = comparison.rows[0].result.resolved.guess
+        return {} if guess is None else {"guess": guess.error}
+    return {who: score.mean_over_nodes for who, score in baselines(run).items()}
+
+
+def _show(
+    comparison: Comparison, folder: Path, near: dict[str, float], *, varies: str | None, noted: list[str]
+) -> None:
     from rich.console import Console  # only where a table is shown
 
+    from ..report import worth_names
+
     console = Console(highlight=False)
-    console.print(_table(comparison, with_noise=with_noise))
+    console.print(_table(comparison, varies))
+    if near:
+        called = worth_names(numbers=comparison.rows[0].result.resolved.model == "squared")
+        found = ", ".join(f"{called[who]} {error:.4f}" for who, error in near.items())
+        console.print(f"\nWithout noise, mean over nodes: {found}.", markup=False)
     delta = comparison.rows[0].result.privacy.delta
     names = {row.result.schedule for row in comparison.rows}
     rivals = " Gossip: a node's own releases." if "gossip" in names else ""
     rivals += " Federated: against the server." if "federated" in names else ""
-    noted = [*([] if unsaid is None else [unsaid]), *_noted(comparison)]
+    noted = [*noted, *_noted(comparison)]
     console.print(
         f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon is the forecast (method"
         f" tight, view offered), at delta {delta:g}, for a length fixed beforehand at the whole rounds made by then;"
@@ -163,14 +180,14 @@ def _not_covered(comparison: Comparison) -> str:
     return words
 
 
-def _table(comparison: Comparison, *, with_noise: bool) -> Table:
+def _table(comparison: Comparison, varies: str | None) -> Table:
     from rich.table import Table  # only where a table is shown
 
     from ..report import number
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("schedule")
-    noise = ["noise"] if with_noise else []
+    noise = [] if varies is None else [varies]
     reached = f"time to\nerror {comparison.error:.3g}"
     for name in ("timeout", *noise, "test error", "latency", reached, "epsilon\nthen"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -179,10 +196,18 @@ def _table(comparison: Comparison, *, with_noise: bool) -> Table:
         table.add_row(
             result.schedule,
             number(result.resolved.timeout),
-            *([number(result.resolved.noise_multiplier)] if with_noise else []),
+            *([] if varies is None else [number(_varied(result, varies))]),
             f"{summary.test_error.mean:.4f} ± {summary.test_error.std:.4f}",
             number(summary.latency.mean),
             "-" if math.isinf(row.time_to_error) else number(row.time_to_error),
             "-" if row.epsilon is None else number(row.epsilon),
         )
     return table
+
+
+def _varied(result: Result, what: str) -> float:
+    """Return the noise of an alternative, or the epsilon that it was to keep: infinity without noise."""
+    noise = result.resolved.noise_multiplier
+    if what == "noise":
+        return noise
+    return math.inf if noise == 0.0 else float(result.settings["privacy"]["epsilon"])

@@ -56,7 +56,9 @@ def network_up(
             {"name": state.name, "starts": state.starts, "exit_code": state.code, "status": result}
             for state, result in zip(states, results, strict=True)
         ]
-        print_json({"folder": str(folder), "seconds": network.seconds, "interrupted": interrupted, "nodes": nodes})
+        known = [result for result in results if result is not None]
+        found = {"folder": str(folder), "seconds": network.seconds, "interrupted": interrupted, "nodes": nodes}
+        print_json(found | {"remark": _remark(known)})
     else:
         _summary(network, results)
     for state in failed:
@@ -197,9 +199,23 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
             f"node's folder, for skipring predict. {_meaning(newest)}",
             style="dim",
         )
+        if (remark := _remark(known)) is not None:
+            console.print(sentence(remark), style="dim")
     else:
         console.print(f"\nStopped at hop {newest.hop} of {newest.steps}.", style="dim")
     _tell_refusals(console, known)
+
+
+def _remark(results: Sequence[NodeStatus]) -> str | None:
+    """Say in one line that the final model is no better than guessing, as mean over the nodes that tested it."""
+    from ..learning import Guess
+
+    tested = [(one.test_error, one.guess) for one in results if one.over and one.test_error is not None and one.guess]
+    if not tested:
+        return None
+    # Nodes may share their test rows, so that many of them tell no more than one.
+    means = [sum(values) / len(tested) for values in zip(*((e, g.error, g.std_error) for e, g in tested), strict=True)]
+    return Guess(means[1], means[2]).remark(means[0])
 
 
 def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:

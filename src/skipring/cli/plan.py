@@ -10,6 +10,7 @@ import typer
 
 from . import _options as options
 from ._output import Json, print_json
+from ._plan_file import check_new, write_plan
 from ._protected import Beside, beside, same_parts
 
 if TYPE_CHECKING:
@@ -42,9 +43,16 @@ def plan(
         Path | None, typer.Option(help="Where to draw the trade-off (png, svg or pdf); an older figure is overwritten.")
     ] = Path("frontier.png"),
     no_figure: Annotated[bool, typer.Option("--no-figure", help="Draw nothing.")] = False,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the plan as a run file, for simulate and worth.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Choose timeout, length, noise and learning rate for a budget of time and privacy."""
+    """Choose timeout, length, noise and learning rate for a budget of time and privacy.
+
+    The timeout is the one with the smallest error bound for this budget. With the "fastest" of run files (`skipring
+    timeout`) updates come soonest, whatever noise they then ask for: right without a budget of privacy.
+    """
     from rich.console import Console  # loaded when the command runs, as in all commands
     from rich.progress import Progress
 
@@ -69,6 +77,8 @@ def plan(
         batch=batch,
         rows_per_person=rows_per_person,
     )
+    if write is not None:
+        check_new(write)
     errors = Console(stderr=True)
     drawn = None if no_figure else figure
     if drawn is not None:
@@ -84,6 +94,8 @@ def plan(
             points = planning.frontier(plans.budget, epsilons, progress=lambda n: progress.update(task, completed=n))
             spent = f"time {time:g}" if time is not None else f"{steps} steps"
             draw_frontier(points, drawn, title=f"{nodes} nodes, {budget.delay} delays, {spent}, {schedule}")
+    if write is not None:
+        write_plan(write, plans, delay)
     near = beside(plans.run, plans.budget.units_per_update, epsilon, delta)
     if as_json:
         print_json(
@@ -105,14 +117,16 @@ def plan(
                 "view": "offered",
                 "smoothness": 2.0 / plans.budget.largest_rate,
                 "smoothness_assumed": smoothness is None,
+                "remark": _no_promise(plans),
                 "figure": None if drawn is None else str(drawn),
+                "run_file": None if write is None else str(write),
             }
         )
         return
-    _show(plans, near, drawn)
+    _show(plans, near, drawn, write)
 
 
-def _show(plans: Plans, near: Beside, drawn: Path | None) -> None:
+def _show(plans: Plans, near: Beside, drawn: Path | None, written: Path | None) -> None:
     from rich.console import Console
 
     from ..report import plan_table
@@ -130,11 +144,31 @@ def _show(plans: Plans, near: Beside, drawn: Path | None) -> None:
     notes = [*_on_the_paper(plans), _on_epsilon(plans), *_on_smoothness(plans), *_on_rows(plans, near)]
     trivial = budget.gradient_bound * budget.diameter
     notes.append(
-        f"The error bound (Theorem 1) compares plans; above gradient bound x diameter = {trivial:g} it says no more."
+        _no_promise(plans)
+        or f"The error bound (Theorem 1) compares plans; above gradient bound x diameter = {trivial:g} it says no more."
     )
     if drawn is not None:
         notes.append(f"Trade-off between privacy and error: {drawn}")
+    if written is not None:
+        rows = "name your data in it" if budget.protects != "person" else "name your data and its persons in it"
+        notes.append(f"{written} is written; {rows}; next: skipring worth {written}")
     console.print("\n" + "\n".join(notes), style="dim", markup=False)
+
+
+def _no_promise(plans: Plans) -> str | None:
+    """Say that the bound does not promise that anything is learned; None where it does.
+
+    A bound from above cannot say that nothing is: only that it is not known.
+    """
+    budget, best = plans.budget, plans.best
+    trivial = budget.gradient_bound * budget.diameter
+    if best.error_bound < trivial:
+        return None
+    return (
+        "Nothing promises that this plan beats guessing: its error bound (Theorem 1) is above gradient bound x"
+        f" diameter = {trivial:g}, which every model keeps. It compares plans; what is learned, skipring worth"
+        " shows on rows."
+    )
 
 
 def _on_the_paper(plans: Plans) -> list[str]:

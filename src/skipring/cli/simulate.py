@@ -57,7 +57,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
-    from ..runs import unsaid_unit, with_changes  # loaded when the command runs
+    from ..runs import old_timeout, unsaid_unit, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(file, changes or [])
@@ -76,17 +76,23 @@ def simulate(
             model_run=model_run,
         )
     model = {} if save_model is None else {"model": str(save_model), "model_run": model_run}
-    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), as_json, model)
+    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), old_timeout(run), as_json, model)
 
 
 def _show(
-    result: Result, folder: Path, seconds: float, unsaid: str | None, as_json: bool, model: dict[str, Any]
+    result: Result,
+    folder: Path,
+    seconds: float,
+    unsaid: str | None,
+    old_word: str | None,
+    as_json: bool,
+    model: dict[str, Any],
 ) -> None:
     summary = result.summary()
     resolved, privacy = result.resolved, result.privacy
     if as_json:
-        facts = {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json()}
-        print_json(summary.to_json() | facts | model)
+        found = {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json(), "remark": result.remark}
+        print_json(summary.to_json() | found | model)
         return
 
     def shown(spread: Spread) -> str:
@@ -108,6 +114,8 @@ def _show(
         rows.append(("rows per update", _batch(resolved)))
     rows += _privacy_rows(privacy)
     notes = ["Mean and standard deviation over runs."]
+    if result.remark is not None:
+        notes.append(sentence(result.remark))
     if privacy.refused is None:
         notes.append(_terms(privacy))
     if privacy.view == "server":
@@ -120,6 +128,8 @@ def _show(
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
     if unsaid is not None and privacy.refused is None:
         notes.append(sentence(unsaid))
+    if old_word is not None:
+        notes.append(sentence(old_word))
     if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
         notes.append(
             "Nodes have different numbers of parts; the forecast is the largest of what holds for each number."

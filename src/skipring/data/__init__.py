@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from .features import Encoder, check_encoder, encoded, encoder, watched
 from .ids import require_one_spelling
+from .made_up import made_up_rows
 from .prepare import (
     PreparedRows,
     Scaling,
@@ -48,6 +49,7 @@ __all__ = [
     "encoder",
     "from_arrays",
     "load_dataset",
+    "made_up_rows",
     "prepare",
     "read_table",
     "read_with_schema",

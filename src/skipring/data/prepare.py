@@ -37,8 +37,8 @@ _MOST_SINGLE = float(np.finfo(np.float32).max)
 class PreparedRows:
     """Training rows for the nodes and test rows for the evaluation, both scaled in the same way.
 
-    With `intercept` the last column is constant. `train_groups` has the node of every training row, and `train_persons`
-    the person, if known. `scaling` is how new rows become like them.
+    With `intercept` the last column is constant. `train_groups` has the node of every training row, `test_groups` that
+    of every test row, and `train_persons` the person, if known. `scaling` is how new rows become like them.
     """
 
     train_x: Rows
@@ -50,6 +50,7 @@ class PreparedRows:
     intercept: bool
     train_persons: Ints | None = None
     scaling: Scaling | None = None
+    test_groups: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +210,7 @@ def prepare(
         intercept=intercept,
         train_persons=None if dataset.persons is None else dataset.persons[train],
         scaling=scaling,
+        test_groups=None if dataset.groups is None else dataset.groups[test],
     )
 
 

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from .images import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy, image_study
     from .rivals import proven_epsilon, published_epsilon
     from .runner import Outcome, run_sweep
+    from .split_scores import Score
     from .statements import paper_numbers, statements_markdown
     from .store import Store
     from .sweep import Cell, Sweep, parse_sweep, read_sweep
     from .sweep_csv import write_sweep_csv
     from .theory import SKIPS, longest_latency
     from .theory_tables import table_cells
+    from .worth_study import Band, Worth, WorthRow, baselines, pieces_of, worth
 
 __all__ = [
     "ALWAYS_SICK",
@@ -35,17 +37,22 @@ __all__ = [
     "IMAGE_LINES",
     "METHODS",
     "SKIPS",
+    "Band",
     "Cell",
     "EmpiricalCurve",
     "ImageRow",
     "ImageStudy",
     "Outcome",
+    "Score",
     "Store",
     "Study",
     "StudyRow",
     "Sweep",
     "TheoryCurve",
     "TheoryTable",
+    "Worth",
+    "WorthRow",
+    "baselines",
     "best_by_nodes",
     "by_alpha",
     "figure_curves",
@@ -56,6 +63,7 @@ __all__ = [
     "paper_numbers",
     "paper_sweep",
     "parse_sweep",
+    "pieces_of",
     "proven_epsilon",
     "published_epsilon",
     "read_sweep",
@@ -65,6 +73,7 @@ __all__ = [
     "sweep_curves",
     "table_cells",
     "theory_tables",
+    "worth",
     "write_sweep_csv",
 ]
 
@@ -73,6 +82,7 @@ __getattr__, __dir__ = lazily(
     {
         "ALWAYS_SICK": "hospitals",
         "BEYOND": "beyond",
+        "Band": "worth_study",
         "Cell": "sweep",
         "DELTA": "hospitals",
         "EmpiricalCurve": "curves",
@@ -84,9 +94,13 @@ __getattr__, __dir__ = lazily(
         "METHODS": "hospitals",
         "Outcome": "runner",
         "SKIPS": "theory",
+        "Score": "split_scores",
         "Store": "store",
         "Study": "hospitals",
         "StudyRow": "hospitals",
+        "Worth": "worth_study",
+        "WorthRow": "worth_study",
+        "baselines": "worth_study",
         "Sweep": "sweep",
         "best_by_nodes": "beyond",
         "by_alpha": "beyond",
@@ -97,6 +111,7 @@ __getattr__, __dir__ = lazily(
         "paper_numbers": "statements",
         "paper_sweep": "curves",
         "parse_sweep": "sweep",
+        "pieces_of": "worth_study",
         "proven_epsilon": "rivals",
         "published_epsilon": "rivals",
         "read_sweep": "sweep",
@@ -105,6 +120,7 @@ __getattr__, __dir__ = lazily(
         "straggler_names": "beyond",
         "sweep_curves": "curves",
         "table_cells": "theory_tables",
+        "worth": "worth_study",
         "write_sweep_csv": "sweep_csv",
     },
 )

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..learning import LinearModel, StepSizes
-from ..privacy import gdp_mu
+from ..privacy import PlannedRun, gdp_mu, noise_for_budget
 
-__all__ = ["Tuning", "central_noise", "descend"]
+__all__ = ["Tuning", "central_noise", "descend", "ring_noise"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -34,15 +34,24 @@ class Tuning:
 
 @lru_cache
 def central_noise(steps: int, epsilon: float, delta: float) -> float:
-    """Return the noise multiplier with which so many steps, all of them seen, hide a record.
+    """Return the noise multiplier with which so many steps, all of them seen, hide a record (or person, or node).
 
-    Replacing a record moves the sum of the rows' gradients by at most twice their bound. The steps are Gaussian
+    Replacing it moves the sum of what units contribute by at most twice what one can. The steps are Gaussian
     mechanisms, whose composition is one with the root of their number times as large a mu: nothing is lost.
 
     >>> gdp_mu(2.0, 1e-4) == 2.0 / central_noise(1, 2.0, 1e-4)
     True
     """
     return 2.0 * math.sqrt(steps) / gdp_mu(epsilon, delta)
+
+
+@lru_cache(maxsize=4096)
+def ring_noise(run: PlannedRun, epsilon: float, delta: float) -> float:
+    """Return the noise multiplier with which a run keeps a budget; splits that are alike ask once.
+
+    The run's own noise counts for nothing, but is part of what is asked: give all the same.
+    """
+    return noise_for_budget(run, epsilon, delta)
 
 
 def descend(

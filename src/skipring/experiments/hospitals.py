@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Dataset, load_dataset
-from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon, noise_for_budget
+from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from ..runs import parse_run
 from ..simulation import Interrupted, Setup, build, planned, run_one
-from .central import Tuning, central_noise, descend
+from .central import Tuning, central_noise, descend, ring_noise
 
 __all__ = ["ALWAYS_SICK", "DELTA", "FLAMBY", "METHODS", "Study", "StudyRow", "hospital_study"]
 
@@ -142,9 +142,8 @@ def hospital_study(
     """Carry a study out, split by split."""
     dataset = load_dataset("hospitals") if dataset is None else dataset
     found: dict[tuple[str, float | None], list[_Tried]] = {case: [] for case in study.cases}
-    noise: dict[tuple[Any, ...], float] = {}
     for number in range(study.splits):
-        work = _Split(study, dataset, number, noise)
+        work = _Split(study, dataset, number)
         for place, (method, epsilon) in enumerate(study.cases):
             if stop is not None and stop.is_set():
                 raise Interrupted(f"{number} of {study.splits} splits are finished")
@@ -193,14 +192,11 @@ class _End(NamedTuple):
 
 
 class _Split:
-    """One split of the rows, and the folds of its training rows on which is chosen.
+    """One split of the rows, and the folds of its training rows on which is chosen."""
 
-    `noise` has what was computed for other splits: hospitals have the same number of rows in each.
-    """
-
-    def __init__(self, study: Study, dataset: Dataset, number: int, noise: dict[tuple[Any, ...], float]) -> None:
+    def __init__(self, study: Study, dataset: Dataset, number: int) -> None:
         rng = np.random.default_rng((study.seed, number))
-        self._study, self._seed, self._noise = study, (study.seed, number), noise
+        self._study, self._seed = study, (study.seed, number)
         whole = _set_aside(dataset, _TEST_SHARE, rng)
         training = _kept(whole)
         #: The split itself is number 0.
@@ -261,17 +257,10 @@ class _Split:
             rows = self._rows_with_hospital if method == "own" else self._rows
             self._setups[key] = build(parse_run(sections), rows[fold])
         setup = self._setups[key]
-        noise = 0.0 if epsilon is None else self._noise_for(setup, epsilon)
+        noise = 0.0 if epsilon is None else ring_noise(planned(setup), epsilon, DELTA)
         setup = dataclasses.replace(setup, noise_multiplier=noise)
         output = run_one(setup, draw)
         return _End(setup, output.model, output.offered, output.updated)
-
-    def _noise_for(self, setup: Setup, epsilon: float) -> float:
-        run = planned(setup)
-        key = (run.nodes, run.steps, run.skip, run.convex, run.step_size, run.parts_of_nodes, epsilon)
-        if key not in self._noise:
-            self._noise[key] = noise_for_budget(run, epsilon, DELTA)
-        return self._noise[key]
 
 
 def _number(*seeds: int) -> int:

@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
+from .guessing import Guess, guess_errors, guess_of
 from .linear import LinearModel
 from .linear_learner import LinearLearner
 from .losses import LOSSES, MarginLoss, register_loss
 from .networks import NETWORKS, NeuralModel
+from .reference import row_errors
 from .step_sizes import StepSizes
 from .units import Batches, Protection, deal_parts, most_units, parts_stream, unit_count
 from .update import Learner, Noise, Rows
@@ -32,6 +34,7 @@ __all__ = [
     "LOSSES",
     "NETWORKS",
     "Batches",
+    "Guess",
     "Learner",
     "LinearLearner",
     "LinearModel",
@@ -47,6 +50,8 @@ __all__ = [
     "choose_device",
     "deal_parts",
     "drawn",
+    "guess_errors",
+    "guess_of",
     "maker",
     "mean_loss",
     "most_units",
@@ -54,6 +59,7 @@ __all__ = [
     "register_loss",
     "require_torch",
     "require_usable",
+    "row_errors",
     "rows_for",
     "unit_count",
     "with_parameters",

@@ -51,6 +51,7 @@ class LinearLearner:
         self.shape = (model.parameters,)
         self.radius, self.gradient_bound = model.radius, model.gradient_bound
         self.labels_clipped, self.rows_left_out = rows.labels_clipped, rows.left_out
+        self.guess = rows.guess
 
     def noise_std(self, noise_multiplier: float) -> float:
         """Return the standard deviation of the noise on an update's gradient."""

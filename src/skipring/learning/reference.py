@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .linear import LinearModel
 from .update import norm
 
-__all__ = ["gradient", "mean_loss", "projected", "row_norms", "stepped", "test_error"]
+__all__ = ["gradient", "mean_loss", "projected", "row_errors", "row_norms", "stepped", "test_error"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -73,13 +73,17 @@ def projected(w: Floats, radius: float) -> Floats:
 
 def test_error(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> float:
     """Return the share of wrong rows, or the mean squared error; nan if there are no rows."""
-    if not len(x):
-        return math.nan
+    return float(np.mean(row_errors(model, w, x, y))) if len(x) else math.nan
+
+
+def row_errors(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> Floats:
+    """Return for each row 1 if its predicted class is wrong, and else 0; or the squared error of its number."""
     if model.loss == "squared":
-        return float(np.mean((x @ w - y) ** 2))
+        errors: Floats = (x @ w - y) ** 2
+        return errors
     if model.loss == "softmax":
-        return float(np.mean(np.argmax(x @ w.reshape(model.classes, -1).T, axis=1) != y))
-    return float(np.mean((x @ w > 0.0) != (y == 1)))
+        return (np.argmax(x @ w.reshape(model.classes, -1).T, axis=1) != y).astype(np.float64)
+    return ((x @ w > 0.0) != (y == 1)).astype(np.float64)
 
 
 def mean_loss(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> float:

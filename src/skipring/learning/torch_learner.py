@@ -59,6 +59,7 @@ class TorchLearner:
         self._x, self._y = rows_for(model, rows.train_x, rows.train_y, "training")
         self._test_x, self._test_y = rows_for(model, rows.test_x, rows.test_y, "test")
         self.labels_clipped, self.rows_left_out = rows.labels_clipped, rows.left_out
+        self.guess = rows.guess
         self.name, self.gradient_bound, self.radius = model.name, model.clip, model.radius
         self._model, self._ridge, self._device = model, model.ridge, choose_device(model.device)
         self._make, self._seed = maker(model), seed

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from .._digest import digest
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
+from .guessing import Guess, guess_of
 from .units import Protection
 
 __all__ = ["Learner", "Noise", "Rows", "norm", "require_step", "usable"]
@@ -75,6 +76,10 @@ class Learner(Protocol):
         """A digest of the node's training rows, whose they are and in which part; for its owner alone."""
 
     @property
+    def guess(self) -> Guess | None:
+        """What always guessing the same reaches on the node's test rows; None without any: for its owner alone."""
+
+    @property
     def rows_left_out(self) -> int:
         """How many training rows are not used because their person has too many: for its owner alone."""
 
@@ -122,6 +127,11 @@ class Rows:
     labels_clipped: int = 0
     persons: NDArray[np.integer[Any]] | None = None
     left_out: int = 0
+
+    @property
+    def guess(self) -> Guess | None:
+        """What always guessing the same reaches on the test rows."""
+        return guess_of(self.train_y, self.test_y, classes=self.classes)
 
     def digest(self, parts: Sequence[NDArray[np.integer[Any]]]) -> str:
         """Return a digest of the training rows in their order, and of the parts that they were dealt into."""

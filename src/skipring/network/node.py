@@ -488,6 +488,7 @@ class Node:
             refused=self.refused,
             refused_for_budget=len(self._unaffordable),
             test_error=None if math.isnan(self.updater.test_error) else self.updater.test_error,
+            guess=setup.learner.guess,
             timeout=self.pace.timeout,
             hop_time=self.times.hop_time,
             overhead=self.times.overhead,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..learning import Guess
 from ..privacy import HIDDEN, Relation, Unit
 
 __all__ = ["NodeStatus"]
@@ -33,6 +34,7 @@ class NodeStatus:
     budget : the epsilon that the node is ready to give away; None if it has no budget.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
     test_error : on the node's own test rows, of the newest token sent to it; None before that.
+    guess : what always guessing the same reaches on them; None without any.
     timeout : how long it waits for another node, in seconds.
     hop_time, overhead : median seconds from getting the token to having passed it on, and without the wait for the next
         node; None before the first hop.
@@ -66,6 +68,7 @@ class NodeStatus:
     refused: int
     refused_for_budget: int = 0
     test_error: float | None
+    guess: Guess | None = None
     timeout: float
     hop_time: float | None
     overhead: float | None

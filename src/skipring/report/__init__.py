@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .numbers import number
     from .page import load_folders, report_page, row_of
     from .tables import plan_table, theory_table
+    from .worth import draw_worth, worth_names, worth_table
 
 __all__ = [
     "check_writable",
@@ -26,12 +27,15 @@ __all__ = [
     "draw_paper_figure",
     "draw_rivals",
     "draw_series",
+    "draw_worth",
     "load_folders",
     "number",
     "plan_table",
     "report_page",
     "row_of",
     "theory_table",
+    "worth_names",
+    "worth_table",
     "write_curves_csv",
     "write_empirical_csv",
     "write_hospitals_csv",
@@ -51,12 +55,15 @@ __getattr__, __dir__ = lazily(
         "draw_paper_figure": "figures",
         "draw_rivals": "curves",
         "draw_series": "curves",
+        "draw_worth": "worth",
         "load_folders": "page",
         "number": "numbers",
         "plan_table": "tables",
         "report_page": "page",
         "row_of": "page",
         "theory_table": "tables",
+        "worth_names": "worth",
+        "worth_table": "worth",
         "write_curves_csv": "figures",
         "write_empirical_csv": "curves",
         "write_hospitals_csv": "hospitals",

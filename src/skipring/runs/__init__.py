@@ -8,7 +8,7 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 from __future__ import annotations
 
 from .keys import RUN_KEYS, keys
-from .notes import most_units_of_a_node, not_covered, rows_notes, turns_per_node, unsaid_unit
+from .notes import most_units_of_a_node, not_covered, old_timeout, rows_notes, turns_per_node, unsaid_unit
 from .resolve import (
     Budget,
     ResolvedRun,
@@ -71,6 +71,7 @@ __all__ = [
     "most_units_of_a_node",
     "no_privacy",
     "not_covered",
+    "old_timeout",
     "parse_change",
     "parse_run",
     "prepared_rows",

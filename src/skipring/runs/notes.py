@@ -8,7 +8,7 @@ from ..data import NodeData
 from ..learning import Protection, unit_count
 from .runfile import RunFile
 
-__all__ = ["most_units_of_a_node", "not_covered", "rows_notes", "turns_per_node", "unsaid_unit"]
+__all__ = ["most_units_of_a_node", "not_covered", "old_timeout", "rows_notes", "turns_per_node", "unsaid_unit"]
 
 
 def unsaid_unit(run: RunFile) -> str | None:
@@ -18,6 +18,16 @@ def unsaid_unit(run: RunFile) -> str | None:
     return (
         "the file does not say whom the noise hides (privacy.protects), so it hides all data of a node; "
         "record hides one row with far less noise"
+    )
+
+
+def old_timeout(run: RunFile) -> str | None:
+    """Say what `timeout = "best"` means, which is called fastest now; None where a run file says anything else."""
+    if run.delay.timeout != "best":
+        return None
+    return (
+        'delay.timeout "best" is an earlier word for "fastest": the least time between updates; the timeout that is '
+        "best for a budget of time and privacy is what `skipring plan` finds"
     )
 
 

@@ -219,9 +219,10 @@ class DelaySection(_Section):
         "gamma:0.25,1", description="exponential:1, gamma:0.25,1, lomax:3,2, empirical:FILE.csv, scipy:..."
     )
     hop_latency: float = Field(0.01, description="time a hop takes")
-    timeout: float | Literal["best", "adaptive"] | None = Field(
+    timeout: float | Literal["fastest", "best", "adaptive"] | None = Field(
         None,
-        description='a time, inf (never skip), "best" (the default) or "adaptive" (the nodes of a network learn it)',
+        description='a time, inf (never skip), "fastest" (the default: least time between updates; `skipring plan` '
+        'finds the time that is best for a budget) or "adaptive" (the nodes of a network learn it)',
     )
     skip: float | None = Field(None, description="the skip probability, instead of a timeout")
     patient_every: int | None = Field(None, description="in every so many-th round nobody is skipped (default: never)")

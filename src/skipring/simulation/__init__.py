@@ -12,12 +12,12 @@ from .._lazy import lazily
 from .build import build
 from .comparison import Alternative, Comparison, alternatives, compare_runs
 from .result import ResolvedFacts, Result, RunSummary, Spread
-from .simulate import Interrupted, simulate
+from .simulate import Interrupted, one_blas_thread, simulate
 from .stragglers import Stragglers
 
 if TYPE_CHECKING:
     from .account import planned
-    from .build import setup_on
+    from .build import setup_of_rows, setup_on
     from .comparison import Compared
     from .engine import prepare_runs, run_one
     from .rivals import gossip_graphs
@@ -46,10 +46,12 @@ __all__ = [
     "compare_runs",
     "gossip_graphs",
     "latex_rows",
+    "one_blas_thread",
     "planned",
     "prepare_runs",
     "result_row",
     "run_one",
+    "setup_of_rows",
     "setup_on",
     "simulate",
     "who_is_ready",
@@ -71,6 +73,7 @@ __getattr__, __dir__ = lazily(
         "prepare_runs": "engine",
         "result_row": "table",
         "run_one": "engine",
+        "setup_of_rows": "build",
         "setup_on": "build",
         "who_is_ready": "rivals.runs",
         "why_not_hidden": "rivals.privacy",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data import Dataset, NodeData
+from ..data import Dataset, NodeData, PreparedRows
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..models import Inputs, inputs_of
@@ -32,7 +32,7 @@ from .rivals import Federated, Gossip
 from .setup import Setup
 from .stragglers import Stragglers, stragglers_of
 
-__all__ = ["build", "built", "setup_on"]
+__all__ = ["build", "built", "setup_of_rows", "setup_on"]
 
 #: The stream of random numbers in which gossip's access to the channel is simulated.
 _ACCESS = 2**32 - 2
@@ -53,22 +53,35 @@ def built(
 ) -> tuple[Setup, Inputs]:
     """Return the same, and what models that are trained in it are given."""
     if run.delay.timeout == "adaptive":  # before any data is looked for
-        reason = "only a network's nodes can learn a timeout from what they see; use best"
+        reason = "only a network's nodes can learn a timeout from what they see; use fastest"
         raise InvalidInput.because("delay.timeout", run.delay.timeout, reason)
     nameless = dataset is not None  # the names of an array's columns are made up
     dataset, ready, owned = dealt_rows(run, dataset)
-    largest = float(np.abs(ready.train_y).max(initial=1.0))
-    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest, usual_batch(run, owned))
-    setup = setup_on(run, owned, shape, (ready.test_x, ready.test_y), delay=delay, order=order)
-    if setup.protects == "person":
-        setup = dataclasses.replace(setup, rows_left_out=len(ready.train_y) - len(owned.labels))
-    return setup, inputs_of(
+    return setup_of_rows(run, dataset, ready, owned, delay=delay, order=order), inputs_of(
         run,
         columns=dataset.features.shape[1],
         names=() if nameless else dataset.feature_names,
         classes=dataset.classes,
         scaling=ready.scaling,
     )
+
+
+def setup_of_rows(
+    run: RunFile,
+    dataset: Dataset,
+    ready: PreparedRows,
+    owned: NodeData,
+    *,
+    delay: Delay | None = None,
+    order: Schedule | None = None,
+) -> Setup:
+    """Return the setup of a run on what `dealt_rows` gave: a data set, the same prepared, and dealt to nodes."""
+    largest = float(np.abs(ready.train_y).max(initial=1.0))
+    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest, usual_batch(run, owned))
+    setup = setup_on(run, owned, shape, (ready.test_x, ready.test_y), delay=delay, order=order)
+    if setup.protects == "person":
+        setup = dataclasses.replace(setup, rows_left_out=len(ready.train_y) - len(owned.labels))
+    return setup
 
 
 def setup_on(

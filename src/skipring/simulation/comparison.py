@@ -60,12 +60,15 @@ class Comparison:
 def alternatives(
     file: str | Path | None,
     *,
-    timeouts: Sequence[float | Literal["best"]] | None = None,
+    timeouts: Sequence[float | Literal["fastest", "best"]] | None = None,
     schedules: Sequence[str] | None = None,
     noise: Sequence[float] | None = None,
+    epsilons: Sequence[float] | None = None,
     changes: Sequence[str] = (),
 ) -> list[Alternative]:
     """Return the run file once for every combination of the values given; what is not given does not vary.
+
+    An infinite epsilon means no noise at all.
 
     >>> [other.name for other in alternatives(None, timeouts=[0.04, float("inf")], schedules=["ring"])]
     ['ring_timeout-0.04', 'ring_timeout-inf']
@@ -73,21 +76,28 @@ def alternatives(
     _check("timeouts", timeouts)
     _check("schedules", schedules)
     _check("noise", noise)
+    _check("epsilons", epsilons)
     for timeout in timeouts or ():
-        if timeout != "best" and not timeout > 0.0:
-            raise InvalidInput("timeouts", timeout, "numbers above 0, inf or best")
+        if not isinstance(timeout, str) and not timeout > 0.0:
+            raise InvalidInput("timeouts", timeout, "numbers above 0, inf or fastest")
     for name in schedules or ():
         if name not in (*SCHEDULES, *RIVALS):
             raise InvalidInput("schedules", name, f"of {', '.join((*SCHEDULES, *RIVALS))}")
     for value in noise or ():
         require_positive("noise", value)
-    if timeouts is None and schedules is None and noise is None:
-        raise InvalidInput.because("timeouts", "missing", "give timeouts, schedules or noise to compare")
+    for value in epsilons or ():
+        if not value > 0.0:
+            raise InvalidInput("epsilons", value, "numbers above 0, or inf (no noise)")
+    if noise is not None and epsilons is not None:
+        raise InvalidInput.because("epsilons", _spelled(epsilons[0]), "noise follows from epsilon; give one of the two")
+    if timeouts is None and schedules is None and noise is None and epsilons is None:
+        raise InvalidInput.because("timeouts", "missing", "give timeouts, schedules, noise or epsilons to compare")
     # For each dimension, what a value adds to the name and what it changes in the run file.
     dimensions = [
         [(name, f"schedule.name={name}") for name in schedules or ()],
         [(f"timeout-{_spelled(value)}", f"delay.timeout={_spelled(value)}") for value in timeouts or ()],
         [(f"noise-{_spelled(value)}", f"privacy.noise_multiplier={_spelled(value)}") for value in noise or ()],
+        [(f"epsilon-{_spelled(value)}", _kept(value)) for value in epsilons or ()],
     ]
     return [
         Alternative("_".join(name for name, _ in choice), with_changes(file, [*changes, *(c for _, c in choice)]))
@@ -103,6 +113,11 @@ def _check(parameter: str, values: Sequence[object] | None) -> None:
     for value in values:
         if values.count(value) > 1:
             raise InvalidInput.because(parameter, value, "is given twice")
+
+
+def _kept(epsilon: float) -> str:
+    """Return the change of a run file with which it keeps an epsilon; there is no noise if that is infinite."""
+    return "privacy.noise_multiplier=0" if math.isinf(epsilon) else f"privacy.epsilon={_spelled(epsilon)}"
 
 
 def _spelled(value: float | str) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from .._json import from_json, json_text, to_json
 from .._numbers import number
 from ..errors import InvalidInput
+from ..learning import Guess
 from ..privacy import HIDDEN, PrivacyReport
 from ..runs import no_privacy, parse_run
 from .rivals.kinds import Federated, Gossip
@@ -43,7 +44,8 @@ class ResolvedFacts:
     learning went, None for a token. `noise_std` is the noise on an update's gradient, `batch` the most rows of an
     update (None: all of a node), `parts` the most parts that a node's rows rotate through (None where nodes are
     protected), and `rows_left_out` how many rows were left out because a person has too many. `notes` say what somebody
-    who chose these values may not expect, each a sentence without capital and full stop.
+    who chose these values may not expect, each a sentence without capital and full stop. `guess` is the test error of
+    whoever always guesses the commonest class (of numbers: the mean) of the training rows.
     """
 
     nodes: int
@@ -61,6 +63,7 @@ class ResolvedFacts:
     parts: int | None = None
     rows_left_out: int | None = None
     notes: tuple[str, ...] = ()
+    guess: Guess | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as run.json has it: what the rival says of itself stands beside the rest."""
@@ -167,6 +170,12 @@ class Result:
             skip_rate=float(self.skipped.sum() / max(1, self.offered.sum())),
             privacy=self.privacy,
         )
+
+    @property
+    def remark(self) -> str | None:
+        """One line where the mean test error at the end is no better than guessing; None where it is, or who knows."""
+        guess = self.resolved.guess
+        return None if guess is None else guess.remark(float(self.test_error[:, -1].mean()))
 
     def all_settings(self) -> dict[str, Any]:
         """Return the run file's values with what they came to (`resolved`) and the `versions` used: run.json."""

@@ -21,7 +21,7 @@ from .._version import __version__
 from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
-from ..learning import MarginLoss, NeuralModel, register_loss
+from ..learning import MarginLoss, NeuralModel, guess_of, register_loss
 from ..models import save_model as save_trained
 from ..runs import (
     RunFile,
@@ -42,7 +42,7 @@ from .rivals import Federated, Gossip
 from .setup import RunOutput, Setup
 from .trained import require_run, trained_model
 
-__all__ = ["Interrupted", "simulate"]
+__all__ = ["Interrupted", "one_blas_thread", "simulate"]
 
 
 class Interrupted(Exception):
@@ -102,7 +102,7 @@ def simulate(
         kept = (Path(save_model), model_run)
         if not kept[0].absolute().parent.is_dir():  # said now, and not after hours
             raise InvalidInput.because("save_model", save_model, "its folder does not exist")
-    with nullcontext() if run.model.is_network else _one_blas_thread():
+    with nullcontext() if run.model.is_network else one_blas_thread():
         folder = None if out is None else Path(out)
         return _simulate(run, given, folder, resume, threads, keep_models, stop, progress, kept)
 
@@ -145,7 +145,7 @@ def _given(
     return _Given(from_arrays(X, y, groups, persons), delay, schedule)
 
 
-def _one_blas_thread() -> AbstractContextManager[Any]:
+def one_blas_thread() -> AbstractContextManager[Any]:
     """Sums of products differ in their last digit with the number of threads that numpy's linear algebra uses."""
     from threadpoolctl import threadpool_limits  # scikit-learn's; a machine made for networks may lack it
 
@@ -235,6 +235,9 @@ def _resolved(setup: Setup) -> ResolvedFacts:
             setup.protection,
             most_units_of_a_node(setup.data, setup.protection),
             turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations),
+        ),
+        guess=guess_of(
+            setup.data.labels, setup.test_y, classes=0 if setup.model.loss == "squared" else setup.model.classes
         ),
     )
 

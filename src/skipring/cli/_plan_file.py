@@ -1,0 +1,68 @@
+"""A plan as a run file: `skipring plan --write`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InvalidInput
+
+if TYPE_CHECKING:
+    from ..planning import Plans
+
+__all__ = ["check_new", "plan_file", "write_plan"]
+
+
+def check_new(path: Path) -> None:
+    """Refuse a file that is there already, before the work for it is done."""
+    if path.exists():
+        raise InvalidInput.because("write", path, "exists already; choose another name")
+    if not path.parent.is_dir():
+        raise InvalidInput.because("write", path, "there is no such folder")
+
+
+def write_plan(path: Path, plans: Plans, law: str) -> None:
+    """Write the best plan as a run file; `law` spells the delays."""
+    try:
+        path.write_text(plan_file(plans, law), encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput.because("write", path, f"cannot be written: {error.strerror}") from None
+
+
+def plan_file(plans: Plans, law: str) -> str:
+    """Return the best plan as the text of a run file.
+
+    It says epsilon and not the noise: what the rows come to (how many a node has, who takes how many turns for them)
+    may ask for another one than was planned with.
+    """
+    from ..runs import toml_value  # loaded when the command runs
+
+    best, budget = plans.best, plans.budget
+    fastest = next((other for other in plans.alternatives if other.name == "shortest time between updates"), None)
+    sections: dict[str, dict[str, Any]] = {
+        "data": {"nodes": budget.nodes, "rows_per_person": budget.rows_per_person},
+        "schedule": {"name": budget.schedule, "steps": best.steps},
+        "delay": {"law": law, "hop_latency": budget.hop_latency, "timeout": best.timeout},
+        "learning": {
+            "rate": best.learning_rate,
+            "step_size": "sqrt",
+            "batch": best.batch,
+            "diameter": budget.diameter,
+            "gradient_bound": budget.gradient_bound,
+        },
+        "privacy": {"protects": budget.protects, "epsilon": budget.epsilon, "delta": budget.delta},
+    }
+    beside = {
+        "nodes": 'of your own file: path = "rows.csv", label = "...", and node = "..." in place of nodes',
+        "timeout": "best for this budget" + ("" if fastest is None else f'; "fastest" would be {fastest.timeout:.4g}'),
+        "epsilon": f"planned with noise_multiplier = {best.noise_multiplier:.4g}",
+    }
+    spent = f"time {budget.time:g}" if budget.time is not None else f"{budget.steps} steps"
+    lines = [f"# A plan for {budget.nodes} nodes and {spent}; next: skipring worth FILE, then skipring simulate FILE."]
+    for section, values in sections.items():
+        lines.append(f"[{section}]")
+        for key, value in values.items():
+            if value is not None:
+                remark = f"    # {beside[key]}" if key in beside else ""
+                lines.append(f"{key} = {toml_value(value)}{remark}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,125 @@
+"""Is it worth it? `skipring worth`: learning together beside what else the nodes could do."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .._json import json_text, to_json
+from ..errors import InvalidInput
+from ._output import Json, numbers_of, print_json, sentence
+from ._work import counted_runs
+
+if TYPE_CHECKING:
+    from ..experiments import Worth
+
+__all__ = ["worth"]
+
+
+def worth(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file; `skipring init` writes one.")],
+    epsilons: Annotated[str, typer.Option(metavar="LIST", help="Epsilons to try, separated by commas.")] = "0.5,1,2,8",
+    splits: Annotated[int, typer.Option(help="How often test rows are set aside anew.")] = 10,
+    made_up: Annotated[
+        int | None,
+        typer.Option("--made-up", metavar="ROWS", help="Take so many made-up rows of the schema, and no data."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder for worth.json and the figure (default: FILE's name-worth)."),
+    ] = None,
+    figure: Annotated[bool, typer.Option("--figure", help="Draw it, as worth.png in the folder.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(help="Number of threads (default: all cores); changes nothing else.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare learning together with guessing, learning alone, and all rows in one place.
+
+    The run file's own settings at several epsilons, each beside what needs no others. It looks at test rows: use public
+    or made-up ones, or rows that you may look at.
+    """
+    from ..experiments import pieces_of  # loaded when the command runs
+    from ..experiments import worth as compared
+    from ..runs import with_changes
+
+    run = with_changes(file, changes or [])
+    asked = numbers_of("epsilons", epsilons)
+    folder = out if out is not None else Path(f"{file.stem}-worth")
+    if folder.is_file():
+        raise InvalidInput.because("out", folder, "is a file")
+    began = time.perf_counter()
+    with counted_runs(pieces_of(run, asked, max(1, splits)), "nothing is kept; begin anew") as (stop, progress):
+        found = compared(
+            run, epsilons=asked, splits=splits, rows=made_up, threads=threads, stop=stop, progress=progress
+        )
+    picture = folder / "worth.png" if figure else None
+    facts = {"conclusion": found.conclusion, **to_json(found), "notes": _notes(found)}
+    if out is not None:
+        _write(folder / "worth.json", json_text(facts, indent=2))
+    if picture is not None:
+        from ..report import draw_worth
+
+        what = f"{made_up} made-up rows" if made_up is not None else run.data.path or run.data.name
+        draw_worth(found, [picture], title=f"{what}: {found.nodes} nodes, median and 10-90 % of {splits} splits")
+    if as_json:
+        more = {"figure": None if picture is None else str(picture), "seconds": time.perf_counter() - began}
+        print_json(facts | more)
+        return
+    _show(found)
+    for path in ([folder / "worth.json"] if out is not None else []) + ([picture] if picture is not None else []):
+        print(f"  {path}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from None
+
+
+def _notes(found: Worth) -> list[str]:
+    """Say what the numbers rest on, and what no epsilon covers."""
+    from ..privacy import HIDDEN
+
+    quiet, noisy = found.updates
+    notes = [
+        f"Median over {found.splits} splits, and what 10 % of them lie below and above."
+        + (" Each node is tested on test rows of its own." if found.own_rows else ""),
+        f"Epsilon hides {HIDDEN[found.protects]} (replace-one) at delta {found.delta:g}. Together: the forecast, from"
+        " any other node that is always ready. Alone and in one place: from everybody, if the last model is given to"
+        f" all; {noisy} updates are charged in full, by composition.",
+        f"Alone and in one place without noise: {quiet} updates. A node that keeps its model to itself needs no noise.",
+        "Test rows were looked at, which no epsilon covers. Nothing was searched: rates, lengths and clipping are the"
+        " run file's, and others may do better.",
+    ]
+    if found.protects == "node":
+        notes.append("In one place with noise is left out: it would hide rows, not nodes.")
+    if found.not_covered is not None:
+        notes.append(sentence(found.not_covered))
+    if found.same_test_rows:
+        notes.append("The data set comes with its test rows: splits differ in what else is drawn, not in them.")
+    if found.made_up is not None:
+        notes.append(
+            "The rows are made up: they say what a run costs and how much noise it has, and nothing about real rows"
+            " beyond that."
+        )
+    return notes
+
+
+def _show(found: Worth) -> None:
+    from rich.console import Console  # only where a table is shown
+
+    from ..report import worth_table
+
+    console = Console(highlight=False)
+    console.print(worth_table(found))
+    console.print(f"\n{sentence(found.conclusion)}\n", markup=False)
+    console.print("\n".join(_notes(found)), style="dim", markup=False)

@@ -1,0 +1,125 @@
+"""Whether learning together is worth it: the table for a terminal, and the figure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..experiments import Worth, WorthRow
+from .figures import new_figure, save_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from rich.table import Table
+
+__all__ = ["draw_worth", "worth_names", "worth_table"]
+
+#: How lines look: colour, marker, dashes.
+_LOOKS = {
+    "together": ("#0072B2", "o", "-"),
+    "alone": ("#D55E00", "s", "--"),
+    "pooled": ("#009E73", "^", "-."),
+}
+
+
+def worth_names(*, numbers: bool = False) -> dict[str, str]:
+    """Return who is who, in words; of labels that are numbers the mean is guessed."""
+    guessed = "mean" if numbers else "majority"
+    return {
+        "guess": f"guess the {guessed}",
+        "own guess": f"each node's {guessed}",
+        "alone": "each node alone",
+        "together": "together",
+        "pooled": "all rows in one place",
+    }
+
+
+def worth_table(found: Worth) -> Table:
+    """Return one line for each case: the median error over splits, and the band that most of them lie in."""
+    from rich.table import Table  # only where a table is shown
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    what = "squared error" if found.numbers else "test error"
+    table.add_column(what)
+    table.add_column("epsilon", justify="right", no_wrap=True)
+    columns = ("mean over\nnodes", "10-90 %", *(("of all\nrows", "10-90 %") if found.own_rows else ()))
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    names, last = worth_names(numbers=found.numbers), ""
+    for row in found.rows:
+        if last not in ("", row.who) and {last, row.who} != {"guess", "own guess"}:
+            table.add_row()
+        last = row.who
+        bands = (row.mean_over_nodes, row.all_rows) if found.own_rows else (row.mean_over_nodes,)
+        cells = [cell for band in bands for cell in (f"{band.median:.3f}", f"{band.low:.3f}-{band.high:.3f}")]
+        table.add_row(names[row.who], _epsilon(row), *cells)
+    return table
+
+
+def _epsilon(row: WorthRow) -> str:
+    if row.who in ("guess", "own guess"):
+        return "-"
+    return "no noise" if row.epsilon is None else f"{row.epsilon:g}"
+
+
+def draw_worth(found: Worth, paths: Sequence[Path], *, title: str) -> None:
+    """Draw the error against epsilon, medians with bands over splits; what has no noise stands at the right end."""
+    with style():
+        figure = new_figure(7.2, 4.8)
+        axes = figure.add_subplot()
+        names = worth_names(numbers=found.numbers)
+        epsilons = sorted({row.epsilon for row in found.rows if row.epsilon is not None})
+        # Places instead of a scale: epsilons are few, and "no noise" has one, too.
+        place = {epsilon: float(number) for number, epsilon in enumerate([*epsilons, None])}
+        for number, (who, (colour, marker, dashes)) in enumerate(_LOOKS.items()):
+            mine = [row for row in found.rows if row.who == who]
+            _line(axes, [row for row in mine if row.epsilon is not None], place, number, (colour, marker, dashes))
+            _line(axes, [row for row in mine if row.epsilon is None], place, number, (colour, marker, ""), names[who])
+        for who, dots in (("guess", (1, 2)), ("own guess", (5, 2, 1, 2))):
+            row = found.row(who)
+            if row is not None:
+                level = row.mean_over_nodes.median
+                axes.axhline(level, color="0.25", lw=1.1, ls=(0, dots), label=names[who])
+        axes.axvline(len(epsilons) - 0.5, color="0.7", lw=0.8)
+        axes.set_xticks(list(place.values()), [*(f"{epsilon:g}" for epsilon in epsilons), "no noise"])
+        hides = {"record": "each record", "person": "each person", "node": "all data of a node"}[found.protects]
+        error = "squared error" if found.numbers else "test error"
+        axes.set(
+            title=title,
+            xlabel=f"epsilon that hides {hides}, at delta {found.delta:g} (smaller hides more)",
+            ylabel=f"{error}, mean over nodes",
+            xlim=(-0.4, len(epsilons) + 0.4),
+        )
+        axes.set_ylim(bottom=0.0)
+        axes.grid(visible=False, axis="x")
+        figure.legend(loc="outside lower center", ncols=3, frameon=False)
+        save_figure(figure, paths)
+
+
+def _line(
+    axes: Axes,
+    rows: Sequence[WorthRow],
+    place: dict[float | None, float],
+    number: int,
+    look: tuple[str, str, str],
+    name: str | None = None,
+) -> None:
+    """Draw some rows of one who, a little aside of the others, so that bars do not hide each other."""
+    if not rows:
+        return
+    colour, marker, dashes = look
+    bands = [row.mean_over_nodes for row in rows]
+    axes.errorbar(
+        [place[row.epsilon] + 0.07 * (number - 1) for row in rows],
+        [band.median for band in bands],
+        yerr=[[band.median - band.low for band in bands], [band.high - band.median for band in bands]],
+        color=colour,
+        marker=marker,
+        ls=dashes,
+        lw=2.0 if number == 0 else 1.3,
+        ms=6,
+        elinewidth=0.9,
+        capsize=2.5,
+        label=name,
+    )

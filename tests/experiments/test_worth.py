@@ -1,0 +1,409 @@
+"""Is it worth it: every number of the comparison beside a slow or independent one, and the sentence that concludes."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring.data import NodeData, Schema, load_dataset, made_up_rows
+from skipring.errors import InvalidInput
+from skipring.experiments import Band, Worth, WorthRow, baselines, worth
+from skipring.experiments.split_scores import Case, Split, cases_of
+from skipring.learning import LinearLearner, LinearModel, Protection, Rows
+from skipring.privacy import Unit, gdp_epsilon
+from skipring.runs import RunFile, dataset_of, dealt_rows, parse_run, read_run_file
+from skipring.simulation import Interrupted, build, simulate
+
+Command = Callable[[str], Any]
+ROOT = Path(__file__).resolve().parents[2]
+HOSPITALS = read_run_file(ROOT / "examples" / "hospitals" / "run.toml")
+DIGITS: dict[str, Any] = {
+    "data": {"name": "digits", "nodes": 6},
+    "schedule": {"steps": 60},
+    "delay": {"timeout": math.inf},
+    "learning": {"rate": 2.0},
+    "privacy": {"protects": "record"},
+}
+
+
+def split_of(run: RunFile) -> Split:
+    return Split(run, dataset_of(run))
+
+
+def descended(run: RunFile, own: NodeData, batch: int | None, updates: int) -> np.ndarray[Any, Any]:
+    """Learn from some rows in one place without noise, update after update, as a node of a network would."""
+    model = build(run).model
+    assert isinstance(model, LinearModel)
+    rows = Rows(own.features.astype(float), own.labels, own.features[:0].astype(float), own.labels[:0], model.classes)
+    learner = LinearLearner(
+        model, rows, protection=Protection(unit=run.privacy.unit, batch=batch), rng=np.random.default_rng(1)
+    )
+    w = learner.initial()
+    for turn, size in enumerate(build(run).step_sizes.first(updates)):
+        w = learner.update(w, turn=turn, step_size=float(size), noise_multiplier=0.0, noise=None)  # type: ignore[arg-type]
+    return w
+
+
+def part(owned: NodeData, low: int, high: int) -> NodeData:
+    return NodeData(owned.features[low:high], owned.labels[low:high], np.array([0, high - low]))
+
+
+def test_who_guesses_the_majority_is_wrong_as_often_as_others_occur() -> None:
+    split, (dataset, ready, owned) = split_of(HOSPITALS), dealt_rows(HOSPITALS)
+    assert dataset.classes == ("healthy", "sick")
+    common = Counter(owned.labels.tolist()).most_common(1)[0][0]
+    assert ready.test_groups is not None
+    wrong = [float(np.mean(ready.test_y[ready.test_groups == node] != common)) for node in range(4)]
+    score = split.score(Case("guess"))
+    assert score.all_rows == pytest.approx(float(np.mean(ready.test_y != common)))
+    assert score.at_nodes == pytest.approx(wrong)
+    assert score.mean_over_nodes == pytest.approx(sum(wrong) / 4)
+    own = split.score(Case("own guess"))
+    for node in range(4):
+        mine = Counter(owned.labels[owned.start[node] : owned.start[node + 1]].tolist()).most_common(1)[0][0]
+        assert own.at_nodes[node] == pytest.approx(float(np.mean(ready.test_y[ready.test_groups == node] != mine)))
+    assert own.all_rows < score.all_rows  # Zurich has hardly anybody who is healthy
+
+
+def test_test_rows_keep_their_node() -> None:
+    dataset = load_dataset("hospitals")
+    _, ready, owned = dealt_rows(HOSPITALS, dataset)
+    assert ready.test_groups is not None
+    counts = np.bincount(ready.test_groups, minlength=4) + owned.sizes
+    assert counts.tolist() == np.bincount(dataset.groups).tolist()  # type: ignore[arg-type] # it has groups
+
+
+def test_a_hospital_alone_learns_from_its_own_rows_and_is_tested_on_its_own() -> None:
+    split, (_, ready, owned) = split_of(HOSPITALS), dealt_rows(HOSPITALS)
+    wrong = []
+    for node in range(4):
+        own = part(owned, int(owned.start[node]), int(owned.start[node + 1]))
+        w = descended(HOSPITALS, own, len(own.labels), 80)
+        assert ready.test_groups is not None
+        wrong.append((ready.test_x @ w > 0.0)[ready.test_groups == node] != ready.test_y[ready.test_groups == node])
+    score = split.score(Case("alone"))
+    assert score.at_nodes == pytest.approx([each.mean() for each in wrong])
+    assert score.mean_over_nodes == pytest.approx(np.mean([each.mean() for each in wrong]))
+    assert score.all_rows == pytest.approx(np.concatenate(wrong).mean())
+
+
+@pytest.mark.parametrize(("protects", "batch"), [("record", None), ("node", None), ("record", 40)])
+def test_pooled_is_one_node_that_holds_all_rows(protects: Unit, batch: int | None) -> None:
+    changes = {"privacy": {"protects": protects}, "learning": {"rate": 2.0, "batch": batch}}
+    run = parse_run(DIGITS | changes)
+    _, ready, owned = dealt_rows(run)
+    rows = len(owned.labels)
+    # Without a batch an update takes all rows of a node, and so all rows. With one, as many as a round of six nodes.
+    own = part(owned, 0, rows)
+    taken = None if protects == "node" else rows if batch is None else 6 * batch
+    score = split_of(run).score(Case("pooled"))
+    w = descended(run, own, taken, 60) if batch is None else None
+    if w is not None:
+        wrong = np.argmax(ready.test_x @ w.reshape(10, -1).T, axis=1) != ready.test_y
+        assert score.all_rows == pytest.approx(float(wrong.mean()), abs=1.5 / len(wrong))
+    assert score.mean_over_nodes == score.all_rows  # test rows belong to no node
+    assert split_of(run)._in_one_place(own, 6, None).batch == taken
+
+
+@pytest.mark.parametrize("epsilon", [None, 2.0])
+def test_together_is_the_simulation_of_the_run_file(epsilon: float | None) -> None:
+    quiet = {"noise_multiplier": 0.0, "epsilon": None}
+    changed = HOSPITALS.privacy.model_copy(update=quiet if epsilon is None else {"epsilon": epsilon})
+    once = HOSPITALS.simulation.model_copy(update={"runs": 1})
+    run = HOSPITALS.model_copy(update={"privacy": changed, "simulation": once})
+    result = simulate(run)
+    score = split_of(HOSPITALS).score(Case("together", epsilon))
+    assert score.all_rows == pytest.approx(result.test_error[0, -1], abs=1e-12)
+    assert score.noise_multiplier == pytest.approx(result.resolved.noise_multiplier)
+
+
+@pytest.mark.parametrize(("batch", "charged"), [(None, 20), (110, 10), (30, 3)])
+def test_who_learns_alone_is_charged_for_each_update_that_a_row_takes_part_in(batch: int | None, charged: int) -> None:
+    run = HOSPITALS.model_copy(update={"learning": HOSPITALS.learning.model_copy(update={"batch": batch})})
+    split = split_of(run)
+    setup = split._in_one_place(split._rows_of(0), 1, 2.0)  # 200 training rows or so
+    parts = len(setup.parts[0])
+    assert (setup.steps, parts, -(-20 // parts)) == (20, {None: 1, 110: 2, 30: 7}[batch], charged)
+    times = Counter(row for turn in range(20) for row in setup.parts[0][turn % parts].tolist())
+    assert max(times.values()) == charged
+    # So many Gaussian mechanisms of sensitivity 2 are one of sensitivity 2 sqrt(charged).
+    assert gdp_epsilon(2.0 * math.sqrt(charged) / setup.noise_multiplier, 1e-4) == pytest.approx(2.0, rel=1e-6)
+    for node in range(4):  # nobody is divided by more rows than it has
+        own = split._rows_of(node)
+        rows = int(own.sizes[0])
+        assert split._in_one_place(own, 1, 2.0).batch == min(rows, rows if batch is None else batch)
+
+
+def test_rows_of_persons_are_pooled_and_left_alone_with_their_persons() -> None:
+    rng = np.random.default_rng(1)
+    schema = Schema.of([{"name": "a", "range": [0, 1]}, {"name": "y", "label": True, "categories": ["n", "p"]}])
+    dataset = made_up_rows(schema, 120, rng, rows_per_person=3)
+    run = parse_run(
+        {
+            "data": {"nodes": 4, "person": "p", "rows_per_person": 3, "standardise": False, "unit_rows": False},
+            "privacy": {"protects": "person", "delta": 1e-4},
+            "schedule": {"steps": 40},
+            "delay": {"timeout": math.inf},
+        }
+    )
+    split = Split(run, dataset)
+    found = {(case.who, case.epsilon): split.score(case) for case in cases_of(run, [1.0], own_rows=False)}
+    assert found["pooled", 1.0].noise_multiplier == found["alone", 1.0].noise_multiplier
+    assert found["pooled", 1.0].noise_multiplier > 0.0
+
+
+def test_a_seed_gives_the_same_numbers_on_any_number_of_threads() -> None:
+    one, three = (worth(HOSPITALS, epsilons=[1.0], splits=2, threads=threads) for threads in (1, 3))
+    assert one == three
+    other = HOSPITALS.model_copy(update={"simulation": HOSPITALS.simulation.model_copy(update={"seed": 2})})
+    shifted = worth(other, epsilons=[1.0], splits=1)
+    # The second split of seed 1 is the first of seed 2.
+    assert [row.errors[1] for row in one.rows] == [row.errors[0] for row in shifted.rows]
+    assert [row.errors[0] for row in one.rows] != [row.errors[0] for row in shifted.rows]
+    first = one.rows[-1]
+    assert first.mean_over_nodes == Band.of(first.errors)
+    assert first.mean_over_nodes.median == pytest.approx(sum(first.errors) / 2)
+
+
+def test_baselines_of_a_comparison_have_no_noise() -> None:
+    found = baselines(HOSPITALS)
+    assert list(found) == ["guess", "alone", "pooled"]
+    assert {score.noise_multiplier for score in found.values()} == {0.0}
+
+
+def test_what_is_wrong_is_said_before_anything_takes_its_time() -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"epsilons": []}, "epsilons"),
+        ({"epsilons": [1.0, -1.0]}, "epsilons"),
+        ({"epsilons": [math.inf]}, "epsilons"),
+        ({"splits": 0}, "splits"),
+        ({"rows": 100}, "made_up"),
+    ]
+    for changes, said in wrong:
+        with pytest.raises(InvalidInput) as refused:
+            worth(HOSPITALS, **changes)
+        assert refused.value.parameter == said
+    with pytest.raises(InvalidInput, match=r"model\.name = cnn"):
+        worth(parse_run(DIGITS | {"model": {"name": "cnn"}, "learning": {"gradient_bound": 1.0}}))
+    with pytest.raises(InvalidInput, match="no epsilon can be stated"):
+        worth(parse_run(DIGITS | {"stragglers": {"slow_class": 1}}), splits=1)
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(Interrupted, match="0 of 2 splits"):
+        worth(HOSPITALS, splits=2, stop=stopped)
+
+
+# The sentence that concludes.
+
+
+def found(
+    together: dict[float | None, list[float]],
+    *,
+    guess: float = 0.4,
+    alone: float = 0.2,
+    own: float | None = None,
+    protects: Unit = "record",
+) -> Worth:
+    splits = len(next(iter(together.values())))
+
+    def row(who: str, epsilon: float | None, errors: list[float]) -> WorthRow:
+        band = Band.of(errors)
+        return WorthRow(
+            who=who, epsilon=epsilon, mean_over_nodes=band, all_rows=band, errors=tuple(errors), noise_multiplier=0.0
+        )
+
+    rows = [row("guess", None, [guess] * splits), row("alone", None, [alone] * splits)]
+    rows += [] if own is None else [row("own guess", None, [own] * splits)]
+    return Worth(
+        rows=(*rows, *(row("together", epsilon, errors) for epsilon, errors in together.items())),
+        splits=splits,
+        nodes=4,
+        protects=protects,
+        delta=1e-5,
+        updates=(80, 20),
+        own_rows=own is not None,
+        same_test_rows=False,
+        numbers=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        (
+            found({1.0: [0.3] * 10, 2.0: [0.15] * 9 + [0.25], 8.0: [0.1] * 10, None: [0.1] * 10}),
+            "together at epsilon 2 beats what a node reaches alone without noise (mean over nodes) in 9 of 10 splits: "
+            "error 0.15 instead of 0.2",
+        ),
+        (
+            found({1.0: [0.3] * 10, None: [0.2] * 10}),
+            "each node alone does as well: even without noise, together beats what a node reaches alone without noise "
+            "(mean over nodes) only in 0 of 10 splits, so learning together gains nothing here",
+        ),
+        (
+            found({1.0: [0.5] * 10, None: [0.3] * 10}),
+            "each node alone does better: even without noise, together beats what a node reaches alone without noise "
+            "(mean over nodes) only in 0 of 10 splits, so learning together gains nothing here; and at epsilon 1 and "
+            "below nothing is learned: no better than guessing",
+        ),
+        (
+            found({1.0: [0.3] * 10, None: [0.15] * 10}, own=0.1),
+            "guessing does better: even without noise, together beats it only in 0 of 10 splits, so learning together "
+            "gains nothing here",
+        ),
+        (
+            found({1.0: [0.5] * 9 + [0.3], None: [0.1] * 10}, protects="node"),
+            "at epsilon 1 and below nothing is learned: no better than guessing the same for all (it beats that only "
+            'in 1 of 10 splits); protect records (privacy.protects = "record") instead of nodes',
+        ),
+        (
+            found({1.0: [0.5] * 10, None: [0.1] * 10}),
+            "at epsilon 1 and below nothing is learned: no better than guessing the same for all (it beats that only "
+            "in 0 of 10 splits); it takes more nodes, more rows, or a larger epsilon",
+        ),
+        (
+            found({1.0: [0.5] * 10, 2.0: [0.3] * 10, None: [0.1] * 10}),
+            "from epsilon 2 on something is learned, but the noise costs more than the others' rows bring: at epsilon "
+            "2, together beats what a node reaches alone without noise (mean over nodes) only in 0 of 10 splits, and "
+            "without noise in 10",
+        ),
+    ],
+)
+def test_the_sentence_follows_from_the_numbers(case: Worth, says: str) -> None:
+    assert case.conclusion == says
+
+
+def test_an_epsilon_that_beats_a_node_alone_but_not_its_own_guess_is_not_worth_it() -> None:
+    assert "gains nothing" in found({1.0: [0.15] * 10, None: [0.15] * 10}, own=0.12).conclusion
+
+
+# Made-up rows.
+
+SCHEMA = Schema.of(
+    [
+        {"name": "age", "range": [20, 80]},
+        {"name": "kind", "categories": ["a", "b", "c"]},
+        {"name": "pain", "categories": ["no", "yes"], "missing": "indicator"},
+        {"name": "site", "node": True},
+        {"name": "ill", "label": True, "categories": ["no", "yes"]},
+    ]
+)
+
+
+def test_made_up_rows_are_uniform_within_the_schema() -> None:
+    made = made_up_rows(SCHEMA, 30_000, np.random.default_rng(1), nodes=3)
+    columns = dict(zip(made.feature_names, (made.features * SCHEMA.longest).T, strict=True))
+    age = columns["age"]
+    assert (np.abs(np.quantile(age, [0.1, 0.5, 0.9]) - [-0.8, 0.0, 0.8]) < 0.03).all()  # 5 standard errors
+    assert [float((columns[f"kind={name}"] > 0).mean()) for name in "abc"] == pytest.approx([1 / 3] * 3, abs=0.014)
+    assert float((columns["pain"] > 0).mean()) == pytest.approx(0.5, abs=0.015)
+    assert not columns["pain is missing"].any()
+    assert np.bincount(made.groups).tolist() == [10_000] * 3  # type: ignore[arg-type] # it has groups
+    # The rule is linear but for the noise: least squares finds it, and nobody finds more than it says.
+    x = np.column_stack([made.features, np.ones(len(made.labels))])
+    w = np.linalg.lstsq(x, 2.0 * made.labels - 1.0, rcond=None)[0]
+    assert 0.05 < float(np.mean((x @ w > 0.0) != (made.labels == 1))) < 0.3
+    assert 0.3 < made.labels.mean() < 0.7
+
+
+def test_made_up_numbers_lie_within_their_range() -> None:
+    columns: list[dict[str, Any]] = [{"name": "a", "range": [0, 1]}, {"name": "y", "label": True, "range": [10, 30]}]
+    made = made_up_rows(Schema.of(columns), 1000, np.random.default_rng(1))
+    assert np.abs(made.labels).max() <= 10.0
+    assert np.corrcoef(made.features[:, 0], made.labels)[0, 1] ** 2 > 0.5
+
+
+@pytest.mark.parametrize(("nodes", "rows", "said"), [(None, 50, "data.nodes"), (9, 5, "made_up"), (2, 1, "rows")])
+def test_made_up_rows_need_to_know_how_many_nodes_there_are(nodes: int | None, rows: int, said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        made_up_rows(SCHEMA, rows, np.random.default_rng(1), nodes=nodes)
+    assert refused.value.parameter == said
+
+
+# The command.
+
+SCHEMA_RUN = """
+[data]
+nodes = 5
+[schedule]
+steps = 50
+[delay]
+timeout = inf
+[privacy]
+protects = "record"
+"""
+
+
+@pytest.fixture
+def run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    from skipring.runs import toml_value  # as `skipring schema` writes it
+
+    monkeypatch.chdir(tmp_path)
+    tables = "".join(
+        "\n[[column]]\n" + "\n".join(f"{key} = {toml_value(value)}" for key, value in entry.items()) + "\n"
+        for entry in SCHEMA.to_values()
+    )
+    path = tmp_path / "run.toml"
+    path.write_text(SCHEMA_RUN + tables)
+    return path
+
+
+def test_the_command_takes_made_up_rows_of_a_schema(skipring: Command, run_file: Path) -> None:
+    answer = skipring("worth run.toml --made-up 300 --epsilons 1,8 --splits 2 --out there --figure")
+    assert answer.code == 0, answer.err
+    assert max(map(len, answer.out.splitlines())) <= 80
+    words = " ".join(answer.out.split())
+    for said in (
+        "guess the majority",
+        "each node alone no noise",
+        "all rows in one place 8",
+        "The rows are made up: they say what a run costs and how much noise it has, and nothing about real rows",
+        "Test rows were looked at, which no epsilon covers. Nothing was searched",
+        "10 updates are charged in full, by composition",
+    ):
+        assert said in words
+    assert (run_file.parent / "there" / "worth.png").stat().st_size > 10_000
+    stored = json.loads((run_file.parent / "there" / "worth.json").read_text())
+    again = skipring("worth run.toml --made-up 300 --epsilons 8,1 --splits 2 --threads 1 --json").data
+    assert {key: again[key] for key in stored} == stored
+    assert stored["conclusion"][1:-1] in words
+    assert len(stored["rows"]) == 2 + 3 * 3
+    assert not Path("run-worth").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("worth run.toml", "data.path"),
+        ("worth nowhere.toml", "FILE nowhere.toml"),
+        ("worth run.toml --made-up 1", "--made-up 1"),
+        ("worth run.toml --made-up 300 --epsilons 1,,2", "--epsilons 1,,2"),
+        ("worth run.toml --made-up 300 --epsilons one", "--epsilons one"),
+        ("worth run.toml --made-up 300 --epsilons 0", "--epsilons 0"),
+        ("worth run.toml --made-up 300 --splits 0", "--splits 0"),
+        ("worth run.toml --made-up 300 --out run.toml", "--out run.toml"),
+        ("worth run.toml --made-up 300 --set data.nodes=400", "--made-up 300"),
+    ],
+)
+def test_bad_input_gets_one_line(line: str, said: str, skipring: Command, run_file: Path) -> None:
+    if line == "worth run.toml":  # a schema without a file to read
+        run_file.write_text(run_file.read_text().replace("nodes = 5", 'path = "gone.csv"'))
+    answer = skipring(line)
+    assert (answer.code, len(answer.err.splitlines()), answer.out) == (2, 1, "")
+    assert said in answer.err
+
+
+def test_a_whole_node_in_one_place_is_not_hidden(skipring: Command, run_file: Path) -> None:
+    line = "worth run.toml --made-up 200 --epsilons 1 --splits 1 --set privacy.protects=node --json"
+    data = skipring(line).data
+    assert {(row["who"], row.get("epsilon")) for row in data["rows"]} >= {("alone", 1.0), ("together", 1.0)}
+    assert not [row for row in data["rows"] if row["who"] == "pooled" and row["epsilon"] is not None]
+    assert "In one place with noise is left out: it would hide rows, not nodes." in data["notes"]
