@@ -33,6 +33,7 @@ AGREED: dict[str, Any] = {
     "data.standardise": False,
     "data.unit_rows": False,
     "data.test_share": 0.3,
+    "data.validation": 0.25,
     "model.name": "softmax",
     "model.intercept": True,
     "model.ridge": 0.1,
@@ -89,11 +90,11 @@ def test_every_key_of_a_run_file_is_either_agreed_on_or_not() -> None:
     fields = {
         f"{section}.{key}"
         for section, part in RunFile.model_fields.items()
+        if section not in ("stragglers", "gossip", "federated", "column")
         for key in type(part.default).model_fields
-        if section not in ("stragglers", "gossip", "federated")
     }
     assert AGREED.keys() | OWN.keys() == fields
-    assert agreed().values.keys() == AGREED.keys() | RESOLVED.keys() | {"protocol", "version", "roster"}
+    assert agreed().values.keys() == AGREED.keys() | RESOLVED.keys() | {"protocol", "version", "roster", "column"}
     assert agreed().values["protocol"] == PROTOCOL
 
 
@@ -115,6 +116,12 @@ def test_two_runs_with_several_differences() -> None:
     change_value(values, "schedule.steps", 9)
     change_value(values, "privacy.noise_multiplier", 2.0)
     assert agreed().differing(agreed(parse_run(values)).marks) == ("privacy.noise_multiplier", "schedule.steps")
+
+
+def test_the_schema_is_agreed_on() -> None:
+    label = {"name": "ill", "label": True, "categories": ["no", "yes"]}
+    runs = [parse_run({"column": [{"name": "age", "range": [0, most]}, label]}) for most in (80, 90)]
+    assert agreed(runs[0]).differing(agreed(runs[1]).marks) == ("column",)
 
 
 def test_the_roster_is_agreed_on() -> None:

@@ -58,7 +58,9 @@ def agreement_of(run: RunFile, roster: Roster, resolved: Mapping[str, Any]) -> A
     values: dict[str, Any] = {"protocol": PROTOCOL, "version": __version__, "roster": roster.digest}
     # All keys, also those that a dump leaves out as long as they are not given: who has the default must know its name.
     for section, part in run:
-        if section not in _NOT_HERE:
+        if section == "column":  # no table of keys: the whole schema is one value
+            values[section] = part
+        elif section not in _NOT_HERE:
             keys = [key for key in type(part).model_fields if key not in _OWN.get(section, ())]
             values |= {f"{section}.{key}": getattr(part, key) for key in keys}
     return Agreement(values | dict(resolved))
