@@ -103,7 +103,7 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     if persons and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
-    with keys("data", "path", "label", "person"):
+    with keys("data", "path", "label", "person", "node"):
         if schema is None:
             table = read_table(data.path, label=data.label or "", person=run.data.person)
         else:
