@@ -8,7 +8,7 @@ from ..data import NodeData
 from ..learning import Protection, unit_count
 from .runfile import RunFile
 
-__all__ = ["most_units_of_a_node", "not_covered", "rows_notes", "turns_per_node", "unsaid_unit"]
+__all__ = ["most_units_of_a_node", "no_noise", "not_covered", "rows_notes", "turns_per_node", "unsaid_unit"]
 
 
 def unsaid_unit(run: RunFile) -> str | None:
@@ -19,6 +19,13 @@ def unsaid_unit(run: RunFile) -> str | None:
         "the file does not say whom the noise hides (privacy.protects), so it hides all data of a node; "
         "record hides one row with far less noise"
     )
+
+
+def no_noise(run: RunFile) -> str | None:
+    """Say so where a run file asks for no noise, which hides nothing; None where there is some."""
+    if run.privacy.noise_multiplier != 0.0:
+        return None
+    return "there is no noise (privacy.noise_multiplier = 0), so nothing is hidden from anybody: for tries only"
 
 
 def not_covered(run: RunFile) -> str | None:
