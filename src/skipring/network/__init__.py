@@ -9,7 +9,7 @@ adds up to. Around it, each in a file of its own and loaded when first used, sin
 - how messages travel: `messages`, `wire`, `transport`, `link`
 - what is remembered: `journal`, `journal_file`, `journal_reading`, `model_file`
 - what a node computes, and what it costs: `learner`, `noise`, `chain`, `ledger`, `giving`
-- running it: `setup`, `pace`, `node`, `updater`, `hop_times`, `process`, `monitor`, `local`
+- running it: `setup`, `readiness`, `pace`, `node`, `updater`, `hop_times`, `process`, `monitor`, `local`
 
 docs/protocol.md explains it.
 """
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         stop_nodes,
     )
     from .process import run_node
+    from .readiness import run_notes, why_not_started
     from .roster import parse_nodes
     from .status import NodeStatus
 
@@ -77,10 +78,12 @@ __all__ = [
     "read_network",
     "require_cryptography",
     "run_node",
+    "run_notes",
     "run_text",
     "running_pid",
     "set_steps",
     "stop_nodes",
+    "why_not_started",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -106,9 +109,11 @@ __getattr__, __dir__ = lazily(
         "read_network": "local",
         "require_cryptography": "identity",
         "run_node": "process",
+        "run_notes": "readiness",
         "run_text": "agreed",
         "running_pid": "local",
         "set_steps": "local",
         "stop_nodes": "local",
+        "why_not_started": "readiness",
     },
 )
