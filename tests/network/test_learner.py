@@ -468,7 +468,7 @@ def test_what_only_nodes_can_do_is_not_simulated(change: str, said: str, schedul
     [
         ('model.classes=["a"]', "at least two names"),
         ('model.classes=["a", "b", "a"]', "all different"),
-        ("model.classes=[0, 1]", "valid string"),
+        ("model.classes=[0, 1]", "a text in quotes"),
         ("model.columns=0", "model.columns = 0"),
         ("model.label_bound=0", "model.label_bound = 0"),
         ("model.label_bound=inf", "model.label_bound = inf"),
