@@ -449,7 +449,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 def test_spellings_that_mean_nothing_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         parse_delay(text)
-    assert str(refusal.value).startswith(f"delay = {text}: {reason}")
+    assert str(refusal.value).startswith(f"delay = {text}: {reason}" if text else f"delay: {reason}")
     assert refusal.value.parameter == "delay"
 
 

@@ -166,3 +166,13 @@ def test_columns_that_are_no_tables_get_one_line() -> None:
         parse_run({"column": "age"})
     with pytest.raises(InvalidInput, match=r"column.age.rang"):
         parse_run({"column": [{"name": "age", "rang": [0, 1]}]})
+
+
+def test_a_table_may_lie_beside_its_run_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, RUN.replace("PATH", "rows.csv"))
+    table(tmp_path / "rows.csv")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert read_run_file(path).data.path == str(tmp_path / "rows.csv")
+    table(Path("rows.csv"))  # what lies where the command runs comes first, as ever
+    assert read_run_file(path).data.path == "rows.csv"

@@ -38,6 +38,9 @@ def network_init(
     delay: Annotated[
         str | None, typer.Option(metavar="LAW", help="Let nodes be late on purpose: exponential:1, gamma:0.25,1, ...")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder with each node's own file: NAME.csv or NAME.parquet.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a private authority, and a key, certificate, settings and the agreed run for each node.
@@ -54,8 +57,11 @@ def network_init(
     names, addresses = parse_nodes(nodes, host=host, port=port)
     if delay is not None:
         parse_delay(delay)
+    files = None if data is None else {name: _own_file(data, name) for name in names}
     text, budget, unit, notes = _agreed(run, len(names))
-    roster = make_network(folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget)
+    roster = make_network(
+        folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget, data=files
+    )
     if as_json:
         print_json(
             {
@@ -99,6 +105,14 @@ def network_init(
         f" skipring network pack {roster.names[0]} --dir {folder}",
         style="dim",
     )
+
+
+def _own_file(folder: Path, name: str) -> Path:
+    """Return a node's own file in a folder of such files."""
+    found = [path for path in (folder / f"{name}.csv", folder / f"{name}.parquet") if path.is_file()]
+    if not found:
+        raise InvalidInput.because("data", folder, f"there is no {name}.csv, and no {name}.parquet, for node {name}")
+    return found[0].absolute()
 
 
 def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, list[str]]:

@@ -58,8 +58,10 @@ def agreement_of(run: RunFile, roster: Roster, resolved: Mapping[str, Any]) -> A
     values: dict[str, Any] = {"protocol": PROTOCOL, "version": __version__, "roster": roster.digest}
     # All keys, also those that a dump leaves out as long as they are not given: who has the default must know its name.
     for section, part in run:
-        if section == "column":  # no table of keys: the whole schema is one value
-            values[section] = part
+        if section == "column":
+            # Their order is that of what a model sees; what each of them means has a key of its own, to be named.
+            values["column"] = None if part is None else [entry["name"] for entry in part]
+            values |= {f"column.{entry['name']}": entry for entry in part or ()}
         elif section not in _NOT_HERE:
             keys = [key for key in type(part).model_fields if key not in _OWN.get(section, ())]
             values |= {f"{section}.{key}": getattr(part, key) for key in keys}

@@ -91,12 +91,18 @@ def read_node_config(path: str | Path) -> NodeConfig:
 
 
 def node_config_text(
-    name: str, address: Address, *, with_run: bool, delay: str | None = None, budget: NodeBudget | None = None
+    name: str,
+    address: Address,
+    *,
+    with_run: bool,
+    delay: str | None = None,
+    budget: NodeBudget | None = None,
+    data: Path | None = None,
 ) -> str:
-    """Return the settings that a new node starts with; with `delay`, it is late on purpose."""
+    """Return the settings that a new node starts with; with `delay`, it is late on purpose. `data` is its own file."""
     everywhere = "[::]" if ":" in address.host else "0.0.0.0"
     listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
-    data, late = OwnData.model_fields, NodeDelay.model_fields
+    own, late = OwnData.model_fields, NodeDelay.model_fields
     metrics = address.port + 1000 if address.port + 1000 <= 65535 else address.port - 1000
     lines = [
         f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
@@ -107,8 +113,8 @@ def node_config_text(
         'run = "run.toml"' if with_run else '# run = "run.toml"    # what all nodes agreed on',
         "",
         "[data]",
-        f'# path = "rows.csv"    # {data["path"].description}',
-        f'# label = "outcome"    # {data["label"].description}',
+        f"{'# ' if data is None else ''}path = {quoted(str(data or 'rows.csv'))}    # {own['path'].description}",
+        f'# label = "outcome"    # {own["label"].description}',
         "",
         "[budget]",
         *_budget_lines(NodeBudget() if budget is None else budget),

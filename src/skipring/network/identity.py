@@ -13,7 +13,7 @@ import os
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -99,12 +99,13 @@ def make_network(
     run: bytes | None = None,
     delay: str | None = None,
     budget: NodeBudget | None = None,
+    data: Mapping[str, Path] | None = None,
 ) -> Roster:
     """Make an authority and one folder per node; the folder is there with everything in it, or not at all.
 
     Whoever has `ca/ca.key` can make itself any node's certificate: keep it offline, or delete it once all nodes have
     theirs. It is not encrypted. With a `delay`, nodes are late on purpose, by this law. A `budget` is
-    written into the settings of every node, whose owner may change it.
+    written into the settings of every node, whose owner may change it. `data` are the nodes' own files, by their names.
     """
     if not 1 <= days <= 36500:
         raise InvalidInput("days", days, "from 1 to 36500")
@@ -117,7 +118,7 @@ def make_network(
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
     try:
-        roster = _fill(draft, names, addresses, days=days, run=run, delay=delay, budget=budget)
+        roster = _fill(draft, names, addresses, days=days, run=run, delay=delay, budget=budget, data=data or {})
         draft.rename(folder)
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
@@ -135,6 +136,7 @@ def _fill(
     run: bytes | None,
     delay: str | None,
     budget: NodeBudget | None,
+    data: Mapping[str, Path],
 ) -> Roster:
     from . import _certificates as made  # an extra
 
@@ -152,7 +154,9 @@ def _fill(
     _write_folder(folder, {name: text for name, text in public.items() if name != "ca.crt"}, {})
     _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
     for name, address, (key, certificate) in zip(names, addresses, issued, strict=True):
-        config = node_config_text(name, address, with_run=run is not None, delay=delay, budget=budget).encode()
+        config = node_config_text(
+            name, address, with_run=run is not None, delay=delay, budget=budget, data=data.get(name)
+        ).encode()
         own = public | {"node.crt": made.certificate_pem(certificate), "node.toml": config}
         _write_folder(folder / name, own, {"node.key": made.key_pem(key)})
     return roster

@@ -12,7 +12,17 @@ from typing import Any
 from ..data import Schema
 from ..errors import InvalidInput
 
-__all__ = ["with_columns", "with_schema_file"]
+__all__ = ["with_columns", "with_path_beside", "with_schema_file"]
+
+
+def with_path_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the values of a run file with the path of a table that lies beside it, and not where the command runs."""
+    data = values.get("data")
+    given = data.get("path") if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or not isinstance(given, str) or Path(given).exists():
+        return values
+    beside = folder / given
+    return values | {"data": dict(data) | {"path": str(beside)}} if beside.is_file() else values
 
 
 def with_schema_file(values: dict[str, Any], folder: Path, read: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from ..errors import InvalidInput, require_delta, require_integer, require_non_n
 from ..learning import LOSSES, NETWORKS
 from ..privacy import Unit
 from ..schedules import SCHEDULES
-from .columns import with_columns, with_schema_file
+from .columns import with_columns, with_path_beside, with_schema_file
 from .keys import keys
 from .wording import refusal, require_no_quotes
 
@@ -77,7 +77,9 @@ class DataSection(_Section):
     name: str = Field(
         "breast-cancer", description="breast-cancer, digits, hospitals, houses-openml, houses-price, mnist, cifar10"
     )
-    path: str | None = Field(None, description="a file of your own (csv, parquet or npz) instead of a name")
+    path: str | None = Field(
+        None, description="a file of your own (csv, parquet or npz) instead of a name; it may lie beside this one"
+    )
     label: str | None = Field(None, description="the label's column in your file")
     node: str | None = Field(None, description="the column that says which node a row belongs to")
     person: str | None = Field(None, description="the column that says whose a row is, where persons are protected")
@@ -396,7 +398,7 @@ def read_run_file(path: str | Path) -> RunFile:
 
 def _read(path: str | Path) -> dict[str, Any]:
     values = read_toml(path, if_missing="does not exist; `skipring init` writes one")
-    return with_schema_file(values, Path(path).parent, read_toml)
+    return with_schema_file(with_path_beside(values, Path(path).parent), Path(path).parent, read_toml)
 
 
 def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:

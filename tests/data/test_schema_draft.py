@@ -1,0 +1,100 @@
+"""Drafts of schemas: what is guessed of a public table, and that the table can then be read."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring.data import Schema, draft_schema, read_with_schema
+from skipring.data.hospitals import hospitals_file
+from skipring.errors import InvalidInput
+
+Command = Callable[[str], Any]
+
+TABLE = """patient;sex;weight;height;grade;remark;empty;same;ill
+17;f;61,5;1,60;1;one;;x;no
+18;m;80,1;1,85;2;two;;x;yes
+19;f;;1,71;1.0;three;;x;no
+20;f;99,0;1,79;3;four;NA;x;yes
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "public.csv"
+    path.write_text(TABLE.replace("1.0", "1,0"))
+    return path
+
+
+def test_a_draft_names_ranges_categories_and_what_is_of_no_use(table: Path) -> None:
+    draft = draft_schema(table, label="ill", person="patient")
+    found = {column.name: column.to_values() for column in draft.schema.columns}
+    assert found == {
+        "patient": {"name": "patient", "person": True},
+        "sex": {"name": "sex", "categories": ["f", "m"]},
+        "weight": {"name": "weight", "range": [60.0, 100.0], "missing": "indicator"},
+        "height": {"name": "height", "range": [1.6, 1.85]},
+        "grade": {"name": "grade", "categories": ["1", "2", "3"]},
+        "remark": {"name": "remark", "ignore": True},
+        "empty": {"name": "empty", "ignore": True},
+        "same": {"name": "same", "ignore": True},
+        "ill": {"name": "ill", "label": True, "categories": ["no", "yes"]},
+    }
+    assert draft.rows == 4
+    assert draft.remarks["weight"] == "from 61.5 to 99 here; 1 of 4 values are missing"
+    assert read_with_schema(table, draft.schema).labels.tolist() == [0, 1, 0, 1]
+
+
+def test_an_id_is_not_learnt_from(table: Path) -> None:
+    table.write_text(TABLE.replace("patient", "case_id"))
+    draft = draft_schema(table, label="ill")
+    assert draft.schema.columns[0].role == "ignore"
+    assert "person = true if it tells whose a row is" in draft.remarks["case_id"]
+
+
+def test_the_draft_of_a_real_table_reads_all_of_it() -> None:
+    path = hospitals_file()
+    draft = draft_schema(path, label="num", node="hospital")
+    dataset = read_with_schema(path, draft.schema)
+    assert (len(dataset.features), dataset.group_names) == (920, ("budapest", "cleveland", "long-beach", "zurich"))
+    assert np.linalg.norm(dataset.features.astype(float), axis=1).max() <= 1.0
+
+
+def test_the_command_writes_a_file_to_edit(skipring: Command, table: Path) -> None:
+    answer = skipring(f"schema {table} --label ill --person patient")
+    assert answer.code == 0, answer.err
+    assert "public or made up: no epsilon covers" in answer.out
+    assert "Not used: remark, empty, same." in answer.out
+    written = Path("schema.toml").read_text()
+    assert Schema.of(tomllib.loads(written)["column"]) == draft_schema(table, label="ill", person="patient").schema
+    assert skipring(f"schema {table} --label ill").code == 2  # it is there already
+    again = skipring(f"schema {table} --label ill --force --json")
+    assert again.data["rows"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("", "--label missing: say which column is to be predicted; public.csv has patient, sex, weight"),
+        ("--label age", "--label age: public.csv has no such column; it has patient, sex"),
+        ("--label ill --node ward", "--node ward: public.csv has no such column"),
+        ("--label same", "--label same: is 'x' in every row: nothing to learn"),
+    ],
+)
+def test_what_cannot_be_drafted_gets_one_line(skipring: Command, table: Path, options: str, said: str) -> None:
+    answer = skipring(f"schema {table} {options}")
+    assert answer.code == 2
+    assert said in answer.err
+    assert not Path("schema.toml").exists()
+
+
+def test_a_label_of_many_texts_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("age,name\n" + "".join(f"{row},name{row}\n" for row in range(40)))
+    with pytest.raises(InvalidInput, match="name: has more than 30 different texts; a label has classes"):
+        draft_schema(path, label="name")
