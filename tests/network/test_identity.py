@@ -555,7 +555,7 @@ def test_check_says_how_long_certificates_last(skipring: Command, net: Path) -> 
 
 
 def test_init_pack_check(skipring: Command, tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text("[data]\nnodes = 3\n[schedule]\nname = 'ring'\n")
+    (tmp_path / "run.toml").write_text("[data]\nname = 'breast-cancer'\nnodes = 3\n[schedule]\nname = 'ring'\n")
     answer = skipring("network init net --nodes 3 --host 127.0.0.1 --port 9000 --days 30 --run run.toml --json")
     assert [node["name"] for node in answer.data["nodes"]] == ["node1", "node2", "node3"]
     roster = read_roster(tmp_path / "net" / "roster.toml")
@@ -621,8 +621,8 @@ def test_people_are_told_what_to_do_next_in_80_columns(skipring: Command) -> Non
 )
 def test_bad_input_is_refused_in_one_line(skipring: Command, tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "there").mkdir()
-    (tmp_path / "many.toml").write_text("[data]\nnodes = 113\n")
-    (tmp_path / "gossip.toml").write_text("[schedule]\nname = 'gossip'\n")
+    (tmp_path / "many.toml").write_text("[data]\nname = 'breast-cancer'\nnodes = 113\n")
+    (tmp_path / "gossip.toml").write_text("[data]\nname = 'digits'\n[schedule]\nname = 'gossip'\n")
     answer = skipring(f"network {line}")
     assert answer.code == 2
     assert answer.err.startswith("error: ")

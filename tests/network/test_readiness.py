@@ -68,6 +68,20 @@ def test_what_would_not_start_does_not_pass(
     assert refused.code == 2
 
 
+def test_nobody_learns_from_data_that_nobody_has_named(skipring_words: Command, tmp_path: Path) -> None:
+    (tmp_path / "asked.toml").write_text(RUN.replace('[data]\nname = "breast-cancer"\n', "").format(noise=3))
+    refused = skipring_words("network", "init", "net", "--nodes", "3", "--run", "asked.toml")
+    assert refused.code == 2
+    assert refused.err.startswith("error: data.path missing: the run file names no data set that nodes share (data.na")
+    net = prepared(skipring_words, tmp_path)
+    run = net / "node1" / "run.toml"
+    run.write_text(run.read_text().replace('name = "breast-cancer"\n', ""))
+    assert "names no data set that nodes share" in skipring_words("node", "run", "net/node1/node.toml").err
+    assert skipring_words("network", "check", "net").code == 1
+    assert skipring_words("network", "init", "default", "--nodes", "3").code == 0
+    assert 'name = "breast-cancer"' in (tmp_path / "default" / "run.toml").read_text()
+
+
 def test_a_turn_that_goes_on_is_not_one_that_was_skipped() -> None:
     """Of its own update, of an offer and of a token on its way nobody knows yet what becomes."""
     rules = Rules(nodes=2, path=[0, 1, 0, 1], timeout=1.0)

@@ -32,7 +32,8 @@ from skipring.network.status import NodeStatus
 from skipring.privacy import gdp_epsilon
 from skipring.runs import read_run_file
 
-RUN = "[schedule]\nsteps = {steps}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
+DATA = '[data]\nname = "breast-cancer"\n'
+RUN = f"{DATA}[schedule]\nsteps = {{steps}}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
 
 
 def free_port(count: int) -> int:
@@ -137,7 +138,7 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
 def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command) -> None:
     """A ring, and nobody is late: each of four nodes has 6 turns, and node2 can afford 2 updates."""
     run = tmp_path / "asked.toml"
-    run.write_text('[schedule]\nname = "ring"\nsteps = 24\n[delay]\ntimeout = 30.0\n[privacy]\nepsilon = 4.0\n')
+    run.write_text(DATA + '[schedule]\nname = "ring"\nsteps = 24\n[delay]\ntimeout = 30.0\n[privacy]\nepsilon = 4.0\n')
     folder = tmp_path / "net"
     words = ["--nodes", "4", "--port", str(free_port(4)), "--run", str(run), "--delay", "exponential:0.01"]
     made = skipring_words("network", "init", str(folder), *words)
@@ -311,7 +312,7 @@ def test_a_model_of_1_gb_needs_at_most_two_and_a_half_times_its_size_in_memory(
     folder = tmp_path / "net"
     run = tmp_path / "run.toml"
     run.write_text(
-        '[schedule]\nname = "ring"\nsteps = 4\n[delay]\ntimeout = 300.0\n[privacy]\nnoise_multiplier = 5.0\n'
+        f'{DATA}[schedule]\nname = "ring"\nsteps = 4\n[delay]\ntimeout = 300.0\n[privacy]\nnoise_multiplier = 5.0\n'
         '[model]\nname = "huge_network:make"\ndevice = "cpu"\n[learning]\ngradient_bound = 1.0\nbatch = 4\n'
     )
     words = ["--nodes", "2", "--port", str(free_port(2)), "--run", str(run)]

@@ -117,11 +117,13 @@ def _own_file(folder: Path, name: str) -> Path:
 
 def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, list[str]]:
     """Return the run that all nodes share, what each is to keep, for what, and what its author may not expect."""
-    from ..network import agreed_run, asked_budget, notes_on, run_text  # loaded when the command runs
+    from ..network import agreed_run, asked_budget, notes_on, require_data, run_text  # loaded when the command runs
     from ..runs import parse_run, read_run_file, unsaid_unit
 
     # Without a file nothing keeps an older meaning.
-    asked = parse_run({"privacy": {"protects": "record"}}) if path is None else read_run_file(path)
+    tried = {"data": {"name": "breast-cancer"}, "privacy": {"protects": "record"}}
+    asked = parse_run(tried) if path is None else read_run_file(path)
+    require_data(asked)
     agreed, unsaid = agreed_run(asked, nodes), unsaid_unit(asked)
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
     return run_text(agreed), asked_budget(asked), asked.privacy.unit, notes

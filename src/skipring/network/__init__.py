@@ -25,7 +25,7 @@ from .order import agreed_path
 from .protocol import Action, Peer, Rules
 
 if TYPE_CHECKING:
-    from .agreed import agreed_run, asked_budget, notes_on, run_text
+    from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text
     from .checks import check_network, check_node, is_node_folder
     from .config import NodeBudget
     from .giving import GivenAway, given_away
@@ -77,6 +77,7 @@ __all__ = [
     "parse_nodes",
     "read_network",
     "require_cryptography",
+    "require_data",
     "run_node",
     "run_notes",
     "run_text",
@@ -108,6 +109,7 @@ __getattr__, __dir__ = lazily(
         "parse_nodes": "roster",
         "read_network": "local",
         "require_cryptography": "identity",
+        "require_data": "agreed",
         "run_node": "process",
         "run_notes": "readiness",
         "run_text": "agreed",

@@ -33,9 +33,10 @@ from ..runs import (
 from ..timeouts import skip_probability
 from .agreement import require_network_run
 from .config import NodeBudget
+from .learner import require_shared_data
 from .order import path_of
 
-__all__ = ["agreed_run", "asked_budget", "has_own_files", "notes_on", "resolved_run", "run_text"]
+__all__ = ["agreed_run", "asked_budget", "has_own_files", "notes_on", "require_data", "resolved_run", "run_text"]
 
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
 _SPARE = 1.0 + 1e-7
@@ -97,6 +98,12 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
 def has_own_files(run: RunFile) -> bool:
     """Say whether a run file is for nodes with files of their own: it says what nobody can look up."""
     return run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+
+
+def require_data(run: RunFile) -> None:
+    """Refuse a run of which nobody has said what nodes learn from: a data set, a file, or files of their own."""
+    if not has_own_files(run):
+        require_shared_data(run)
 
 
 def _with_batch(run: RunFile, nodes: int) -> RunFile:

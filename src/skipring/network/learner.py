@@ -35,7 +35,7 @@ from ..runs import (
 )
 from .config import OwnData
 
-__all__ = ["make_learner"]
+__all__ = ["make_learner", "require_shared_data"]
 
 Floats = NDArray[np.floating[Any]]
 #: The stream of a node's own test rows; that of shared data has the same number, and no name after it.
@@ -60,6 +60,8 @@ def make_learner(
     if run.learning.clip_noisy is not None:
         reason = "is for schedules without a token only"
         raise InvalidInput.because("learning.clip_noisy", run.learning.clip_noisy, reason)
+    if data.path is None:
+        require_shared_data(run)
     rows = _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
     if run.model.is_network:
         require_torch(str(run.model.name))
@@ -76,6 +78,16 @@ def make_learner(
 
         assert model is not None
         return TorchLearner(model, rows, protection=protection, seed=run.simulation.seed, rng=rng, dealt=dealt)
+
+
+def require_shared_data(run: RunFile) -> None:
+    """Refuse a run whose nodes would share the data set that is there for tries, because nobody has named another."""
+    if run.data.path is None and "name" not in run.data.model_fields_set:
+        reason = (
+            "the run file names no data set that nodes share (data.name), and a node no file of its own ([data] path in"
+            " node.toml, with a schema in the run file); give one of them"
+        )
+        raise InvalidInput.because("data.path", "missing", reason)
 
 
 def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
