@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_tables import columns
 
 import skipring.network.node as node_module
 from skipring.errors import InvalidInput
@@ -318,7 +319,7 @@ def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over
 def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     run = QUICK | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}}
-    run |= {"privacy": {"noise_multiplier": 0.4}, "data": {}}
+    run |= {"privacy": {"noise_multiplier": 0.4}, "data": {}, "learning": {"rate": 2.0}, "column": columns()}
     configs = make(tmp_path / "net", 3, run)
     for config in configs:
         x = rng.normal(size=(60, 2))

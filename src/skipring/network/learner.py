@@ -108,6 +108,12 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> Rows:
 def _own_rows(run: RunFile, data: OwnData, name: str) -> Rows:
     assert data.path is not None
     schema = run.table
+    if schema is None and data.path.suffix.lower() != ".npz":  # arrays have no columns that could mean something
+        reason = (
+            "a node's own table needs a schema that all nodes share: [[column]] entries in the run file, or"
+            " data.schema_file; skipring schema FILE --label COLUMN drafts them from public or made-up rows"
+        )
+        raise InvalidInput.because("data.path", data.path, reason)
     if data.label is None and schema is None:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")
     require_own_scales(run)
