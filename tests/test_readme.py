@@ -32,7 +32,7 @@ def words(text: str) -> list[Any]:
 @pytest.mark.parametrize(("line", "shown"), COMMANDS, ids=[line.split()[0] for line, _ in COMMANDS])
 def test_commands_print_what_the_readme_shows(line: str, shown: str, tmp_path: Path) -> None:
     line, shown = (
-        line.replace("--out results", f"--out {tmp_path}/results"),
+        line.replace("--out compared", f"--out {tmp_path}/compared"),
         shown.split("Results and figure", maxsplit=1)[0],
     )
     done = subprocess.run(

@@ -18,7 +18,7 @@ import pytest
 
 from skipring.privacy import forecast
 from skipring.report import number, report_page
-from skipring.report.page import Folder, load_folders, row_of
+from skipring.report.page import Folder, _epsilon_lines, load_folders, row_of
 from skipring.report.page_parts import error_chart, skip_chart, xy_layout
 from skipring.runs import RunFile, with_changes
 from skipring.simulation import Result, simulate
@@ -111,7 +111,7 @@ def test_on_a_log_axis_all_lines_begin_at_its_left_end_with_what_was_known_then(
     assert layout["xaxis"]["range"][0] == pytest.approx(math.log10(left))
     for (_, result), line in zip(results, traces[1::2], strict=True):
         assert line["x"][0] == pytest.approx(left)
-        assert line["x"][-1] == pytest.approx(float(result.latency[:, -1].min()))
+        assert line["x"][-1] == pytest.approx(float(result.latency[:, -1].mean()))
         # As many points for each tenfold latency: none is far from the next, however slow the run.
         assert max(b / a for a, b in pairwise(line["x"])) < 1.1
     patient = results[1][1]
@@ -264,6 +264,32 @@ def test_report_writes_the_page(skipring_words: Command, folders: list[Path], tm
     assert [row["name"] for row in data["folders"]] == ["quick", "patient_ring"]
     assert data["folders"][1]["timeout"] == np.inf
     assert data["left_out"] == ["comparison.png"]
+
+
+def test_cells_of_a_sweep_are_called_by_what_differs(folders: list[Path], tmp_path: Path) -> None:
+    cells = [tmp_path / "0123456789abcdef", tmp_path / "00000000deadbeef"]
+    for folder, cell in zip(folders, cells, strict=True):
+        shutil.copytree(folder, cell)
+    names = [folder.name for folder in load_folders([*cells, folders[0]])]
+    assert names == ["name random-ring, timeout -", "name ring, timeout inf", "quick"]
+    assert [folder.name for folder in load_folders(cells[:1])] == ["0123456789abcdef"]  # nothing to tell it from
+
+
+def test_lines_end_with_the_numbers_of_the_table(folders: list[Path]) -> None:
+    for folder in load_folders(folders):
+        row = row_of(folder)
+        _, line = error_chart([(folder.name, folder.result)], log_x=False)[0]
+        assert (line["x"][-1], line["y"][-1]) == pytest.approx((row.latency, row.test_error.mean))
+        lines, _ = _epsilon_lines(folder, 0)
+        assert (lines[0]["x"][-1], lines[0]["y"][-1]) == pytest.approx((row.latency, row.epsilon_forecast))
+
+
+def test_an_epsilon_line_ends_with_the_run_also_in_the_middle_of_a_round() -> None:
+    folder = Folder("run", simulate(small("schedule.name=random-walk", "schedule.steps=500")))
+    lines, _ = _epsilon_lines(folder, 0)
+    assert (lines[0]["x"][-1], lines[0]["y"][-1]) == pytest.approx(
+        (row_of(folder).latency, folder.result.privacy.epsilon)
+    )
 
 
 def test_folders_of_the_same_name_are_told_apart(folders: list[Path], tmp_path: Path) -> None:

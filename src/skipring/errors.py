@@ -44,41 +44,48 @@ def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def _refused(parameter: str, value: object, allowed: str) -> InvalidInput:
+    """Return the refusal of what is not such a number; a text that looks like one is shown with its quotes."""
+    if isinstance(value, str):
+        return InvalidInput(parameter, repr(value), f"a number without quotes: {allowed}")
+    return InvalidInput(parameter, value, allowed)
+
+
 def require_probability_below_one(parameter: str, value: float) -> None:
     """Refuse anything but a skip probability: at 1 nobody would ever take part."""
     if not (_is_number(value) and 0.0 <= value < 1.0):
-        raise InvalidInput(parameter, value, "a probability of at least 0 and below 1")
+        raise _refused(parameter, value, "a probability of at least 0 and below 1")
 
 
 def require_open_unit(parameter: str, value: float) -> None:
     """Refuse anything outside (0, 1)."""
     if not (_is_number(value) and 0.0 < value < 1.0):
-        raise InvalidInput(parameter, value, "above 0 and below 1")
+        raise _refused(parameter, value, "above 0 and below 1")
 
 
 def require_delta(delta: float) -> None:
     """Refuse anything that is not the delta of a privacy guarantee."""
     if not (_is_number(delta) and LEAST_DELTA <= delta < 1.0):
         allowed = f"at least {LEAST_DELTA:g} (the noise has no tail beyond that) and below 1"
-        raise InvalidInput("delta", delta, allowed)
+        raise _refused("delta", delta, allowed)
 
 
 def require_positive(parameter: str, value: float) -> None:
     """Refuse anything that is not a finite number above 0."""
     if not (_is_number(value) and value > 0.0 and math.isfinite(value)):
-        raise InvalidInput(parameter, value, "a finite number above 0")
+        raise _refused(parameter, value, "a finite number above 0")
 
 
 def require_non_negative(parameter: str, value: float) -> None:
     """Refuse anything that is not a finite number of at least 0."""
     if not (_is_number(value) and value >= 0.0 and math.isfinite(value)):
-        raise InvalidInput(parameter, value, "a finite number of at least 0")
+        raise _refused(parameter, value, "a finite number of at least 0")
 
 
 def require_integer(parameter: str, value: Any, at_least: int, at_most: int | None = None) -> None:
     """Refuse anything that is not a whole number of at least `at_least` (and at most `at_most`)."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not whole or value < at_least:
-        raise InvalidInput(parameter, value, f"a whole number of at least {at_least}")
+        raise _refused(parameter, value, f"a whole number of at least {at_least}")
     if at_most is not None and value > at_most:
         raise InvalidInput(parameter, value, f"at most {at_most}: more is not accounted for")

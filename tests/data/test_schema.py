@@ -241,3 +241,10 @@ def test_a_schema_that_cannot_be_meant_gets_one_line(entries: list[dict[str, Any
 
 def test_a_schema_says_itself_again() -> None:
     assert Schema.of(SCHEMA.to_values()) == SCHEMA
+
+
+@pytest.mark.parametrize(("place", "said"), [(5, "person = patient"), (6, "node = ward")])
+def test_one_id_in_two_spellings_is_refused(tmp_path: Path, place: int, said: str) -> None:
+    cells = [[*row[:place], name, *row[place + 1 :]] for row, name in zip(CELLS, ("7", "8", "007", "9"), strict=True)]
+    with pytest.raises(InvalidInput, match=f"{said}: '007' and '7' are the same number"):
+        read_with_schema(written(tmp_path / "rows.csv", cells), SCHEMA)

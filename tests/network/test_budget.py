@@ -133,7 +133,9 @@ def test_a_budget_that_means_nothing_is_refused_by_its_key(key: str, value: floa
 def test_init_writes_it_into_the_settings_of_every_node(
     tmp_path: Path, skipring_words: Callable[..., Any], timeout: str, privacy: str, budget: NodeBudget
 ) -> None:
-    (tmp_path / "asked.toml").write_text(f"[delay]\ntimeout = {timeout}\n[privacy]\n{privacy}\n")
+    (tmp_path / "asked.toml").write_text(
+        f"[data]\nname = 'breast-cancer'\n[delay]\ntimeout = {timeout}\n[privacy]\n{privacy}\n"
+    )
     made = skipring_words("network", "init", "net", "--nodes", "3", "--run", "asked.toml", "--json")
     assert made.code == 0, made.err
     given = None if budget.epsilon is None else {"epsilon": budget.epsilon, "delta": budget.delta}

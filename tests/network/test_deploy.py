@@ -139,7 +139,7 @@ def test_simulations_of_the_guide_end_as_it_says(tmp_path: Path, monkeypatch: py
     for words in asked:
         changes = [word for option, word in itertools.pairwise(words) if option == "--set"]
         found.append(simulate(with_changes(words[1], changes)))
-    assert [round(100.0 * result.summary().test_error.mean) for result in found] == claimed == [8, 8, 44]
+    assert [round(100.0 * result.summary().test_error.mean) for result in found] == claimed == [9, 9, 47]
     # The two that hide somebody do so at the same epsilon, within what the guide's noise was chosen for.
     assert found[0].privacy.epsilon == found[2].privacy.epsilon
     assert found[0].privacy.epsilon is not None

@@ -59,6 +59,20 @@ def authority_of(net: Path) -> x.Authority:
     return x.Authority(key, certificate)
 
 
+RUN = """
+[data]
+name = "breast-cancer"
+[model]
+name = "logistic"
+[schedule]
+steps = 12
+[delay]
+timeout = 20.0
+[privacy]
+noise_multiplier = 3.0
+"""
+
+
 def forge(
     folder: Path,
     authority: x.Authority,
@@ -315,7 +329,7 @@ def test_a_roster_keeps_its_digest_however_it_is_laid_out(shared: Path, tmp_path
         ('name = "b"', 'name = "a"', "nodes = a: is named twice"),
         ('name = "b"', 'name = "A"', "is named twice"),
         ('name = "b"', 'name = "../b"', "letters, digits"),
-        ('name = "b"', "name = 3", r"node.1.name = 3: Input should be a valid string"),
+        ('name = "b"', "name = 3", r"node.1.name = 3: must be a text in quotes"),
         ('name = "b"', "", "node.1.name is missing"),
         ("127.0.0.1:7601", "127.0.0.1:7600", "is the address of two nodes"),
         ("127.0.0.1:7601", "127.0.0.1:0", "port = 0: must be between"),
@@ -477,6 +491,15 @@ def spoil_by_loss(net: Path) -> None:
     (net / "b" / "ca.crt").unlink()
 
 
+def follow_a_run(net: Path) -> None:
+    """Give nodes a run that they can start with."""
+    for folder in (net, *(net / name for name in "abc")):
+        (folder / "run.toml").write_text(RUN)
+    for name in "abc":
+        settings = net / name / "node.toml"
+        settings.write_text(settings.read_text().replace('# run = "run.toml"', 'run = "run.toml"'))
+
+
 def spoil_certificate(net: Path) -> None:
     (net / "b" / "node.crt").write_text("nonsense")
 
@@ -503,6 +526,7 @@ def spoil_settings(net: Path) -> None:
     ],
 )
 def test_check_finds_what_is_wrong(skipring: Command, net: Path, spoil: Callable[[Path], None], said: str) -> None:
+    follow_a_run(net)
     spoil(net)
     answer = skipring("network check net")
     assert answer.code == 1
@@ -515,6 +539,7 @@ def test_check_finds_what_is_wrong(skipring: Command, net: Path, spoil: Callable
 
 
 def test_check_says_how_long_certificates_last(skipring: Command, net: Path) -> None:
+    follow_a_run(net)
     answer = skipring("network check net")
     assert answer == (0, "All 3 nodes are as they should be; certificates last 364 more days.\n", "")
     data = skipring("network check net/b --json").data
@@ -530,7 +555,7 @@ def test_check_says_how_long_certificates_last(skipring: Command, net: Path) -> 
 
 
 def test_init_pack_check(skipring: Command, tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text("[data]\nnodes = 3\n[schedule]\nname = 'ring'\n")
+    (tmp_path / "run.toml").write_text("[data]\nname = 'breast-cancer'\nnodes = 3\n[schedule]\nname = 'ring'\n")
     answer = skipring("network init net --nodes 3 --host 127.0.0.1 --port 9000 --days 30 --run run.toml --json")
     assert [node["name"] for node in answer.data["nodes"]] == ["node1", "node2", "node3"]
     roster = read_roster(tmp_path / "net" / "roster.toml")
@@ -538,6 +563,9 @@ def test_init_pack_check(skipring: Command, tmp_path: Path) -> None:
     assert [node["fingerprint"] for node in answer.data["nodes"]] == list(roster.fingerprints)
     packed = skipring("network pack node2 --dir net --json").data
     assert packed["archive"] == "node2.tar.gz"
+    assert packed["sha256"] == hashlib.sha256((tmp_path / "node2.tar.gz").read_bytes()).hexdigest()
+    told = skipring("network pack node3 --dir net").out
+    assert hashlib.sha256((tmp_path / "node3.tar.gz").read_bytes()).hexdigest() in told.split()
     assert "node2/run.toml" in packed["files"]
     assert skipring("network pack node2 --dir net").err == "error: --out node2.tar.gz: exists already\n"
     assert skipring("network check net --json").data["days_left"] == 29
@@ -593,8 +621,8 @@ def test_people_are_told_what_to_do_next_in_80_columns(skipring: Command) -> Non
 )
 def test_bad_input_is_refused_in_one_line(skipring: Command, tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "there").mkdir()
-    (tmp_path / "many.toml").write_text("[data]\nnodes = 113\n")
-    (tmp_path / "gossip.toml").write_text("[schedule]\nname = 'gossip'\n")
+    (tmp_path / "many.toml").write_text("[data]\nname = 'breast-cancer'\nnodes = 113\n")
+    (tmp_path / "gossip.toml").write_text("[data]\nname = 'digits'\n[schedule]\nname = 'gossip'\n")
     answer = skipring(f"network {line}")
     assert answer.code == 2
     assert answer.err.startswith("error: ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import json
@@ -10,7 +9,7 @@ import math
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -213,9 +212,10 @@ def test_the_rows_of_others_are_forgotten(tmp_path: Path) -> None:
 # Files of a node's own
 
 
-def write(path: Path, rows: Iterable[Iterable[object]], header: str = "age,dose,outcome") -> OwnData:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header.split(","), *rows])
+def write(path: Path, rows: Iterable[Sequence[Any]]) -> OwnData:
+    """Write arrays, which need no schema: all but the last value of a row are features."""
+    table = list(rows)
+    np.savez(path, X=np.array([row[:-1] for row in table], float), outcome=np.array([row[-1] for row in table]))
     return OwnData(path=path, label="outcome")
 
 
@@ -230,7 +230,7 @@ CLASSES = 'model.classes=["well", "sick"]'
 
 
 def test_labels_are_classes_by_name_in_the_agreed_order(tmp_path: Path) -> None:
-    data = write(tmp_path / "own.csv", patients(40))
+    data = write(tmp_path / "own.npz", patients(40))
     rows = learner(with_changes(None, [CLASSES]), data=data).rows
     assert (rows.classes, len(rows.train_x), len(rows.test_x)) == (2, 32, 8)
     # The sick, class 1, are older.
@@ -243,7 +243,7 @@ def test_labels_are_classes_by_name_in_the_agreed_order(tmp_path: Path) -> None:
 
 
 def test_own_test_rows_depend_on_seed_and_name_alone(tmp_path: Path) -> None:
-    data = write(tmp_path / "own.csv", patients(40))
+    data = write(tmp_path / "own.npz", patients(40))
     run = with_changes(None, [CLASSES])
 
     def rows(name: str = "ann", index: int = 0, run: RunFile = run) -> bytes:
@@ -255,7 +255,7 @@ def test_own_test_rows_depend_on_seed_and_name_alone(tmp_path: Path) -> None:
 
 def test_own_rows_are_scaled_by_what_this_node_has(tmp_path: Path) -> None:
     table = patients(40)
-    data = write(tmp_path / "own.csv", table)
+    data = write(tmp_path / "own.npz", table)
     run = with_changes(None, [CLASSES, "model.intercept=true", "data.unit_rows=false", "data.standardise=false"])
     with pytest.raises(InvalidInput, match=r"data.unit_rows = False: rows of the training data have norms above 1"):
         learner(run, data=data)
@@ -273,7 +273,7 @@ def test_own_rows_are_scaled_by_what_this_node_has(tmp_path: Path) -> None:
 
 def test_all_training_rows_of_a_node_may_be_of_one_class(tmp_path: Path) -> None:
     """The one sick row is for testing at some node, whatever its name."""
-    data = write(tmp_path / "own.csv", [*patients(5, "well"), (70.0, 0.5, "sick")])
+    data = write(tmp_path / "own.npz", [*patients(5, "well"), (70.0, 0.5, "sick")])
     run = with_changes(None, [CLASSES, "data.test_share=0.5"])
     kinds = {frozenset(learner(run, data=data, name=f"node{number}").rows.train_y.tolist()) for number in range(20)}
     assert kinds == {frozenset([0]), frozenset([0, 1])}
@@ -281,8 +281,8 @@ def test_all_training_rows_of_a_node_may_be_of_one_class(tmp_path: Path) -> None
 
 def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
     """Alone, a file does not tell: few whole numbers look like classes, many like amounts."""
-    few = write(tmp_path / "few.csv", [(age, 1, age % 3) for age in range(20)])
-    many = write(tmp_path / "many.csv", [(age, 1, age) for age in range(20)])
+    few = write(tmp_path / "few.npz", [(age, 1, age % 3) for age in range(20)])
+    many = write(tmp_path / "many.npz", [(age, 1, age) for age in range(20)])
     classes = json.dumps([str(number) for number in range(20)])
     as_classes = with_changes(None, [f"model.classes={classes}"])
     assert [learner(as_classes, data=data).shape for data in (few, many)] == [(40,), (40,)]
@@ -312,7 +312,7 @@ def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
         ),
         ("1 2 3.5", ["model.name=squared"], "model.classes = missing: nodes with files of their own must agree"),
         ("1 2 1e300", ["model.label_bound=3"], "labels = 1e+300 in the test data: must be at most 1e+150"),
-        ("sick well", [CLASSES, "model.columns=3"], "model.columns = 3: own.csv has 2 features"),
+        ("sick well", [CLASSES, "model.columns=3"], "model.columns = 3: own.npz has 2 features"),
         ("sick well", [CLASSES, "learning.batch=33"], "learning.batch = 33: must be at most 32"),
         ("sick well", [CLASSES, "learning.batch=0"], "learning.batch = 0: must be a whole number of at least 1"),
         ("sick well", [CLASSES, "model.name=squared"], "model.name = squared: the labels have 2 classes; use logistic"),
@@ -327,7 +327,7 @@ def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
     ],
 )
 def test_own_files_that_do_not_fit_get_one_line(tmp_path: Path, labels: str, changes: list[str], said: str) -> None:
-    data = write(tmp_path / "own.csv", patients(40, labels))
+    data = write(tmp_path / "own.npz", patients(40, labels))
     with pytest.raises(InvalidInput) as refusal:
         learner(with_changes(None, changes), data=data)
     assert said in str(refusal.value)
@@ -335,16 +335,26 @@ def test_own_files_that_do_not_fit_get_one_line(tmp_path: Path, labels: str, cha
 
 
 def test_a_file_needs_a_label_and_a_label_a_file(tmp_path: Path) -> None:
-    data = write(tmp_path / "own.csv", patients(40))
+    data = write(tmp_path / "own.npz", patients(40))
     run = with_changes(None, [CLASSES])
     with pytest.raises(InvalidInput, match=r"data.label = missing"):
         learner(run, data=OwnData(path=data.path))
     with pytest.raises(InvalidInput, match=r"data.label = outcome: .* data.path is missing"):
         learner(run, data=OwnData(label="outcome"))
-    with pytest.raises(InvalidInput, match=r"data.label = result: own.csv has no such column"):
+    with pytest.raises(InvalidInput, match=r"data.label = result: own.npz has no such array"):
         learner(run, data=OwnData(path=data.path, label="result"))
-    with pytest.raises(InvalidInput, match=r"data.path = .*none.csv: there is no such file"):
-        learner(run, data=OwnData(path=tmp_path / "none.csv", label="outcome"))
+    with pytest.raises(InvalidInput, match=r"data.path = .*none.npz: there is no such file"):
+        learner(run, data=OwnData(path=tmp_path / "none.npz", label="outcome"))
+
+
+def test_a_table_of_a_nodes_own_needs_a_schema(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("age,outcome\n" + "".join(f"{age},{age % 2}\n" for age in range(40)))
+    data = OwnData(path=tmp_path / "own.csv", label="outcome")
+    with pytest.raises(InvalidInput, match=r"own.csv: a node's own table needs a schema .*; skipring schema FILE --la"):
+        learner(with_changes(None, ['model.classes=["0", "1"]']), data=data)
+    label = {"name": "outcome", "label": True, "categories": ["0", "1"]}
+    run = parse_run({"column": [{"name": "age", "range": [0, 40]}, label]})
+    assert len(learner(run, data=data).rows.train_x) == 32
 
 
 @pytest.mark.parametrize(("index", "nodes"), [(5, 5), (-1, 5), (0, 0)])
@@ -416,7 +426,7 @@ def test_parameters_that_cannot_be_written_will_do(everyone: Mapping[str, Linear
 
 
 def test_a_node_needs_nothing_heavy(tmp_path: Path) -> None:
-    data = write(tmp_path / "own.csv", patients(40))
+    data = write(tmp_path / "own.npz", patients(40))
     program = f"""
 import sys, numpy as np
 from skipring.network.config import OwnData
@@ -468,7 +478,7 @@ def test_what_only_nodes_can_do_is_not_simulated(change: str, said: str, schedul
     [
         ('model.classes=["a"]', "at least two names"),
         ('model.classes=["a", "b", "a"]', "all different"),
-        ("model.classes=[0, 1]", "valid string"),
+        ("model.classes=[0, 1]", "a text in quotes"),
         ("model.columns=0", "model.columns = 0"),
         ("model.label_bound=0", "model.label_bound = 0"),
         ("model.label_bound=inf", "model.label_bound = inf"),
@@ -522,7 +532,7 @@ def test_a_node_clips_its_labels_as_the_simulator_does_and_says_how_many(prices:
 
 
 def test_labels_in_a_nodes_own_file_are_clipped_and_not_refused(tmp_path: Path) -> None:
-    data = write(tmp_path / "own.csv", [(age, age % 5, 1.5 * age - 20.0) for age in range(40)])
+    data = write(tmp_path / "own.npz", [(age, age % 5, 1.5 * age - 20.0) for age in range(40)])
     free, bounded = (learner(with_changes(None, [f"model.label_bound={most}"]), data=data) for most in (50, 8))
     assert bounded.rows.train_y.tolist() == free.rows.train_y.clip(-8.0, 8.0).tolist()
     assert bounded.labels_clipped == (np.abs(free.rows.train_y) > 8.0).sum() > 0
@@ -533,7 +543,7 @@ def test_labels_in_a_nodes_own_file_are_clipped_and_not_refused(tmp_path: Path) 
 
 @pytest.mark.parametrize("bound", ["0.3", "1000"])
 def test_with_a_bound_for_gradients_labels_need_none(prices: Path, tmp_path: Path, bound: str) -> None:
-    own = write(tmp_path / "own.csv", [(age, age % 5, 1e10 * age) for age in range(40)])
+    own = write(tmp_path / "own.npz", [(age, age % 5, 1e10 * age) for age in range(40)])
     changes = [f"learning.gradient_bound={bound}", "model.name=squared"]
     for made in (
         learner(with_changes(None, [f"data.path={prices}", "data.label=y", *changes])),

@@ -315,10 +315,10 @@ def test_a_network_learns_from_batches(table: Path) -> None:
 
 
 def test_a_file_of_a_nodes_own(tmp_path: Path) -> None:
-    lines = [f"{row},{row % 5},1,2,3,4,{'abc'[row % 3]}" for row in range(30)]
-    (tmp_path / "own.csv").write_text("\n".join(["p,q,r,s,t,u,kind", *lines]))
+    rows = np.array([(row, row % 5, 1, 2, 3, 4) for row in range(30)], float)
+    np.savez(tmp_path / "own.npz", X=rows, kind=np.array(["abc"[row % 3] for row in range(30)]))
     words = ["model.name=clinic_models:net", "model.device=cpu", "learning.gradient_bound=1"]
-    own = OwnData(path=tmp_path / "own.csv", label="kind")
+    own = OwnData(path=tmp_path / "own.npz", label="kind")
 
     def learner(*changes: str) -> Learner:
         run = with_changes(None, [*words, *changes])

@@ -285,7 +285,7 @@ def test_a_release_that_makes_no_sense_is_refused_but_counted(
         ({"step_sizes": [1.0]}, "step_sizes"),
         ({"step_sizes": [1.0, 0.0]}, "step_sizes"),
         ({"step_sizes": [1.0, 1e-60]}, "step_sizes = of this run: or its noise are out of range"),
-        ({"noise_multiplier": 0.0}, "noise_multiplier"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier"),
         ({"parts": 0, "protects": "record"}, "parts"),
         ({"parts": 2}, "parts = 2: a whole node is in all of its parts"),
         ({"protects": "row"}, "protects"),

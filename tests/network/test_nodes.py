@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_tables import columns
 
 import skipring.network.node as node_module
 from skipring.errors import InvalidInput
@@ -33,6 +34,7 @@ from skipring.simulation import simulate
 LOOP = asyncio.Runner()
 
 QUICK = {
+    "data": {"name": "breast-cancer"},
     "schedule": {"steps": 60},
     "delay": {"timeout": 20.0},
     "privacy": {"noise_multiplier": 3.0},
@@ -133,7 +135,7 @@ def test_the_error_is_that_of_the_simulator(tmp_path: Path, seeds: int) -> None:
     scores = []
     for seed in range(seeds):
         values = {
-            "data": {"nodes": 5},
+            "data": {"name": "breast-cancer", "nodes": 5},
             "schedule": {"steps": 100},
             "delay": {"timeout": 20.0, "law": "exponential:0.001"},
             "privacy": {"noise_multiplier": 1.0},
@@ -317,7 +319,7 @@ def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over
 def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     run = QUICK | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}}
-    run |= {"privacy": {"noise_multiplier": 0.4}}
+    run |= {"privacy": {"noise_multiplier": 0.4}, "data": {}, "learning": {"rate": 2.0}, "column": columns()}
     configs = make(tmp_path / "net", 3, run)
     for config in configs:
         x = rng.normal(size=(60, 2))
@@ -349,6 +351,7 @@ def test_large_models_travel_in_chunks(tmp_path: Path, monkeypatch: pytest.Monke
     )
     monkeypatch.syspath_prepend(tmp_path)
     run = {
+        "data": {"name": "breast-cancer"},
         "schedule": {"name": "ring", "steps": 6},
         "delay": {"timeout": 60.0},
         "privacy": {"noise_multiplier": 1.0},

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from own_tables import columns
 from test_nodes import QUICK, final_models, make, run_nodes
 
 from skipring.errors import InvalidInput
@@ -85,7 +86,8 @@ def own_files(configs: list[Path], rows: int, person: bool) -> None:
 
 def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
     run = RECORDS | {
-        "data": {"person": "who", "rows_per_person": 2, "standardise": False},
+        "data": {"rows_per_person": 2},
+        "column": columns(person="who"),
         "model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2},
         "privacy": {"noise_multiplier": 1.0, "protects": "person"},
         "learning": {"batch": 20, "rate": 2.0},
@@ -106,8 +108,9 @@ def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
 def test_a_run_goes_on_with_as_many_rows_as_it_began_with(tmp_path: Path) -> None:
     """With more rows a record might come into another part, and be released twice as often as accounted for."""
     run = RECORDS | {
-        "data": {"standardise": False},
-        "model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2},
+        "data": {},
+        "column": columns(),
+        "model": {"name": "logistic"},
     }
     configs = make(tmp_path / "net", 3, run)
     own_files(configs, 150, person=False)
@@ -133,8 +136,9 @@ def test_the_batch_is_agreed_before_anybody_looks(tmp_path: Path) -> None:
 def test_rows_in_another_order_are_refused_in_the_middle_of_a_run(tmp_path: Path) -> None:
     """As many rows, but a record would come into another part."""
     run = RECORDS | {
-        "data": {"standardise": False},
-        "model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2},
+        "data": {},
+        "column": columns(),
+        "model": {"name": "logistic"},
     }
     configs = make(tmp_path / "net", 3, run)
     own_files(configs, 150, person=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -18,6 +19,8 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from skipring._json import from_json
+from skipring.cli.network_up import _word
 from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
 from skipring.models import load_model
@@ -25,11 +28,14 @@ from skipring.network.chain import updated_hops
 from skipring.network.config import read_node_config
 from skipring.network.journal_file import read_journal
 from skipring.network.local import LocalNetwork, node_result, node_status
+from skipring.network.monitor import metrics_text
 from skipring.network.setup import load_node
+from skipring.network.status import NodeStatus
 from skipring.privacy import gdp_epsilon
 from skipring.runs import dataset_of, read_run_file, stream
 
-RUN = "[schedule]\nsteps = {steps}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
+DATA = '[data]\nname = "breast-cancer"\n'
+RUN = f"{DATA}[schedule]\nsteps = {{steps}}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
 
 
 def free_port(count: int) -> int:
@@ -163,7 +169,7 @@ def _can_be_used(folder: Path, skipring_words: Command) -> None:
 def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command) -> None:
     """A ring, and nobody is late: each of four nodes has 6 turns, and node2 can afford 2 updates."""
     run = tmp_path / "asked.toml"
-    run.write_text('[schedule]\nname = "ring"\nsteps = 24\n[delay]\ntimeout = 30.0\n[privacy]\nepsilon = 4.0\n')
+    run.write_text(DATA + '[schedule]\nname = "ring"\nsteps = 24\n[delay]\ntimeout = 30.0\n[privacy]\nepsilon = 4.0\n')
     folder = tmp_path / "net"
     words = ["--nodes", "4", "--port", str(free_port(4)), "--run", str(run), "--delay", "exponential:0.01"]
     made = skipring_words("network", "init", str(folder), *words)
@@ -191,6 +197,18 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
     assert [node["status"]["refused_for_budget"] for node in told] == [0, 4, 0, 0]
     assert [node["status"]["own_updates"] for node in told] == [6, 2, 6, 6]
     assert told[1]["status"]["epsilon"] <= less
+    lines = [json.loads(line) for line in (folder / "node2" / "node.log").read_text().splitlines()]
+    (first,) = [line for line in lines if line["event"] == "budget"]  # the others with --verbose
+    assert first["budget"] == pytest.approx(less)
+    assert first["epsilon"] == pytest.approx(told[1]["status"]["epsilon"])
+    assert "this turn is refused" in first["why"]
+    assert next(line for line in lines if line["event"] == "over")["refused_for_budget"] == 4
+    (found,) = [
+        line
+        for line in metrics_text(from_json(NodeStatus, told[1]["status"])).splitlines()
+        if "{" in line and "for_budget" in line
+    ]
+    assert found == 'skipring_refused_for_budget_total{node="node2"} 4'
     assert all(node["status"]["epsilon"] <= 4.0 for node in told)
 
 
@@ -239,6 +257,44 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
         note.startswith("features are standardised by the mean and deviation of all nodes' rows") for note in notes
     )
     assert "stopped" in [line["event"] for line in lines]
+
+
+def test_ctrl_c_counts_what_nodes_did_until_they_stopped(tmp_path: Path, skipring_words: Command) -> None:
+    """Nodes finish their step after Ctrl-C; what is shown is what their journals have, and what `up` goes on from."""
+    folder = make(skipring_words, tmp_path / "net", 3, 600, "--delay", "exponential:0.02")
+    words = [sys.executable, "-m", "skipring", "network", "up", str(folder)]
+    up = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    configs = [read_node_config(folder / f"node{i}" / "node.toml") for i in (1, 2, 3)]
+    until(lambda: (told := node_status(configs[1])) is not None and told.own_updates >= 3, "three updates")
+    up.send_signal(signal.SIGINT)
+    out, err = up.communicate(timeout=90)
+    assert up.returncode == 130, err
+    assert "stopping: each node finishes its step" in err
+    memories = [read_journal(config.journal).memory for config in configs]
+    newest = max((memory.copy for memory in memories), key=lambda copy: copy.token.updates)
+    assert f"after {newest.token.updates} updates" in " ".join(out.split())
+    path = load_node(folder / "node1" / "node.toml").rules.path
+    made = [sum(path[hop - 1] == node for hop in updated_hops(newest.token.chain)) for node in range(3)]
+    shown = [line.split() for line in out.splitlines() if line.strip().startswith("node")]
+    assert [int(row[1]) for row in shown[-3:]] == made
+    assert [row[-1] for row in shown[-3:]] == ["stopped"] * 3
+    told = skipring_words("network", "status", str(folder), "--json").data["nodes"]
+    assert max(node["status"]["updates"] for node in told) == newest.token.updates
+
+
+def test_a_node_that_died_is_not_shown_with_what_it_said_before(
+    tmp_path: Path, skipring_words: Command, network: Callable[[Path], LocalNetwork]
+) -> None:
+    folder = make(skipring_words, tmp_path / "net", 3, 600, "--delay", "exponential:0.02")
+    running = network(folder)
+    until(lambda: (told := running.look()[0].status) is not None and told.own_updates >= 1, "an update")
+    os.kill(running.pid("node1"), signal.SIGKILL)
+    until(lambda: running.look()[0].starts == 2, "the node to be started again")
+    state = running.states[0]
+    assert state.running
+    assert state.status is None or state.status.running_for < 30.0
+    assert _word(dataclasses.replace(state, status=None)) == "starting, started 2 times"
+    assert _word(dataclasses.replace(state, running=False, code=0)).endswith("started 2 times")
 
 
 @pytest.mark.early
@@ -297,7 +353,7 @@ def test_a_model_of_1_gb_needs_at_most_two_and_a_half_times_its_size_in_memory(
     folder = tmp_path / "net"
     run = tmp_path / "run.toml"
     run.write_text(
-        '[schedule]\nname = "ring"\nsteps = 4\n[delay]\ntimeout = 300.0\n[privacy]\nnoise_multiplier = 5.0\n'
+        f'{DATA}[schedule]\nname = "ring"\nsteps = 4\n[delay]\ntimeout = 300.0\n[privacy]\nnoise_multiplier = 5.0\n'
         '[model]\nname = "huge_network:make"\ndevice = "cpu"\n[learning]\ngradient_bound = 1.0\nbatch = 4\n'
     )
     words = ["--nodes", "2", "--port", str(free_port(2)), "--run", str(run)]

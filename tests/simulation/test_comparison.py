@@ -107,6 +107,36 @@ def test_progress_counts_the_runs_of_all(tmp_path: Path) -> None:
         compare_runs(chosen, out=tmp_path)
 
 
+QUICK = [*SMALL, "schedule.steps=113", "privacy.noise_multiplier=2"]
+
+
+def test_nothing_is_mixed_into_a_folder_that_is_not_a_comparisons(tmp_path: Path) -> None:
+    chosen = alternatives(None, timeouts=[0.01], changes=QUICK)
+    theirs = tmp_path / "results"
+    theirs.mkdir()
+    (theirs / "table.csv").write_text("mine")
+    with pytest.raises(InvalidInput, match=r"results: exists, and is not the folder of a comparison: .*; --out names"):
+        compare_runs(chosen, out=theirs)
+    assert [path.name for path in theirs.iterdir()] == ["table.csv"]
+    with pytest.raises(InvalidInput, match=r"table.csv: is a file"):
+        compare_runs(chosen, out=theirs / "table.csv")
+    own = tmp_path / "own"
+    compare_runs(chosen, out=own)
+    compare_runs(alternatives(None, timeouts=[0.04], changes=QUICK), out=own)
+    assert sorted(path.name for path in own.iterdir()) == ["comparison.json", "timeout-0.01", "timeout-0.04"]
+    assert json.loads((own / "comparison.json").read_text()) == {"alternatives": ["timeout-0.01", "timeout-0.04"]}
+
+
+def test_nothing_is_mixed_into_what_git_keeps(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    compare_runs(alternatives(None, timeouts=[0.01], changes=QUICK), out=own)
+    for words in (["init", "-q"], ["add", "own/comparison.json"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    with pytest.raises(InvalidInput, match="own: has files in it that git keeps"):
+        compare_runs(alternatives(None, timeouts=[0.04], changes=QUICK), out=own)
+    assert sorted(path.name for path in own.iterdir()) == ["comparison.json", "timeout-0.01"]
+
+
 def test_a_value_that_the_last_cannot_use_is_found_first(tmp_path: Path) -> None:
     chosen = alternatives(None, timeouts=[0.04, math.inf], changes=[*SMALL, "stragglers.lost_link=0.1"])
     with pytest.raises(InvalidInput, match="never answers"):

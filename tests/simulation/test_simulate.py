@@ -174,8 +174,9 @@ def test_metrics_on_a_grid_of_latency() -> None:
     result = simulate(with_changes(None, SMALL))
     grid, mean, std = result.on_latency_grid(50)
     assert grid[0] == 0.0
-    assert grid[-1] == result.latency[:, -1].min()
+    assert grid[-1] == result.summary().latency.mean
     assert mean[0] == pytest.approx(result.test_error[:, 0].mean())
+    assert (mean[-1], std[-1]) == pytest.approx((result.summary().test_error.mean, result.summary().test_error.std))
     assert (std >= 0.0).all()
     assert result.time_to_error(-1.0) == float("inf")
     assert result.time_to_error(1.0) == 0.0

@@ -18,9 +18,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infin
 def option_name(parameter: str) -> str:
     """Return the option that sets a parameter.
 
-    Arguments without an option have names in capitals, keys of a run file have a dot.
+    Arguments without an option have names in capitals, keys of a run file have a dot, its sections are in brackets.
     """
-    if parameter.isupper() or "." in parameter:
+    if parameter.isupper() or "." in parameter or parameter.startswith("["):
         return parameter
     return "--" + parameter.replace("_", "-")
 

@@ -42,7 +42,11 @@ def compare(
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for results and figure (default: FILE's name-compared).")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for results and figure, new or a comparison's own (default: FILE's name-compared).",
+        ),
     ] = None,
     runs: Annotated[int | None, typer.Option(help="Number of runs of each (default: the run file's).")] = None,
     as_json: Json = False,
@@ -68,8 +72,6 @@ def compare(
     )
     folder = out if out is not None else Path(f"{file.stem}-compared")
     picture = folder / "comparison.png"
-    if folder.is_file():
-        raise InvalidInput.because("out", folder, "is a file")
     began = time.perf_counter()
     comparison = _simulate(chosen, error, folder)
     near = _baselines(chosen[0].run, comparison)

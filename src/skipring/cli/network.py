@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -115,11 +117,13 @@ def _own_file(folder: Path, name: str) -> Path:
 
 def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, list[str]]:
     """Return the run that all nodes share, what each is to keep, for what, and what its author may not expect."""
-    from ..network import agreed_run, asked_budget, notes_on, run_text  # loaded when the command runs
+    from ..network import agreed_run, asked_budget, notes_on, require_data, run_text  # loaded when the command runs
     from ..runs import parse_run, read_run_file, unsaid_unit
 
     # Without a file nothing keeps an older meaning.
-    asked = parse_run({"privacy": {"protects": "record"}}) if path is None else read_run_file(path)
+    tried = {"data": {"name": "breast-cancer"}, "privacy": {"protects": "record"}}
+    asked = parse_run(tried) if path is None else read_run_file(path)
+    require_data(asked)
     agreed, unsaid = agreed_run(asked, nodes), unsaid_unit(asked)
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
     return run_text(agreed), asked_budget(asked), asked.privacy.unit, notes
@@ -137,40 +141,62 @@ def network_pack(
 
     The archive has the node's key in it: send it over a channel that only its owner can read.
     """
-    from ..network import pack_node  # loaded when the command runs
+    from ..network import pack_node, run_notes  # loaded when the command runs
 
     archive = out if out is not None else Path(f"{node}.tar.gz")
     files = pack_node(folder, node, archive)
+    mark = hashlib.sha256(archive.read_bytes()).hexdigest()
     if as_json:
-        print_json({"node": node, "archive": str(archive), "files": [f"{node}/{file}" for file in files]})
+        names = [f"{node}/{file}" for file in files]
+        print_json({"node": node, "archive": str(archive), "sha256": mark, "files": names})
         return
     print(f"{archive} has the key of {node} in it: only its owner may get it.")
+    print(f"Its SHA-256, which the owner has to hear in another way (sha256sum shows it):\n{mark}")
     print(f"There: tar xzf {archive.name} && skipring network check {node}")
+    for note in run_notes(folder):
+        print(sentence(note))
 
 
 def network_check(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A network's folder, or that of one node.")],
     as_json: Json = False,
 ) -> None:
-    """Check keys, certificates, names, dates and file modes; exit code 1 if anything is wrong."""
+    """Check keys, certificates, names, dates and file modes, the run, the data and the model: what passes, starts.
+
+    Exit code 1 if anything is wrong. In a network's folder, nodes that bring files of their own need not have them yet.
+    """
     from ..network import require_cryptography
 
     require_cryptography()
-    from ..network import check_network, check_node, is_node_folder  # loaded when the command runs
+    from ..network import check_network, check_node, is_node_folder, run_notes, why_not_started
 
     if not folder.is_dir():
         raise InvalidInput.because("DIR", folder, "is not a folder")
-    found = (check_node(folder),) if is_node_folder(folder) else check_network(folder)
+    if is_node_folder(folder):
+        found = [check_node(folder)]
+        places = [folder]
+    else:
+        found = list(check_network(folder))
+        places = [folder / one.name for one in found]
+    for place, one in enumerate(found):
+        elsewhere = not is_node_folder(folder)
+        if not one.problems and is_node_folder(places[place]):
+            reason = why_not_started(places[place], elsewhere=elsewhere)
+            found[place] = dataclasses.replace(one, problems=(reason,) if reason else ())
+    notes = run_notes(folder)
     problems = [(one.name, problem) for one in found for problem in one.problems]
     days = min((one.days_left for one in found if one.days_left is not None), default=None)
     if as_json:
         checked = [{"name": one.name, "days_left": one.days_left, "problems": list(one.problems)} for one in found]
-        print_json({"folder": str(folder), "good": not problems, "days_left": days, "checked": checked})
+        good = {"folder": str(folder), "good": not problems, "days_left": days}
+        print_json(good | {"checked": checked, "notes": list(notes)})
     else:
         for name, problem in problems:
             print(f"{name}: {' '.join(problem.split())}")
         if not problems:
             who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {len(found) - 1} nodes are"
             print(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
+        for note in notes:
+            print(sentence(note))
     if problems:
         sys.exit(1)

@@ -50,6 +50,8 @@ def network_up(
     interrupted = _watch(network, show=not as_json)
     states = network.states
     results = [node_result(network.folder / state.name) or state.status for state in states]
+    for state, result in zip(states, results, strict=True):
+        state.status = result
     failed = [state for state in states if state.code not in (0, None)]
     if as_json:
         nodes = [
@@ -93,6 +95,8 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
                 if all(not state.running for state in states) or network.over or network.stuck:
                     break
                 time.sleep(_LOOK)
+        if told and show:
+            sys.stderr.write("stopping: each node finishes its step and passes the token on\n")
         deadline = time.monotonic() + 5.0  # they tell each other that it is over, and end
         while not told and any(state.running for state in network.look()) and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -105,11 +109,11 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
 
 def _live_table(network: LocalNetwork, states: Sequence[NodeState]) -> Table:
     known = [state.status for state in states if state.status]
-    newest = max(known, key=lambda status: (status.ballot, status.hop), default=None)
+    newest = _newest(known)
     title = f"{network.seconds:.0f} s: starting"
     if newest is not None:
-        done = newest.hop / newest.steps
-        title = f"{network.seconds:.0f} s: hop {newest.hop} of {newest.steps} ({done:.0%})"
+        hop = _furthest(known, newest)
+        title = f"{network.seconds:.0f} s: hop {hop} of {newest.steps} ({hop / newest.steps:.0%})"
     table = _columns(title)
     for index, state in enumerate(states):
         status = state.status
@@ -117,9 +121,19 @@ def _live_table(network: LocalNetwork, states: Sequence[NodeState]) -> Table:
             table.add_row("", state.name, *[""] * 6, _word(state))
             continue
         # They are asked one after the other, and the token moves meanwhile: whoever is furthest has it.
-        mark = "*" if status.holding and status.hop == newest.hop else ""
+        mark = "*" if status.holding and status.hop == _furthest(known, newest) else ""
         table.add_row(mark, state.name, *_numbers(status, newest, index), _word(state))
     return table
+
+
+def _newest(known: Sequence[NodeStatus]) -> NodeStatus | None:
+    """Return the status of the node that knows what became of most turns."""
+    return max(known, key=lambda status: (status.over, status.ballot, sum(status.turns)), default=None)
+
+
+def _furthest(known: Sequence[NodeStatus], newest: NodeStatus) -> int:
+    """Return the newest hop that anybody knows of, of the branch that the run goes on with."""
+    return max(status.hop for status in known if status.ballot == newest.ballot)
 
 
 def _columns(title: str) -> Table:
@@ -146,9 +160,10 @@ def _numbers(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
 
 
 def _word(state: NodeState) -> str:
-    if not state.running:
-        return "ended" if state.code == 0 else f"exit code {state.code}"
     again = f", started {state.starts} times" if state.starts > 1 else ""
+    if not state.running:
+        over = state.status is not None and state.status.over
+        return (("ended" if over else "stopped") if state.code == 0 else f"exit code {state.code}") + again
     if state.status is None:
         return f"starting{again}"
     if state.status.over:
@@ -160,6 +175,8 @@ def _word(state: NodeState) -> str:
 
 def _meaning(status: NodeStatus) -> str:
     """Say what the epsilons of the table mean."""
+    if status.no_noise:
+        return f"Epsilon hides {status.hides}: for tries only."
     words = f"Epsilon hides {status.hides}; it is that of the observer who knows most."
     if status.unit != "node":
         words += " A whole node is not hidden: see skipring node privacy."
@@ -179,7 +196,7 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
 
     console = Console(highlight=False, markup=False)
     known = [result for result in results if result is not None]
-    newest = max(known, key=lambda status: status.place, default=None)
+    newest = _newest(known)
     if newest is None:
         console.print("No node has said anything; see node.log in their folders.")
         return
@@ -202,7 +219,11 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
         if (remark := _remark(known)) is not None:
             console.print(sentence(remark), style="dim")
     else:
-        console.print(f"\nStopped at hop {newest.hop} of {newest.steps}.", style="dim")
+        console.print(
+            f"\nStopped at hop {_furthest(known, newest)} of {newest.steps}, after {newest.updates} updates."
+            f" {_meaning(newest)}",
+            style="dim",
+        )
     _tell_refusals(console, known)
 
 
@@ -252,8 +273,9 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         return
     from rich.console import Console
 
-    newest = max(known, key=lambda status: status.place)
-    table = _columns(f"hop {newest.hop} of {newest.steps}")
+    newest = _newest(known)
+    assert newest is not None
+    table = _columns(f"hop {_furthest(known, newest)} of {newest.steps}")
     for index, (state, result) in enumerate(zip(states, results, strict=True)):
         word = "running" if state.running else "ended" if result and result.over else "not running"
         if result is None:

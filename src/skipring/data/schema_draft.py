@@ -55,7 +55,8 @@ def draft_schema(
     """Return a draft from a table; its ranges and categories come from the rows, which nobody's epsilon then covers."""
     file = Path(path)
     if not file.is_file():
-        raise InvalidInput.because("FILE", path, "there is no such file")
+        reason = "is a folder, and not a file" if file.is_dir() else "there is no such file"
+        raise InvalidInput.because("FILE", path, reason)
     parquet = file.suffix.lower() == ".parquet"
     blocks = parquet_blocks(file) if parquet else csv_blocks(file, delimiter_of(file))
     seen: dict[str, _Seen] = {}

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from .schema import Schema
+from .ids import require_one_spelling
+from .schema import Column, Schema
 from .sources import Dataset
 
 __all__ = ["SchemaRows", "delimiter_of", "read_with_schema", "rows_of_file", "rows_of_frame"]
@@ -37,7 +38,8 @@ def read_with_schema(path: str | Path, schema: Schema, *, name: str | None = Non
     if len(features) < 2:
         raise InvalidInput.because("path", path, f"at least 2 rows are needed, not {len(features)}")
     labels = np.concatenate([part.labels for part in parts if part.labels is not None])
-    nodes, persons = (_codes([getattr(part, which) for part in parts]) for which in ("nodes", "persons"))
+    nodes = _codes("node", schema.node, [part.nodes for part in parts])
+    persons = _codes("person", schema.person, [part.persons for part in parts])
     return Dataset(
         Path(path).stem if name is None else name,
         features,
@@ -50,11 +52,14 @@ def read_with_schema(path: str | Path, schema: Schema, *, name: str | None = Non
     )
 
 
-def _codes(parts: Sequence[NDArray[np.str_] | None]) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+def _codes(
+    role: str, column: Column | None, parts: Sequence[NDArray[np.str_] | None]
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
     given = [part for part in parts if part is not None]
-    if not given:
+    if not given or column is None:
         return None, ()
     names, codes = np.unique(np.concatenate(given), return_inverse=True)
+    require_one_spelling(role, column.name, names.tolist())
     return codes.astype(np.int64), tuple(map(str, names))
 
 

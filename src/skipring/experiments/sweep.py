@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import itertools
 import json
@@ -89,8 +90,9 @@ def parse_sweep(values: Mapping[str, Any], *, name: str, changes: Sequence[str] 
     for key in values:
         if key not in _KEYS:
             hint = f"; a run file's sections go under base: [base.{key}]" if key in RunFile.model_fields else ""
-            known = ", ".join(_KEYS)
-            raise InvalidInput.because("FILE", name, f"has the unknown key {key}; a sweep file has {known}{hint}")
+            near = difflib.get_close_matches(key, _KEYS, n=1)
+            known = f"did you mean {near[0]}?" if near else f"a sweep file has {', '.join(_KEYS)}"
+            raise InvalidInput.because("FILE", name, f"has the unknown key {key}; {known}{hint}")
     found = _text(values, "name", name)
     if not re.fullmatch(r"[\w.-]*\w[\w.-]*", found):
         raise InvalidInput.because("FILE", name, f"the name {found!r} must be letters, digits, - _ and . only")

@@ -9,7 +9,7 @@ adds up to. Around it, each in a file of its own and loaded when first used, sin
 - how messages travel: `messages`, `wire`, `transport`, `link`
 - what is remembered: `journal`, `journal_file`, `journal_reading`, `model_file`
 - what a node computes, and what it costs: `learner`, `noise`, `chain`, `ledger`, `giving`, `node_file`
-- running it: `setup`, `pace`, `node`, `updater`, `hop_times`, `process`, `monitor`, `local`
+- running it: `setup`, `readiness`, `pace`, `node`, `updater`, `hop_times`, `process`, `monitor`, `local`
 
 docs/protocol.md explains it.
 """
@@ -25,7 +25,7 @@ from .order import agreed_path
 from .protocol import Action, Peer, Rules
 
 if TYPE_CHECKING:
-    from .agreed import agreed_run, asked_budget, notes_on, run_text
+    from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text
     from .checks import check_network, check_node, is_node_folder
     from .config import NodeBudget
     from .giving import GivenAway, given_away, save_node_model
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         stop_nodes,
     )
     from .process import run_node
+    from .readiness import run_notes, why_not_started
     from .roster import parse_nodes
     from .status import NodeStatus
 
@@ -76,12 +77,15 @@ __all__ = [
     "parse_nodes",
     "read_network",
     "require_cryptography",
+    "require_data",
     "run_node",
+    "run_notes",
     "run_text",
     "running_pid",
     "save_node_model",
     "set_steps",
     "stop_nodes",
+    "why_not_started",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -106,11 +110,14 @@ __getattr__, __dir__ = lazily(
         "parse_nodes": "roster",
         "read_network": "local",
         "require_cryptography": "identity",
+        "require_data": "agreed",
         "run_node": "process",
+        "run_notes": "readiness",
         "run_text": "agreed",
         "running_pid": "local",
         "save_node_model": "giving",
         "set_steps": "local",
         "stop_nodes": "local",
+        "why_not_started": "readiness",
     },
 )

@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..errors import InvalidInput
-from ..runs import read_toml
+from ..runs import expected, read_toml, unknown_key
 
 __all__ = ["Section", "quoted", "read_checked", "write_new"]
 
@@ -37,12 +37,12 @@ def read_checked(path: str | Path, model: type[_Model], *, what: str) -> _Model:
         if isinstance(refusal, InvalidInput):
             reason = str(refusal)
         elif first["type"] == "extra_forbidden":
-            reason = f"{key} is not a key of {what}"
+            reason = f"{key} is not a key of {what}{unknown_key(first['loc'], model)}"
         elif first["type"] == "missing":
             reason = f"{key} is missing"
         else:
             given = "a table" if isinstance(first["input"], Mapping) else first["input"]
-            reason = f"{key} = {given}: {first['msg']}"
+            reason = f"{key} = {given}: {expected(first, model)}"
         raise InvalidInput.because("FILE", path, reason) from None
 
 

@@ -19,6 +19,7 @@ from ..runs import (
     dealt_rows,
     model_of,
     most_units_of_a_node,
+    no_noise,
     not_covered,
     parse_run,
     protection_of,
@@ -32,9 +33,10 @@ from ..runs import (
 from ..timeouts import skip_probability
 from .agreement import require_network_run
 from .config import NodeBudget
+from .learner import require_shared_data
 from .order import path_of
 
-__all__ = ["agreed_run", "asked_budget", "notes_on", "resolved_run", "run_text"]
+__all__ = ["agreed_run", "asked_budget", "has_own_files", "notes_on", "require_data", "resolved_run", "run_text"]
 
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
 _SPARE = 1.0 + 1e-7
@@ -73,13 +75,14 @@ def agreed_run(run: RunFile, nodes: int) -> RunFile:
 
 
 def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
-    """Say of an agreed run what no epsilon covers, and which rows go to waste, where nodes share a data set.
+    """Say of an agreed run that there is no noise, what no epsilon covers, and which rows go to waste.
 
-    Of nodes' own files nothing is known; each node says so itself when it starts.
+    Of nodes' own files nothing is known; each node says of them what there is to say when it starts.
     """
-    if _own_files(run):
-        return ()
-    protection, notes = protection_of(run), list[str]()
+    notes = [] if (silent := no_noise(run)) is None else [silent]
+    if has_own_files(run):
+        return tuple(notes)
+    protection = protection_of(run)
     if protection is not None and protection.unit != "node":
         # How many rows each node has does not depend on their features, which may take minutes.
         plain = run.model_copy(update={"model": run.model.model_copy(update={"features": "none"})})
@@ -92,9 +95,15 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _own_files(run: RunFile) -> bool:
+def has_own_files(run: RunFile) -> bool:
     """Say whether a run file is for nodes with files of their own: it says what nobody can look up."""
     return run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+
+
+def require_data(run: RunFile) -> None:
+    """Refuse a run of which nobody has said what nodes learn from: a data set, a file, or files of their own."""
+    if not has_own_files(run):
+        require_shared_data(run)
 
 
 def _with_batch(run: RunFile, nodes: int) -> RunFile:
@@ -102,7 +111,7 @@ def _with_batch(run: RunFile, nodes: int) -> RunFile:
 
     How many rows a node has is public where nodes share a data set. Where each has a file of its own nobody knows.
     """
-    own_files = _own_files(run)
+    own_files = has_own_files(run)
     if run.privacy.unit == "person" and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)

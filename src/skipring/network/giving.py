@@ -12,8 +12,8 @@ import numpy as np
 from ..errors import InvalidInput
 from ..models import EpsilonClaim, ModelFacts
 from ..privacy import OwnTranscript, Relation, Unit, gdp_epsilon, promised
-from ..runs import RunFile, not_covered, read_run_file
-from .chain import updated_between
+from ..runs import RunFile, no_noise, not_covered, read_run_file
+from .chain import updated_between, updated_hops
 from .config import NodeConfig, read_node_config
 from .journal_file import JournalReading, read_journal
 from .learner import node_rows
@@ -159,7 +159,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     mu = np.sqrt(account.by_observer())
     turns = np.bincount(np.asarray(terms.path[: memory.copy.hop], dtype=np.int64), minlength=len(roster))
     others = [node for node in range(len(roster)) if node != me]
-    notes = []
+    notes = [] if (silent := no_noise(run)) is None else [f"{silent[0].upper()}{silent[1:]}."]
     if memory.promised[0] > 0:
         notes.append(
             f"There was a recovery (ballot {memory.promised[0]}): releases before the node heard of it count in full."
@@ -167,7 +167,8 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     if not terms.convex:
         notes.append("Updates of this model are no contractions: each release counts in full.")
     # All of a node's units may change at once, in each of its releases.
-    whole = gdp_epsilon(math.sqrt(account.releases) * 2.0 * units / terms.noise_multiplier * _UP, used)
+    one = 2.0 * units / terms.noise_multiplier if terms.noise_multiplier else math.inf
+    whole = gdp_epsilon(math.sqrt(account.releases) * one * _UP if account.releases else 0.0, used)
     if terms.protects != "node":
         notes.append(f"Epsilon, whole node, each release in full: {promised(whole)}.")
     if config.data.path is None and (shared := not_covered(run)) is not None:
@@ -217,6 +218,9 @@ def _final_epsilon(terms: AccountTerms, outcome: Token | None, delta: float) -> 
 def _final_mu(terms: AccountTerms, chain: bytes) -> float:
     """Return what the final model alone tells of this node: all noise on its way hides each of its updates."""
     # An observer that is never sent the token but at the end: a number that no node has.
+    if not terms.noise_multiplier:
+        own = (hop for hop in updated_hops(chain) if terms.path[hop - 1] == terms.me)
+        return 0.0 if next(own, None) is None else math.inf
     outsider = terms.nodes
     run = OwnTranscript(terms.nodes + 1, terms.me, convex=terms.convex, parts=terms.parts, protects=terms.protects)
     sizes = iter(np.asarray(terms.step_sizes).tolist())

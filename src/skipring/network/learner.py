@@ -37,7 +37,7 @@ from ..runs import (
 )
 from .config import OwnData
 
-__all__ = ["learner_on", "make_learner", "node_rows"]
+__all__ = ["learner_on", "make_learner", "node_rows", "require_shared_data"]
 
 Floats = NDArray[np.floating[Any]]
 #: The stream of a node's own test rows; that of shared data has the same number, and no name after it.
@@ -68,6 +68,8 @@ def node_rows(run: RunFile, *, index: int, nodes: int, name: str, data: OwnData)
     if run.learning.clip_noisy is not None:
         reason = "is for schedules without a token only"
         raise InvalidInput.because("learning.clip_noisy", run.learning.clip_noisy, reason)
+    if data.path is None:
+        require_shared_data(run)
     return _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
 
 
@@ -90,6 +92,16 @@ def learner_on(run: RunFile, rows: Rows, *, index: int, rng: np.random.Generator
         return TorchLearner(model, rows, protection=protection, seed=run.simulation.seed, rng=rng, dealt=dealt)
 
 
+def require_shared_data(run: RunFile) -> None:
+    """Refuse a run whose nodes would share the data set that is there for tries, because nobody has named another."""
+    if run.data.path is None and "name" not in run.data.model_fields_set:
+        reason = (
+            "the run file names no data set that nodes share (data.name), and a node no file of its own ([data] path in"
+            " node.toml, with a schema in the run file); give one of them"
+        )
+        raise InvalidInput.because("data.path", "missing", reason)
+
+
 def _part_of_shared(run: RunFile, index: int, nodes: int) -> tuple[Rows, Inputs]:
     dataset, prepared, owned = dealt_rows(run, usual_nodes=nodes)
     if owned.nodes != nodes:
@@ -109,6 +121,12 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> tuple[Rows, Inputs]
 def _own_rows(run: RunFile, data: OwnData, name: str) -> tuple[Rows, Inputs]:
     assert data.path is not None
     schema = run.table
+    if schema is None and data.path.suffix.lower() != ".npz":  # arrays have no columns that could mean something
+        reason = (
+            "a node's own table needs a schema that all nodes share: [[column]] entries in the run file, or"
+            " data.schema_file; skipring schema FILE --label COLUMN drafts them from public or made-up rows"
+        )
+        raise InvalidInput.because("data.path", data.path, reason)
     if data.label is None and schema is None:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")
     require_own_scales(run)
@@ -116,7 +134,7 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> tuple[Rows, Inputs]:
     if persons and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
-    with keys("data", "path", "label", "person"):
+    with keys("data", "path", "label", "person", "node"):
         if schema is None:
             table = read_table(data.path, label=data.label or "", person=run.data.person)
         else:

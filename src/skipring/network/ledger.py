@@ -48,7 +48,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._digest import digest
-from ..errors import InvalidInput, require_integer, require_positive
+from ..errors import InvalidInput, require_integer, require_non_negative
 from ..privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, Unit, gdp_delta, gdp_epsilon
 from .chain import check_chain, marks_of, updated_between
 from .journal import Entry, Heard, Kept, Over, Released
@@ -77,7 +77,8 @@ class AccountTerms:
     me : the node whose account it is.
     path : the node of each hop, the first hop first.
     step_sizes : of each update, the first update first; as many as there are hops.
-    noise_multiplier : sigma / k, the same for all; k is the most that one protected unit contributes.
+    noise_multiplier : sigma / k, the same for all; k is the most that one protected unit contributes. Without any (0),
+        one release gives everything away, to everybody.
     convex : whether the updates of other nodes bring two tokens no further apart; else each release counts in full.
     parts : into how many parts this node has dealt its persons or records, which take turns.
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
@@ -109,9 +110,10 @@ class AccountTerms:
         sizes = np.array(self.step_sizes, dtype=np.float64)
         if sizes.ndim != 1 or len(sizes) < len(path) or not np.all((sizes > 0.0) & np.isfinite(sizes)):
             raise InvalidInput("step_sizes", f"shape {sizes.shape}", f"{len(path)} finite numbers above 0")
-        require_positive("noise_multiplier", self.noise_multiplier)
+        require_non_negative("noise_multiplier", self.noise_multiplier)
         object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
-        if sizes.max() / _RANGE > sizes.min() or not 1.0 / _RANGE < self.noise_multiplier < _RANGE:
+        in_range = self.noise_multiplier == 0.0 or 1.0 / _RANGE < self.noise_multiplier < _RANGE
+        if sizes.max() / _RANGE > sizes.min() or not in_range:
             raise InvalidInput.because(
                 "step_sizes", "of this run", f"or its noise are out of range (a factor of {_RANGE:g})"
             )
@@ -147,7 +149,7 @@ class OwnAccount(GaussianAccountant):
     def __init__(self, terms: AccountTerms) -> None:
         self.terms = terms
         self.releases = 0
-        self._one = (2.0 / terms.noise_multiplier) ** 2
+        self._one = (2.0 / terms.noise_multiplier) ** 2 if terms.noise_multiplier else math.inf
         self._sizes: list[float] = np.asarray(terms.step_sizes).tolist()
         own = np.packbits(np.array(terms.path) == terms.me, bitorder="little")
         self._own_hops = int.from_bytes(own.tobytes(), "little")  # bit h - 1 is hop h, as in a chain
@@ -299,7 +301,7 @@ class OwnAccount(GaussianAccountant):
     # How it is kept.
 
     def _full(self, releases: int) -> float:
-        return releases * self._one * _UP
+        return releases * self._one * _UP if releases else 0.0
 
     def _begin(self) -> None:
         """Begin a transcript: what came before is counted in full, and the next release is the first one in it."""
@@ -319,7 +321,10 @@ class OwnAccount(GaussianAccountant):
 
     def _mu2_of_part(self, part: int) -> NDArray[np.float64]:
         in_full = self._full(self._in_full[part] + self._of_any)
-        mu2 = in_full + self._transcript.mu2_by_observer(part)
+        if not self.terms.noise_multiplier:  # there is no noise of others to count, either
+            mu2 = np.full(self.terms.nodes, self._full(self._of_part[part] + self._of_any))
+        else:
+            mu2 = in_full + self._transcript.mu2_by_observer(part)
         mu2 = np.minimum(mu2, self._full(self._of_part[part] + self._of_any))
         mu2[self.terms.me] = 0.0
         return mu2
@@ -348,6 +353,8 @@ class OwnAccount(GaussianAccountant):
     def _append(self, first: int, last: int, chain: bytes, updates: int) -> None:
         """Append hops first..last to the transcript; so many updates were made before them."""
         terms = self.terms
+        if not terms.noise_multiplier:
+            return
         updated = updated_between(chain, first, last)
         for hop, (node, made) in enumerate(zip(terms.path[first - 1 : last], updated, strict=True), start=first):
             if made:

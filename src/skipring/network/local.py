@@ -22,7 +22,7 @@ from .agreement import MOST_STEPS
 from .config import NodeConfig, read_node_config
 from .process import process_start
 from .roster import Address, Roster, read_roster
-from .status import NodeStatus
+from .status import RESULT, STOPPED, NodeStatus, read_status
 
 __all__ = ["LocalNetwork", "NodeState", "node_result", "node_status", "read_network", "set_steps", "stop_nodes"]
 
@@ -85,11 +85,8 @@ def node_status(config: NodeConfig, timeout: float = 1.0) -> NodeStatus | None:
 
 
 def node_result(folder: str | Path) -> NodeStatus | None:
-    """Return what a node left at its end in its folder; None if it has not ended, or it cannot be read."""
-    try:
-        return from_json(NodeStatus, json.loads((Path(folder) / "result.json").read_text()), "result")
-    except (OSError, ValueError):
-        return None
+    """Return what a node left in its folder, at its end or when it was told to stop; None if there is nothing."""
+    return read_status(Path(folder) / RESULT) or read_status(Path(folder) / STOPPED)
 
 
 def stop_nodes(configs: Sequence[NodeConfig], *, wait: float = 20.0) -> dict[str, bool]:
@@ -164,7 +161,8 @@ class LocalNetwork:
         except OSError as error:
             raise InvalidInput.because("DIR", folder, f"the node cannot be started: {error}") from None
         state = self.states[self.roster.index(name)]
-        state.starts, state.running, state.code = state.starts + 1, True, None
+        # What the process before it said, such as that it holds the token, says nothing about this one.
+        state.starts, state.running, state.code, state.status = state.starts + 1, True, None, None
 
     def pid(self, name: str) -> int:
         """Return the process of a node."""

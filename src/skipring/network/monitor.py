@@ -36,6 +36,12 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
         attrgetter("own_updates"),
     ),
     ("skipring_refused_offers_total", "counter", "Offers that this node has refused itself.", attrgetter("refused")),
+    (
+        "skipring_refused_for_budget_total",
+        "counter",
+        "Own turns that this node has refused because one more update would have exceeded its budget.",
+        attrgetter("refused_for_budget"),
+    ),
     ("skipring_recoveries_total", "counter", "Recoveries that this node has started.", attrgetter("recoveries")),
     ("skipring_epsilon", "gauge", "Epsilon so far for the observer who knows most; hides {}.", attrgetter("epsilon")),
     (

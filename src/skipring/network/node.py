@@ -7,19 +7,16 @@ disk. If they cannot be written, the node stops, so that nothing is released tha
 from __future__ import annotations
 
 import asyncio
-import math
-import resource
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from statistics import median
 from typing import Any
 
-import numpy as np
-
 from .._json import to_json
-from .chain import updated_hops, wrong_way
+from ._view import status_of
+from .chain import wrong_way
 from .giving import final_claims
 from .hop_times import HopTimes
 from .journal import Entry, Kept, Over, Released
@@ -49,7 +46,7 @@ from .messages import (
 from .model_file import ModelFile, digest_of
 from .protocol import Action, Peer
 from .setup import NodeSetup
-from .status import NodeStatus
+from .status import STOPPED, NodeStatus
 from .transport import Transport
 from .updater import Stopped, Updater
 from .wire import Done
@@ -58,6 +55,7 @@ __all__ = ["Node", "Stopped"]
 
 #: How long a node that was told to stop may go on, until it has passed the token on.
 _GRACE = 15.0
+_SPENT = "one more update would exceed it, so this turn is refused"
 
 
 def discard(parameters: Any) -> None:
@@ -109,12 +107,14 @@ class Node:
         self._failure: Exception | None = None
         self._stopping = False
         self._checking = 0  # large models that have arrived
-        self._all_done: set[int] = set()
+        self.all_done: set[int] = set()
         # What people may want to see.
         self.hop = memory.copy.hop
-        self.refused = 0
+        before = setup.left_at_a_stop()  # what it had counted when it was told to stop
+        self.refused = 0 if before is None else before.refused
+        self._refused_before = 0 if before is None else before.refused_for_budget
         self._unaffordable: set[int] = set()  # own hops whose update would have exceeded the budget
-        self.recoveries = 0
+        self.recoveries = 0 if before is None else before.recoveries
         self.times = HopTimes()
         self._go_began = 0.0
 
@@ -122,6 +122,7 @@ class Node:
         """Take part until the run is over and everybody knows, or until `stop`; raise Stopped if it cannot go on."""
         self._loop = asyncio.get_running_loop()
         await self.transport.start()
+        self.setup.forget_the_stop()
         self._say("started", listen=self.setup.config.listen, hop=self.hop)
         for note in (*self.setup.notes, self.setup.not_covered):
             if note is not None:
@@ -163,6 +164,9 @@ class Node:
             await asyncio.sleep(0.02)
         while self._finishing is not None and not self._finishing.done() and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
+        if self.peer.memory.outcome is None:  # else result.json says more
+            with contextlib.suppress(OSError):
+                self.setup.write_result(to_json(self.status()), STOPPED)
         self._say("stopped", holding=self.peer.holding, hop=self.hop)
         self._finished.set()
 
@@ -242,7 +246,7 @@ class Node:
 
     def done(self, sender: int) -> None:
         """Take the news that a node has the final model."""
-        self._all_done.add(sender)
+        self.all_done.add(sender)
         if self.peer.memory.outcome is None:
             self.transport.send(sender, WantOutcome())
         self._leave_if_all_done()
@@ -392,12 +396,22 @@ class Node:
         copy = self.peer.memory.copy
         accepted = place == (copy.ballot, copy.hop)  # a step that has begun is finished
         affordable = willing(self.account, self.setup.config.budget, *place)
-        if not affordable:
+        if not affordable and place[1] not in self._unaffordable:
+            # The first is news; the others, perhaps one for every turn until the end, are counted.
+            level = "debug" if self._unaffordable else "info"
             self._unaffordable.add(place[1])
+            budget = self.setup.config.budget
+            spent = self.account.epsilon(budget.delta or self.setup.run.privacy.delta)
+            self._say("budget", hop=place[1], epsilon=spent, budget=budget.epsilon, why=_SPENT, level=level)
         if (self._stopping and not accepted) or not affordable:
             self.refused += 1
             return False
         return True
+
+    @property
+    def refused_for_budget(self) -> int:
+        """How many of its turns the node has refused for its budget's sake."""
+        return self._refused_before + len(self._unaffordable)
 
     # The end.
 
@@ -417,16 +431,17 @@ class Node:
         except OSError as error:
             self._fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
             return
-        self._say("over", updates=token.updates, model=digest_of(token.parameters))
+        refused = {"refused_for_budget": self.refused_for_budget} if self.refused_for_budget else {}
+        self._say("over", updates=token.updates, model=digest_of(token.parameters), **refused)
         for node in range(len(self.setup.roster)):
             if node != self.setup.me:
                 self.transport.send(node, Done())
         self._loop.call_later(self.setup.config.linger, self._finished.set)
-        self._all_done.add(self.setup.me)
+        self.all_done.add(self.setup.me)
         self._leave_if_all_done()
 
     def _leave_if_all_done(self) -> None:
-        if len(self._all_done) == len(self.setup.roster):
+        if len(self.all_done) == len(self.setup.roster):
             self._loop.call_later(0.3, self._finished.set)  # so that they hear it from this node, too
 
     def _fail(self, failure: Exception) -> None:
@@ -446,8 +461,6 @@ class Node:
             assert isinstance(problem, Exception)
             self._fail(problem)
 
-    # What people may want to see.
-
     @property
     def _delta(self) -> float:
         budget = self.setup.config.budget
@@ -455,47 +468,4 @@ class Node:
 
     def status(self, *, finished: bool = False) -> NodeStatus:
         """Return what the node knows about the run and about itself; nothing of it is sent to other nodes."""
-        setup, memory, budget, claim = self.setup, self.peer.memory, self.setup.config.budget, self.account.claim
-        delta = self._delta
-        token = memory.outcome or memory.copy.token
-        on_offer = self.peer.offers_to is not None  # nobody knows yet what becomes of that hop
-        decided = self.hop - 1 if on_offer else self.hop
-        offered = np.asarray(setup.rules.path[:decided], dtype=np.int64)
-        updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
-        nodes = len(setup.roster)
-        return NodeStatus(
-            name=setup.name,
-            nodes=nodes,
-            steps=setup.rules.steps,
-            hop=self.hop,
-            holding=self.peer.holding and memory.outcome is None,
-            over=memory.outcome is not None and (finished or setup.me in self._all_done),
-            model=digest_of(token.parameters)[:16] if memory.outcome is not None else None,
-            ballot=memory.promised,
-            updates=token.updates,
-            own_updates=self.account.releases,
-            turns=tuple(np.bincount(offered, minlength=nodes).tolist()),
-            updates_by_node=tuple(np.bincount(updated, minlength=nodes).tolist()),
-            epsilon=self.account.epsilon(delta),
-            epsilon_of_releases=self.account.epsilon_of_releases(delta),
-            delta=delta,
-            unit=claim.unit,
-            relation=claim.relation,
-            method=claim.method,
-            view=claim.view,
-            not_covered=setup.not_covered,
-            budget=budget.epsilon,
-            refused=self.refused,
-            refused_for_budget=len(self._unaffordable),
-            test_error=None if math.isnan(self.updater.test_error) else self.updater.test_error,
-            guess=setup.learner.guess,
-            timeout=self.pace.timeout,
-            hop_time=self.times.hop_time,
-            overhead=self.times.overhead,
-            carry_rate=median(self.transport.carry_rates) if self.transport.carry_rates else None,
-            pass_rate=self.times.pass_rate,
-            recoveries=self.recoveries,
-            reachable=len(self.transport.reachable),
-            peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            running_for=time.time() - self.started,
-        )
+        return status_of(self, finished=finished)

@@ -143,6 +143,18 @@ class Peer(Majority):
         waits = self.holding and self._stage == "offered" and self.rules.path[self._hop - 1] != self.me
         return self.rules.path[self._hop - 1] if waits else None
 
+    @property
+    def decided(self) -> int:
+        """Of how many hops, from the first, this node knows what became: an update, or not."""
+        copy = self.memory.copy
+        if self.memory.outcome is not None or copy.kind is Kind.FINAL:
+            return self.rules.steps
+        if self.holding and self._stage in ("offered", "passing", "computing"):
+            return self._hop - 1
+        if self.holding and self._stage == "waiting":
+            return self._hop
+        return copy.hop - (copy.kind is Kind.ACCEPTED)  # an update that was interrupted is made when it goes on
+
     def waits_for(self, node: int, hop: int) -> bool:
         """Say whether the holder waits for this node to be ready at this hop."""
         return self.offers_to == node and self._hop == hop

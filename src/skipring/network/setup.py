@@ -15,7 +15,7 @@ from ..delays import Delay, parse_delay
 from ..errors import InvalidInput
 from ..learning import Learner
 from ..models import EpsilonClaim, Inputs
-from ..runs import RunFile, not_covered, read_run_file, rows_notes, step_sizes_of
+from ..runs import RunFile, no_noise, not_covered, read_run_file, rows_notes, step_sizes_of
 from .agreed import resolved_run
 from .agreement import Agreement, agreement_of, require_network_run
 from .chain import blank_chain
@@ -34,9 +34,10 @@ from .order import path_of
 from .pace import AdaptivePace, FixedPace, Pace
 from .protocol import Rules
 from .roster import Roster, read_roster
+from .status import RESULT, STOPPED, NodeStatus, read_status
 from .transport import Keys, Shape
 
-__all__ = ["NodeSetup", "load_node", "open_journal", "require_reach", "terms_of"]
+__all__ = ["NodeSetup", "load_node", "open_journal", "require_journal", "require_reach", "terms_of"]
 
 #: Norms are computed from rounded numbers; this much above the bound is rounding.
 _ROUNDING = 1e-5
@@ -120,9 +121,17 @@ class NodeSetup:
         about = NodeFacts(self.name, self.run, self.agreement.digest.hex(), claims, self.not_covered)
         write_node_model(self.config.journal.parent / "model.npz", token, self.inputs, about, self.shape.dtype)
 
-    def write_result(self, status: dict[str, Any]) -> None:
-        """Write what the node knows at the end: result.json in its folder."""
-        path = self.config.journal.parent / "result.json"
+    def left_at_a_stop(self) -> NodeStatus | None:
+        """Return what the node knew when it was last told to stop, if it has not run since."""
+        return read_status(self.config.journal.parent / STOPPED)
+
+    def forget_the_stop(self) -> None:
+        """Take away what the node left when it was told to stop: it runs again."""
+        (self.config.journal.parent / STOPPED).unlink(missing_ok=True)
+
+    def write_result(self, status: dict[str, Any], name: str = RESULT) -> None:
+        """Write what the node knows at the end, or when it is told to stop: a file in its folder."""
+        path = self.config.journal.parent / name
         draft = path.with_suffix(".json.part")
         draft.write_text(status_text(status) + "\n", encoding="utf-8")
         draft.rename(path)
@@ -183,12 +192,17 @@ def load_node(path: str | Path) -> NodeSetup:
         delay=None if config.delay.law is None else parse_delay(config.delay.law),
         inputs=inputs,
         not_covered=not_covered(run) if config.data.path is None else None,
-        notes=rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
+        notes=(
+            *(() if (silent := no_noise(run)) is None else (silent,)),
+            *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
+        ),
     )
 
 
 def require_reach(terms: AccountTerms, parameters: int, delta: float) -> None:
     """Refuse so little noise, or so small a delta, that the ends of the noise would show (see `unreached`)."""
+    if terms.noise_multiplier == 0.0:  # there are no ends, and nothing to hide behind
+        return
     sizes = np.asarray(terms.step_sizes)
     rise = float(np.max(sizes / np.minimum.accumulate(sizes)))
     added = unreached(terms.noise_multiplier, float(parameters) * terms.steps, rise)
@@ -206,7 +220,7 @@ def require_grain(terms: AccountTerms, learner: Learner) -> None:
     A node's own release is safe: rounding comes after its noise. But noise of others that is below the spacing of
     numbers as large as the parameters may be is rounded away, and hides nothing.
     """
-    if not terms.convex:
+    if not terms.convex or terms.noise_multiplier == 0.0:
         return
     sizes = np.asarray(terms.step_sizes)
     std = learner.noise_std(terms.noise_multiplier)
@@ -226,7 +240,7 @@ def terms_of(run: RunFile, path: Path, roster: Roster, me: int, *, parts: int) -
     """Return what decides the cost of a node's updates: the run file, the roster and the parts of its own rows."""
     steps, noise = run.schedule.steps, run.privacy.noise_multiplier
     for key, value in (("schedule.steps", steps), ("privacy.noise_multiplier", noise), ("model.name", run.model.name)):
-        if not value:  # nodes that each computed it might not agree
+        if value is None:  # nodes that each computed it might not agree
             raise InvalidInput.because(key, "missing", f"in {path}; {_WRITTEN}")
     resolved = resolved_run(run, len(roster))
     return AccountTerms(
@@ -271,9 +285,24 @@ def _require_same_rows(setup: NodeSetup, now: Sequence[str]) -> None:
         raise InvalidInput.because("data", given, reason)
 
 
+def _run_digest(setup: NodeSetup) -> str:
+    return f"{setup.agreement.digest.hex()} {setup.terms.digest}{own_rows_text(setup.learner)}"
+
+
+def require_journal(setup: NodeSetup) -> None:
+    """Refuse a journal that the node could not go on with, without opening it."""
+    if not setup.config.journal.exists():
+        return
+    digest = _run_digest(setup)
+    if read_journal(setup.config.journal, node=setup.name).run_digest != digest:
+        _require_same_rows(setup, digest.split())
+        reason = "is of another run: run file, roster, rows or version have changed since it began"
+        raise InvalidInput.because("journal", setup.config.journal, reason)
+
+
 def open_journal(setup: NodeSetup) -> JournalFile:
     """Return the node's journal: a new one, or the one that it left."""
-    digest = f"{setup.agreement.digest.hex()} {setup.terms.digest}{own_rows_text(setup.learner)}"
+    digest = _run_digest(setup)
     if setup.config.journal.exists():
         if isinstance(setup.initial.parameters, ModelFile):
             setup.initial.parameters.discard()  # the journal has it
@@ -282,7 +311,7 @@ def open_journal(setup: NodeSetup) -> JournalFile:
         except InvalidInput:
             _require_same_rows(setup, digest.split())
             raise
-    for name in ("model.npy", "model.npz", "result.json"):  # of an earlier run
+    for name in ("model.npy", "model.npz", RESULT, STOPPED):  # of an earlier run
         (setup.config.journal.parent / name).unlink(missing_ok=True)
     blank = Memory.blank(setup.rules.path[0], setup.initial)
     return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)

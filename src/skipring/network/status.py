@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
+from .._json import from_json
 from ..learning import Guess
 from ..privacy import HIDDEN, Relation, Unit
 
-__all__ = ["NodeStatus"]
+__all__ = ["RESULT", "STOPPED", "NodeStatus", "read_status"]
+
+#: What a node leaves in its folder at the end of the run, and what when it is told to stop before.
+RESULT = "result.json"
+STOPPED = "stopped.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +37,7 @@ class NodeStatus:
         release in full.
     unit, relation, method, view : what they hide (``node``, ``person`` or ``record``), which data sets are neighbours,
         and by which account, against whom (`skipring.privacy.Claim`).
+    no_noise : whether there is no noise at all, so that nothing is hidden.
     not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
@@ -63,6 +71,7 @@ class NodeStatus:
     relation: Relation = "replace-one"
     method: str = "own account"
     view: str = "offered"
+    no_noise: bool = False
     not_covered: str | None = None
     budget: float | None
     refused: int
@@ -82,6 +91,8 @@ class NodeStatus:
     @property
     def hides(self) -> str:
         """What the epsilons hide from whom, in words that no epsilon can be read without."""
+        if self.no_noise:
+            return "nothing from anybody: there is no noise (privacy.noise_multiplier = 0)"
         return (
             f"{HIDDEN[self.unit]} ({self.relation}) at delta {self.delta:g} from any other node"
             f" (method {self.method}, view {self.view})"
@@ -91,3 +102,11 @@ class NodeStatus:
     def place(self) -> tuple[bool, tuple[int, int], int]:
         """How far the node has come: the largest of all nodes' places is the newest news."""
         return self.over, self.ballot, self.hop
+
+
+def read_status(path: Path) -> NodeStatus | None:
+    """Return what a node left in a file; None if there is none, or it cannot be read."""
+    try:
+        return from_json(NodeStatus, json.loads(path.read_text()), "status")
+    except (OSError, ValueError):
+        return None

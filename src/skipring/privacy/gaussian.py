@@ -111,12 +111,14 @@ def gdp_delta(mu: ArrayLike, epsilon: float) -> float | Floats:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest epsilon for which mu-GDP implies (epsilon, delta)-DP, rounded up.
+    """Return the smallest epsilon for which mu-GDP implies (epsilon, delta)-DP, rounded up; infinity if mu is.
 
     >>> round(gdp_epsilon(1.0, 1e-6), 4)
     4.8866
     """
     require_delta(delta)
+    if mu == math.inf:  # no noise: nothing is hidden
+        return math.inf
     require_non_negative("mu", mu)
     mu, delta = float(mu), float(delta)
     if mu == 0.0 or gdp_delta(mu, 0.0) <= delta:

@@ -217,7 +217,7 @@ def draw_comparison(results: Mapping[str, Result], path: Path, *, error: float) 
     with style():
         figure = new_figure(6.8, 4.4)
         axes = figure.add_subplot()
-        ends = [float(result.latency[:, -1].min()) for result in results.values()]
+        ends = [float(result.latency[:, -1].mean()) for result in results.values()]
         log_x = max(ends) > 4.0 * min(ends)
         # Before its first evaluation a run has nothing to show.
         left = min(float(result.latency[:, 1].min()) for result in results.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -20,6 +21,7 @@ from .numbers import number
 from .page_parts import (
     chart,
     colour,
+    differing_settings,
     document,
     error_chart,
     pair_chart,
@@ -32,6 +34,8 @@ __all__ = ["Folder", "load_folders", "report_page", "row_of"]
 
 #: How often epsilon is computed along a run.
 _MOMENTS = 8
+#: What the folder of a sweep's cell is called.
+CELL_KEY = re.compile(r"[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +47,24 @@ class Folder:
 
 
 def load_folders(paths: Sequence[Path]) -> list[Folder]:
-    """Read result folders; each is called by its own name, or by its path where two have the same name."""
+    """Read result folders; each is called by its own name, or by its path where two have the same name.
+
+    The cells of a sweep, whose folders have keys for names, are called by the settings in which they differ.
+    """
     own = [path.resolve().name for path in paths]
     names = [name if own.count(name) == 1 else str(path) for path, name in zip(paths, own, strict=True)]
-    folders = []
-    for path, name in zip(paths, names, strict=True):
+    results = []
+    for path in paths:
         try:
-            folders.append(Folder(name, Result.load(path)))
+            results.append(Result.load(path))
         except InvalidInput as problem:
             raise InvalidInput.because("DIR", path, problem.reason) from None
-    return folders
+    cells = [place for place, name in enumerate(own) if CELL_KEY.fullmatch(name)]
+    called = differing_settings([results[place].settings for place in cells])
+    for place, words in zip(cells, called, strict=True):
+        if words and called.count(words) == 1:
+            names[place] = words
+    return [Folder(name, result) for name, result in zip(names, results, strict=True)]
 
 
 def row_of(folder: Folder) -> ResultRow:
@@ -159,7 +171,7 @@ def _each(folders: Sequence[Folder], of: Callable[[Result], str]) -> str:
 
 def _spread_out(folders: Sequence[Folder]) -> bool:
     """Say whether latencies differ so much that a common linear axis would hide the quick ones."""
-    ends = [float(folder.result.latency[:, -1].min()) for folder in folders]
+    ends = [float(folder.result.latency[:, -1].mean()) for folder in folders]
     return max(ends) > 4.0 * min(ends) > 0.0
 
 
@@ -167,8 +179,8 @@ def _error(folders: Sequence[Folder]) -> list[str]:
     traces, layout = error_chart([(folder.name, folder.result) for folder in folders], _spread_out(folders))
     return [
         "<h2>How quickly the error falls</h2>",
-        "<p>Test error against latency: lines are means over runs, bands one standard deviation. Each line ends where"
-        " its quickest run does.</p>",
+        "<p>Test error against latency: lines are means over runs, bands one standard deviation. Each line ends with"
+        " the latency and the error of the table.</p>",
         chart("error", traces, layout, first=True),
     ]
 
@@ -266,7 +278,8 @@ def _moments(result: Result) -> list[int]:
     if result.schedule in ("ring", "random-ring"):
         unit = result.resolved.nodes
     parts = np.ceil(np.arange(1, _MOMENTS + 1) * (last // unit) / _MOMENTS).astype(np.int64)
-    return [int(part) * unit for part in np.unique(parts)]
+    # The end is the table's, also where it is in the middle of a round.
+    return [*(int(part) * unit for part in np.unique(parts) if 0 < part * unit < last), last]
 
 
 def _pairs(folders: Sequence[Folder]) -> list[str]:

@@ -16,6 +16,7 @@ __all__ = [
     "STYLE",
     "chart",
     "colour",
+    "differing_settings",
     "document",
     "error_chart",
     "pair_chart",
@@ -163,7 +164,7 @@ def error_chart(results: Sequence[tuple[str, Result]], log_x: bool) -> tuple[lis
     entries, longest = len(results) if len(results) > 1 else 0, max(len(name) for name, _ in results)
     layout = xy_layout("latency", "test error", log_x=log_x, legend=entries, longest=longest)
     if left is not None:
-        right = max(float(result.latency[:, -1].max()) for _, result in results)
+        right = max(float(result.latency[:, -1].mean()) for _, result in results)
         layout["xaxis"] |= {"range": [math.log10(left), math.log10(right)]}
     return traces, layout
 
@@ -238,11 +239,29 @@ def settings_table(heads: Sequence[str], settings: Sequence[Mapping[str, Any]]) 
     return f'<div class="scroll">{table}</div>'
 
 
+def differing_settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say of each of several settings what sets it apart from the others; nothing if they are all the same.
+
+    >>> differing_settings([{"delay": {"skip": 0.1}, "data": {"nodes": 5}}, {"delay": {"skip": 0.5}}])
+    ['skip 0.1, nodes 5', 'skip 0.5, nodes -']
+    """
+    listed = [_flat(each) for each in settings]
+    keys = dict.fromkeys(key for values in listed for key in values)
+    differing = [key for key in keys if len({values.get(key, "-") for values in listed}) > 1]
+    last = [key.rpartition(".")[2] for key in differing]
+    words = [key if last.count(short) > 1 else short for key, short in zip(differing, last, strict=True)]
+    return [
+        ", ".join(f"{word} {values.get(key, '-')}" for word, key in zip(words, differing, strict=True))
+        for values in listed
+    ]
+
+
 def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return all settings that have a value, as section.key and text."""
     found = {}
     for section, values in settings.items():
-        for key, value in values.items():
+        listed = isinstance(values, Sequence)  # the columns of a schema
+        for key, value in enumerate(values, start=1) if listed else values.items():
             if value is None or value == []:
                 continue
             many = isinstance(value, list) and len(value) > 6

@@ -8,7 +8,7 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 from __future__ import annotations
 
 from .keys import RUN_KEYS, keys
-from .notes import most_units_of_a_node, not_covered, old_timeout, rows_notes, turns_per_node, unsaid_unit
+from .notes import most_units_of_a_node, no_noise, not_covered, old_timeout, rows_notes, turns_per_node, unsaid_unit
 from .resolve import (
     Budget,
     ResolvedRun,
@@ -47,6 +47,7 @@ from .runfile import (
     toml_value,
     with_changes,
 )
+from .wording import expected, unknown_key
 
 __all__ = [
     "DEFAULT_NODES",
@@ -64,11 +65,13 @@ __all__ = [
     "dataset_of",
     "dealt_rows",
     "example_run_file",
+    "expected",
     "first_rows_of_persons",
     "keys",
     "label_bound_is_agreed",
     "model_of",
     "most_units_of_a_node",
+    "no_noise",
     "no_privacy",
     "not_covered",
     "old_timeout",
@@ -86,6 +89,7 @@ __all__ = [
     "stream",
     "toml_value",
     "turns_per_node",
+    "unknown_key",
     "unsaid_unit",
     "usual_batch",
     "with_changes",

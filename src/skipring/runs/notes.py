@@ -8,7 +8,15 @@ from ..data import NodeData
 from ..learning import Protection, unit_count
 from .runfile import RunFile
 
-__all__ = ["most_units_of_a_node", "not_covered", "old_timeout", "rows_notes", "turns_per_node", "unsaid_unit"]
+__all__ = [
+    "most_units_of_a_node",
+    "no_noise",
+    "not_covered",
+    "old_timeout",
+    "rows_notes",
+    "turns_per_node",
+    "unsaid_unit",
+]
 
 
 def unsaid_unit(run: RunFile) -> str | None:
@@ -29,6 +37,13 @@ def old_timeout(run: RunFile) -> str | None:
         'delay.timeout "best" is an earlier word for "fastest": the least time between updates; the timeout that is '
         "best for a budget of time and privacy is what `skipring plan` finds"
     )
+
+
+def no_noise(run: RunFile) -> str | None:
+    """Say so where a run file asks for no noise, which hides nothing; None where there is some."""
+    if run.privacy.noise_multiplier != 0.0:
+        return None
+    return "there is no noise (privacy.noise_multiplier = 0), so nothing is hidden from anybody: for tries only"
 
 
 def not_covered(run: RunFile) -> str | None:

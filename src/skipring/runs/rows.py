@@ -83,6 +83,9 @@ def dealt_rows(
     ready = prepared_rows(run, dataset, rng)
     kind = data.split or ("groups" if ready.train_groups is not None else "iid")
     nodes = data.nodes if data.nodes is not None or kind == "groups" else usual_nodes
+    if kind == "groups" and len(dataset.group_names) == 1:
+        reason = f"is {dataset.group_names[0]!r} in every row, and a run has at least 2 nodes; name another column"
+        raise InvalidInput.because("groups" if data.node is None else "data.node", data.node or "", reason)
     with keys("data", "nodes", "split", "alpha", "shards_per_node", "exponent", groups="data.node"):
         owned = split_over_nodes(
             ready.train_x,

@@ -23,12 +23,13 @@ from pydantic import (
 
 from .._function import IS_FUNCTION
 from ..data import Schema, check_encoder
-from ..errors import InvalidInput, require_delta, require_integer, require_positive
+from ..errors import InvalidInput, require_delta, require_integer, require_non_negative, require_positive
 from ..learning import LOSSES, NETWORKS
 from ..privacy import Unit
 from ..schedules import SCHEDULES
 from .columns import with_columns, with_path_beside, with_schema_file
 from .keys import keys
+from .wording import refusal, require_no_quotes
 
 __all__ = [
     "RIVALS",
@@ -291,7 +292,8 @@ class PrivacySection(_Section):
         "node, as in files without this key)",
     )
     noise_multiplier: float | None = Field(
-        None, description="noise std over the most that one protected record, person or node can contribute"
+        None,
+        description="noise std over the most that one protected record, person or node can contribute; 0 hides nothing",
     )
     epsilon: float | None = Field(None, description="or the budget that the noise must keep (default: 8)")
     delta: float = Field(1e-5, description="the delta of the budget and of the report")
@@ -307,7 +309,9 @@ class PrivacySection(_Section):
         return _without(values_of(self), "protects")
 
     def model_post_init(self, _: Any) -> None:
-        """Refuse a delta that no epsilon goes with."""
+        """Refuse noise that is less than none, and a delta that no epsilon goes with."""
+        if self.noise_multiplier is not None:
+            require_non_negative("privacy.noise_multiplier", self.noise_multiplier)
         try:
             require_delta(self.delta)
         except InvalidInput as problem:
@@ -378,29 +382,14 @@ class RunFile(_Section):
 
 def parse_run(values: Mapping[str, Any]) -> RunFile:
     """Check the values of a run file; one line names the first that is wrong."""
+    require_no_quotes(values, RunFile)
     try:
         return RunFile.model_validate(with_columns(values))
     except ValidationError as error:
         first = error.errors()[0]
-        if isinstance(refusal := first.get("ctx", {}).get("error"), InvalidInput):
-            raise refusal from None
-        key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("literal", "float", "function")))
-        given = first["input"] if not isinstance(first["input"], Mapping) else "a table"
-        if first["type"] == "extra_forbidden":
-            raise InvalidInput.because(
-                key, given, f"is not a key of a run file; known here: {_known(first['loc'])}"
-            ) from None
-        raise InvalidInput.because(key, given, first["msg"]) from None
-
-
-def _known(location: Sequence[int | str]) -> str:
-    fields = RunFile.model_fields
-    if len(location) > 1:
-        section = fields[str(location[0])].annotation
-        assert isinstance(section, type)
-        assert issubclass(section, BaseModel)
-        fields = section.model_fields
-    return ", ".join(fields)
+        if isinstance(own := first.get("ctx", {}).get("error"), InvalidInput):
+            raise own from None
+        raise refusal(first, RunFile) from None
 
 
 def read_run_file(path: str | Path) -> RunFile:
@@ -419,6 +408,10 @@ def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInput.because("FILE", path, if_missing) from None
+    except IsADirectoryError:
+        inside = sorted(each.name for each in Path(path).glob("*.toml"))
+        hint = f"; it has {', '.join(inside[:5])} in it" if inside else ""
+        raise InvalidInput.because("FILE", path, f"is a folder, and not a file{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput.because("FILE", path, f"cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:

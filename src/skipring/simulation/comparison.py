@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ __all__ = ["Alternative", "Compared", "Comparison", "alternatives", "compare_run
 
 #: Without a given error, the alternatives race to the best final error, give or take this factor.
 _NEAR_BEST = 1.1
+#: What tells the folder of a comparison from any other.
+MARKER = "comparison.json"
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,8 @@ def compare_runs(
     # A value that only the last alternative cannot use must not cost the time of all the others.
     for alternative in chosen:
         build(alternative.run)
+    if out is not None:
+        _mark(Path(out), chosen)
     results: list[Result] = []
     finished = 0
 
@@ -170,10 +176,43 @@ def compare_runs(
 
 
 def _check_folders(out: Path, chosen: Sequence[Alternative]) -> None:
+    """Refuse a folder with anything in it that is not a comparison's, or that git keeps."""
+    if out.exists() and not out.is_dir():
+        raise InvalidInput.because("out", out, "is a file")
+    if out.is_dir() and any(out.iterdir()):
+        if not (out / MARKER).is_file():
+            reason = "exists, and is not the folder of a comparison: nothing is mixed into it; --out names another one"
+            raise InvalidInput.because("out", out, reason)
+        if _is_tracked(out):
+            reason = "has files in it that git keeps: nothing is mixed into them; --out names another one"
+            raise InvalidInput.because("out", out, reason)
     for alternative in chosen:
         folder = out / alternative.name
         if (folder / "metrics.npz").exists() or (folder / "started.json").exists():
-            raise InvalidInput.because("out", folder, "holds a simulation already; choose another folder")
+            raise InvalidInput.because("out", folder, "holds a simulation already; --out names another folder")
+
+
+def _is_tracked(folder: Path) -> bool:
+    """Say whether git keeps something in a folder; where there is no git, nothing is."""
+    words = ["git", "-C", str(folder), "ls-files", "--", "."]
+    try:
+        return bool(subprocess.run(words, capture_output=True, check=False, timeout=20).stdout)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _mark(out: Path, chosen: Sequence[Alternative]) -> None:
+    """Make the folder of a comparison, with a file that says that it is one and which alternatives it has had."""
+    marker = out / MARKER
+    try:
+        known = json.loads(marker.read_text())["alternatives"] if marker.exists() else []
+        out.mkdir(parents=True, exist_ok=True)
+        names = list(dict.fromkeys([*known, *(alternative.name for alternative in chosen)]))
+        marker.write_text(json.dumps({"alternatives": names}, indent=2) + "\n")
+    except OSError as error:
+        raise InvalidInput.because("out", out, f"cannot be written: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput.because("out", marker, "is damaged; --out names another folder") from None
 
 
 def _at_error(name: str, result: Result, error: float) -> Compared:

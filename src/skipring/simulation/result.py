@@ -184,15 +184,15 @@ class Result:
     def on_latency_grid(self, points: int = 200, *, first: float | None = None) -> tuple[Floats, Floats, Floats]:
         """Return latencies, and mean and standard deviation over runs of the test error that was reached by then.
 
-        The grid ends where the quickest run does, so that every run has a value everywhere. For a log axis, say at
-        which latency it is to begin.
+        Runs are put together step by step: the error after some steps stands at their mean latency. So the last point
+        has the numbers of `summary`. For a log axis, say at which latency it is to begin.
         """
-        end = float(self.latency[:, -1].min())
+        latency = self.latency.mean(axis=0)
+        end = float(latency[-1])
         grid = np.linspace(0.0, end, points) if first is None else np.geomspace(first, end, points)
-        values = np.empty((self.runs, points))
-        for row, (latency, errors) in enumerate(zip(self.latency, self.test_error, strict=True)):
-            values[row] = errors[np.searchsorted(latency, grid, side="right") - 1]
-        return grid, values.mean(axis=0), values.std(axis=0, ddof=1) if self.runs > 1 else np.zeros(points)
+        grid[-1] = end  # and not a rounding error before it
+        reached = self.test_error[:, np.searchsorted(latency, grid, side="right") - 1]
+        return grid, reached.mean(axis=0), reached.std(axis=0, ddof=1) if self.runs > 1 else np.zeros(points)
 
     def time_to_error(self, error: float) -> float:
         """Return the mean latency at which the mean test error first falls to this value; infinity if it never does."""

@@ -45,6 +45,9 @@ from .trained import require_run, trained_model
 __all__ = ["Interrupted", "one_blas_thread", "simulate"]
 
 
+_HELD = "holds a simulation already; --resume goes on with one that was interrupted, --out names another folder"
+
+
 class Interrupted(Exception):
     """The simulation was stopped; finished runs are in its folder."""
 
@@ -260,7 +263,7 @@ def _begin(folder: Path, asked: str, resume: bool) -> list[RunOutput]:
         return [load_run(path) for path in sorted((folder / "runs").glob("[0-9]*.npz")) if ".part" not in path.name]
     try:
         if (folder / "metrics.npz").exists() or any((folder / "runs").glob("*.npz")):
-            raise InvalidInput.because("out", folder, "holds a simulation already; choose another folder or --resume")
+            raise InvalidInput.because("out", folder, _HELD)
         (folder / "runs").mkdir(parents=True, exist_ok=True)
         marker.write_text(asked)
     except OSError as error:

@@ -1,0 +1,121 @@
+"""What is wrong in a TOML file, in words: which key, what was given, and what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from types import NoneType
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from ..delays import Delay
+from ..errors import InvalidInput
+
+__all__ = ["expected", "refusal", "require_no_quotes", "unknown_key"]
+
+#: What pydantic adds to the place of a value that may be of several types.
+_TYPES = ("literal", "float", "function")
+
+
+def refusal(problem: Mapping[str, Any], model: type[BaseModel]) -> InvalidInput:
+    """Return the first problem that pydantic has found in a run file as one line; its sections are in brackets."""
+    where = [str(part) for part in problem["loc"] if not str(part).startswith(_TYPES)]
+    given = _shown(problem["input"])
+    if problem["type"] == "extra_forbidden":
+        if len(where) == 1:
+            return _unknown_section(where[0], problem["input"], model)
+        return InvalidInput.because(
+            ".".join(where), given, f"is not a key of a run file{unknown_key(problem['loc'], model)}"
+        )
+    if len(where) == 1 and where[0] in _sections(model):
+        reason = f"must be a table: a line with [{where[0]}], and its keys below it"
+        return InvalidInput.because(f"[{where[0]}]", given, reason)
+    return InvalidInput.because(".".join(where), given, expected(problem, model))
+
+
+def require_no_quotes(values: Mapping[str, Any], model: type[BaseModel]) -> None:
+    """Refuse a text where a number belongs, also one that could be read as one."""
+    for section, table in _sections(model).items():
+        given = values.get(section)
+        for key, value in given.items() if isinstance(given, Mapping) else ():
+            kinds = _kinds(table.model_fields[key].annotation) if key in table.model_fields else set()
+            if isinstance(value, str) and kinds and kinds <= {int, float}:
+                number = "a whole number" if kinds == {int} else "a number"
+                raise InvalidInput(f"{section}.{key}", repr(value), f"{number} without quotes")
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    return set(get_args(annotation) or (annotation,)) - {NoneType}
+
+
+def unknown_key(location: Sequence[int | str], model: type[BaseModel]) -> str:
+    """Say which key was probably meant: one that is spelled alike, or the same one of another section."""
+    *path, key = map(str, location)
+    known = _fields(path, model)
+    if near := difflib.get_close_matches(key, known, n=1):
+        return f"; did you mean {'.'.join([*path, near[0]])}?"
+    places = [section for section, table in _sections(model).items() if key in table.model_fields]
+    if not places:  # spelled alike in another section
+        everywhere = {name: section for section, table in _sections(model).items() for name in table.model_fields}
+        near = difflib.get_close_matches(key, everywhere, n=1)
+        if near:
+            return f"; did you mean {everywhere[near[0]]}.{near[0]}?"
+    if places:
+        return f"; it is one of [{places[0]}]"
+    return f"; known here: {', '.join(known)}"
+
+
+def expected(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
+    """Say what a value must be, in the words of a TOML file."""
+    kind, given = str(problem["type"]), problem["input"]
+    if kind in ("float_parsing", "int_parsing", "float_type", "int_type", "int_from_float"):
+        number = "a whole number" if kind.startswith("int") else "a number"
+        return f"must be {number} without quotes" if isinstance(given, str) else f"must be {number}"
+    if kind in ("bool_parsing", "bool_type"):
+        return "must be true or false, without quotes"
+    if kind == "string_type":
+        usual = _default([str(part) for part in problem["loc"]], model)
+        example = f', such as "{usual}"' if isinstance(usual, str) else ""
+        objects = "; simulate(run, delay=...) takes objects" if isinstance(given, Delay) else ""
+        return f"must be a text in quotes{example}{objects}"
+    if kind == "list_type":
+        return "must be a list in brackets, such as [1, 2]"
+    if kind == "literal_error":
+        return f"must be {problem['ctx']['expected']}"
+    return str(problem["msg"])
+
+
+def _shown(given: Any) -> Any:
+    if isinstance(given, Mapping):
+        return "a table"
+    plain = given is None or isinstance(given, bool | int | float | str | list | tuple)
+    return given if plain else f"an object ({type(given).__name__})"
+
+
+def _unknown_section(name: str, given: Any, model: type[BaseModel]) -> InvalidInput:
+    sections = _sections(model)
+    homes = [section for section, table in sections.items() if name in table.model_fields]
+    if not isinstance(given, Mapping) and homes:
+        reason = f"stands outside of any section; it is a key of [{homes[0]}]"
+        return InvalidInput.because(f"{homes[0]}.{name}", _shown(given), reason)
+    near = difflib.get_close_matches(name, sections, n=1)
+    hint = f"did you mean [{near[0]}]?" if near else f"known are {', '.join(sections)}"
+    shown = "" if isinstance(given, Mapping) else _shown(given)
+    return InvalidInput.because(f"[{name}]", shown, f"is not a section of a run file; {hint}")
+
+
+def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Return the tables of a file by name."""
+    fields = {name: field.annotation for name, field in model.model_fields.items()}
+    return {name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+
+
+def _fields(path: Sequence[str], model: type[BaseModel]) -> list[str]:
+    table = _sections(model)[path[0]] if path and path[0] in _sections(model) else model
+    return list(table.model_fields)
+
+
+def _default(path: Sequence[str], model: type[BaseModel]) -> Any:
+    table = _sections(model).get(path[0], model)
+    return table.model_fields[path[-1]].default if path[-1] in table.model_fields else None

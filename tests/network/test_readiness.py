@@ -1,0 +1,154 @@
+"""`network check` reads what a node reads when it starts; and a run without noise says everywhere what it hides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_nodes import make, run_nodes
+from test_up import free_port
+
+from skipring.network import Memory, Peer, Rules, Token
+from skipring.network.giving import given_away
+from skipring.network.messages import Accepted, Answer, Ready
+from skipring.network.readiness import why_not_started
+from skipring.network.setup import load_node, open_journal
+
+Command = Callable[..., Any]
+
+RUN = """
+[data]
+name = "breast-cancer"
+[schedule]
+steps = 12
+[delay]
+timeout = 20.0
+[privacy]
+noise_multiplier = {noise}
+"""
+NOTHING = "here is no noise (privacy.noise_multiplier = 0), so nothing is hidden from anybody"
+
+
+def prepared(skipring_words: Command, tmp_path: Path, noise: float = 3.0) -> Path:
+    (tmp_path / "asked.toml").write_text(RUN.format(noise=noise))
+    words = ["--nodes", "3", "--port", str(free_port(3)), "--run", "asked.toml"]
+    made = skipring_words("network", "init", "net", *words)
+    assert made.code == 0, made.err
+    return tmp_path / "net"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("run.toml", 'name = "breast-cancer"', 'name = "iris"', "data.name = iris"),
+        ("run.toml", 'name = "logistic"', 'name = "squared"', "model.label_bound"),
+        ("run.toml", "steps = 12", "step = 12", "schedule.step = 12: is not a key of a run file; did you mean"),
+        ("run.toml", "timeout = 20.0", 'timeout = "best"', "delay.timeout = best"),
+        ("node.toml", "[data]", '[data]\npath = "rows.csv"\nlabel = "ill"', "rows.csv"),
+        ("node.toml", 'run = "run.toml"', 'run = "other.toml"', "other.toml: does not exist"),
+    ],
+)
+def test_what_would_not_start_does_not_pass(
+    skipring_words: Command, tmp_path: Path, file: str, old: str, new: str, said: str
+) -> None:
+    net = prepared(skipring_words, tmp_path)
+    assert skipring_words("network", "check", "net").code == 0
+    path = net / "node2" / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    for folder in ("net", "net/node2"):
+        answer = skipring_words("network", "check", folder)
+        assert answer.code == 1
+        (line,) = answer.out.splitlines()
+        assert line.startswith("node2: ")
+        assert said in line
+    refused = skipring_words("node", "run", "net/node2/node.toml")
+    assert refused.code == 2
+
+
+def test_nobody_learns_from_data_that_nobody_has_named(skipring_words: Command, tmp_path: Path) -> None:
+    (tmp_path / "asked.toml").write_text(RUN.replace('[data]\nname = "breast-cancer"\n', "").format(noise=3))
+    refused = skipring_words("network", "init", "net", "--nodes", "3", "--run", "asked.toml")
+    assert refused.code == 2
+    assert refused.err.startswith("error: data.path missing: the run file names no data set that nodes share (data.na")
+    net = prepared(skipring_words, tmp_path)
+    run = net / "node1" / "run.toml"
+    run.write_text(run.read_text().replace('name = "breast-cancer"\n', ""))
+    assert "names no data set that nodes share" in skipring_words("node", "run", "net/node1/node.toml").err
+    assert skipring_words("network", "check", "net").code == 1
+    assert skipring_words("network", "init", "default", "--nodes", "3").code == 0
+    assert 'name = "breast-cancer"' in (tmp_path / "default" / "run.toml").read_text()
+
+
+def test_a_turn_that_goes_on_is_not_one_that_was_skipped() -> None:
+    """Of its own update, of an offer and of a token on its way nobody knows yet what becomes."""
+    rules = Rules(nodes=2, path=[0, 1, 0, 1], timeout=1.0)
+    peer = Peer(0, rules, Memory.blank(0, Token(0, b"initial", b"")))
+    ballot, known = (0, 0), [peer.decided]
+    peer.begin()
+    known.append(peer.decided)
+    peer.prepared(ballot, 1)
+    assert peer.computing
+    known.append(peer.decided)
+    peer.computed(ballot, 1, Token(1, b"updated", b""))
+    known.append(peer.decided)
+    peer.received(1, Ready(ballot, 2))
+    known.append(peer.decided)
+    assert known == [0, 0, 0, 1, 1]
+    peer.received(1, Answer(ballot, 2, has=False))  # it is skipped, and the next hop is an own one
+    assert peer.decided == 2
+    peer.prepared(ballot, 3)
+    peer.computed(ballot, 3, Token(2, b"again", b""))
+    peer.received(1, Ready(ballot, 4))
+    peer.received(1, Accepted(ballot, 4))
+    assert not peer.holding
+    assert peer.decided == 3  # what the other one does with it, it will tell
+
+
+def test_a_journal_of_another_run_does_not_pass(tmp_path: Path) -> None:
+    configs = make(tmp_path / "net", 3, {"data": {"name": "breast-cancer"}, "schedule": {"steps": 12}})
+    open_journal(load_node(configs[0])).close()
+    assert why_not_started(configs[0].parent) == ""
+    run = configs[0].with_name("run.toml")
+    run.write_text(run.read_text().replace("steps = 12", "steps = 13"))
+    assert "journal.sqlite: is of another run" in why_not_started(configs[0].parent)
+
+
+def test_without_noise_every_command_says_that_nothing_is_hidden(skipring_words: Command, tmp_path: Path) -> None:
+    net = prepared(skipring_words, tmp_path, noise=0.0)
+    (tmp_path / "again.toml").write_text(RUN.format(noise=0))
+    words = ["network", "init", "more", "--nodes", "3", "--run", "again.toml"]
+    for asked in (
+        words,
+        ["network", "check", "net"],
+        ["network", "check", "net/node1"],
+        ["network", "pack", "node1", "--dir", "net"],
+    ):
+        answer = skipring_words(*asked)
+        assert answer.code == 0, answer
+        assert NOTHING in " ".join(answer.out.split()), asked
+    done = skipring_words("network", "up", "net")
+    assert done.code == 0, done.err
+    for told in (
+        done.out,
+        skipring_words("network", "status", "net").out,
+        skipring_words("node", "privacy", "net/node1").out,
+        (net / "node1" / "node.log").read_text(),
+    ):
+        assert "here is no noise (privacy.noise_multiplier = 0)" in " ".join(told.split())
+    facts = skipring_words("node", "privacy", "net/node1", "--json").data
+    assert facts["epsilon"] == facts["epsilon_of_releases"] == facts["final_epsilon"] == float("inf")
+    assert {one["epsilon"] for one in facts["observers"]} == {float("inf")}
+
+
+def test_a_budget_is_kept_without_noise_too(tmp_path: Path) -> None:
+    """One update would give everything away: a node with a budget makes none."""
+    quiet = {"data": {"name": "breast-cancer"}, "schedule": {"steps": 12}, "privacy": {"noise_multiplier": 0.0}}
+    configs = make(tmp_path / "net", 3, quiet | {"delay": {"timeout": 20.0}})
+    settings = configs[1].read_text().replace("[budget]", "[budget]\nepsilon = 100.0\ndelta = 1e-5", 1)
+    configs[1].write_text(settings)
+    nodes = run_nodes(configs)
+    assert [node.account.releases > 0 for node in nodes] == [True, False, True]
+    assert given_away(configs[1].parent).epsilon == 0.0
