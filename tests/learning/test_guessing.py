@@ -32,6 +32,7 @@ def test_of_numbers_the_mean_is_guessed() -> None:
     assert guess is not None
     assert (guess.error, guess.std_error) == pytest.approx((4.5, 4.5 / math.sqrt(2)))
     assert guess_of(np.array([1.0]), np.array([]), classes=0) is None
+    assert guess_of(np.array([1e308, 1e308]), np.array([2.0]), classes=0) is None
 
 
 def test_it_is_beaten_by_two_standard_errors() -> None:

@@ -53,8 +53,13 @@ def guess_errors(train_y: NDArray[Any], test_y: NDArray[Any], *, classes: int) -
 
 
 def guess_of(train_y: NDArray[Any], test_y: NDArray[Any], *, classes: int) -> Guess | None:
-    """Return the guess of somebody who has seen the training labels only; None without rows to test it on."""
+    """Return the guess of somebody who has seen the training labels only.
+
+    None without rows to test it on, or if labels are so large that their squares overflow.
+    """
     if not len(test_y) or not len(train_y):
         return None
-    errors = guess_errors(train_y, test_y, classes=classes)
-    return Guess(float(np.mean(errors)), float(np.std(errors)) / math.sqrt(len(errors)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        errors = guess_errors(train_y, test_y, classes=classes)
+        guess = Guess(float(np.mean(errors)), float(np.std(errors)) / math.sqrt(len(errors)))
+    return guess if math.isfinite(guess.error) and math.isfinite(guess.std_error) else None
