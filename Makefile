@@ -7,13 +7,17 @@ ALONE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 .PHONY: demo test test-network test-slow benchmarks clean
 
-demo: $(VENV)/core
+# Four hospitals, from their files to predictions: docs/hospitals.md tells the story.
+demo: $(VENV)/demo
 	rm -rf out
-	$(RUN) -m skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 8 --delta 1e-5 --dimension 30 \
-		--figure out/frontier.png
-	$(RUN) -m skipring compare examples/clinics.toml --timeouts fastest,inf --schedules random-ring,ring \
-		--error 0.12 --out out/clinics
-	$(RUN) -m skipring report out/clinics/* --out out/report.html
+	$(RUN) examples/hospitals/sites.py out/sites
+	$(RUN) -m skipring worth examples/hospitals/network.toml --epsilons 1,8 --figure --out out/worth
+	$(RUN) -m skipring network init out/network --nodes cleveland,budapest,zurich,long-beach \
+		--run examples/hospitals/network.toml --data out/sites
+	$(RUN) -m skipring network up out/network
+	$(RUN) -m skipring predict out/network/zurich/model.npz examples/hospitals/new-patients.csv --out out/predictions.csv
+	$(RUN) -m skipring simulate examples/hospitals/network.toml --out out/simulated
+	$(RUN) -m skipring report out/simulated --out out/report.html
 
 test: $(VENV)/dev
 	$(RUN) -m ruff check .
@@ -49,6 +53,10 @@ $(VENV)/python: Makefile
 
 $(VENV)/core: $(VENV)/python pyproject.toml
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/demo: $(VENV)/core
+	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[network,tables]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/core
