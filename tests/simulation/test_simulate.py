@@ -240,7 +240,7 @@ def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple
     [
         ("--set learning.rate=-1", "learning.rate", "-1"),
         ("--set learning.rte=1", "learning.rte", "1"),
-        ("--set learing.rate=1", "learing", "is not a key"),
+        ("--set learing.rate=1", "learing", "did you mean [learning]?"),
         ("--set learning.batch=9 --set privacy.protects=node", "learning.batch", "9"),
         ("--set learning.batch=0", "learning.batch", "0"),
         ("--set simulation.runs=0", "simulation.runs", "0"),
