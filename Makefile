@@ -19,11 +19,12 @@ demo: $(VENV)/demo
 	$(RUN) -m skipring simulate examples/hospitals/network.toml --out out/simulated
 	$(RUN) -m skipring report out/simulated --out out/report.html
 
+# Three workers on two cores: tests that wait for processes would leave a core idle.
 test: $(VENV)/dev
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(ALONE) $(RUN) -m pytest -n 2
+	$(ALONE) $(RUN) -m pytest -n 3
 
 # Nodes that are killed, delayed and cut off for minutes, and all histories of the protocol. Network namespaces need root; without it they are skipped.
 test-network: $(VENV)/dev

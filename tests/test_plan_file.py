@@ -20,7 +20,13 @@ PLAN = "plan --nodes 12 --delay gamma:0.25,1 --time 20 --epsilon 4 --dimension 3
 
 @pytest.mark.parametrize(
     "more",
-    ["", "--protects record --rows 37", "--protects record --batch 10 --schedule random-walk", "--gradient-bound 0.5"],
+    [
+        "",
+        "--protects record --rows 37",
+        # Forecasts of walks take long.
+        pytest.param("--protects record --batch 10 --schedule random-walk", marks=pytest.mark.slow),
+        "--gradient-bound 0.5",
+    ],
 )
 def test_a_written_plan_is_what_a_simulation_of_it_does(more: str, skipring: Command, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
@@ -65,7 +71,7 @@ def test_a_plan_says_where_its_bound_promises_nothing(skipring: Command) -> None
     loud = skipring(PLAN).data
     assert loud["plan"]["error_bound"] > 10.0  # gradient bound x diameter
     assert loud["remark"].startswith("Nothing promises that this plan beats guessing")
-    large = "--protects record --batch 100000 --schedule random-walk --diameter 1 --dimension 1 --time 100000"
+    large = "--protects record --batch 100000 --diameter 1 --dimension 1 --time 2000"
     quiet = skipring(f"{PLAN} {large}").data
     assert (quiet["remark"] is None) == (quiet["plan"]["error_bound"] < 1.0)
     assert quiet["remark"] is None

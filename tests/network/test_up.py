@@ -297,7 +297,7 @@ def test_a_node_that_died_is_not_shown_with_what_it_said_before(
     assert _word(dataclasses.replace(state, running=False, code=0)).endswith("started 2 times")
 
 
-@pytest.mark.early
+@pytest.mark.slow
 def test_a_full_disk_stops_a_node_before_it_releases_anything(
     tmp_path: Path, skipring_words: Command, network: Callable[[Path], LocalNetwork]
 ) -> None:

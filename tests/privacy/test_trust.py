@@ -105,7 +105,9 @@ def test_theorem_2_is_trusted_exactly_where_the_binomial_tail_allows_it(rounds: 
     assert bound.trusted_at(1e-6) == (beyond <= 1e-6)
 
 
-@pytest.mark.parametrize("schedule", ["ring", "random-ring", pytest.param("random-walk", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "schedule", ["ring", *(pytest.param(name, marks=pytest.mark.slow) for name in ("random-ring", "random-walk"))]
+)
 def test_what_is_trusted_is_proven(schedule: ScheduleName) -> None:
     trusted = 0
     walk = schedule == "random-walk"  # each of its forecasts takes seconds

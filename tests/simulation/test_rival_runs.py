@@ -56,7 +56,7 @@ def epsilon_of(mus: Any, weights: Any = 1.0) -> float:
 # Results -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("name", [pytest.param("gossip", marks=pytest.mark.slow), "federated"])
 def test_the_same_bytes_on_any_number_of_threads_and_after_an_interruption(name: str, tmp_path: Path) -> None:
     run = rival(name, "simulation.runs=16", "learning.batch=8", "simulation.evaluate_every=1")
     simulate(run, out=tmp_path / "whole")

@@ -102,7 +102,7 @@ def changed(case: Setup, changes: dict[str, Any]) -> Setup:
     return dataclasses.replace(case, model=model, schedule=rival, **more)
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize(
     "changes",
@@ -130,7 +130,7 @@ def test_gossip_without_chance_follows_the_plain_loop(loss: str, changes: dict[s
     assert not fast.skips.any()
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize(
     "changes",
