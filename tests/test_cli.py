@@ -131,8 +131,9 @@ def test_a_plan_needs_about_a_third_of_the_papers_noise(skipring: Command) -> No
     assert data["figure"] is None
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize(("number", "curves"), [(2, 36), (3, 36), (6, 6)])
+@pytest.mark.parametrize(
+    ("number", "curves"), [*(pytest.param(each, 36, marks=pytest.mark.slow) for each in (2, 3)), (6, 6)]
+)
 def test_paper_figures_come_as_png_svg_and_csv(skipring: Command, tmp_path: Path, number: int, curves: int) -> None:
     data = skipring(f"paper figure {number} --out figures --json").data
     assert data["curves"] == curves

@@ -526,6 +526,7 @@ def test_the_token_of_figure_5_spends_what_the_paper_says() -> None:
     assert proven == pytest.approx([0.0, 0.693, 0.693], abs=5e-4)
 
 
+@pytest.mark.slow
 def test_gossip_of_figure_5_at_a_budget_keeps_it_for_the_pairs_that_are_reported() -> None:
     changes = ["data.name=digits", "learning.batch=1", "gossip.slots=1"]
     sweep = paper_sweep("figure5-tight", changes=changes)

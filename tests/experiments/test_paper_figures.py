@@ -418,6 +418,7 @@ def test_figures_say_what_is_promised(
     assert {row["delay"] for row in rows} == set(LAWS)
 
 
+@pytest.mark.slow  # what is proven of gossip takes long; the published epsilons are tested on their own
 def test_figure_5_from_finished_cells_to_files(
     skipring: Command, houses: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

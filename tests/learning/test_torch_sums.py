@@ -53,7 +53,7 @@ SUMMED: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("rows", [3_000, 10_000, pytest.param(40_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SUMMED)
 def test_one_record_moves_the_sum_over_a_large_batch_by_its_share_only(name: str, rows: int) -> None:

@@ -319,7 +319,8 @@ def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over
 def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     run = QUICK | {"model": {"name": "logistic", "classes": ["no", "yes"], "columns": 2}}
-    run |= {"privacy": {"noise_multiplier": 0.4}, "data": {}, "learning": {"rate": 2.0}, "column": columns()}
+    run |= {"privacy": {"protects": "record", "noise_multiplier": 0.4}, "data": {}, "column": columns()}
+    run |= {"learning": {"rate": 2.0, "batch": 48}}
     configs = make(tmp_path / "net", 3, run)
     for config in configs:
         x = rng.normal(size=(60, 2))

@@ -65,6 +65,7 @@ def own_account(run: Run, target: int) -> OwnTranscript:
     return account
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("run", "parts"),
     [
