@@ -44,14 +44,14 @@ def quiet(**changes: Any) -> SkipRingClassifier:
     return SkipRingClassifier(**({"epsilon": None, "noise_multiplier": 0.0, "random_state": 0} | changes))
 
 
-@parametrize_with_checks([quiet(random_state=None)])  # type: ignore[untyped-decorator]
+@parametrize_with_checks([quiet(random_state=None)])  # type: ignore[untyped-decorator] # scikit-learn's
 def test_follows_scikit_learns_conventions(estimator: SkipRingClassifier, check: Callable[[Any], None]) -> None:
     check(estimator)
 
 
 # The defaults, too: a few dozen rows with noise for epsilon 8 are enough for what the checks ask.
 @pytest.mark.sample(10)
-@parametrize_with_checks([SkipRingClassifier()])  # type: ignore[untyped-decorator]
+@parametrize_with_checks([SkipRingClassifier()])  # type: ignore[untyped-decorator] # scikit-learn's
 def test_follows_them_with_its_defaults(estimator: SkipRingClassifier, check: Callable[[Any], None]) -> None:
     check(estimator)
 

@@ -48,6 +48,7 @@ def descended(run: RunFile, own: NodeData, batch: int | None, updates: int) -> n
     )
     w = learner.initial()
     for turn, size in enumerate(build(run).step_sizes.first(updates)):
+        # Without noise nobody asks for a source of it.
         w = learner.update(w, turn=turn, step_size=float(size), noise_multiplier=0.0, noise=None)  # type: ignore[arg-type]
     return w
 

@@ -96,7 +96,10 @@ def compare(
 
 
 def _timeout(word: str) -> float | Literal["fastest", "best"]:
-    return word if word in ("fastest", "best") else number_of("timeouts", word)  # type: ignore[return-value]
+    match word:
+        case "fastest" | "best":
+            return word
+    return number_of("timeouts", word)
 
 
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
