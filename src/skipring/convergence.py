@@ -169,6 +169,7 @@ def error_bound(
     )
 
 
+# A parameter list is repeated where its keywords have to be seen in help and checked by type.
 def error_curve(
     steps: Sequence[int] | NDArray[np.integer],
     *,

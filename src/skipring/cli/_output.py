@@ -10,9 +10,25 @@ import typer
 from .._json import json_text
 from ..errors import InvalidInput
 
-__all__ = ["Json", "number_of", "numbers_of", "option_name", "print_json", "print_rows", "sentence", "words_of"]
+__all__ = [
+    "Changes",
+    "Json",
+    "Threads",
+    "number_of",
+    "numbers_of",
+    "option_name",
+    "print_json",
+    "print_rows",
+    "sentence",
+    "words_of",
+]
 
+# Options that several commands have, and in which they must not differ.
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
+]
+Threads = Annotated[int | None, typer.Option(help="Number of threads (default: all cores); changes nothing else.")]
 
 
 def option_name(parameter: str) -> str:

@@ -190,6 +190,7 @@ def noise(
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
+    # The options are those of `privacy`, listed again: typer reads them off the signature.
     from ..privacy import PaperBound, forecast, noise_for_budget, paper_noise_for_budget
 
     who = protected(protects, batch, rows_per_person, rows, parts)

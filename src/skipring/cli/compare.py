@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..errors import InvalidInput
-from ._output import Json, number_of, numbers_of, print_json, sentence, words_of
+from ._output import Changes, Json, number_of, numbers_of, print_json, sentence, words_of
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def compare(
     error: Annotated[
         float | None, typer.Option(help="The test error to reach (default: 1.1 x the best final one).")
     ] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
-    ] = None,
+    changes: Changes = None,
     out: Annotated[
         Path | None,
         typer.Option(

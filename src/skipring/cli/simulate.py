@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InvalidInput
-from ._output import Json, print_json, print_rows, sentence
+from ._output import Changes, Json, Threads, print_json, print_rows, sentence
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -43,13 +43,9 @@ def init(
 def simulate(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file; `skipring init` writes one.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the results (default: the file's name).")] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
-    ] = None,
+    changes: Changes = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted simulation stopped.")] = False,
-    threads: Annotated[
-        int | None, typer.Option(help="Number of threads (default: all cores); changes nothing else.")
-    ] = None,
+    threads: Threads = None,
     save_model: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the model of one run, for `skipring predict`.")
     ] = None,

@@ -10,7 +10,7 @@ import typer
 
 from .._json import json_text, to_json
 from ..errors import InvalidInput
-from ._output import Json, numbers_of, print_json, sentence
+from ._output import Changes, Json, Threads, numbers_of, print_json, sentence
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -27,17 +27,13 @@ def worth(
         int | None,
         typer.Option("--made-up", metavar="ROWS", help="Take so many made-up rows of the schema, and no data."),
     ] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
-    ] = None,
+    changes: Changes = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder for worth.json and the figure (default: FILE's name-worth)."),
     ] = None,
     figure: Annotated[bool, typer.Option("--figure", help="Draw it, as worth.png in the folder.")] = False,
-    threads: Annotated[
-        int | None, typer.Option(help="Number of threads (default: all cores); changes nothing else.")
-    ] = None,
+    threads: Threads = None,
     as_json: Json = False,
 ) -> None:
     """Compare learning together with guessing, learning alone, and all rows in one place.

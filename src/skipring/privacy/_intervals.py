@@ -168,6 +168,7 @@ def worst_open(
         for u in range(all_targets):
             row[u] = closed[v, u]
         if last_look[v] < updates:
+            # All arguments once more: numba inlines calls, but knows no partial application.
             add_interval(
                 last_look[v],
                 updates,

@@ -189,7 +189,7 @@ class GossipAccountant(GaussianAccountant):
     (array([0.4   , 0.1723]), 1.766)
     """
 
-    def __init__(
+    def __init__(  # the same run as that of `gossip_mu`, whose keywords stand here once more
         self,
         graphs: Iterable[GossipGraph],
         *,
