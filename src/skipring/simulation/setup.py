@@ -190,7 +190,8 @@ class LaidOut(NamedTuple):
         """Return the part of the rows that is used at each hop of a path: the next one of the node, skipped or not."""
         if self.first[-1] == len(self.first) - 1:
             return path
-        return self.first[path] + turns_of(path) % np.diff(self.first)[path]
+        # The type of the path, lest a run be compiled once for each: nodes have one part, records several.
+        return (self.first[path] + turns_of(path) % np.diff(self.first)[path]).astype(path.dtype)
 
 
 def laid_out(setup: Setup) -> LaidOut:

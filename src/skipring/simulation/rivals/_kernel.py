@@ -66,6 +66,8 @@ def random_graph(rng: np.random.Generator, nodes: int, probability: float) -> Gr
 
     Only pairs that are neighbours are visited: the gap to the next one is geometric.
     """
+    # Loops, where numpy would do: to take arrays as a whole, numba compiles texts for shapes that do not fit, which
+    # would take longer than all the rest.
     degrees = np.zeros(nodes + 1, np.int64)
     if probability <= 0.0:
         return degrees, np.empty(0, np.int32)
@@ -85,14 +87,18 @@ def random_graph(rng: np.random.Generator, nodes: int, probability: float) -> Gr
         if v < nodes:
             if edges == len(first):
                 longer_first, longer_second = np.empty(2 * edges, np.int32), np.empty(2 * edges, np.int32)
-                longer_first[:edges], longer_second[:edges] = first, second
+                for e in range(edges):
+                    longer_first[e], longer_second[e] = first[e], second[e]
                 first, second = longer_first, longer_second
             first[edges], second[edges] = v, w
             edges += 1
             degrees[v + 1] += 1
             degrees[w + 1] += 1
-    start = np.cumsum(degrees)
-    free = start[:-1].copy()
+    start, free = np.empty(nodes + 1, np.int64), np.empty(nodes + 1, np.int64)
+    before = 0
+    for v in range(nodes + 1):
+        before += degrees[v]
+        start[v] = free[v] = before
     neighbours = np.empty(2 * edges, np.int32)
     # Pairs come by the larger node, then the smaller: each row gets its smaller neighbours in order, then the larger.
     for e in range(edges):
@@ -162,7 +168,10 @@ def _gossip_for(kind: int, source: int) -> Any:
                     _hide(rng, rule.noise_std, most, room.gradient, room)
                     take_step(w, room.gradient, eta, room.noise, 0.0, 1.0 - eta * rule.ridge, np.inf)
                 first, neighbours = random_graph(graph_rng, nodes, averaging.edge_probability)
-                weight = 1.0 / (1.0 + (first[1:] - first[:-1]).max())
+                largest = 0
+                for v in range(nodes):
+                    largest = max(largest, first[v + 1] - first[v])
+                weight = 1.0 / (1.0 + largest)
                 for r in range(averaging.rounds):
                     for v in range(nodes):
                         stay = 1.0 - weight * (first[v + 1] - first[v])
@@ -177,8 +186,9 @@ def _gossip_for(kind: int, source: int) -> Any:
                         for v in range(nodes):
                             for j in range(d):
                                 after[v, j] = c * after[v, j] + (1.0 - c) * before[v, j]
-                    before[:] = models
-                    models[:] = after
+                    for v in range(nodes):
+                        for j in range(d):
+                            before[v, j], models[v, j] = models[v, j], after[v, j]
                 if rule.radius < np.inf:
                     for v in range(nodes):
                         project(models[v], rule.radius)

@@ -37,8 +37,11 @@ def _slots(rng: np.random.Generator, start: NDArray[np.int64], neighbours: NDArr
     heard = np.zeros(len(neighbours), np.bool_)
     speaks = np.empty(nodes, np.bool_)
     left = len(neighbours)
-    missing = start[1:] - start[:-1]
-    if left > 0 and q * (1.0 - q) ** missing.max() * _MOST_SILENCE < 1.0:
+    missing, most = np.empty(nodes, np.int64), 0
+    for v in range(nodes):  # why this is a loop is said in `random_graph`
+        missing[v] = start[v + 1] - start[v]
+        most = max(most, missing[v])
+    if left > 0 and q * (1.0 - q) ** most * _MOST_SILENCE < 1.0:
         return -1
     slots = 0
     while left > 0:
