@@ -24,11 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from skipring.delays import Exponential
-from skipring.network.identity import server_name
-from skipring.network.journal_file import read_journal
-from skipring.network.local import LocalNetwork, node_result
-from skipring.network.status import NodeStatus
-from skipring.network.transport import Keys, load_grpc
+from skipring.network.node import NodeStatus
+from skipring.network.setup import LocalNetwork, node_result
+from skipring.network.storage import read_journal
+from skipring.network.transport import Keys, load_grpc, server_name
 from skipring.timeouts import expected_latency
 
 CHUNK = 1 << 20

@@ -17,7 +17,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from skipring.network.noise import NoiseSource, _gaussians
+from skipring.network.node import NoiseSource
+from skipring.network.node.noise import _gaussians
 
 Floats = NDArray[np.float64]
 Add = Callable[[Floats], object]

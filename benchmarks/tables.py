@@ -22,8 +22,7 @@ import numpy as np
 
 from skipring.data import Schema, read_with_schema
 from skipring.data.schema_tables import csv_blocks
-from skipring.network.config import OwnData
-from skipring.network.learner import make_learner
+from skipring.network.node import OwnData, make_learner
 from skipring.runs import parse_run
 
 COLUMNS: list[dict[str, Any]] = [

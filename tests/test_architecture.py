@@ -5,44 +5,75 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import skipring
+import skipring.network
 
+#: What any room may use, for each house; it uses no room. The network is a house inside the house.
+FLOORS = {
+    skipring: {"errors", "_binomial", "_digest", "_function", "_json", "_lazy", "_numbers", "_version"},
+    skipring.network: {"_files"},
+}
+#: The compiled pieces of an update, which numba inlines into the loops of a simulation, are no public names, nor is
+#: their plain twin.
+BACK_DOORS = ("learning._compiled", "learning._evaluated", "learning.reference")
 HOUSE = Path(skipring.__file__).parent
-ROOMS = re.findall(r"^- `(\w+)`: ", skipring.__doc__ or "", flags=re.MULTILINE)
-#: What any room may use; it uses no room.
-FLOOR = {"errors", "_binomial", "_digest", "_function", "_json", "_lazy", "_numbers", "_version"}
-#: The compiled pieces of an update, which numba inlines into the loops of a simulation, are no public names.
-BACK_DOORS = {("simulation", "learning", "_compiled"), ("simulation", "learning", "_evaluated")}
+houses = pytest.mark.parametrize("house", FLOORS, ids=lambda house: house.__name__)
 
 
-def imports() -> Iterator[tuple[str, str, str]]:
-    """Yield the room of each import, the room that it enters, and the module behind the door, if it goes there."""
-    for path in HOUSE.rglob("*.py"):
+def rooms_of(house: ModuleType) -> list[str]:
+    return re.findall(r"^- `(\w+)`: ", house.__doc__ or "", flags=re.MULTILINE)
+
+
+@cache
+def offered_by(house: ModuleType, room: str) -> list[str]:
+    """Return the names that may be taken from a room."""
+    root = Path(house.__path__[0])
+    door = root / f"{room}.py" if (root / f"{room}.py").exists() else root / room / "__init__.py"
+    values = [node.value for node in ast.parse(door.read_text()).body if isinstance(node, ast.Assign)]
+    names: list[str] = next(ast.literal_eval(value) for value in values if isinstance(value, ast.List))
+    return names
+
+
+def imports(house: ModuleType) -> Iterator[tuple[str, str, str]]:
+    """Yield the room of each import, the room that it enters, and what is behind the door, if it goes there."""
+    root = Path(house.__path__[0])
+    for path in root.rglob("*.py"):
         inside = ["skipring", *path.relative_to(HOUSE).parts[:-1]]
-        room = path.relative_to(HOUSE).parts[0].removesuffix(".py")
+        room = path.relative_to(root).parts[0].removesuffix(".py")
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                target = inside[: len(inside) - node.level + 1] + (node.module or "").split(".")
-                entered = target[1] if len(target) > 1 and target[1] else node.names[0].name
-                if entered != room and room not in ("__init__", "__main__"):
-                    yield room, entered, ".".join(target[2:])
+            if not isinstance(node, ast.ImportFrom) or not node.level or room in ("__init__", "__main__"):
+                continue
+            where = ".".join([*inside[: len(inside) - node.level + 1], *filter(None, [node.module])])
+            for way in (f"{where}.{name.name}" for name in node.names):
+                entered, _, behind = way.removeprefix(f"{house.__name__}.").partition(".")
+                if way.startswith(f"{house.__name__}.") and entered != room:
+                    at_the_door = not behind or entered in FLOORS[house] or behind in offered_by(house, entered)
+                    yield room, entered, "" if at_the_door else behind
 
 
-def test_every_room_is_listed_in_the_order_in_which_they_build_on_each_other() -> None:
-    there = {path.name.removesuffix(".py") for path in HOUSE.iterdir() if path.suffix in ("", ".py")}
-    assert there - FLOOR - {"__init__", "__main__", "__pycache__"} == set(ROOMS)
+@houses
+def test_every_room_is_listed_in_the_order_in_which_they_build_on_each_other(house: ModuleType) -> None:
+    rooms, floor = rooms_of(house), FLOORS[house]
+    there = {path.name.removesuffix(".py") for path in Path(house.__path__[0]).iterdir() if path.suffix in ("", ".py")}
+    assert there - floor - {"__init__", "__main__", "__pycache__"} == set(rooms)
     wrong = {
         (room, entered)
-        for room, entered, _ in imports()
-        if entered not in FLOOR | {"__version__"} and (room in FLOOR or ROOMS.index(entered) >= ROOMS.index(room))
+        for room, entered, _ in imports(house)
+        if entered not in floor | {"__version__"} and (room in floor or rooms.index(entered) >= rooms.index(room))
     }
     assert not wrong
 
 
-def test_rooms_are_entered_through_their_front_door() -> None:
-    assert {entry for entry in imports() if entry[2]} <= BACK_DOORS
+@houses
+def test_rooms_are_entered_through_their_front_door(house: ModuleType) -> None:
+    ways = {(room, f"{entered}.{behind}") for room, entered, behind in imports(house) if behind}
+    assert not {(room, way) for room, way in ways if room != "simulation" or not way.startswith(BACK_DOORS)}
 
 
 def test_files_are_of_a_few_hundred_lines() -> None:
@@ -50,13 +81,14 @@ def test_files_are_of_a_few_hundred_lines() -> None:
     assert not {str(path.relative_to(HOUSE)) for path in long}
 
 
-def test_a_room_offers_only_what_is_its_own() -> None:
+@houses
+def test_a_room_offers_only_what_is_its_own(house: ModuleType) -> None:
     """A name has one home, and whoever needs it goes there."""
     borrowed = {
         (str(door.relative_to(HOUSE)), name.name)
-        for door in HOUSE.glob("*/__init__.py")
+        for door in Path(house.__path__[0]).glob("*/__init__.py")
         for node in ast.walk(ast.parse(door.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.level > 1 and node.module not in FLOOR
+        if isinstance(node, ast.ImportFrom) and node.level > 1 and node.module not in FLOORS[skipring]
         for name in node.names
     }
     assert not borrowed

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skipring._digest import digest
-from skipring.network.ledger import AccountTerms
+from skipring.network.node import AccountTerms
 
 
 def terms(sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> AccountTerms:

@@ -16,8 +16,7 @@ from sklearn.datasets import load_digits
 from skipring import SkipRingClassifier, simulate
 from skipring.data import encoded, encoder, load_dataset
 from skipring.errors import InvalidInput
-from skipring.network.config import OwnData
-from skipring.network.learner import make_learner
+from skipring.network.node import OwnData, make_learner
 from skipring.runs import RunFile, dealt_rows, not_covered, parse_run, with_changes
 from skipring.simulation import build
 

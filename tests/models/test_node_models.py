@@ -12,10 +12,8 @@ from skipring.data import read_table, read_with_schema
 from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
 from skipring.models import EpsilonClaim, TrainedModel, load_model
-from skipring.network.config import OwnData
-from skipring.network.learner import learner_on, node_rows
-from skipring.network.messages import Token
-from skipring.network.node_file import NodeFacts, write_node_model
+from skipring.network.node import NodeFacts, OwnData, learner_on, node_rows, write_node_model
+from skipring.network.protocol import Token
 from skipring.runs import RunFile, parse_run, stream
 
 COLUMNS = [

@@ -32,17 +32,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.network.agreed import agreed_run, run_text
-from skipring.network.chain import blank_chain, marks_of, updated_hops
-from skipring.network.identity import make_network
-from skipring.network.journal import Entry, Kept, Memory, Over, Passing, Released
-from skipring.network.journal_file import JournalReading, read_journal
-from skipring.network.ledger import AccountTerms, OwnAccount, account_of
-from skipring.network.local import LocalNetwork, node_status
-from skipring.network.messages import Ballot, Kind, Place, Token
-from skipring.network.model_file import digest_of
-from skipring.network.roster import Address, read_roster
-from skipring.network.setup import terms_of
+from skipring.network.node import AccountTerms, OwnAccount, account_of
+from skipring.network.protocol import (
+    Ballot,
+    Entry,
+    Kept,
+    Kind,
+    Memory,
+    Over,
+    Passing,
+    Place,
+    Released,
+    Token,
+    blank_chain,
+    marks_of,
+    updated_hops,
+)
+from skipring.network.setup import LocalNetwork, agreed_run, make_network, node_status, run_text, terms_of
+from skipring.network.storage import JournalReading, digest_of, read_journal
+from skipring.network.transport import Address, read_roster
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from skipring.runs import parse_run, read_run_file
 

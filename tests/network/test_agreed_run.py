@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.agreed import agreed_run, run_text
-from skipring.network.order import path_of
+from skipring.network.protocol import path_of
+from skipring.network.setup import agreed_run, run_text
 from skipring.privacy import PlannedRun, Transcript, TranscriptAccountant, noise_for_budget
 from skipring.runs import RunFile, parse_run, step_sizes_of
 from skipring.simulation import build

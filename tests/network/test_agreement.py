@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.agreement import PROTOCOL, Agreement, agreement_of, require_network_run
-from skipring.network.roster import Address, Roster
+from skipring.network.setup import agreement_of, require_network_run
+from skipring.network.transport import PROTOCOL, Address, Agreement, Roster
 from skipring.runs import RunFile, change_value, parse_run
 
 ROSTER = Roster(

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.agreed import agreed_run, asked_budget
-from skipring.network.chain import blank_chain, extended_chain, sealed, updates_of
-from skipring.network.config import NodeBudget, read_node_config
-from skipring.network.ledger import AccountTerms, OwnAccount, willing
-from skipring.network.roster import Roster, parse_nodes
-from skipring.network.setup import terms_of
+from skipring.network.node import AccountTerms, NodeBudget, OwnAccount, read_node_config, willing
+from skipring.network.protocol import blank_chain, extended_chain, sealed, updates_of
+from skipring.network.setup import agreed_run, asked_budget, terms_of
+from skipring.network.transport import Roster, parse_nodes
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from skipring.runs import RunFile, parse_run, read_run_file
 

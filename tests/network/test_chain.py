@@ -8,7 +8,7 @@ import random
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.chain import (
+from skipring.network.protocol import (
     blank_chain,
     check_chain,
     extended_chain,

@@ -16,12 +16,10 @@ import pytest
 import typer.main
 
 from skipring.cli._main import app
-from skipring.network.agreed import agreed_run
-from skipring.network.config import read_node_config
-from skipring.network.learner import make_learner, node_rows
-from skipring.network.messages import Token
-from skipring.network.monitor import _METRICS, Monitor
-from skipring.network.node_file import NodeFacts, write_node_model
+from skipring.network.node import Monitor, NodeFacts, make_learner, node_rows, read_node_config, write_node_model
+from skipring.network.node.monitor import _METRICS
+from skipring.network.protocol import Token
+from skipring.network.setup import agreed_run
 from skipring.runs import RunFile, read_run_file, with_changes
 from skipring.simulation import simulate
 
@@ -175,7 +173,7 @@ def test_the_service_is_what_the_guide_says_of_it() -> None:
 
 
 def test_a_node_has_longer_to_stop_than_it_takes() -> None:
-    from skipring.network.node import _GRACE
+    from skipring.network.node.driver import _GRACE
 
     assert float(unit()["Service"]["TimeoutStopSec"]) > _GRACE + 5.0
     (given,) = re.findall(r"--stop-timeout (\d+)", GUIDE)

@@ -17,26 +17,34 @@ from dataclasses import replace
 import pytest
 import world
 
-from skipring.network.journal import Entry, Gone, Heard, Kept, Memory, Passing, Released
-from skipring.network.messages import (
+from skipring.network.protocol import (
+    Action,
     Ask,
     Compute,
     Copy,
+    Entry,
     Final,
+    Gone,
+    Heard,
+    Kept,
     Kind,
+    Memory,
     Offer,
     Pass,
+    Passing,
+    Peer,
     Place,
     Prepare,
     Promise,
     Ready,
     Reject,
+    Released,
     Resume,
+    Rules,
     Send,
     Token,
     Write,
 )
-from skipring.network.protocol import Action, Peer, Rules
 
 BLOCK = 500
 INITIAL = Token(0, b"initial", b"")

@@ -28,32 +28,31 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pytest
 
-from skipring.network import _certificates as x
-from skipring.network.agreed import agreed_run, run_text
-from skipring.network.chain import blank_chain, extended_chain
-from skipring.network.identity import make_network, node_uri, server_name
-from skipring.network.journal import Memory
-from skipring.network.local import LocalNetwork
-from skipring.network.messages import (
+from skipring.network.node import NodeSetup
+from skipring.network.protocol import (
     Compute,
     Final,
     Hello,
     Here,
     Kind,
+    Memory,
     Message,
     Offer,
     Outcome,
     Pass,
+    Peer,
     PrepareBatch,
+    Rules,
     SetTimer,
     StopTimer,
     Token,
+    blank_chain,
+    extended_chain,
 )
-from skipring.network.protocol import Peer, Rules
-from skipring.network.roster import parse_nodes
-from skipring.network.setup import NodeSetup, load_node
-from skipring.network.transport import Keys, _Allowance, load_grpc
-from skipring.network.wire import PACKAGE, Heading, encode
+from skipring.network.setup import LocalNetwork, agreed_run, load_node, make_network, run_text
+from skipring.network.transport import PACKAGE, Heading, Keys, encode, load_grpc, node_uri, parse_nodes, server_name
+from skipring.network.transport import certificates as x
+from skipring.network.transport.connections import _Allowance
 from skipring.runs import parse_run
 
 #: Each attack is made so often; the log has one line about it.
@@ -486,7 +485,7 @@ def check_a_flood_is_cut_off(attacked: Attacked) -> None:
 
 def test_how_much_a_peer_may_send(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr("skipring.network.transport.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr("skipring.network.transport.connections.time", SimpleNamespace(monotonic=lambda: clock[0]))
     allowance = _Allowance()
     assert all(allowance.take() for _ in range(4000))
     assert not allowance.take()

@@ -19,11 +19,10 @@ from typing import Any
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network import _certificates as x
-from skipring.network.checks import check_network, check_node
-from skipring.network.config import read_node_config
-from skipring.network.identity import make_network, node_uri, pack_node, peer_name, server_name
-from skipring.network.roster import Address, Roster, parse_nodes, read_roster
+from skipring.network.node import read_node_config
+from skipring.network.setup import check_network, check_node, make_network, pack_node
+from skipring.network.transport import Address, Roster, node_uri, parse_nodes, peer_name, read_roster, server_name
+from skipring.network.transport import certificates as x
 
 Command = Callable[[str], Any]
 NOW = datetime.now(UTC)
@@ -135,7 +134,7 @@ def test_a_full_disk_leaves_nothing_and_one_line(tmp_path: Path, monkeypatch: py
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("skipring.network.identity.write_new", full)
+    monkeypatch.setattr("skipring.network.setup.folders.write_new", full)
     with pytest.raises(InvalidInput, match="No space left on device"):
         make_network(tmp_path / "net", *parse_nodes("4"))
     assert list(tmp_path.iterdir()) == []
@@ -635,7 +634,7 @@ def test_bad_input_is_refused_in_one_line(skipring: Command, tmp_path: Path, lin
 def test_without_cryptography_one_line_says_what_to_install(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
-        "import skipring.network.identity, skipring.network.roster, skipring.network.config\n"
+        "import skipring.network.transport.identity, skipring.network.transport.roster, skipring.network.node.config\n"
         "sys.argv = ['skipring', *sys.argv[1:]]\n"
         "from skipring.cli import main\n"
         "main()\n"

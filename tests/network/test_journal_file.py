@@ -19,16 +19,8 @@ import pytest
 import world
 
 from skipring.errors import InvalidInput
-from skipring.network.journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
-from skipring.network.journal_file import (
-    JournalBroken,
-    JournalError,
-    JournalFile,
-    JournalFull,
-    Release,
-    read_journal,
-)
-from skipring.network.messages import Copy, Kind, Token
+from skipring.network.protocol import Copy, Entry, Gone, Heard, Kept, Kind, Memory, Over, Passing, Released, Token
+from skipring.network.storage import JournalBroken, JournalError, JournalFile, JournalFull, Release, read_journal
 
 RUN = "run-1"
 BLANK = Memory.blank(3, Token(0, b"initial", b""))
@@ -215,9 +207,8 @@ def test_each_entry_is_synced(tmp_path: Path) -> None:
 
 WRITER = """
 import hashlib, random, sys
-from skipring.network.journal import Heard, Released
-from skipring.network.journal_file import JournalFile
-from skipring.network.messages import Copy, Kind, Token
+from skipring.network.protocol import Copy, Heard, Kind, Released, Token
+from skipring.network.storage import JournalFile
 with JournalFile.open(sys.argv[1], node="ann", run_digest="run-1") as journal:
     hop = len(journal.memory.ledger)
     print("open", flush=True)
@@ -572,8 +563,8 @@ def test_a_full_disk_stops_the_journal(small_disk: Path, size: int) -> None:
 
 LIMITED = """
 import resource, sys
-from skipring.network.journal import Heard
-from skipring.network.journal_file import JournalBroken, JournalFile
+from skipring.network.protocol import Heard
+from skipring.network.storage import JournalBroken, JournalFile
 with JournalFile.open(sys.argv[1], node="ann", run_digest="run-1") as journal:
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
     for number in range(1, 10**4):

@@ -12,8 +12,7 @@ from typing import Any
 import chaos
 import pytest
 
-from skipring.network.journal import Heard, Kept, Released
-from skipring.network.messages import Kind
+from skipring.network.protocol import Heard, Kept, Kind, Released
 
 
 def made(folder: Path, *, nodes: int, steps: int, delay: str, budget: int) -> Any:

@@ -23,8 +23,7 @@ from skipring.data import Scaling
 from skipring.errors import InvalidInput
 from skipring.learning import LinearLearner, LinearModel, Protection
 from skipring.learning.reference import gradient as gradient_of
-from skipring.network.config import OwnData
-from skipring.network.learner import make_learner
+from skipring.network.node import OwnData, make_learner
 from skipring.runs import RunFile, example_run_file, parse_run, with_changes
 from skipring.simulation import build, simulate
 from skipring.simulation.engine import run_one
@@ -429,8 +428,8 @@ def test_a_node_needs_nothing_heavy(tmp_path: Path) -> None:
     data = write(tmp_path / "own.npz", patients(40))
     program = f"""
 import sys, numpy as np
-from skipring.network.config import OwnData
-from skipring.network.learner import make_learner
+from skipring.network.node import OwnData
+from skipring.network.node import make_learner
 from skipring.runs import parse_run
 made = make_learner(parse_run({{"model": {{"classes": ["well", "sick"]}}}}), index=0, nodes=3, name="ann",
     data=OwnData(path={str(data.path)!r}, label="outcome"), rng=np.random.default_rng())

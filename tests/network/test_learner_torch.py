@@ -23,8 +23,7 @@ from skipring.errors import InvalidInput
 from skipring.learning import Learner, NeuralModel, Protection, Rows
 from skipring.learning.neural import NeuralToken, paper_cnn
 from skipring.learning.torch_learner import TorchLearner
-from skipring.network.config import OwnData
-from skipring.network.learner import make_learner
+from skipring.network.node import OwnData, make_learner
 from skipring.runs import with_changes
 
 MODULES = """
@@ -463,8 +462,8 @@ def test_an_update_needs_the_parameters_and_a_gradient_and_no_more(tmp_path: Pat
     program = f"""
 import numpy as np, torch
 torch.set_num_threads(1)
-from skipring.network.config import OwnData
-from skipring.network.learner import make_learner
+from skipring.network.node import OwnData
+from skipring.network.node import make_learner
 from skipring.runs import with_changes
 class Nothing:
     def add(self, vector, std):

@@ -18,13 +18,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skipring.errors import InvalidInput
-from skipring.network.chain import blank_chain, extended_chain, sealed, updates_of
-from skipring.network.config import NodeBudget
-from skipring.network.journal import Entry, Heard, Kept, Over, Released
-from skipring.network.ledger import AccountTerms, OwnAccount, account_of, willing
-from skipring.network.messages import Ballot, Copy, Final, Kind, Outcome, Pass, Token
-from skipring.network.order import agreed_path
-from skipring.network.protocol import Rules
+from skipring.network.node import AccountTerms, NodeBudget, OwnAccount, account_of, willing
+from skipring.network.protocol import (
+    Ballot,
+    Copy,
+    Entry,
+    Final,
+    Heard,
+    Kept,
+    Kind,
+    Outcome,
+    Over,
+    Pass,
+    Released,
+    Rules,
+    Token,
+    agreed_path,
+    blank_chain,
+    extended_chain,
+    sealed,
+    updates_of,
+)
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
 
 FIRST: Ballot = (0, 0)

@@ -26,18 +26,32 @@ import pytest
 import world
 
 from skipring.errors import InvalidInput
-from skipring.network.journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
-from skipring.network.journal_file import JournalBroken, JournalFile, JournalFull, read_journal
-from skipring.network.messages import Copy, Kind, Token
-from skipring.network.model_file import (
+from skipring.network.protocol import (
+    Copy,
+    Entry,
+    Gone,
+    Heard,
+    Kept,
+    Kind,
+    Memory,
+    Over,
+    Parameters,
+    Passing,
+    Released,
+    Token,
+)
+from skipring.network.storage import (
     LARGE,
+    JournalBroken,
+    JournalFile,
+    JournalFull,
     ModelFile,
     ModelFolder,
     ModelWriter,
-    Parameters,
     chunks_of,
     digest_of,
     load,
+    read_journal,
     size_of,
     store,
 )
@@ -501,10 +515,8 @@ def test_a_file_is_on_the_disk_before_its_row_and_deleted_after_it(
 CRASHES = """
 import os, posix, sqlite3, sys, traceback
 from pathlib import Path
-from skipring.network.journal import Memory, Released
-from skipring.network.journal_file import JournalFile
-from skipring.network.messages import Copy, Kind, Token
-from skipring.network.model_file import ModelFolder, ModelWriter, digest_of
+from skipring.network.protocol import Copy, Kind, Memory, Released, Token
+from skipring.network.storage import JournalFile, ModelFolder, ModelWriter, digest_of
 
 def written(folder, content):
     with ModelWriter(folder) as writer:
@@ -594,10 +606,8 @@ def test_a_crash_between_any_two_steps_leaves_the_old_entry_or_the_new(quick_pat
 SENDER = """
 import sys
 import numpy as np
-from skipring.network.journal import Released
-from skipring.network.journal_file import JournalFile
-from skipring.network.messages import Copy, Kind, Token
-from skipring.network.model_file import ModelWriter, store
+from skipring.network.protocol import Copy, Kind, Released, Token
+from skipring.network.storage import JournalFile, ModelWriter, store
 with JournalFile.open(sys.argv[1], node="ann", run_digest="run-1") as journal:
     hop = len(journal.memory.ledger)
     print("open", flush=True)
@@ -718,10 +728,8 @@ FRUGAL = """
 import sys
 from pathlib import Path
 import numpy as np
-from skipring.network.journal import Kept, Memory, Released
-from skipring.network.journal_file import JournalFile
-from skipring.network.messages import Copy, Kind, Token
-from skipring.network.model_file import ModelWriter, chunks_of, digest_of, load, store
+from skipring.network.protocol import Copy, Kept, Kind, Memory, Released, Token
+from skipring.network.storage import JournalFile, ModelWriter, chunks_of, digest_of, load, store
 
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) << 10

@@ -19,8 +19,7 @@ import pytest
 
 from skipring._json import from_json, to_json
 from skipring.errors import InvalidInput
-from skipring.network.monitor import Monitor, metrics_text
-from skipring.network.status import NodeStatus
+from skipring.network.node import Monitor, NodeStatus, metrics_text
 
 TOLD: dict[str, Any] = {
     "name": "clinic-3",

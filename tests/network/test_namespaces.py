@@ -18,9 +18,8 @@ from typing import Any
 import chaos
 import pytest
 
-from skipring.network.journal import Kept, Over
-from skipring.network.messages import Kind
-from skipring.network.roster import Address
+from skipring.network.protocol import Kept, Kind, Over
+from skipring.network.transport import Address
 
 
 def test_connections_that_are_slow_and_break(tmp_path: Path) -> None:

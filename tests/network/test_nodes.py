@@ -14,18 +14,13 @@ import numpy as np
 import pytest
 from own_tables import columns
 
-import skipring.network.node as node_module
+import skipring.network.node.driver as node_module
 from skipring.errors import InvalidInput
 from skipring.learning import Learner
-from skipring.network.agreed import agreed_run, run_text
-from skipring.network.giving import given_away
-from skipring.network.identity import make_network
-from skipring.network.journal_file import read_journal
-from skipring.network.ledger import account_of
-from skipring.network.node import Node
-from skipring.network.pace import AdaptivePace, Pace
-from skipring.network.roster import parse_nodes
-from skipring.network.setup import NodeSetup, load_node, open_journal
+from skipring.network.node import AdaptivePace, Node, NodeSetup, Pace, account_of
+from skipring.network.setup import agreed_run, given_away, load_node, make_network, open_journal, run_text
+from skipring.network.storage import read_journal
+from skipring.network.transport import parse_nodes
 from skipring.privacy import Transcript, TranscriptAccountant
 from skipring.runs import RunFile, parse_run
 from skipring.simulation import simulate

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare, kstest
 
 from skipring.errors import InvalidInput
-from skipring.network.noise import _CHUNK, NoiseSource, _gaussians, unreached
+from skipring.network.node import NoiseSource, unreached
+from skipring.network.node.noise import _CHUNK, _gaussians
 
 Floats = NDArray[np.float64]
 
@@ -136,7 +137,7 @@ def test_no_two_draws_are_the_same() -> None:
 def test_processes_that_fork_draw_different_noise() -> None:
     program = """
 import os
-from skipring.network.noise import NoiseSource
+from skipring.network.node import NoiseSource
 source = NoiseSource()
 source.normals(3)
 child = os.fork()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture, Never
 from skipring.errors import InvalidInput
-from skipring.network.pace import AdaptivePace, FixedPace, Pace
+from skipring.network.node import AdaptivePace, FixedPace, Pace
 from skipring.timeouts import best_timeout, time_between_updates
 
 HOP = 0.01
@@ -209,5 +209,5 @@ def test_impossible_observations_are_refused(seconds: float) -> None:
 
 
 def test_a_node_with_a_fixed_pace_does_not_load_scipy() -> None:
-    program = "import sys, skipring.network.pace as p; p.FixedPace(1.0); sys.exit('scipy' in sys.modules)"
+    program = "import sys, skipring.network.node.pace as p; p.FixedPace(1.0); sys.exit('scipy' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

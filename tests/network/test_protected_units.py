@@ -11,10 +11,8 @@ from own_tables import columns
 from test_nodes import QUICK, final_models, make, run_nodes
 
 from skipring.errors import InvalidInput
-from skipring.network.agreed import agreed_run
-from skipring.network.giving import given_away
-from skipring.network.journal_file import read_journal
-from skipring.network.setup import load_node, open_journal
+from skipring.network.setup import agreed_run, given_away, load_node, open_journal
+from skipring.network.storage import read_journal
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from skipring.runs import parse_run
 

@@ -11,10 +11,8 @@ from test_nodes import make, run_nodes
 from test_up import free_port
 
 from skipring.network import Memory, Peer, Rules, Token
-from skipring.network.giving import given_away
-from skipring.network.messages import Accepted, Answer, Ready
-from skipring.network.readiness import why_not_started
-from skipring.network.setup import load_node, open_journal
+from skipring.network.protocol import Accepted, Answer, Ready
+from skipring.network.setup import given_away, load_node, open_journal, why_not_started
 
 Command = Callable[..., Any]
 

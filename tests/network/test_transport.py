@@ -21,14 +21,12 @@ from typing import Any
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network import link, transport
-from skipring.network._native_log import reason_in
-from skipring.network.agreement import Agreement
-from skipring.network.identity import make_network
-from skipring.network.messages import Final, Message, Outcome, Token
-from skipring.network.model_file import digest_of
-from skipring.network.roster import Roster, parse_nodes, read_roster
-from skipring.network.transport import Keys, Shape, Transport
+from skipring.network.protocol import Final, Message, Outcome, Token
+from skipring.network.setup import make_network
+from skipring.network.storage import digest_of
+from skipring.network.transport import Agreement, Keys, Roster, Shape, Transport, link, parse_nodes, read_roster
+from skipring.network.transport import connections as transport
+from skipring.network.transport._native_log import reason_in
 
 AGREEMENT = Agreement({"schedule.steps": 8, "simulation.seed": 1})
 
@@ -233,7 +231,7 @@ def test_reasons_in_grpcs_own_words(words: str, reason: str) -> None:
 
 WATCHED = """
 import os, sys
-from skipring.network._native_log import watch_native_log
+from skipring.network.transport import watch_native_log
 def refused(why):
     os.write(real, f"refused {why}\\n".encode())
     raise RuntimeError("even then the reader goes on")

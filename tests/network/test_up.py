@@ -24,13 +24,10 @@ from skipring.cli.network_up import _word
 from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
 from skipring.models import load_model
-from skipring.network.chain import updated_hops
-from skipring.network.config import read_node_config
-from skipring.network.journal_file import read_journal
-from skipring.network.local import LocalNetwork, node_result, node_status
-from skipring.network.monitor import metrics_text
-from skipring.network.setup import load_node
-from skipring.network.status import NodeStatus
+from skipring.network.node import NodeStatus, metrics_text, read_node_config
+from skipring.network.protocol import updated_hops
+from skipring.network.setup import LocalNetwork, load_node, node_result, node_status
+from skipring.network.storage import read_journal
 from skipring.privacy import gdp_epsilon
 from skipring.runs import dataset_of, read_run_file, stream
 

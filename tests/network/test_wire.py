@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skipring.network import wire
-from skipring.network.messages import Final, Hello, Kind, Message, Offer, Outcome, Pass, Promise, Reject, Token
-from skipring.network.wire import Done, Frame, Heading, Malformed, decode, encode
+from skipring.network.protocol import Final, Hello, Kind, Message, Offer, Outcome, Pass, Promise, Reject, Token
+from skipring.network.transport import Done, Frame, Heading, Malformed, decode, encode, wire
 
 NODES, STEPS = 5, 40
 RUN = bytes(range(32))

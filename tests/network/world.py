@@ -14,19 +14,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from skipring.network.journal import Entry, Kept, Memory, Over, Released
-from skipring.network.messages import (
+from skipring.network.protocol import (
     Accepted,
+    Action,
     Answer,
     Compute,
+    Entry,
     FinalAccepted,
+    Kept,
     Kind,
+    Memory,
     Message,
     Outcome,
+    Over,
     Pass,
+    Peer,
     PrepareBatch,
     Promise,
     Ready,
+    Released,
+    Rules,
     Say,
     Send,
     SetTimer,
@@ -34,7 +41,6 @@ from skipring.network.messages import (
     Token,
     Write,
 )
-from skipring.network.protocol import Action, Peer, Rules
 
 Make = Callable[[int, Rules, Memory], Peer]
 INITIAL = Token(0, b"initial", b"")

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from skipring.errors import LEAST_DELTA, InvalidInput
-from skipring.network.chain import blank_chain, extended_chain, sealed
-from skipring.network.ledger import AccountTerms, OwnAccount
+from skipring.network.node import AccountTerms, OwnAccount
+from skipring.network.protocol import blank_chain, extended_chain, sealed
 from skipring.privacy import (
     Accountant,
     Claim,

@@ -11,9 +11,8 @@ import pytest
 
 from skipring.data import Schema
 from skipring.errors import InvalidInput
-from skipring.network.agreed import agreed_run, run_text
-from skipring.network.config import OwnData
-from skipring.network.learner import make_learner
+from skipring.network.node import OwnData, make_learner
+from skipring.network.setup import agreed_run, run_text
 from skipring.runs import dealt_rows, parse_run, read_run_file
 from skipring.simulation import simulate
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skipring.learning import Protection
-from skipring.network.agreed import agreed_run, notes_on
+from skipring.network.setup import agreed_run, notes_on
 from skipring.runs import not_covered, parse_run, rows_notes, turns_per_node
 from skipring.simulation import Result, simulate
 

@@ -10,7 +10,7 @@ import pytest
 
 from skipring.delays import Gamma
 from skipring.errors import InvalidInput, require_positive
-from skipring.network.config import read_node_config
+from skipring.network.node import read_node_config
 from skipring.runs import dealt_rows, parse_run, with_changes
 from skipring.simulation import simulate
 

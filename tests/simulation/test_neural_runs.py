@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from skipring.errors import InvalidInput
 from skipring.learning import NeuralModel
-from skipring.network.config import OwnData
-from skipring.network.learner import make_learner
+from skipring.network.node import OwnData, make_learner
 from skipring.privacy import PlannedRun, forecast
 from skipring.runs import RunFile, with_changes
 from skipring.simulation import build, simulate

@@ -2,16 +2,16 @@
 
 Its heart is a state machine without I/O: `Peer` is told what happened and answers with what is to be done; `Rules` is
 what all nodes agree on, `agreed_path` the order in which they are offered the token, `Memory` what a node's journal
-adds up to. Around it, each in a file of its own and loaded when first used, since they need the extra ``network``:
+adds up to. It has rooms, each of which uses only those before it, and enters them through their `__init__`:
 
-- who takes part: `roster`, `identity`, `checks`, `config`
-- what all agree on: `agreed`, `agreement`, `order`
-- how messages travel: `messages`, `wire`, `transport`, `link`
-- what is remembered: `journal`, `journal_file`, `journal_reading`, `model_file`
-- what a node computes, and what it costs: `learner`, `noise`, `chain`, `ledger`, `giving`, `node_file`
-- running it: `setup`, `readiness`, `pace`, `node`, `updater`, `hop_times`, `process`, `monitor`, `local`
+- `protocol`: the state machine, messages, entries of the journal, the order of nodes, how a token came to be
+- `storage`: the journal's file, files of large models, their digests
+- `transport`: messages on the wire, connections, certificates, the roster, what all must agree on
+- `node`: the driver, a node's settings, learner, noise, pace, account and monitor
+- `setup`: agreeing on a run, folders of a network, checks, starting nodes here, what an owner can ask
 
-docs/protocol.md explains it.
+All but the first are loaded when first used: they need large libraries, and the extra ``network``. `_files`, for small
+files that people edit, is for all of them. docs/protocol.md explains the protocol.
 """
 
 from __future__ import annotations
@@ -19,31 +19,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .journal import Entry, Memory
-from .messages import Ballot, Copy, Kind, Message, Place, Token
-from .order import agreed_path
-from .protocol import Action, Peer, Rules
+from .protocol import Action, Ballot, Copy, Entry, Kind, Memory, Message, Peer, Place, Rules, Token, agreed_path
 
 if TYPE_CHECKING:
-    from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text
-    from .checks import check_network, check_node, is_node_folder
-    from .config import NodeBudget
-    from .giving import GivenAway, given_away, save_node_model
-    from .identity import make_network, pack_node, require_cryptography
-    from .local import (
+    from .node import NodeBudget, NodeStatus
+    from .setup import (
+        GivenAway,
         LocalNetwork,
         NodeState,
+        agreed_run,
+        asked_budget,
+        check_network,
+        check_node,
+        given_away,
+        is_node_folder,
+        make_network,
         node_result,
         node_status,
+        notes_on,
+        pack_node,
         read_network,
+        require_data,
+        run_node,
+        run_notes,
+        run_text,
         running_pid,
+        save_node_model,
         set_steps,
         stop_nodes,
+        why_not_started,
     )
-    from .process import run_node
-    from .readiness import run_notes, why_not_started
-    from .roster import parse_nodes
-    from .status import NodeStatus
+    from .transport import parse_nodes, require_cryptography
 
 __all__ = [
     "Action",
@@ -91,33 +97,33 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "GivenAway": "giving",
-        "LocalNetwork": "local",
-        "NodeBudget": "config",
-        "NodeState": "local",
-        "NodeStatus": "status",
-        "agreed_run": "agreed",
-        "asked_budget": "agreed",
-        "check_network": "checks",
-        "check_node": "checks",
-        "given_away": "giving",
-        "is_node_folder": "checks",
-        "make_network": "identity",
-        "node_result": "local",
-        "node_status": "local",
-        "notes_on": "agreed",
-        "pack_node": "identity",
-        "parse_nodes": "roster",
-        "read_network": "local",
-        "require_cryptography": "identity",
-        "require_data": "agreed",
-        "run_node": "process",
-        "run_notes": "readiness",
-        "run_text": "agreed",
-        "running_pid": "local",
-        "save_node_model": "giving",
-        "set_steps": "local",
-        "stop_nodes": "local",
-        "why_not_started": "readiness",
+        "GivenAway": "setup",
+        "LocalNetwork": "setup",
+        "NodeBudget": "node",
+        "NodeState": "setup",
+        "NodeStatus": "node",
+        "agreed_run": "setup",
+        "asked_budget": "setup",
+        "check_network": "setup",
+        "check_node": "setup",
+        "given_away": "setup",
+        "is_node_folder": "setup",
+        "make_network": "setup",
+        "node_result": "setup",
+        "node_status": "setup",
+        "notes_on": "setup",
+        "pack_node": "setup",
+        "parse_nodes": "transport",
+        "read_network": "setup",
+        "require_cryptography": "transport",
+        "require_data": "setup",
+        "run_node": "setup",
+        "run_notes": "setup",
+        "run_text": "setup",
+        "running_pid": "setup",
+        "save_node_model": "setup",
+        "set_steps": "setup",
+        "stop_nodes": "setup",
+        "why_not_started": "setup",
     },
 )

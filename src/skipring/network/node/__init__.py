@@ -1,0 +1,101 @@
+"""One node at work: it drives the protocol, makes its updates, and keeps the account of what they give away.
+
+`Node` is the driver; `NodeSetup` is what it is given, of which `NodeConfig` is its owner's part. What it computes is
+`node_rows` and `learner_on`, what it costs `OwnAccount`, and what its owner sees `NodeStatus` and `Monitor`. Loaded
+when first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._lazy import lazily
+
+if TYPE_CHECKING:
+    from .claims import final_claims, final_epsilon
+    from .config import NodeBudget, NodeConfig, NodeDelay, OwnData, node_config_text, read_node_config
+    from .driver import Node
+    from .learner import learner_on, make_learner, node_rows, require_shared_data
+    from .ledger import AccountTerms, OwnAccount, account_of, willing
+    from .monitor import Monitor, metrics_text, status_text
+    from .node_file import NodeFacts, write_node_model
+    from .node_setup import NodeSetup
+    from .noise import NoiseSource, unreached
+    from .pace import AdaptivePace, FixedPace, Pace
+    from .status import RESULT, STOPPED, NodeStatus, read_status
+    from .updater import Stopped
+
+__all__ = [
+    "RESULT",
+    "STOPPED",
+    "AccountTerms",
+    "AdaptivePace",
+    "FixedPace",
+    "Monitor",
+    "Node",
+    "NodeBudget",
+    "NodeConfig",
+    "NodeDelay",
+    "NodeFacts",
+    "NodeSetup",
+    "NodeStatus",
+    "NoiseSource",
+    "OwnAccount",
+    "OwnData",
+    "Pace",
+    "Stopped",
+    "account_of",
+    "final_claims",
+    "final_epsilon",
+    "learner_on",
+    "make_learner",
+    "metrics_text",
+    "node_config_text",
+    "node_rows",
+    "read_node_config",
+    "read_status",
+    "require_shared_data",
+    "status_text",
+    "unreached",
+    "willing",
+    "write_node_model",
+]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "AccountTerms": "ledger",
+        "AdaptivePace": "pace",
+        "FixedPace": "pace",
+        "Monitor": "monitor",
+        "Node": "driver",
+        "NodeBudget": "config",
+        "NodeConfig": "config",
+        "NodeDelay": "config",
+        "NodeFacts": "node_file",
+        "NodeSetup": "node_setup",
+        "NodeStatus": "status",
+        "NoiseSource": "noise",
+        "OwnAccount": "ledger",
+        "OwnData": "config",
+        "Pace": "pace",
+        "RESULT": "status",
+        "STOPPED": "status",
+        "Stopped": "updater",
+        "account_of": "ledger",
+        "final_claims": "claims",
+        "final_epsilon": "claims",
+        "learner_on": "learner",
+        "make_learner": "learner",
+        "metrics_text": "monitor",
+        "node_config_text": "config",
+        "node_rows": "learner",
+        "read_node_config": "config",
+        "read_status": "status",
+        "require_shared_data": "learner",
+        "status_text": "monitor",
+        "unreached": "noise",
+        "willing": "ledger",
+        "write_node_model": "node_file",
+    },
+)

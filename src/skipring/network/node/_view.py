@@ -1,0 +1,71 @@
+"""What a node says of itself while it runs: its state, its account and its share in the run."""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..protocol import updated_hops
+from ..storage import digest_of
+from .status import NodeStatus
+
+if TYPE_CHECKING:
+    from .driver import Node
+
+__all__ = ["status_of"]
+
+
+def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
+    """Return what a node knows about the run and about itself.
+
+    Turns are counted as far as the node knows what became of them: neither an offer that waits for an answer nor an
+    update that is being made is a turn that was skipped.
+    """
+    setup, memory, budget, claim = node.setup, node.peer.memory, node.setup.config.budget, node.account.claim
+    delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
+    token = memory.outcome or memory.copy.token
+    offered = np.asarray(setup.rules.path[: node.peer.decided], dtype=np.int64)
+    updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
+    nodes = len(setup.roster)
+    return NodeStatus(
+        name=setup.name,
+        nodes=nodes,
+        steps=setup.rules.steps,
+        hop=node.hop,
+        holding=node.peer.holding and memory.outcome is None,
+        over=memory.outcome is not None and (finished or setup.me in node.all_done),
+        model=digest_of(token.parameters)[:16] if memory.outcome is not None else None,
+        ballot=memory.promised,
+        updates=token.updates,
+        own_updates=node.account.releases,
+        turns=tuple(np.bincount(offered, minlength=nodes).tolist()),
+        updates_by_node=tuple(np.bincount(updated, minlength=nodes).tolist()),
+        epsilon=node.account.epsilon(delta),
+        epsilon_of_releases=node.account.epsilon_of_releases(delta),
+        delta=delta,
+        unit=claim.unit,
+        relation=claim.relation,
+        method=claim.method,
+        view=claim.view,
+        no_noise=setup.terms.noise_multiplier == 0.0,
+        not_covered=setup.not_covered,
+        budget=budget.epsilon,
+        refused=node.refused,
+        refused_for_budget=node.refused_for_budget,
+        test_error=None if math.isnan(node.updater.test_error) else node.updater.test_error,
+        guess=setup.learner.guess,
+        timeout=node.pace.timeout,
+        hop_time=node.times.hop_time,
+        overhead=node.times.overhead,
+        carry_rate=median(node.transport.carry_rates) if node.transport.carry_rates else None,
+        pass_rate=node.times.pass_rate,
+        recoveries=node.recoveries,
+        reachable=len(node.transport.reachable),
+        peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        running_for=time.time() - node.started,
+    )

@@ -1,0 +1,59 @@
+"""What a node's account says of a model: its epsilon for other nodes, and for those who see the final model alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...models import EpsilonClaim
+from ...privacy import OwnTranscript, gdp_epsilon
+from ..protocol import Token, updated_between, updated_hops
+from .ledger import AccountTerms, OwnAccount
+
+__all__ = ["final_claims", "final_epsilon"]
+
+
+def final_claims(account: OwnAccount, node: str, delta: float, outcome: Token | None) -> tuple[EpsilonClaim, ...]:
+    """Return what a node's account says of its own data, and nobody else's: what other nodes know, and outsiders.
+
+    What the final model alone tells is said once there is one.
+    """
+    claim = account.claim
+    stated = [(claim.view, account.epsilon(delta)), ("final", final_epsilon(account.terms, outcome, delta))]
+    return tuple(
+        EpsilonClaim(
+            whose=f"node {node}, by its own account",
+            unit=claim.unit,
+            relation=claim.relation,
+            delta=delta,
+            view=view,
+            method=claim.method,
+            epsilon=epsilon,
+        )
+        for view, epsilon in stated
+        if epsilon is not None
+    )
+
+
+def final_epsilon(terms: AccountTerms, outcome: Token | None, delta: float) -> float | None:
+    """Return epsilon for somebody outside who is shown the final model and nothing else; None before there is one."""
+    return None if outcome is None else gdp_epsilon(_final_mu(terms, outcome.chain), delta)
+
+
+def _final_mu(terms: AccountTerms, chain: bytes) -> float:
+    """Return what the final model alone tells of this node: all noise on its way hides each of its updates."""
+    # An observer that is never sent the token but at the end: a number that no node has.
+    if not terms.noise_multiplier:
+        own = (hop for hop in updated_hops(chain) if terms.path[hop - 1] == terms.me)
+        return 0.0 if next(own, None) is None else math.inf
+    outsider = terms.nodes
+    run = OwnTranscript(terms.nodes + 1, terms.me, convex=terms.convex, parts=terms.parts, protects=terms.protects)
+    sizes = iter(np.asarray(terms.step_sizes).tolist())
+    turn = 0
+    for node, updated in zip(terms.path, updated_between(chain, 1, terms.steps), strict=True):
+        part = turn % terms.parts if node == terms.me else None
+        turn += node == terms.me
+        if updated:
+            run.update(node, step_size=next(sizes), noise_multiplier=terms.noise_multiplier, part=part)
+    return math.sqrt(float(run.mu2_by_observer()[outsider]))

@@ -1,0 +1,143 @@
+"""A node's own settings: what it listens on, where its data and journal are, and how much it is ready to give away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ...delays import parse_delay
+from ...errors import InvalidInput, require_delta, require_non_negative, require_positive
+from .._files import Section, quoted, read_checked
+from ..transport import Address
+
+__all__ = ["NodeBudget", "NodeConfig", "NodeDelay", "OwnData", "read_node_config"]
+
+
+class OwnData(Section):
+    """This node's own rows, which never leave it."""
+
+    path: Path | None = Field(None, description="a file with this node's rows (csv, parquet or npz)")
+    label: str | None = Field(None, description="the label's column in it")
+
+
+class NodeBudget(Section):
+    """What this node is ready to give away; others are not told. Without it there is no limit."""
+
+    epsilon: float | None = Field(None, description="take part only while epsilon stays below")
+    delta: float | None = Field(None, description="the delta of that epsilon")
+    count: Literal["transcript", "releases"] = Field(
+        "transcript", description="or releases: each in full, so that no recovery can raise epsilon later"
+    )
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse half a budget, or one that means nothing."""
+        if self.epsilon is not None:
+            require_positive("epsilon", self.epsilon)
+        if self.delta is not None:
+            require_delta(self.delta)
+        if (self.epsilon is None) != (self.delta is None):
+            missing = "epsilon" if self.epsilon is None else "delta"
+            raise InvalidInput.because(missing, "missing", "a budget is an epsilon and a delta")
+
+
+class NodeDelay(Section):
+    """A node that is late on purpose, so that stragglers can be shown on one machine."""
+
+    law: str | None = Field(None, description="sleep before each update: exponential:1, gamma:0.25,1, ...")
+
+
+class NodeConfig(Section):
+    """The settings of one node; paths are absolute once they are read."""
+
+    name: str
+    listen: str
+    metrics: str | None = None
+    start_wait: float = 60.0
+    linger: float = 600.0
+    delay: NodeDelay = NodeDelay()
+    journal: Path = Path("journal.sqlite")
+    run: Path | None = None
+    data: OwnData = OwnData()
+    budget: NodeBudget = NodeBudget()
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse an address that cannot be listened on."""
+        if not self.listen.startswith(("0.0.0.0:", "[::]:")):  # all interfaces; no address to reach a node at
+            Address.parse(self.listen)
+        else:
+            Address.parse("localhost:" + self.listen.rpartition(":")[2])
+        if self.metrics is not None and not Address.parse(self.metrics).is_loopback:
+            raise InvalidInput("metrics", self.metrics, "an address of this machine alone, like 127.0.0.1:8600")
+        for name, seconds in (("start_wait", self.start_wait), ("linger", self.linger)):
+            require_non_negative(name, seconds)
+        if self.delay.law is not None:
+            parse_delay(self.delay.law)
+
+
+def read_node_config(path: str | Path) -> NodeConfig:
+    """Read a node's settings; relative paths in it start at its folder."""
+    config = read_checked(path, NodeConfig, what="a node's settings")
+    folder = Path(path).absolute().parent
+    data = config.data.path
+    return config.model_copy(
+        update={
+            "journal": folder / config.journal,
+            "run": None if config.run is None else folder / config.run,
+            "data": config.data.model_copy(update={"path": None if data is None else folder / data}),
+        }
+    )
+
+
+def node_config_text(
+    name: str,
+    address: Address,
+    *,
+    with_run: bool,
+    delay: str | None = None,
+    budget: NodeBudget | None = None,
+    data: Path | None = None,
+) -> str:
+    """Return the settings that a new node starts with; with `delay`, it is late on purpose. `data` is its own file."""
+    everywhere = "[::]" if ":" in address.host else "0.0.0.0"
+    listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
+    own, late = OwnData.model_fields, NodeDelay.model_fields
+    metrics = address.port + 1000 if address.port + 1000 <= 65535 else address.port - 1000
+    lines = [
+        f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
+        f"name = {quoted(name)}",
+        f"listen = {quoted(listen)}    # others reach it at {address}",
+        'journal = "journal.sqlite"    # what it must not forget; keep it and back it up',
+        f'metrics = "127.0.0.1:{metrics}"    # /health, /metrics (Prometheus) and /status, for this machine alone',
+        'run = "run.toml"' if with_run else '# run = "run.toml"    # what all nodes agreed on',
+        "",
+        "[data]",
+        f"{'# ' if data is None else ''}path = {quoted(str(data or 'rows.csv'))}    # {own['path'].description}",
+        f'# label = "outcome"    # {own["label"].description}',
+        "",
+        "[budget]",
+        *_budget_lines(NodeBudget() if budget is None else budget),
+        "",
+        "[delay]",
+        f"{'# ' if delay is None else ''}law = {quoted(delay or 'gamma:0.25,1')}    # {late['law'].description}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _budget_lines(budget: NodeBudget) -> list[str]:
+    fields = NodeBudget.model_fields
+    count = f'# count = "transcript"    # {fields["count"].description}'
+    if budget.epsilon is None:
+        return [
+            f"# epsilon = 2.0    # {fields['epsilon'].description}; without a budget there is no limit",
+            f"# delta = 1e-5    # {fields['delta'].description}",
+            count,
+        ]
+    return [
+        "# What the run was asked to keep. The node refuses its turns once one more update would exceed it; the noise",
+        "# alone keeps it only if few others are skipped. It is this node's own: change it freely, nobody is told.",
+        f"epsilon = {budget.epsilon!r}    # {fields['epsilon'].description}",
+        f"delta = {budget.delta!r}    # {fields['delta'].description}",
+        count,
+    ]

@@ -1,0 +1,116 @@
+"""What a node is given before it runs: all that decides what it does, and where it leaves what comes out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...delays import Delay
+from ...learning import Learner
+from ...models import EpsilonClaim, Inputs
+from ...runs import RunFile
+from ..protocol import Rules, Token
+from ..storage import chunks_of, size_of
+from ..transport import Agreement, Keys, Roster, Shape
+from .config import NodeConfig
+from .ledger import AccountTerms
+from .monitor import status_text
+from .node_file import NodeFacts, write_node_model
+from .pace import AdaptivePace, FixedPace, Pace
+from .status import RESULT, STOPPED, NodeStatus, read_status
+
+__all__ = ["NodeSetup"]
+
+#: Norms are computed from rounded numbers; this much above the bound is rounding.
+_ROUNDING = 1e-5
+
+
+@dataclass(frozen=True)
+class NodeSetup:
+    """Everything that decides what a node does."""
+
+    name: str
+    me: int
+    config: NodeConfig
+    roster: Roster
+    run: RunFile
+    keys: Keys
+    learner: Learner
+    agreement: Agreement
+    rules: Rules
+    terms: AccountTerms
+    initial: Token
+    delay: Delay | None
+    #: What a model of this run is given, so that its owner can predict with it.
+    inputs: Inputs
+    #: What no epsilon covers, if nodes share a data set, and what else its owner may not expect.
+    not_covered: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> Shape:
+        """What parameters look like."""
+        return Shape(np.dtype(self.learner.dtype).str, size_of(self.initial.parameters))
+
+    @property
+    def models(self) -> Path:
+        """The folder that large models are kept in, beside the journal."""
+        return Path(f"{self.config.journal}-models")
+
+    def new_pace(self) -> Pace:
+        """Return how long this node waits for others."""
+        return AdaptivePace() if self.run.delay.timeout == "adaptive" else FixedPace(self.rules.timeout)
+
+    def check_parameters(self, parameters: Any) -> str:
+        """Say why parameters that arrived cannot be a model of this run; nothing if they can."""
+        if size_of(parameters) != self.shape.size:
+            return f"a model of {size_of(parameters)} bytes, not {self.shape.size}"
+        square = 0.0
+        try:
+            for chunk in chunks_of(parameters, 1 << 20):
+                values = np.frombuffer(chunk, dtype=self.learner.dtype)
+                if not np.isfinite(values).all():
+                    return "a model with numbers that are not finite"
+                wide = values.astype(np.float64)
+                with np.errstate(over="ignore"):
+                    square += float(wide @ wide)
+        except OSError as error:
+            return f"a model that cannot be read: {error.strerror}"
+        if not math.isfinite(square) or not math.sqrt(square) <= self.learner.radius * (1.0 + _ROUNDING):
+            return f"a model of norm {math.sqrt(square):.6g}, and {self.learner.radius:g} is the largest"
+        return ""
+
+    def write_model(self, parameters: Any) -> None:
+        """Write the final model where its owner finds it: model.npy in the node's folder."""
+        path = self.config.journal.parent / "model.npy"
+        draft = path.with_suffix(".npy.part")
+        header = {"descr": self.shape.dtype, "fortran_order": False, "shape": self.learner.shape}
+        with open(draft, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for chunk in chunks_of(parameters, 1 << 20):
+                file.write(chunk)
+        draft.rename(path)
+
+    def write_trained(self, token: Token, claims: tuple[EpsilonClaim, ...]) -> None:
+        """Write the same as a model that can be used: model.npz in the node's folder, with this node's own account."""
+        about = NodeFacts(self.name, self.run, self.agreement.digest.hex(), claims, self.not_covered)
+        write_node_model(self.config.journal.parent / "model.npz", token, self.inputs, about, self.shape.dtype)
+
+    def left_at_a_stop(self) -> NodeStatus | None:
+        """Return what the node knew when it was last told to stop, if it has not run since."""
+        return read_status(self.config.journal.parent / STOPPED)
+
+    def forget_the_stop(self) -> None:
+        """Take away what the node left when it was told to stop: it runs again."""
+        (self.config.journal.parent / STOPPED).unlink(missing_ok=True)
+
+    def write_result(self, status: dict[str, Any], name: str = RESULT) -> None:
+        """Write what the node knows at the end, or when it is told to stop: a file in its folder."""
+        path = self.config.journal.parent / name
+        draft = path.with_suffix(".json.part")
+        draft.write_text(status_text(status) + "\n", encoding="utf-8")
+        draft.rename(path)

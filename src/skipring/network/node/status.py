@@ -1,0 +1,112 @@
+"""What a node knows about the run and about itself, as its owner sees it: /status, result.json and the live view."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..._json import from_json
+from ...learning import Guess
+from ...privacy import HIDDEN, Relation, Unit
+
+__all__ = ["RESULT", "STOPPED", "NodeStatus", "read_status"]
+
+#: What a node leaves in its folder at the end of the run, and what when it is told to stop before.
+RESULT = "result.json"
+STOPPED = "stopped.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStatus:
+    """The state of one node; nothing of it is sent to other nodes.
+
+    Parameters
+    ----------
+    name : the node's.
+    nodes, steps : how many nodes, and how many hops the whole run has.
+    hop : the newest hop that the node knows of.
+    holding : whether it holds the token.
+    over : whether it has the final model, and others know.
+    model : the first digits of the final model's digest; None before there is one.
+    ballot : number of recoveries so far, and which node led the last one.
+    updates : updates of the newest token that the node has seen.
+    own_updates : updates that the node has released, on all branches.
+    turns, updates_by_node : for each node, how often it was its turn, and how often it updated.
+    epsilon, epsilon_of_releases, delta : what the observer who knows most knows of the node's data; the same with each
+        release in full.
+    unit, relation, method, view : what they hide (``node``, ``person`` or ``record``), which data sets are neighbours,
+        and by which account, against whom (`skipring.privacy.Claim`).
+    no_noise : whether there is no noise at all, so that nothing is hidden.
+    not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
+    budget : the epsilon that the node is ready to give away; None if it has no budget.
+    refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
+    test_error : on the node's own test rows, of the newest token sent to it; None before that.
+    guess : what always guessing the same reaches on them; None without any.
+    timeout : how long it waits for another node, in seconds.
+    hop_time, overhead : median seconds from getting the token to having passed it on, and without the wait for the next
+        node; None before the first hop.
+    carry_rate, pass_rate : median bytes per second of large tokens, between machines and within a hop.
+    recoveries : how many it has started.
+    reachable : nodes that messages go through to.
+    peak_memory, running_for : bytes and seconds of its process.
+    """
+
+    name: str
+    nodes: int
+    steps: int
+    hop: int
+    holding: bool
+    over: bool
+    model: str | None
+    ballot: tuple[int, int]
+    updates: int
+    own_updates: int
+    turns: tuple[int, ...]
+    updates_by_node: tuple[int, ...]
+    epsilon: float
+    epsilon_of_releases: float
+    delta: float
+    unit: Unit = "node"
+    relation: Relation = "replace-one"
+    method: str = "own account"
+    view: str = "offered"
+    no_noise: bool = False
+    not_covered: str | None = None
+    budget: float | None
+    refused: int
+    refused_for_budget: int = 0
+    test_error: float | None
+    guess: Guess | None = None
+    timeout: float
+    hop_time: float | None
+    overhead: float | None
+    carry_rate: float | None
+    pass_rate: float | None
+    recoveries: int
+    reachable: int
+    peak_memory: int
+    running_for: float
+
+    @property
+    def hides(self) -> str:
+        """What the epsilons hide from whom, in words that no epsilon can be read without."""
+        if self.no_noise:
+            return "nothing from anybody: there is no noise (privacy.noise_multiplier = 0)"
+        return (
+            f"{HIDDEN[self.unit]} ({self.relation}) at delta {self.delta:g} from any other node"
+            f" (method {self.method}, view {self.view})"
+        )
+
+    @property
+    def place(self) -> tuple[bool, tuple[int, int], int]:
+        """How far the node has come: the largest of all nodes' places is the newest news."""
+        return self.over, self.ballot, self.hop
+
+
+def read_status(path: Path) -> NodeStatus | None:
+    """Return what a node left in a file; None if there is none, or it cannot be read."""
+    try:
+        return from_json(NodeStatus, json.loads(path.read_text()), "status")
+    except (OSError, ValueError):
+        return None

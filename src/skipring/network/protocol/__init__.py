@@ -1,0 +1,148 @@
+"""How nodes pass a token on without a server: what they say, what each must not forget, and what follows from it.
+
+A state machine without clock, network, disk or chance. `Peer` is told what happened and answers with what is to be done
+(`Action`), in order; `Rules` is what all nodes agree on, `agreed_path` the order in which they are offered the token,
+`Memory` what the entries of a node's journal add up to. A token's `chain` tells which hops have updated it.
+docs/protocol.md explains it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._lazy import lazily
+from ._standing import Action, Rules
+from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
+from .messages import (
+    Accepted,
+    Agree,
+    Answer,
+    Ask,
+    Ballot,
+    Compute,
+    Copy,
+    Decided,
+    Doubt,
+    Final,
+    FinalAccepted,
+    Fine,
+    Hello,
+    Here,
+    Kind,
+    LargeParameters,
+    Message,
+    Moved,
+    Offer,
+    Outcome,
+    Parameters,
+    Pass,
+    Place,
+    Prepare,
+    PrepareBatch,
+    Promise,
+    Ready,
+    Refuse,
+    Reject,
+    Resume,
+    Resumed,
+    Say,
+    Send,
+    SetTimer,
+    StopTimer,
+    Token,
+    WantOutcome,
+    Write,
+)
+from .order import agreed_path, path_of
+from .peer import Peer
+
+if TYPE_CHECKING:
+    from .chain import (
+        blank_chain,
+        check_chain,
+        extended_chain,
+        marks_of,
+        sealed,
+        updated_between,
+        updated_hops,
+        updates_of,
+        wrong_way,
+    )
+
+__all__ = [
+    "Accepted",
+    "Action",
+    "Agree",
+    "Answer",
+    "Ask",
+    "Ballot",
+    "Compute",
+    "Copy",
+    "Decided",
+    "Doubt",
+    "Entry",
+    "Final",
+    "FinalAccepted",
+    "Fine",
+    "Gone",
+    "Heard",
+    "Hello",
+    "Here",
+    "Kept",
+    "Kind",
+    "LargeParameters",
+    "Memory",
+    "Message",
+    "Moved",
+    "Offer",
+    "Outcome",
+    "Over",
+    "Parameters",
+    "Pass",
+    "Passing",
+    "Peer",
+    "Place",
+    "Prepare",
+    "PrepareBatch",
+    "Promise",
+    "Ready",
+    "Refuse",
+    "Reject",
+    "Released",
+    "Resume",
+    "Resumed",
+    "Rules",
+    "Say",
+    "Send",
+    "SetTimer",
+    "StopTimer",
+    "Token",
+    "WantOutcome",
+    "Write",
+    "agreed_path",
+    "blank_chain",
+    "check_chain",
+    "extended_chain",
+    "marks_of",
+    "path_of",
+    "sealed",
+    "updated_between",
+    "updated_hops",
+    "updates_of",
+    "wrong_way",
+]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "blank_chain": "chain",
+        "check_chain": "chain",
+        "extended_chain": "chain",
+        "marks_of": "chain",
+        "sealed": "chain",
+        "updated_between": "chain",
+        "updated_hops": "chain",
+        "updates_of": "chain",
+        "wrong_way": "chain",
+    },
+)

@@ -1,0 +1,65 @@
+"""The order of a run that all nodes agree on: drawn from a seed, the same on every machine and with every library."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...errors import InvalidInput, require_integer
+
+if TYPE_CHECKING:
+    from ...runs import RunFile
+
+__all__ = ["agreed_path", "path_of"]
+
+
+def agreed_path(schedule: str, nodes: int, steps: int, seed: bytes) -> list[int]:
+    """Return the node of each hop.
+
+    Numbers are drawn from SHA-256 of the seed and a counter, not from a library whose streams may change: every node
+    checks with it that a token came the agreed way.
+
+    >>> agreed_path("ring", 3, 5, b"seed")
+    [0, 1, 2, 0, 1]
+    >>> sorted(agreed_path("random-ring", 4, 4, b"seed"))
+    [0, 1, 2, 3]
+    """
+    require_integer("nodes", nodes, 2)
+    require_integer("steps", steps, 1)
+    if schedule == "ring":
+        return [hop % nodes for hop in range(steps)]
+    numbers = _numbers(seed)
+    if schedule == "random-walk":
+        return [_below(nodes, numbers) for _ in range(steps)]
+    if schedule != "random-ring":
+        raise InvalidInput("schedule", schedule, "one of ring, random-ring, random-walk")
+    path: list[int] = []
+    while len(path) < steps:
+        order = list(range(nodes))
+        for place in range(nodes - 1, 0, -1):
+            other = _below(place + 1, numbers)
+            order[place], order[other] = order[other], order[place]
+        path += order
+    return path[:steps]
+
+
+def path_of(run: RunFile, nodes: int, steps: int) -> list[int]:
+    """Return the node of each hop of a run, drawn from the run's seed."""
+    return agreed_path(run.schedule.name, nodes, steps, f"skipring order {run.simulation.seed}".encode())
+
+
+def _numbers(seed: bytes) -> Iterator[int]:
+    """Yield 64-bit numbers."""
+    counter = 0
+    while True:
+        block = hashlib.sha256(seed + counter.to_bytes(8, "big")).digest()
+        for place in range(0, 32, 8):
+            yield int.from_bytes(block[place : place + 8], "big")
+        counter += 1
+
+
+def _below(bound: int, numbers: Iterator[int]) -> int:
+    """Return a number below a bound, all with the same probability: those that would favour some are drawn again."""
+    largest = 2**64 - 2**64 % bound
+    return next(number for number in numbers if number < largest) % bound

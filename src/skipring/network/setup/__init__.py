@@ -1,0 +1,104 @@
+"""From a run file and names to folders, from folders to nodes that run, and what their owners can ask of them.
+
+`agreed_run` leaves nothing open, `make_network` makes the folders, `pack_node` what an owner is sent; `check_node` and
+`why_not_started` look before a start. `load_node` and `open_journal` give a node what it needs, `run_node` is its
+process and `LocalNetwork` those of all. `given_away` tells what it has cost. Loaded when first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._lazy import lazily
+
+if TYPE_CHECKING:
+    from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text
+    from .agreed_values import MOST_STEPS, agreement_of, require_network_run
+    from .checks import check_network, check_node, is_node_folder
+    from .folders import make_network
+    from .giving import GivenAway, KnownByObserver, given_away, save_node_model
+    from .load import load_node, open_journal, terms_of
+    from .local import (
+        LocalNetwork,
+        NodeState,
+        node_result,
+        node_status,
+        read_network,
+        running_pid,
+        set_steps,
+        stop_nodes,
+    )
+    from .pack import pack_node
+    from .process import run_node
+    from .readiness import run_notes, why_not_started
+
+__all__ = [
+    "MOST_STEPS",
+    "GivenAway",
+    "KnownByObserver",
+    "LocalNetwork",
+    "NodeState",
+    "agreed_run",
+    "agreement_of",
+    "asked_budget",
+    "check_network",
+    "check_node",
+    "given_away",
+    "is_node_folder",
+    "load_node",
+    "make_network",
+    "node_result",
+    "node_status",
+    "notes_on",
+    "open_journal",
+    "pack_node",
+    "read_network",
+    "require_data",
+    "require_network_run",
+    "run_node",
+    "run_notes",
+    "run_text",
+    "running_pid",
+    "save_node_model",
+    "set_steps",
+    "stop_nodes",
+    "terms_of",
+    "why_not_started",
+]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "GivenAway": "giving",
+        "KnownByObserver": "giving",
+        "LocalNetwork": "local",
+        "MOST_STEPS": "agreed_values",
+        "NodeState": "local",
+        "agreed_run": "agreed",
+        "agreement_of": "agreed_values",
+        "asked_budget": "agreed",
+        "check_network": "checks",
+        "check_node": "checks",
+        "given_away": "giving",
+        "is_node_folder": "checks",
+        "load_node": "load",
+        "make_network": "folders",
+        "node_result": "local",
+        "node_status": "local",
+        "notes_on": "agreed",
+        "open_journal": "load",
+        "pack_node": "pack",
+        "read_network": "local",
+        "require_data": "agreed",
+        "require_network_run": "agreed_values",
+        "run_node": "process",
+        "run_notes": "readiness",
+        "run_text": "agreed",
+        "running_pid": "local",
+        "save_node_model": "giving",
+        "set_steps": "local",
+        "stop_nodes": "local",
+        "terms_of": "load",
+        "why_not_started": "readiness",
+    },
+)

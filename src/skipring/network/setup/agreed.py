@@ -1,0 +1,199 @@
+"""A run file with nothing left open, for all nodes to share: what each computed for itself might differ."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+import numpy as np
+
+from ...errors import InvalidInput
+from ...privacy import PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
+from ...runs import (
+    Budget,
+    ResolvedRun,
+    RunFile,
+    Shape,
+    budget_of,
+    dataset_of,
+    dealt_rows,
+    model_of,
+    most_units_of_a_node,
+    no_noise,
+    not_covered,
+    parse_run,
+    protection_of,
+    require_own_scales,
+    resolve,
+    rows_notes,
+    toml_value,
+    turns_per_node,
+    usual_batch,
+)
+from ...timeouts import skip_probability
+from ..node import NodeBudget, require_shared_data
+from ..protocol import path_of
+from .agreed_values import require_network_run
+
+__all__ = ["agreed_run", "asked_budget", "has_own_files", "notes_on", "require_data", "resolved_run", "run_text"]
+
+#: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
+_SPARE = 1.0 + 1e-7
+
+
+def agreed_run(run: RunFile, nodes: int) -> RunFile:
+    """Return the run with its steps, timeout, noise and model written down.
+
+    Without a timeout, a skip probability or a law of delays, nodes learn their timeout. Data is looked at only if the
+    run file does not name a model, or how many rows an update takes where records or persons are protected.
+    """
+    require_network_run(run, nodes)
+    run = _with_batch(run, nodes)
+    shape = Shape()
+    if run.model.name is None:
+        classes = dataset_of(run).classes if run.table is None else run.table.classes
+        # What the model is called follows from the labels; a bound of theirs must not. How many features an encoder
+        # makes of the columns does not matter for it.
+        shape = Shape(None, len(classes))
+    resolved = resolved_run(run, nodes, shape)
+    values = run.model_dump(mode="json", exclude_unset=True)
+    for section in ("data", "model", "schedule", "delay", "privacy"):
+        values.setdefault(section, {})
+    values["data"]["nodes"] = nodes
+    values["schedule"] |= {"name": run.schedule.name, "steps": resolved.steps}
+    if run.model.name is None:
+        model = model_of(run, shape)
+        assert model is not None
+        values["model"]["name"] = model.loss
+    values["delay"].pop("skip", None)
+    values["delay"]["timeout"] = "adaptive" if resolved.timeout is None else _finite(resolved.timeout)
+    values["privacy"].pop("epsilon", None)
+    values["privacy"] |= {"delta": run.privacy.delta, "noise_multiplier": resolved.noise_multiplier}
+    values["simulation"] = {"seed": run.simulation.seed}
+    return parse_run(values)
+
+
+def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
+    """Say of an agreed run that there is no noise, what no epsilon covers, and which rows go to waste.
+
+    Of nodes' own files nothing is known; each node says of them what there is to say when it starts.
+    """
+    notes = [] if (silent := no_noise(run)) is None else [silent]
+    if has_own_files(run):
+        return tuple(notes)
+    protection = protection_of(run)
+    if protection is not None and protection.unit != "node":
+        # How many rows each node has does not depend on their features, which may take minutes.
+        plain = run.model_copy(update={"model": run.model.model_copy(update={"features": "none"})})
+        with contextlib.suppress(InvalidInput):  # the data may be elsewhere; nodes say what is wrong with it
+            owned = dealt_rows(plain, usual_nodes=nodes)[2]
+            turns = turns_per_node(nodes, resolved_run(run, nodes).steps)
+            notes += rows_notes(protection, most_units_of_a_node(owned, protection), turns)
+    if (shared := not_covered(run)) is not None:
+        notes.append(f"unless nodes have files of their own, {shared}")
+    return tuple(notes)
+
+
+def has_own_files(run: RunFile) -> bool:
+    """Say whether a run file is for nodes with files of their own: it says what nobody can look up."""
+    return run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+
+
+def require_data(run: RunFile) -> None:
+    """Refuse a run of which nobody has said what nodes learn from: a data set, a file, or files of their own."""
+    if not has_own_files(run):
+        require_shared_data(run)
+
+
+def _with_batch(run: RunFile, nodes: int) -> RunFile:
+    """Return the run with the batch that all agree on: if it is not given, the rows of the largest node.
+
+    How many rows a node has is public where nodes share a data set. Where each has a file of its own nobody knows.
+    """
+    own_files = has_own_files(run)
+    if run.privacy.unit == "person" and run.data.person is None:
+        reason = "persons are protected: say which column of each node's file tells whose a row is"
+        raise InvalidInput.because("data.person", "missing", reason)
+    if own_files:
+        require_own_scales(run)
+    if run.privacy.unit == "node" or run.learning.batch is not None:
+        return run
+    if own_files:
+        reason = (
+            f"a {run.privacy.unit} is protected, and nodes have files of their own: "
+            "say how many rows an update takes at most, such as the rows of a typical node"
+        )
+        raise InvalidInput.because("learning.batch", "missing", reason)
+    most = usual_batch(run, dealt_rows(run, usual_nodes=nodes)[2])
+    return run.model_copy(update={"learning": run.learning.model_copy(update={"batch": most})})
+
+
+def resolved_run(run: RunFile, nodes: int, shape: Shape | None = None) -> ResolvedRun:
+    """Return what a run file comes to between real nodes; all of it follows from the file, unless it names no model."""
+    return resolve(run, Shape() if shape is None else shape, nodes, noise=_noise, learns_timeouts=True)
+
+
+def asked_budget(run: RunFile) -> NodeBudget:
+    """Return what each node of a run is to keep; nothing if the run file gives the noise itself.
+
+    The noise is chosen for it, but how many are skipped is known only afterwards, and a node that others do not hide
+    gives away more. So what holds is what each node refuses.
+    """
+    budget = budget_of(run)
+    return NodeBudget() if budget is None else NodeBudget(epsilon=budget.epsilon, delta=budget.delta)
+
+
+def _finite(timeout: float) -> float:
+    if not 0.0 < timeout < math.inf:
+        raise InvalidInput.because(
+            "delay.timeout", timeout, 'a node that died would be waited for without end; give a time, or "adaptive"'
+        )
+    return timeout
+
+
+def _noise(resolved: ResolvedRun, budget: Budget) -> float:
+    """Return the noise that a budget asks for.
+
+    With a fixed timeout and a law of delays it is the forecast's, for a node that is always ready while others are
+    skipped: how quick a node is, is its own affair. Else nobody knows how many are skipped: then it is the least with
+    which no pair of nodes exceeds the budget on the agreed path, if every hop is an update. Where others are skipped,
+    a node gives away more with each update, and the budget in its settings is spent earlier.
+    """
+    run, sizes = resolved.run, resolved.step_sizes
+    known_law = "law" in run.delay.model_fields_set
+    if known_law and resolved.timeout is not None and sizes.law != "own":
+        planned = PlannedRun(
+            schedule=run.schedule.name,  # type: ignore[arg-type] # the record refuses one that it does not know
+            nodes=resolved.nodes,
+            steps=resolved.steps,
+            skip=skip_probability(resolved.delay, resolved.timeout),
+            target_skip=0.0,
+            noise_multiplier=1.0,
+            convex=resolved.convex,
+            step_size=sizes.law,
+            # How many parts a node's rows rotate through is its own affair: one is the worst.
+            protects=run.privacy.unit,
+        )
+        return noise_for_budget(planned, budget.epsilon, budget.delta)
+    path = np.array(path_of(run, resolved.nodes, resolved.steps))
+    loud = Transcript(
+        nodes=resolved.nodes,
+        offered=path,
+        updated=np.ones(len(path), dtype=bool),
+        step_sizes=sizes.first(len(path)),
+        noise_multiplier=1.0,
+        convex=resolved.convex,
+    )
+    # mu is inversely proportional to the noise.
+    return TranscriptAccountant(loud).worst().mu / gdp_mu(budget.epsilon, budget.delta) * _SPARE
+
+
+def run_text(run: RunFile) -> str:
+    """Return a run as the text of its file: the values that were given, and no others."""
+    lines = ["# The run that all nodes agreed on: the same file at every node, byte for byte or not, value for value."]
+    for section, keys in run.model_dump(mode="json", exclude_unset=True).items():
+        tables, head = (keys, f"[[{section}]]") if isinstance(keys, list) else ([keys], f"[{section}]")
+        for table in tables:
+            lines += ["", head]
+            lines += [f"{key} = {toml_value(value)}" for key, value in table.items() if value is not None]
+    return "\n".join(lines) + "\n"

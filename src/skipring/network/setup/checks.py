@@ -1,0 +1,175 @@
+"""Whether the folders of a network are as they should be: keys, certificates, names, dates and who may read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography.x509 import Certificate
+
+from ...errors import InvalidInput
+from ..node import read_node_config
+from ..transport import Roster, node_uri, read_roster
+from ..transport import certificates as known
+
+__all__ = ["Checked", "check_network", "check_node", "is_node_folder"]
+
+_SMALL = 1 << 20  # no key is longer
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found in one folder: whose it is, how long its certificate lasts, and what is wrong."""
+
+    name: str
+    days_left: int | None
+    problems: tuple[str, ...]
+
+
+def is_node_folder(folder: Path) -> bool:
+    """Whether this is the folder of one node, and not that of a network."""
+    return any((folder / file).exists() for file in ("node.toml", "node.key", "node.crt"))
+
+
+def check_network(folder: str | Path, *, now: datetime | None = None) -> tuple[Checked, ...]:
+    """Check the authority and every node of a network; the first entry is the network itself."""
+    folder = Path(folder)
+    roster = read_roster(folder / "roster.toml")
+    text = (folder / "roster.toml").read_bytes()
+    top = _check_authority(folder / "ca", now)
+    nodes = []
+    for name in roster.names:
+        if not (folder / name).is_dir():
+            nodes.append(Checked(name, None, ("has no folder",)))
+            continue
+        found = check_node(folder / name, expected=name, now=now)
+        more = []
+        if _read(folder / name / "roster.toml") not in (text, None):
+            more.append("roster.toml differs from the network's")
+        if (
+            None not in (ours := _read(folder / "ca" / "ca.crt"), its := _read(folder / name / "ca.crt"))
+            and ours != its
+        ):
+            more.append("ca.crt differs from the network's")
+        nodes.append(Checked(name, found.days_left, (*found.problems, *more)))
+    return (top, *nodes)
+
+
+def check_node(folder: str | Path, *, expected: str | None = None, now: datetime | None = None) -> Checked:
+    """Check a node's folder: whether it can prove that it is who it says, and keeps its key to itself."""
+    folder = Path(folder)
+    problems: list[str] = []
+    missing = [
+        file for file in ("node.key", "node.crt", "ca.crt", "roster.toml", "node.toml") if _read(folder / file) is None
+    ]
+    problems += [f"{file} cannot be read" if (folder / file).exists() else f"{file} is missing" for file in missing]
+    name, config_problem = _configured_name(folder, missing)
+    problems += config_problem
+    if expected is not None and name is not None and name != expected:
+        problems.append(f"node.toml is that of node {name}")
+    name = expected or name or folder.absolute().name
+    key = known.private_key(_read(folder / "node.key") or b"")
+    own = known.certificate(_read(folder / "node.crt") or b"")
+    authority = known.certificate(_read(folder / "ca.crt") or b"")
+    for file, content in (("node.key", key), ("node.crt", own), ("ca.crt", authority)):
+        if content is None and file not in missing:
+            problems.append(f"{file} is not a {'key' if file == 'node.key' else 'certificate'}")
+    if key is not None and own is not None and not known.same_key(key, own):
+        problems.append("node.key does not belong to node.crt")
+    if own is not None and authority is not None and not known.signed_by(own, authority):
+        problems.append("node.crt is not signed by ca.crt")
+    if own is not None:
+        problems += _check_names(own, name)
+        problems += _check_dates("node.crt", own, now)
+    if authority is not None:
+        problems += _check_dates("ca.crt", authority, now)
+    if "roster.toml" not in missing:
+        problems += _check_roster(folder / "roster.toml", name, own)
+    problems += _check_mode(folder / "node.key")
+    problems += _strange_keys(folder, authority)
+    return Checked(name, None if own is None else _days_left(own, now), tuple(problems))
+
+
+def _configured_name(folder: Path, missing: list[str]) -> tuple[str | None, list[str]]:
+    if "node.toml" in missing:
+        return None, []
+    try:
+        return read_node_config(folder / "node.toml").name, []
+    except InvalidInput as problem:
+        return None, [f"node.toml: {problem.reason}"]
+
+
+def _check_authority(folder: Path, now: datetime | None) -> Checked:
+    own = known.certificate(_read(folder / "ca.crt") or b"")
+    if own is None:
+        there = folder.is_dir()
+        return Checked("ca", None, ("ca.crt is missing, or is not a certificate",) if there else ())
+    problems = _check_dates("ca.crt", own, now)
+    text = _read(folder / "ca.key")
+    if text is not None:  # kept elsewhere, as it should be, otherwise
+        key = known.private_key(text)
+        if key is None or not known.same_key(key, own):
+            problems.append("ca.key does not belong to ca.crt")
+        problems += _check_mode(folder / "ca.key")
+    return Checked("ca", _days_left(own, now), tuple(problems))
+
+
+def _check_names(own: Certificate, name: str) -> list[str]:
+    bound = known.uris_of(own) == [node_uri(name)] and known.common_names_of(own) == [name]
+    return [] if bound else [f"node.crt is not bound to the name {name}"]
+
+
+def _check_dates(file: str, own: Certificate, now: datetime | None) -> list[str]:
+    begin, end = own.not_valid_before_utc, own.not_valid_after_utc
+    moment = now if now is not None else datetime.now(UTC)
+    if moment > end:
+        return [f"{file} expired on {end:%Y-%m-%d}"]
+    return [f"{file} is not valid before {begin:%Y-%m-%d %H:%M} UTC"] if moment < begin else []
+
+
+def _days_left(own: Certificate, now: datetime | None) -> int:
+    moment = now if now is not None else datetime.now(UTC)
+    return (own.not_valid_after_utc - moment).days
+
+
+def _check_roster(path: Path, name: str, own: Certificate | None) -> list[str]:
+    try:
+        roster: Roster = read_roster(path)
+    except InvalidInput as problem:
+        return [f"roster.toml: {problem.reason}"]
+    if name not in roster.names:
+        return [f"roster.toml has no node {name}"]
+    if own is not None and roster.fingerprints[roster.index(name)] != known.fingerprint_of(own):
+        return [f"roster.toml has another fingerprint for {name} than node.crt"]
+    return []
+
+
+def _check_mode(path: Path) -> list[str]:
+    try:
+        mode = path.stat().st_mode & 0o777
+    except OSError:
+        return []
+    return [f"{path.name} can be used by others: its mode is {mode:04o}, not 0600"] if mode & 0o077 else []
+
+
+def _strange_keys(folder: Path, authority: Certificate | None) -> list[str]:
+    """Look for keys that do not belong into a node's folder, whatever they are called."""
+    problems = []
+    for path in sorted(folder.rglob("*")):
+        if path == folder / "node.key" or not path.is_file() or path.stat().st_size > _SMALL:
+            continue
+        content = _read(path) or b""
+        if b"PRIVATE KEY-----" not in content and path.name != "ca.key":
+            continue
+        key = known.private_key(content)
+        whose = "the authority's key" if key and authority and known.same_key(key, authority) else "another key"
+        problems.append(f"{path.relative_to(folder)} is {whose}; it must not be here")
+    return problems
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -1,0 +1,99 @@
+"""The folders of a new network: an authority, and for each node its key, its certificate and its settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ...errors import InvalidInput
+from .._files import write_new
+from ..node import NodeBudget, node_config_text
+from ..transport import Address, Roster, node_uri, require_cryptography, server_name
+
+__all__ = ["make_network"]
+
+_CLOCKS = timedelta(hours=1)  # how far the clocks of two machines may be apart when a certificate is new
+
+
+def make_network(
+    folder: str | Path,
+    names: Sequence[str],
+    addresses: Sequence[Address],
+    *,
+    days: int = 365,
+    run: bytes | None = None,
+    delay: str | None = None,
+    budget: NodeBudget | None = None,
+    data: Mapping[str, Path] | None = None,
+) -> Roster:
+    """Make an authority and one folder per node; the folder is there with everything in it, or not at all.
+
+    Whoever has `ca/ca.key` can make itself any node's certificate: keep it offline, or delete it once all nodes have
+    theirs. It is not encrypted. With a `delay`, nodes are late on purpose, by this law. A `budget` is
+    written into the settings of every node, whose owner may change it. `data` are the nodes' own files, by their names.
+    """
+    if not 1 <= days <= 36500:
+        raise InvalidInput("days", days, "from 1 to 36500")
+    given, folder = folder, Path(os.path.abspath(folder))
+    if os.path.lexists(folder):
+        raise InvalidInput.because("DIR", given, "exists already; a network is never overwritten")
+    require_cryptography()
+    try:
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
+    try:
+        roster = _fill(draft, names, addresses, days=days, run=run, delay=delay, budget=budget, data=data or {})
+        draft.rename(folder)
+    except OSError as error:
+        raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # after the rename there is nothing left to remove
+    return roster
+
+
+def _fill(
+    folder: Path,
+    names: Sequence[str],
+    addresses: Sequence[Address],
+    *,
+    days: int,
+    run: bytes | None,
+    delay: str | None,
+    budget: NodeBudget | None,
+    data: Mapping[str, Path],
+) -> Roster:
+    from ..transport import certificates as made  # an extra
+
+    now = datetime.now(UTC).replace(microsecond=0)
+    begin, end = now - _CLOCKS, now + timedelta(days=days)
+    authority = made.new_authority(begin, end)
+    issued = [
+        made.issue(authority, name, (server_name(name), address.host), node_uri(name), begin, end)
+        for name, address in zip(names, addresses, strict=True)
+    ]
+    roster = Roster(tuple(names), tuple(addresses), tuple(made.fingerprint_of(one) for _, one in issued))
+    public = {"ca.crt": made.certificate_pem(authority.certificate), "roster.toml": roster.to_toml().encode()}
+    if run is not None:
+        public["run.toml"] = run
+    _write_folder(folder, {name: text for name, text in public.items() if name != "ca.crt"}, {})
+    _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
+    for name, address, (key, certificate) in zip(names, addresses, issued, strict=True):
+        config = node_config_text(
+            name, address, with_run=run is not None, delay=delay, budget=budget, data=data.get(name)
+        ).encode()
+        own = public | {"node.crt": made.certificate_pem(certificate), "node.toml": config}
+        _write_folder(folder / name, own, {"node.key": made.key_pem(key)})
+    return roster
+
+
+def _write_folder(folder: Path, public: dict[str, bytes], secret: dict[str, bytes]) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for name, content in public.items():
+        write_new(folder / name, content, 0o644)
+    for name, content in secret.items():
+        write_new(folder / name, content, 0o600)

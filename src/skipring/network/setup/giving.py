@@ -1,0 +1,211 @@
+"""What a node has given away, told from its journal alone: for its owner, with the node running or not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import InvalidInput
+from ...models import ModelFacts
+from ...privacy import Relation, Unit, gdp_epsilon, promised
+from ...runs import RunFile, no_noise, not_covered, read_run_file
+from ..node import (
+    AccountTerms,
+    NodeConfig,
+    NodeFacts,
+    OwnAccount,
+    account_of,
+    final_claims,
+    final_epsilon,
+    node_rows,
+    read_node_config,
+    write_node_model,
+)
+from ..storage import JournalReading, read_journal, size_of
+from ..transport import Roster, read_roster
+from .load import require_reach, terms_of
+
+#: What gives back all that rounding may take away.
+_UP = 1.0 + 1e-9
+#: What showing somebody a token in the middle of a run means; everybody gets to see the final model.
+_NOT_OVER = "the run is not over, so this is what one node has seen: shown to another node, the two look together"
+
+__all__ = ["GivenAway", "KnownByObserver", "given_away", "save_node_model"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownByObserver:
+    """What one other node knows of a node's data: its view is mu-GDP, which is epsilon at the account's delta."""
+
+    name: str
+    turns: int
+    mu: float
+    epsilon: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenAway:
+    """A node's account: what it has released, and what others know from it.
+
+    `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
+    `epsilon_of_releases` with each release in full. `budget` is None if the node has none. `unit` is what all of them
+    hide (replace-one) by which `method` against which `view`, `parts` how many parts the node's rows rotate through,
+    and `node_epsilon` what holds for all data of the node together. `final_epsilon` is for somebody outside who is
+    shown the final model and nothing else; None before there is one.
+    """
+
+    node: str
+    run: str
+    releases: int
+    hop: int
+    steps: int
+    over: bool
+    delta: float
+    noise_multiplier: float
+    epsilon: float
+    epsilon_of_releases: float
+    worst_observer: str | None
+    budget: float | None
+    observers: tuple[KnownByObserver, ...]
+    notes: tuple[str, ...]
+    unit: Unit = "node"
+    relation: Relation = "replace-one"
+    method: str = "own account"
+    view: str = "offered"
+    parts: int = 1
+    node_epsilon: float | None = None
+    final_epsilon: float | None = None
+
+
+class _Read(NamedTuple):
+    """A node's folder, and what its journal adds up to."""
+
+    config: NodeConfig
+    roster: Roster
+    run: RunFile
+    me: int
+    reading: JournalReading
+    terms: AccountTerms
+    account: OwnAccount
+    parts: int
+    units: int
+
+    @property
+    def delta(self) -> float:
+        given = self.config.budget.delta
+        return self.run.privacy.delta if given is None else given
+
+    @property
+    def run_digest(self) -> str:
+        return self.reading.run_digest.split()[0]
+
+
+def _read(folder: str | Path) -> _Read:
+    """Read the folder of a node, running or not; one line says what is wrong with it."""
+    folder = Path(folder)
+    if not (folder / "node.toml").is_file():
+        raise InvalidInput.because("DIR", folder, "is not the folder of a node: there is no node.toml in it")
+    config = read_node_config(folder / "node.toml")
+    roster = read_roster(folder / "roster.toml")
+    if config.run is None:
+        raise InvalidInput.because("DIR", folder, "its node.toml says no run")
+    run = read_run_file(config.run)
+    me = roster.index(config.name)
+    if not config.journal.exists():
+        raise InvalidInput.because("DIR", folder, "has no journal: the node has not run yet, and given nothing away")
+    reading = read_journal(config.journal, node=config.name)
+    known = reading.run_digest.split()
+    parts, units = (int(known[2]), int(known[3])) if len(known) > 3 else (1, 1)
+    terms = terms_of(run, config.run, roster, me, parts=parts)
+    if known[1:2] != [terms.digest]:
+        reason = f"is not the run file of {config.journal.name}: noise, steps, order or model differ"
+        raise InvalidInput.because("FILE", config.run, reason)
+    account = account_of(terms, (entry for _, entry in reading.entries))
+    return _Read(config, roster, run, me, reading, terms, account, parts, units)
+
+
+def save_node_model(folder: str | Path, out: str | Path | None = None) -> tuple[Path, ModelFacts]:
+    """Write the newest token of a node, running or not, as a model that one can use, with its epsilon so far.
+
+    Return the file (by default model.npz in the node's folder), and what it says.
+    """
+    read = _read(folder)
+    config, run, memory = read.config, read.run, read.reading.memory
+    token = memory.outcome or memory.copy.token
+    _, inputs = node_rows(run, index=read.me, nodes=len(read.roster), name=config.name, data=config.data)
+    uncovered = [not_covered(run)] if config.data.path is None else []
+    if memory.outcome is None:
+        uncovered.append(_NOT_OVER)
+    require_reach(read.terms, size_of(token.parameters), read.delta)
+    claims = final_claims(read.account, config.name, read.delta, memory.outcome)
+    beside = "; ".join(each for each in uncovered if each) or None
+    about = NodeFacts(config.name, run, read.run_digest, claims, beside, memory.outcome is not None)
+    dtype = "<f4" if run.model.is_network else "<f8"
+    path = config.journal.parent / "model.npz" if out is None else Path(out)
+    try:
+        return path, write_node_model(path, token, inputs, about, dtype)
+    except OSError as error:
+        reason = f"cannot be written, or the token has moved on meanwhile: {error.strerror}"
+        raise InvalidInput.because("out", path, reason) from None
+
+
+def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
+    """Return a node's account: epsilon of every other node's view of its data, and of the one that knows most."""
+    read = _read(folder)
+    config, roster, run, me = read.config, read.roster, read.run, read.me
+    terms, account, parts, units = read.terms, read.account, read.parts, read.units
+    memory = read.reading.memory
+    used = read.delta if delta is None else delta
+    require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
+    mu = np.sqrt(account.by_observer())
+    turns = np.bincount(np.asarray(terms.path[: memory.copy.hop], dtype=np.int64), minlength=len(roster))
+    others = [node for node in range(len(roster)) if node != me]
+    notes = [] if (silent := no_noise(run)) is None else [f"{silent[0].upper()}{silent[1:]}."]
+    if memory.promised[0] > 0:
+        notes.append(
+            f"There was a recovery (ballot {memory.promised[0]}): releases before the node heard of it count in full."
+        )
+    if not terms.convex:
+        notes.append("Updates of this model are no contractions: each release counts in full.")
+    # All of a node's units may change at once, in each of its releases.
+    one = 2.0 * units / terms.noise_multiplier if terms.noise_multiplier else math.inf
+    whole = gdp_epsilon(math.sqrt(account.releases) * one * _UP if account.releases else 0.0, used)
+    if terms.protects != "node":
+        notes.append(f"Epsilon, whole node, each release in full: {promised(whole)}.")
+    if config.data.path is None and (shared := not_covered(run)) is not None:
+        notes.append(f"Nodes share a data set: {shared}.")
+    return GivenAway(
+        node=config.name,
+        run=read.run_digest,
+        releases=account.releases,
+        hop=min(memory.copy.hop, terms.steps),
+        steps=terms.steps,
+        over=memory.outcome is not None,
+        delta=used,
+        noise_multiplier=terms.noise_multiplier,
+        unit=account.claim.unit,
+        relation=account.claim.relation,
+        method=account.claim.method,
+        view=account.claim.view,
+        parts=parts,
+        node_epsilon=None if terms.protects == "node" else whole,
+        final_epsilon=final_epsilon(terms, memory.outcome, used),
+        epsilon=account.epsilon(used),
+        epsilon_of_releases=account.epsilon_of_releases(used),
+        worst_observer=roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
+        budget=config.budget.epsilon,
+        observers=tuple(
+            KnownByObserver(
+                name=roster.names[node],
+                turns=int(turns[node]),
+                mu=float(mu[node]),
+                epsilon=gdp_epsilon(float(mu[node]), used),
+            )
+            for node in others
+        ),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,221 @@
+"""From a node's settings to what it needs to run: the agreed run, its data, its keys, its account."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ...delays import parse_delay
+from ...errors import InvalidInput
+from ...learning import Learner
+from ...runs import RunFile, no_noise, not_covered, read_run_file, rows_notes, step_sizes_of
+from ..node import (
+    RESULT,
+    STOPPED,
+    AccountTerms,
+    NodeSetup,
+    learner_on,
+    node_rows,
+    read_node_config,
+    unreached,
+)
+from ..protocol import Memory, Rules, Token, blank_chain, path_of
+from ..storage import JournalFile, ModelFile, digest_of, read_journal, size_of, store
+from ..transport import Keys, Roster, read_roster
+from .agreed import resolved_run
+from .agreed_values import agreement_of, require_network_run
+from .checks import check_node
+
+__all__ = ["load_node", "open_journal", "require_journal", "require_reach", "terms_of"]
+
+#: What the ends of the noise may add to delta, as a share of it.
+_UNSEEN = 1e-9
+#: A step's noise is at least so many times the spacing of the numbers that it is added to.
+_GRAINS = 1024
+_FIRST_TIMEOUT = 10.0  # before anything was learned
+_WRITTEN = "`skipring network init --run` writes it down for all nodes"
+_SLOWEST = 2e7  # bytes per second that any link, disk and processor should manage: how long a large model may take
+
+
+def load_node(path: str | Path) -> NodeSetup:
+    """Read a node's settings and all that they refer to; one line says what is wrong."""
+    path = Path(path)
+    config = read_node_config(path)
+    folder = path.absolute().parent
+    roster = read_roster(folder / "roster.toml")
+    me = roster.index(config.name)
+    if config.run is None:
+        raise InvalidInput.because("FILE", path, 'says no run; add: run = "run.toml"')
+    run = read_run_file(config.run)
+    require_network_run(run, len(roster))
+    problems = check_node(folder, expected=config.name).problems
+    if problems:  # others would only hang up on it
+        raise InvalidInput.because("DIR", folder, problems[0])
+    terms = terms_of(run, config.run, roster, me, parts=1)  # before any data is looked for
+    rows, inputs = node_rows(run, index=me, nodes=len(roster), name=config.name, data=config.data)
+    learner = learner_on(run, rows, index=me, rng=np.random.default_rng())
+    del rows  # the learner has what it needs of them
+    terms = dataclasses.replace(terms, parts=learner.parts)
+    initial = store(np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models"))
+    resolved = {
+        "model.dtype": np.dtype(learner.dtype).str,
+        "model.shape": list(learner.shape),
+        "model.radius": learner.radius if math.isfinite(learner.radius) else None,
+        "model.bound": learner.gradient_bound,
+        "model.initial": digest_of(initial),
+    }
+    delta = run.privacy.delta if config.budget.delta is None else config.budget.delta
+    require_reach(terms, math.prod(learner.shape), delta)
+    require_grain(terms, learner)
+    agreement = agreement_of(run, roster, resolved)
+    if learner.name != run.model.name or learner.contracts(step_sizes_of(run).largest) != terms.convex:
+        raise InvalidInput.because("model.name", run.model.name, f"the data asks for {learner.name}")
+    rules = Rules(
+        nodes=len(roster),
+        path=terms.path,
+        timeout=_FIRST_TIMEOUT if run.delay.timeout == "adaptive" else _timeout(run, config.run),
+        lease=run.network.lease + 2.0 * size_of(initial) / _SLOWEST,
+        silence=run.network.silence + 4.0 * size_of(initial) / _SLOWEST,
+    )
+    return NodeSetup(
+        name=config.name,
+        me=me,
+        config=config,
+        roster=roster,
+        run=run,
+        keys=Keys.read(folder),
+        learner=learner,
+        agreement=agreement,
+        rules=rules,
+        terms=terms,
+        initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
+        delay=None if config.delay.law is None else parse_delay(config.delay.law),
+        inputs=inputs,
+        not_covered=not_covered(run) if config.data.path is None else None,
+        notes=(
+            *(() if (silent := no_noise(run)) is None else (silent,)),
+            *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
+        ),
+    )
+
+
+def require_reach(terms: AccountTerms, parameters: int, delta: float) -> None:
+    """Refuse so little noise, or so small a delta, that the ends of the noise would show (see `unreached`)."""
+    if terms.noise_multiplier == 0.0:  # there are no ends, and nothing to hide behind
+        return
+    sizes = np.asarray(terms.step_sizes)
+    rise = float(np.max(sizes / np.minimum.accumulate(sizes)))
+    added = unreached(terms.noise_multiplier, float(parameters) * terms.steps, rise)
+    if not added <= _UNSEEN * delta:
+        reason = (
+            f"with {parameters} parameters and {terms.steps} steps, the ends of the noise add up to {added:.1g} to"
+            f" delta = {delta:g}; take more noise, or a larger delta"
+        )
+        raise InvalidInput.because("privacy.noise_multiplier", terms.noise_multiplier, reason)
+
+
+def require_grain(terms: AccountTerms, learner: Learner) -> None:
+    """Refuse noise that rounding of the parameters would swallow, where others' noise is what hides an update.
+
+    A node's own release is safe: rounding comes after its noise. But noise of others that is below the spacing of
+    numbers as large as the parameters may be is rounded away, and hides nothing.
+    """
+    if not terms.convex or terms.noise_multiplier == 0.0:
+        return
+    sizes = np.asarray(terms.step_sizes)
+    std = learner.noise_std(terms.noise_multiplier)
+    reach = learner.radius
+    if not math.isfinite(reach):  # no further than all steps together, with noise far beyond what is ever drawn
+        reach = float(sizes.sum()) * (learner.gradient_bound + 40.0 * std * math.sqrt(math.prod(learner.shape)))
+    grain = float(np.spacing(learner.dtype.type(reach)))
+    if not float(sizes.min()) * std >= _GRAINS * grain:
+        reason = (
+            f"noise of {float(sizes.min()) * std:.2g} per step is lost in parameters up to {reach:g}, which are stored"
+            f" in steps of {grain:.2g}; take larger steps, or a larger gradient bound"
+        )
+        raise InvalidInput.because("learning.rate", f"{float(sizes.min()):g} at the least", reason)
+
+
+def terms_of(run: RunFile, path: Path, roster: Roster, me: int, *, parts: int) -> AccountTerms:
+    """Return what decides the cost of a node's updates: the run file, the roster and the parts of its own rows."""
+    steps, noise = run.schedule.steps, run.privacy.noise_multiplier
+    for key, value in (("schedule.steps", steps), ("privacy.noise_multiplier", noise), ("model.name", run.model.name)):
+        if value is None:  # nodes that each computed it might not agree
+            raise InvalidInput.because(key, "missing", f"in {path}; {_WRITTEN}")
+    resolved = resolved_run(run, len(roster))
+    return AccountTerms(
+        nodes=resolved.nodes,
+        me=me,
+        path=path_of(run, resolved.nodes, resolved.steps),
+        step_sizes=resolved.step_sizes.first(resolved.steps),
+        noise_multiplier=resolved.noise_multiplier,
+        convex=resolved.convex,
+        protects=run.privacy.unit,
+        parts=parts,
+    )
+
+
+def _timeout(run: RunFile, path: Path) -> float:
+    timeout = run.delay.timeout
+    if not isinstance(timeout, float | int) or not 0.0 < timeout < math.inf:
+        raise InvalidInput("delay.timeout", timeout, f'a time, or "adaptive", in {path}; {_WRITTEN}')
+    return float(timeout)
+
+
+def own_rows_text(learner: Learner) -> str:
+    """Return what a journal keeps of a node's rows: parts, units per update, units, and a digest of rows and parts.
+
+    With other rows, or the same in another order, a unit could come into another part in the middle of a run, and be
+    used more often than is counted: such a journal is refused. It is the owner's own file, and never sent.
+    """
+    if learner.protection.unit == "node":
+        return ""
+    return f" {learner.parts} {learner.units} {learner.all_units} {learner.rows_digest}"
+
+
+def _require_same_rows(setup: NodeSetup, now: Sequence[str]) -> None:
+    """Say so if a journal is refused for the number of the node's rows alone."""
+    before = read_journal(setup.config.journal, node=setup.name).run_digest.split()
+    if before[:2] == now[:2] and before[2:] != now[2:]:
+        unit = setup.learner.protection.unit
+        given = f"{now[4]} {unit}s" if before[4:5] != now[4:5] else "other rows, or another order of them"
+        reason = (
+            f"the run began with {before[4]} {unit}s as they were then; else one might be used more often than counted"
+        )
+        raise InvalidInput.because("data", given, reason)
+
+
+def _run_digest(setup: NodeSetup) -> str:
+    return f"{setup.agreement.digest.hex()} {setup.terms.digest}{own_rows_text(setup.learner)}"
+
+
+def require_journal(setup: NodeSetup) -> None:
+    """Refuse a journal that the node could not go on with, without opening it."""
+    if not setup.config.journal.exists():
+        return
+    digest = _run_digest(setup)
+    if read_journal(setup.config.journal, node=setup.name).run_digest != digest:
+        _require_same_rows(setup, digest.split())
+        reason = "is of another run: run file, roster, rows or version have changed since it began"
+        raise InvalidInput.because("journal", setup.config.journal, reason)
+
+
+def open_journal(setup: NodeSetup) -> JournalFile:
+    """Return the node's journal: a new one, or the one that it left."""
+    digest = _run_digest(setup)
+    if setup.config.journal.exists():
+        if isinstance(setup.initial.parameters, ModelFile):
+            setup.initial.parameters.discard()  # the journal has it
+        try:
+            return JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
+        except InvalidInput:
+            _require_same_rows(setup, digest.split())
+            raise
+    for name in ("model.npy", "model.npz", RESULT, STOPPED):  # of an earlier run
+        (setup.config.journal.parent / name).unlink(missing_ok=True)
+    blank = Memory.blank(setup.rules.path[0], setup.initial)
+    return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)

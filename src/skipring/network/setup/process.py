@@ -1,0 +1,130 @@
+"""A node as a process: settings in, exit code out, with logs, signals and health as a supervisor expects them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ...errors import InvalidInput
+
+__all__ = ["process_start", "run_node"]
+
+
+def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | None = None) -> int:
+    """Run a node in the foreground until the run is over or the process is told to stop (SIGTERM, SIGINT).
+
+    Return 0 then, and 1 if the node could not go on. Bad settings raise InvalidInput. Logs go to standard error: lines
+    of JSON, or of text if it is a terminal.
+    """
+    from ..transport import watch_native_log
+
+    log = _Log(verbose=verbose, as_json=not sys.stderr.isatty() if json_logs is None else json_logs)
+    log.file = watch_native_log(log.refused)
+    # Imports of its own begin here: what gRPC prints must be read before it is loaded.
+    from ..node import Node, Stopped
+    from ..storage import JournalError
+    from .load import load_node, open_journal
+
+    _raise_file_limit()
+    os.umask(0o077)  # what a node writes is its owner's alone
+    setup = load_node(config)
+    log.name = setup.name
+    try:
+        with open_journal(setup) as journal, _pid_file(setup.config.journal.parent):
+            node = Node(setup, journal, log.say)
+            log.once = node.transport.say_once
+            asyncio.run(_run(node, setup.config.metrics))
+    except (Stopped, JournalError) as stopped:
+        log.say("failed", why=str(stopped), level="error")
+        return 1
+    return 0
+
+
+async def _run(node: Any, metrics: str | None) -> None:
+    from ..node import Monitor, NodeStatus
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, node.stop)
+
+    async def status() -> NodeStatus:
+        found: NodeStatus = node.status()
+        return found
+
+    def ask() -> NodeStatus:
+        return asyncio.run_coroutine_threadsafe(status(), loop).result(5.0)
+
+    monitor = None if metrics is None else Monitor(metrics, ask)
+    try:
+        await node.run()
+    finally:
+        if monitor is not None:
+            await asyncio.to_thread(monitor.close)
+
+
+class _Log:
+    """Structured lines on standard error."""
+
+    def __init__(self, *, verbose: bool, as_json: bool) -> None:
+        self.verbose, self.as_json = verbose, as_json
+        self.file = 2
+        self.name = ""
+        self.once: Callable[[str, str], None] | None = None
+
+    def say(self, event: str, *, level: str = "info", **facts: object) -> None:
+        if level == "debug" and not self.verbose:
+            return
+        now = time.time()
+        if self.as_json:
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
+            line = json.dumps({"time": stamp, "node": self.name, "level": level, "event": event} | facts, default=str)
+        else:
+            words = " ".join(f"{key}={value}" for key, value in facts.items())
+            line = f"{time.strftime('%H:%M:%S', time.localtime(now))} {self.name} {event} {words}".rstrip()
+        with contextlib.suppress(OSError):  # whoever read the log has gone; the run goes on
+            os.write(self.file, line.encode() + b"\n")
+
+    def refused(self, why: str) -> None:
+        if self.once is not None:
+            self.once("refused", why)
+        else:
+            self.say("refused", why=why)
+
+
+@contextlib.contextmanager
+def _pid_file(folder: Path) -> Iterator[None]:
+    """Leave the number of the process in the node's folder while it runs: `skipring network stop` looks there."""
+    path = folder / "node.pid"
+    try:
+        path.write_text(f"{os.getpid()} {process_start(os.getpid())}\n")
+    except OSError as error:
+        raise InvalidInput.because("FILE", path, f"cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def process_start(pid: int) -> str:
+    """Return when a process was started, in the words of the system; OSError if there is none."""
+    # The name of the program, in brackets, may have blanks in it.
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as the system does: strangers that open some must not use up the nodes' own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, 65536) if hard != resource.RLIM_INFINITY else 65536
+    if soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

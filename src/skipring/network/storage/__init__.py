@@ -1,0 +1,32 @@
+"""What a node keeps on its disk: its journal, which nothing is said before, and models that are too large for memory.
+
+`JournalFile` is a node's own journal, `read_journal` looks at one without changing it. Parameters are bytes or a
+`ModelFile`; `store` and `load` turn an array into either and back, `digest_of` tells two of them apart.
+"""
+
+from __future__ import annotations
+
+from ._entries import Release
+from ._journal_errors import JournalBroken, JournalError, JournalFull
+from .journal_file import JournalFile
+from .journal_reading import JournalReading, read_journal
+from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
+
+__all__ = [
+    "LARGE",
+    "JournalBroken",
+    "JournalError",
+    "JournalFile",
+    "JournalFull",
+    "JournalReading",
+    "ModelFile",
+    "ModelFolder",
+    "ModelWriter",
+    "Release",
+    "chunks_of",
+    "digest_of",
+    "load",
+    "read_journal",
+    "size_of",
+    "store",
+]

@@ -1,0 +1,110 @@
+"""Entries of a journal as text, and back.
+
+The names of fields are those of the classes. A token's parameters are replaced by their SHA-256, and by their size if
+they are in a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..protocol import Ballot, Copy, Entry, Gone, Heard, Kept, Kind, Over, Parameters, Passing, Released, Token
+from .model_file import ModelFile
+
+__all__ = ["Release", "dated_entry", "entry_fields", "entry_from", "entry_text", "release_from", "token_in"]
+
+
+@dataclass(frozen=True)
+class Release:
+    """One line of the ledger: an own update, when it was written down, and the SHA-256 of its parameters."""
+
+    ballot: Ballot
+    hop: int
+    updates: int
+    written: float
+    parameters: str
+
+
+def entry_text(fields: Mapping[str, Any]) -> str:
+    """Return fields as one line of text, always the same for the same fields."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def token_fields(token: Token, name: str, file: ModelFile | None) -> dict[str, Any]:
+    """Return a token without its parameters."""
+    fields = {"updates": token.updates, "chain": token.chain.hex(), "parameters": name}
+    return fields if file is None else {**fields, "file": file.size}
+
+
+def copy_fields(copy: Copy, name: str, file: ModelFile | None) -> dict[str, Any]:
+    """Return a copy without its parameters."""
+    token = token_fields(copy.token, name, file)
+    return {"ballot": copy.ballot, "hop": copy.hop, "kind": copy.kind.name, "token": token}
+
+
+def token_in(entry: Entry) -> Token | None:
+    """Return the token that an entry brings, if it does."""
+    if isinstance(entry, Kept | Released):
+        return entry.copy.token
+    return entry.token if isinstance(entry, Over) else None
+
+
+def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, Any]:
+    """Return an entry without parameters; `name` is their SHA-256, `file` where they are if they are in a file."""
+    if isinstance(entry, Heard):
+        return {"ballot": entry.ballot}
+    if isinstance(entry, Kept):
+        return {"copy": copy_fields(entry.copy, name, file), "sender": entry.sender}
+    if isinstance(entry, Released):
+        return {"copy": copy_fields(entry.copy, name, file)}
+    if isinstance(entry, Passing | Gone):
+        return {"ballot": entry.ballot, "hop": entry.hop}
+    return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot}
+
+
+def ballot_from(numbers: list[int]) -> Ballot:
+    """Return a ballot."""
+    number, node = numbers
+    return number, node
+
+
+def token_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Token:
+    """Return a token with the parameters that are still there."""
+    return Token(fields["updates"], models.get(fields["parameters"], b""), bytes.fromhex(fields["chain"]))
+
+
+def copy_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Copy:
+    """Return a copy with the parameters that are still there."""
+    token = token_from(fields["token"], models)
+    return Copy(ballot_from(fields["ballot"]), fields["hop"], Kind[fields["kind"]], token)
+
+
+def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Entry:
+    """Return an entry with the parameters that are still there."""
+    kind = fields["entry"]
+    if kind == "Heard":
+        return Heard(ballot_from(fields["ballot"]))
+    if kind == "Kept":
+        return Kept(copy_from(fields["copy"], models), fields["sender"])
+    if kind == "Released":
+        return Released(copy_from(fields["copy"], models))
+    if kind in {"Passing", "Gone"}:
+        return (Passing if kind == "Passing" else Gone)(ballot_from(fields["ballot"]), fields["hop"])
+    if kind == "Over":
+        return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]))
+    raise ValueError(f"an entry of kind {kind}")
+
+
+def dated_entry(body: str | bytes, models: Mapping[str, Parameters]) -> tuple[float, Entry]:
+    """Return an entry, and when it was written."""
+    fields = json.loads(body)
+    return fields["written"], entry_from(fields, models)
+
+
+def release_from(fields: Mapping[str, Any]) -> Release:
+    """Return the line of the ledger that an entry makes."""
+    copy, token = fields["copy"], fields["copy"]["token"]
+    return Release(ballot_from(copy["ballot"]), copy["hop"], token["updates"], fields["written"], token["parameters"])

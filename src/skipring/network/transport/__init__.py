@@ -1,0 +1,80 @@
+"""How messages travel between machines, and who is at the other end.
+
+`Transport` sends and receives what `wire` spells, over connections on which both ends have a certificate (`Keys`) that
+the `Roster` names; whoever has another `Agreement` is refused. Loaded when first used, since it needs the extra
+``network``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..._lazy import lazily
+
+if TYPE_CHECKING:
+    from . import certificates
+    from ._native_log import watch_native_log
+    from .agreement import PROTOCOL, Agreement
+    from .connections import Keys, Receiver, Shape, Transport, load_grpc
+    from .identity import node_uri, peer_name, require_cryptography, server_name
+    from .link import FRESH
+    from .roster import Address, Roster, parse_nodes, read_roster
+    from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
+
+__all__ = [
+    "FRESH",
+    "PACKAGE",
+    "PROTOCOL",
+    "Address",
+    "Agreement",
+    "Done",
+    "Frame",
+    "Heading",
+    "Keys",
+    "Malformed",
+    "Receiver",
+    "Roster",
+    "Shape",
+    "Transport",
+    "certificates",
+    "decode",
+    "encode",
+    "load_grpc",
+    "node_uri",
+    "parse_nodes",
+    "peer_name",
+    "read_roster",
+    "require_cryptography",
+    "server_name",
+    "watch_native_log",
+]
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    {
+        "Address": "roster",
+        "Agreement": "agreement",
+        "Done": "wire",
+        "FRESH": "link",
+        "Frame": "wire",
+        "Heading": "wire",
+        "Keys": "connections",
+        "Malformed": "wire",
+        "PACKAGE": "wire",
+        "PROTOCOL": "agreement",
+        "Receiver": "connections",
+        "Roster": "roster",
+        "Shape": "connections",
+        "Transport": "connections",
+        "decode": "wire",
+        "encode": "wire",
+        "load_grpc": "connections",
+        "node_uri": "identity",
+        "parse_nodes": "roster",
+        "peer_name": "identity",
+        "read_roster": "roster",
+        "require_cryptography": "identity",
+        "server_name": "identity",
+        "watch_native_log": "_native_log",
+    },
+)

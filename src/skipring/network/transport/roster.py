@@ -1,0 +1,223 @@
+"""The roster: who takes part in a run, where each node listens, and which certificate is its own."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..._digest import digest
+from ...errors import InvalidInput
+from .._files import Section, quoted, read_checked
+
+__all__ = ["Address", "Roster", "parse_nodes", "read_roster"]
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_HOST = re.compile(
+    r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*"
+)
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_RESERVED = ("ca",)  # the folder of the authority
+NODE_DOMAIN = ".node.skipring"  # no host is called so; certificates bind a node's name as one (identity.server_name)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a node listens; written host:port, with brackets around an IPv6 address.
+
+    >>> Address.parse("clinic.example:7600")
+    Address(host='clinic.example', port=7600)
+    >>> str(Address.parse("[::1]:7600"))
+    '[::1]:7600'
+    """
+
+    host: str
+    port: int
+
+    def __post_init__(self) -> None:
+        _check_host(self.host)
+        _check_port(self.port)
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read host:port."""
+        host, port = _split(text)
+        if port is None:
+            raise InvalidInput("address", text, "of the form host:port")
+        return cls(host, port)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        ip = ip_of(self.host)
+        return self.host.lower() == "localhost" if ip is None else ip.is_loopback
+
+
+def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return a host's IP address, if it is written as one."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    """Split host, host:port, [IPv6] or [IPv6]:port."""
+    found = re.fullmatch(r"(?:\[(?P<ipv6>[^\[\]]*)\]|(?P<host>[^:\[\]]*))(?::(?P<port>[0-9]{1,9}))?", text, re.ASCII)
+    if found is None or (found["ipv6"] is not None and ":" not in found["ipv6"]):
+        raise InvalidInput("address", text, "of the form host:port, with brackets around an IPv6 address")
+    return found["ipv6"] or found["host"], None if found["port"] is None else int(found["port"])
+
+
+def _check_host(host: str) -> None:
+    ip = ip_of(host)
+    numeric = re.fullmatch(r"[0-9.]*", host) is not None  # 1.2.3.400 is a mistyped address, not a name
+    if ip is None and (numeric or _HOST.fullmatch(host) is None):
+        raise InvalidInput("host", host or "(empty)", "a host name or an IP address")
+    if host.lower().endswith(NODE_DOMAIN):
+        raise InvalidInput.because("host", host, f"{NODE_DOMAIN} is for the names of nodes, not of hosts")
+    if ip is not None and (ip.is_unspecified or "%" in host):
+        raise InvalidInput("host", host, "a host that the other nodes can reach")
+
+
+def _check_port(port: int) -> None:
+    if not 1 <= port <= 65535:
+        raise InvalidInput("port", port, "between 1 and 65535")
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            raise InvalidInput(
+                "nodes", name or "(empty)", "names of letters, digits and -, 63 at most, with - only inside"
+            )
+        if name.lower() in _RESERVED:
+            raise InvalidInput.because("nodes", name, "is the name of the authority's folder; choose another")
+    if len(names) < 2:
+        raise InvalidInput("nodes", ",".join(names) or "(none)", "at least 2")
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:  # folders of two names that differ only in case would be one on some machines
+            raise InvalidInput.because("nodes", name, "is named twice")
+        seen.add(name.lower())
+
+
+def _check_addresses(addresses: Sequence[Address]) -> None:
+    seen: set[str] = set()
+    for address in addresses:
+        if str(address).lower() in seen:
+            raise InvalidInput.because("nodes", address, "is the address of two nodes")
+        seen.add(str(address).lower())
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The nodes of a run, in order: their names, addresses and certificates' SHA-256 fingerprints."""
+
+    names: tuple[str, ...]
+    addresses: tuple[Address, ...]
+    fingerprints: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.names) == len(self.addresses) == len(self.fingerprints):
+            raise InvalidInput.because("nodes", len(self.names), "each needs one address and one fingerprint")
+        _check_names(self.names)
+        _check_addresses(self.addresses)
+        for name, fingerprint in zip(self.names, self.fingerprints, strict=True):
+            if _FINGERPRINT.fullmatch(fingerprint) is None:
+                raise InvalidInput.because(
+                    "fingerprint", fingerprint, f"node {name} needs 64 hexadecimal digits, in lower case"
+                )
+        if len(set(self.fingerprints)) < len(self.fingerprints):
+            raise InvalidInput.because("fingerprint", _first_double(self.fingerprints), "belongs to two nodes")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def index(self, name: str) -> int:
+        """Return the number of a node, from 0."""
+        if name not in self.names:
+            raise InvalidInput.because("NODE", name, f"is not in the roster; nodes are {_some(self.names)}")
+        return self.names.index(name)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over names, addresses and fingerprints, in order: the same however the file is laid out."""
+        nodes = [list(map(str, node)) for node in zip(self.names, self.addresses, self.fingerprints, strict=True)]
+        return digest({"skipring roster": 1, "nodes": nodes}).hex()
+
+    def to_toml(self) -> str:
+        """Return the roster as the text of its file."""
+        lines = [
+            "# Who takes part in the run: the same file at every node. A fingerprint is the SHA-256 of a certificate."
+        ]
+        for name, address, fingerprint in zip(self.names, self.addresses, self.fingerprints, strict=True):
+            lines += ["", "[[node]]", f"name = {quoted(name)}", f"address = {quoted(str(address))}"]
+            lines += [f"fingerprint = {quoted(fingerprint)}"]
+        return "\n".join(lines) + "\n"
+
+
+def _first_double(values: Sequence[str]) -> str:
+    return next(value for i, value in enumerate(values) if value in values[:i])
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 8 else ", ".join((*names[:7], "...", names[-1]))
+
+
+class _Entry(Section):
+    name: str
+    address: str
+    fingerprint: str
+
+
+class _RosterFile(Section):
+    node: list[_Entry]
+
+
+def read_roster(path: str | Path) -> Roster:
+    """Read a roster; one line says what is wrong with it."""
+    nodes = read_checked(path, _RosterFile, what="a roster").node
+    try:
+        return Roster(
+            names=tuple(node.name for node in nodes),
+            addresses=tuple(Address.parse(node.address) for node in nodes),
+            fingerprints=tuple(node.fingerprint for node in nodes),
+        )
+    except InvalidInput as problem:
+        raise InvalidInput.because("FILE", path, str(problem)) from None
+
+
+def parse_nodes(text: str, *, host: str = "127.0.0.1", port: int = 7600) -> tuple[tuple[str, ...], tuple[Address, ...]]:
+    """Read the nodes of a new network: a number, or names with or without addresses.
+
+    Nodes on one host get consecutive ports; nodes on different hosts all get the same one.
+
+    >>> parse_nodes("2")
+    (('node1', 'node2'), (Address(host='127.0.0.1', port=7600), Address(host='127.0.0.1', port=7601)))
+    >>> names, addresses = parse_nodes("a=one.example,b=two.example:8000")
+    >>> names, [str(address) for address in addresses]
+    (('a', 'b'), ['one.example:7600', 'two.example:8000'])
+    """
+    _check_port(port)
+    _check_host(host)
+    if re.fullmatch(r"[+-]?[0-9]+", text.strip(), re.ASCII):
+        count = int(text) if len(text) < 10 else 10**9
+        if not 2 <= count <= 65536 - port:
+            raise InvalidInput("nodes", text, f"from 2 to {65536 - port}, since each needs a port from {port} on")
+        text = ",".join(f"node{i + 1}" for i in range(count))
+    words = [word.strip() for word in text.split(",")]
+    names = tuple(word.partition("=")[0].strip() for word in words)
+    _check_names(names)
+    places = [_split(word.partition("=")[2].strip()) if "=" in word else (host, None) for word in words]
+    together = len({where.lower() for where, _ in places}) == 1
+    addresses = tuple(
+        Address(where, given if given is not None else port + i * together) for i, (where, given) in enumerate(places)
+    )
+    _check_addresses(addresses)
+    return names, addresses

@@ -1,0 +1,219 @@
+"""How messages travel: as protocol buffers, one frame each, with the digest of the run in every frame.
+
+The schema is the table below. It is built when it is first needed, so that no generated code has to fit the installed
+version of protobuf. Parameters are raw little-endian numbers; nothing that arrives is ever unpickled. Small ones travel
+inside their frame, large ones in chunks behind it (`Heading` stands for them until they are there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args
+
+from ...errors import InvalidInput
+from ..protocol import Ballot, Kind, Message, Token
+
+__all__ = ["INLINE", "Done", "Frame", "Heading", "Malformed", "decode", "encode"]
+
+PACKAGE = "skipring.network.v1"
+DIGEST_BYTES = 32
+#: Parameters of at most so many bytes travel inside their frame.
+INLINE = 1 << 18
+_MOST_NUMBER = 2**63
+
+_PARTS: dict[str, list[tuple[str, str]]] = {
+    "Ballot": [("number", "uint64"), ("node", "uint32")],
+    "Rank": [("ballot", "Ballot"), ("hop", "uint64"), ("kind", "uint32")],
+    "Token": [
+        ("updates", "uint64"),
+        ("chain", "bytes"),
+        ("dtype", "string"),
+        ("size", "uint64"),
+        ("digest", "bytes"),
+        ("parameters", "bytes"),
+    ],
+}
+#: What the fields of messages are, by their name.
+_FIELDS = {
+    "ballot": "Ballot",
+    "promised": "Ballot",
+    "hop": "uint64",
+    "has": "bool",
+    "asked": "bool",
+    "rank": "Rank",
+    "token": "Token",
+}
+_MESSAGES = {kind.__name__: kind for kind in get_args(Message)}
+#: Kinds of messages, by their number in a frame. A number is never used again for something else.
+_KINDS = {name: number for number, name in enumerate(_MESSAGES, start=10)}
+
+
+class Malformed(InvalidInput):
+    """Something arrived that is no frame of this protocol."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """I have the final model: a courtesy between nodes that wait for each other before they stop."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What a frame says about the parameters of its token: their type and size, and their SHA-256 if they follow."""
+
+    dtype: str
+    size: int
+    digest: bytes = b""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the parameters come behind the frame, in chunks."""
+        return bool(self.digest)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A message as it arrived; if parameters follow, the token in it has none yet."""
+
+    run: bytes
+    message: Message | Done
+    heading: Heading | None = None
+
+
+@cache
+def _frame_class() -> Any:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # an extra
+
+    field = descriptor_pb2.FieldDescriptorProto
+    types = {"uint64": field.TYPE_UINT64, "uint32": field.TYPE_UINT32, "bool": field.TYPE_BOOL}
+    types |= {"bytes": field.TYPE_BYTES, "string": field.TYPE_STRING}
+    file = descriptor_pb2.FileDescriptorProto(name="skipring/network/v1.proto", package=PACKAGE, syntax="proto3")
+
+    def add(to: Any, name: str, number: int, kind: str) -> Any:
+        added = to.field.add(name=name, number=number, label=field.LABEL_OPTIONAL)
+        if kind in types:
+            added.type = types[kind]
+        else:
+            added.type, added.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{kind}"
+        return added
+
+    for name, fields in schema().items():
+        part = file.message_type.add(name=name)
+        for number, (field_name, kind) in fields.items():
+            add(part, field_name, number, kind)
+    frame = file.message_type.add(name="Frame")
+    frame.oneof_decl.add(name="message")
+    add(frame, "run", 1, "bytes")
+    for name, number in (_KINDS | {"Done": 2}).items():
+        add(frame, name.lower(), number, name).oneof_index = 0
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.Frame"))
+
+
+def schema() -> Mapping[str, Mapping[int, tuple[str, str]]]:
+    """Return the fields of all messages by number, in the words of protocol buffers."""
+    parts = dict(_PARTS) | {"Done": []}
+    for name in _KINDS:
+        parts[name] = [(field, _FIELDS[field]) for field in _MESSAGES[name].__dataclass_fields__]
+    return {name: dict(enumerate(fields, start=1)) for name, fields in parts.items()}
+
+
+def encode(run: bytes, message: Message | Done, heading: Heading | None = None) -> bytes:
+    """Return a message as bytes. A token needs a heading; if its parameters follow, they are left out."""
+    frame = _frame_class()(run=run)
+    body = getattr(frame, type(message).__name__.lower())
+    body.SetInParent()
+    for name in message.__dataclass_fields__:
+        value = getattr(message, name)
+        if name in ("ballot", "promised"):
+            _put_ballot(getattr(body, name), value)
+        elif name == "rank":
+            _put_ballot(body.rank.ballot, value[0])
+            body.rank.hop, body.rank.kind = value[1], int(value[2])
+        elif name == "token":
+            _put_token(body.token, value, heading)
+        else:
+            setattr(body, name, value)
+    data: bytes = frame.SerializeToString()
+    return data
+
+
+def _put_ballot(body: Any, ballot: Ballot) -> None:
+    body.number, body.node = ballot
+    body.SetInParent()  # (0, 0) must be seen to be there
+
+
+def _put_token(body: Any, token: Token, heading: Heading | None) -> None:
+    assert heading is not None
+    body.updates, body.chain = token.updates, token.chain
+    body.dtype, body.size, body.digest = heading.dtype, heading.size, heading.digest
+    if not heading.follows:
+        body.parameters = token.parameters
+
+
+def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
+    """Read a frame, or say in one line why it is none; whoever sent it, nothing else can go wrong here."""
+    from google.protobuf.message import DecodeError  # an extra
+
+    try:
+        frame = _frame_class().FromString(data)
+    except DecodeError as error:
+        raise Malformed.because("frame", f"{len(data)} bytes", "is no protocol buffer of this protocol") from error
+    kind = frame.WhichOneof("message")
+    if kind is None or len(frame.run) != DIGEST_BYTES:
+        raise Malformed.because("frame", f"{len(data)} bytes", "has no message of a known kind, or no digest of a run")
+    body = getattr(frame, kind)
+    if kind == "done":
+        return Frame(frame.run, Done())
+    name = next(name for name in _KINDS if name.lower() == kind)
+    heading = None
+    fields: dict[str, Any] = {}
+    for field in _MESSAGES[name].__dataclass_fields__:
+        if _FIELDS[field] in _PARTS and not body.HasField(field):
+            raise Malformed.because(name, "incomplete", f"has no {field}")
+        value = getattr(body, field)
+        if field in ("ballot", "promised"):
+            fields[field] = _ballot(value, nodes)
+        elif field == "rank":
+            if not value.HasField("ballot") or value.kind > max(Kind):
+                raise Malformed.because(name, "incomplete", "has no rank that means anything")
+            fields[field] = _ballot(value.ballot, nodes), _hop(value.hop, steps + 1), Kind(value.kind)
+        elif field == "hop":
+            fields[field] = _hop(value, steps + 1)
+        elif field == "token":
+            fields[field] = Token(_number(value.updates), value.parameters, value.chain)
+            heading = _heading(value)
+        else:
+            fields[field] = value
+    return Frame(frame.run, _MESSAGES[name](**fields), heading)
+
+
+def _number(number: int) -> int:
+    if number >= _MOST_NUMBER:
+        raise Malformed.because("number", number, "is too large")
+    return number
+
+
+def _ballot(body: Any, nodes: int) -> Ballot:
+    if body.node >= nodes:
+        raise Malformed.because("ballot", (body.number, body.node), f"there are only {nodes} nodes")
+    return _number(body.number), body.node
+
+
+def _hop(hop: int, most: int) -> int:
+    if hop > most:
+        raise Malformed.because("hop", hop, f"the run has only {most - 1} hops")
+    return hop
+
+
+def _heading(body: Any) -> Heading:
+    """Return what a token says about its parameters, if it does not contradict itself."""
+    if len(body.dtype) > 8:
+        raise Malformed.because("dtype", f"{len(body.dtype)} letters", "is too long a name")
+    if len(body.digest) not in (0, DIGEST_BYTES) or len(body.parameters) != (0 if body.digest else body.size):
+        reason = f"says that it has {body.size}, {'behind' if body.digest else 'inside'} it"
+        raise Malformed.because("token", f"{len(body.parameters)} bytes of parameters", reason)
+    return Heading(body.dtype, body.size, body.digest)
