@@ -4,8 +4,10 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # Two processes share the cores already; threads of theirs would wait for each other, and busily.
 ALONE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+# Python compiles a module when it is first loaded; most of PyTorch never is.
+QUIETLY := --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test test-network test-slow benchmarks clean
+.PHONY: demo test checked compiled test-network test-slow benchmarks clean
 
 # Four hospitals, from their files to predictions: docs/hospitals.md tells the story.
 demo: $(VENV)/demo
@@ -21,10 +23,17 @@ demo: $(VENV)/demo
 
 # Three workers on two cores: tests that wait for processes would leave a core idle.
 test: $(VENV)/dev
+	$(MAKE) --no-print-directory --jobs 2 checked compiled
+	$(ALONE) $(RUN) -m pytest -n 3
+
+checked: $(VENV)/dev
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(ALONE) $(RUN) -m pytest -n 3
+
+# Once, and beside mypy: in a new clone each worker would compile what it needs.
+compiled: $(VENV)/dev
+	$(ALONE) $(RUN) tests/compile_first.py
 
 # Nodes that are killed, delayed and cut off for minutes, and all histories of the protocol. Network namespaces need root; without it they are skipped.
 test-network: $(VENV)/dev
@@ -53,13 +62,13 @@ $(VENV)/python: Makefile
 	touch $@
 
 $(VENV)/core: $(VENV)/python pyproject.toml
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable .
+	$(RUN) -m pip install $(QUIETLY) --editable .
 	touch $@
 
 $(VENV)/demo: $(VENV)/core
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[network,tables]'
+	$(RUN) -m pip install $(QUIETLY) --editable '.[network,tables]'
 	touch $@
 
 $(VENV)/dev: $(VENV)/core
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(RUN) -m pip install $(QUIETLY) --editable '.[dev]'
 	touch $@

@@ -17,6 +17,7 @@ RUN = PlannedRun(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_mu
 PRIVACY = f"privacy {LINE} --noise-multiplier 4 --delta 1e-5"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("options", "changes", "units"),

@@ -8,9 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[1] / "docs" / "from-opacus.md"
 
 
+@pytest.mark.slow
 def test_the_example_prints_what_the_page_says() -> None:
     page = PAGE.read_text()
     theirs, ours = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)

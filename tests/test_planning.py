@@ -72,7 +72,7 @@ def test_every_plan_keeps_time_and_privacy(schedule: ScheduleName) -> None:
 
 
 @pytest.mark.early
-@pytest.mark.parametrize("schedule", ["ring", "random-ring"])
+@pytest.mark.parametrize("schedule", ["ring", pytest.param("random-ring", marks=pytest.mark.slow)])
 def test_no_timeout_and_length_on_a_grid_are_noticeably_better(schedule: ScheduleName) -> None:
     budget = dataclasses.replace(CLINICS, schedule=schedule, nodes=12)
     best = plan(budget).best

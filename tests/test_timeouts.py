@@ -126,6 +126,7 @@ def _brute_force(law: Delay, hop_latency: float) -> tuple[list[int], float, floa
     return [i for i in minima if i <= best], float(grid[best]), float(paces[best])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", HARD)
 def test_the_best_timeout_is_global(name: str) -> None:
     law, hop_latency = HARD[name]

@@ -181,7 +181,7 @@ def test_images_become_so_many_numbers_normalised_in_groups(columns: int, width:
     assert _LEAST_VARIANCE == 1e-5
 
 
-@pytest.mark.parametrize("columns", [64, 3072])
+@pytest.mark.parametrize("columns", [64, pytest.param(3072, marks=pytest.mark.slow)])
 def test_pytorch_computes_the_same(columns: int) -> None:
     torch = pytest.importorskip("torch")
     rows = some(3, columns)

@@ -381,6 +381,7 @@ def refused(_: int) -> Mapping[str, Any]:
     return {"refused": "gradients are not clipped"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("options", "name", "privacy", "title"),
     [

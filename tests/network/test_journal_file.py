@@ -294,8 +294,10 @@ def closed(folder: Path, entries: int) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize(("leave", "entries", "samples"), [(closed, 30, 200), (killed, 30, 200), (killed, 700, 40)])
+@pytest.mark.parametrize(
+    ("leave", "entries", "samples"),
+    [(closed, 30, 200), (killed, 30, 200), pytest.param(killed, 700, 40, marks=pytest.mark.slow)],
+)
 def test_a_changed_byte_is_noticed_or_changes_nothing(
     quick_path: Path, leave: Callable[[Path, int], dict[str, bytes]], entries: int, samples: int
 ) -> None:

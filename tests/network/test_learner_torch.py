@@ -452,6 +452,7 @@ def test_parameters_of_another_model_are_refused(table: Path) -> None:
             made.test_error(w)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells")
 def test_an_update_needs_the_parameters_and_a_gradient_and_no_more(tmp_path: Path, table: Path) -> None:
     """40 MB of parameters: what the process grows by, from the finished learner to the end of an update."""

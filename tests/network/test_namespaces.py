@@ -22,6 +22,7 @@ from skipring.network.protocol import Kept, Kind, Over
 from skipring.network.transport import Address
 
 
+@pytest.mark.slow
 def test_connections_that_are_slow_and_break(tmp_path: Path) -> None:
     nodes, folder = 4, tmp_path / "network"
     first = chaos.free_ports(2 * nodes)

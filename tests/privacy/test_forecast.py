@@ -345,6 +345,7 @@ def test_table_of_distances_on_the_ring(skip: float) -> None:
         assert forecast(run).epsilon(2e-6) == pytest.approx(anywhere, abs=0.0055)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("nodes", "steps", "skip", "certified", "simulated"),
     [

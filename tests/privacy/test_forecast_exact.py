@@ -278,7 +278,7 @@ def described(run: PlannedRun) -> str:
     return " ".join([run.schedule, f"n={run.nodes} h={run.steps} p={run.skip}", run.view, run.step_size, *more])
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("run", [*RANDOM_RINGS, *RANDOM_WALKS], ids=described)
 def test_forecast_covers_every_observer(run: PlannedRun) -> None:
     for observer in observers_of(run).values():

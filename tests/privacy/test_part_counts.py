@@ -65,6 +65,7 @@ def own_account(run: Run, target: int) -> OwnTranscript:
     return account
 
 
+@pytest.mark.sample(2)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("run", "parts"),
@@ -131,6 +132,7 @@ def test_neither_the_smallest_number_of_parts_nor_the_largest_stands_for_all() -
     assert forecast(longer.replace(parts=(2, 3))).delta(2.0) == forecast(longer.replace(every=2)).delta(2.0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("view", ["offered", "final"])
 @pytest.mark.parametrize("schedule", ["ring", "random-ring"])
 def test_what_is_stated_is_the_largest_over_the_numbers_of_parts(schedule: ScheduleName, view: str) -> None:

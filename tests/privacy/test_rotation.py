@@ -175,7 +175,7 @@ def described(run: PlannedRun) -> str:
     return f"{run.schedule} n={run.nodes} R={run.rounds} q={run.every} {more}"
 
 
-@pytest.mark.sample(13)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("run", [*RUNS, *OUTSIDE], ids=described)
 def test_no_class_of_units_leaks_more_than_the_forecast(run: PlannedRun) -> None:
     """Nor more than the law of its own range; and what is stated is the largest of them."""
@@ -368,7 +368,7 @@ def test_the_final_model_is_charged_at_least_what_its_rule_says(step_size: str) 
 # ------------------------------------------------------------------------------------------ what must be so
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("step_size", ["sqrt", "constant"])
 @pytest.mark.parametrize("view", ["offered", "participants", "final"])
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])

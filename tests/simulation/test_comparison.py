@@ -227,6 +227,7 @@ def test_bad_input_gets_one_line_and_exit_code_2(skipring: Command, line: str, o
     assert value in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     """A real process and a real signal."""
     (tmp_path / "run.toml").write_text("[simulation]\nruns = 300\nevaluate_every = 5\n")

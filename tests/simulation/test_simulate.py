@@ -398,6 +398,7 @@ def test_files_that_are_no_run_files(skipring: Callable[[str], tuple[int, str, s
     assert skipring("init --force")[0] == 0
 
 
+@pytest.mark.slow
 def test_the_threads_of_linear_algebra_change_no_byte(tmp_path: Path) -> None:
     """The noise for a budget is a sum of many products; a last digit of it would change everything that follows."""
     program = "import sys; from skipring.simulation import simulate; simulate(sys.argv[1], out=sys.argv[2])"
