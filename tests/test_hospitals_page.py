@@ -5,32 +5,19 @@ from __future__ import annotations
 import csv
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from networks import free_ports
 
 from skipring.models import load_model
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "hospitals.md").read_text()
 LINES = re.findall(r"^\$ (.*)$", "".join(re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)), re.MULTILINE)
-
-
-def free_ports(count: int) -> int:
-    """Return the first of some neighbouring ports that are free, and of those that the nodes' pages are at."""
-    for first in range(21_000 + os.getpid() % 5_000, 40_000, 7):
-        try:
-            for port in (*range(first, first + count), *range(first + 1000, first + 1000 + count)):
-                with socket.create_server(("127.0.0.1", port)):
-                    pass
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no ports are free")
 
 
 @pytest.mark.early

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from networks import IDENTITY
 from numpy.typing import NDArray
 
 from skipring.network.node import AccountTerms, OwnAccount, account_of
@@ -65,21 +66,6 @@ class Broken(AssertionError):
 # Networks on this machine.
 
 
-def free_ports(count: int) -> int:
-    """Return the first of some neighbouring ports that nobody uses, nor those a thousand above them."""
-    # Other tests look for ports at the same time: each process begins somewhere else.
-    for attempt in range(200):
-        first = 20000 + (os.getpid() * 37 + attempt * 101) % 10000
-        try:
-            for port in (*range(first, first + count), *range(first + 1000, first + 1000 + count)):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-    raise RuntimeError("no free ports")
-
-
 def make(
     folder: Path,
     addresses: Sequence[Address],
@@ -105,7 +91,7 @@ def make(
         "network": {"lease": lease, "silence": silence},
     }
     names = [f"node{number}" for number in range(1, len(addresses) + 1)]
-    text = run_text(agreed_run(parse_run(run), len(addresses))).encode()
+    text = run_text(agreed_run(parse_run(run), len(addresses), IDENTITY)).encode()
     make_network(folder, names, addresses, run=text, delay=delay)
 
 

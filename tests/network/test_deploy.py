@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer.main
+from networks import IDENTITY
 
 from skipring.cli._main import app
 from skipring.network.node import Monitor, NodeFacts, make_learner, node_rows, read_node_config, write_node_model
@@ -84,7 +85,7 @@ def test_run_files_can_be_agreed_on_without_any_data(tmp_path: Path) -> None:
         (tmp_path / "run.toml").write_text(text)
         read_run_file(tmp_path / "run.toml")
     (tmp_path / "run.toml").write_text(texts[0])
-    run = agreed_run(read_run_file(tmp_path / "run.toml"), 3)
+    run = agreed_run(read_run_file(tmp_path / "run.toml"), 3, IDENTITY)
     assert run.schedule.steps == 90
     assert run.privacy.noise_multiplier == 6.05
     assert texts[1].count("[network]") == 1

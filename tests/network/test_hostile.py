@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import random
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pytest
+from networks import IDENTITY, free_ports
 
 from skipring.network.node import NodeSetup
 from skipring.network.protocol import (
@@ -72,19 +72,6 @@ RUN = {
 }
 
 
-def free_port(count: int) -> int:
-    """Return the first of some neighbouring ports that nobody uses, nor those a thousand above them."""
-    for first in itertools.count(20_000 + os.getpid() % 9_000, 7):
-        with ExitStack() as probes:
-            try:
-                for port in (*range(first, first + count), *range(first + 1000, first + 1000 + count)):
-                    probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return first
-    raise AssertionError
-
-
 def wait_for(what: str, condition: Callable[[], bool], seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -113,8 +100,8 @@ def make(folder: Path) -> None:
     labels = (features.sum(axis=1) > 0.0).astype(float)
     rows = folder.parent / "rows.csv"
     np.savetxt(rows, np.column_stack([features, labels]), delimiter=",", header="a,b,c,d,outcome", comments="")
-    port = free_port(4)
-    text = run_text(agreed_run(parse_run(RUN | {"data": {"path": str(rows), "label": "outcome"}}), 3))
+    port = free_ports(4)
+    text = run_text(agreed_run(parse_run(RUN | {"data": {"path": str(rows), "label": "outcome"}}), 3, IDENTITY))
     make_network(folder, *parse_nodes("a,b,c", port=port), run=text.encode(), delay=f"{SLOW}+exponential:0.001")
     other = shutil.copytree(folder / "c", folder / "other")
     settings = (other / "node.toml").read_text()

@@ -69,6 +69,8 @@ steps = 12
 timeout = 20.0
 [privacy]
 noise_multiplier = 3.0
+[network]
+identity = "2026-03-01-000102030405060708090a0b"
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import chaos
 import pytest
+from networks import free_ports
 
 from skipring.network.protocol import Heard, Kept, Kind, Released
 
@@ -20,7 +21,7 @@ def made(folder: Path, *, nodes: int, steps: int, delay: str, budget: int) -> An
 
     The first node is ready to give away so many releases, and no more.
     """
-    addresses = chaos.on_loopback(chaos.free_ports(nodes), nodes)
+    addresses = chaos.on_loopback(free_ports(nodes), nodes)
     chaos.make(folder, addresses, steps=steps, delay=delay, timeout=0.3, lease=0.5, silence=5.0)
     chaos.give_budget(folder, 0, budget)
     return chaos.Network(folder)

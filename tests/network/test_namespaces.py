@@ -17,6 +17,7 @@ from typing import Any
 
 import chaos
 import pytest
+from networks import free_ports
 
 from skipring.network.protocol import Kept, Kind, Over
 from skipring.network.transport import Address
@@ -25,7 +26,7 @@ from skipring.network.transport import Address
 @pytest.mark.slow
 def test_connections_that_are_slow_and_break(tmp_path: Path) -> None:
     nodes, folder = 4, tmp_path / "network"
-    first = chaos.free_ports(2 * nodes)
+    first = free_ports(2 * nodes)
     gates, behind = chaos.on_loopback(first, nodes), chaos.on_loopback(first + nodes, nodes)
     chaos.make(folder, gates, steps=40, delay=None, timeout=1.0, lease=0.5, silence=5.0)
     for node, address in enumerate(behind):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from networks import IDENTITY, free_ports
 from own_tables import columns
 
 import skipring.network.node.driver as node_module
@@ -37,25 +37,11 @@ QUICK = {
 }
 
 
-def free_port(count: int) -> int:
-    """Return the first of some neighbouring ports that nobody uses; below those that the system gives to callers."""
-    rng = np.random.default_rng()
-    while True:
-        first = int(rng.integers(24_000, 32_000))
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-
-
 def make(folder: Path, nodes: int, run: dict[str, Any] | RunFile, delay: str | None = None) -> list[Path]:
     """Make a network with a run that all agree on; return the nodes' settings."""
     asked = run if isinstance(run, RunFile) else parse_run(run)
-    names, addresses = parse_nodes(str(nodes), port=free_port(nodes))
-    text = run_text(agreed_run(asked, nodes)).encode()
+    names, addresses = parse_nodes(str(nodes), port=free_ports(nodes))
+    text = run_text(agreed_run(asked, nodes, IDENTITY)).encode()
     make_network(folder, names, addresses, run=text, delay=delay)
     configs = [folder / name / "node.toml" for name in names]
     for config in configs:  # several tests at once would need more ports

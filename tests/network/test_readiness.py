@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from networks import free_ports
 from test_nodes import make, run_nodes
-from test_up import free_port
 
 from skipring.network import Memory, Peer, Rules, Token
 from skipring.network.protocol import Accepted, Answer, Ready
@@ -31,7 +31,7 @@ NOTHING = "here is no noise (privacy.noise_multiplier = 0), so nothing is hidden
 
 def prepared(skipring_words: Command, tmp_path: Path, noise: float = 3.0) -> Path:
     (tmp_path / "asked.toml").write_text(RUN.format(noise=noise))
-    words = ["--nodes", "3", "--port", str(free_port(3)), "--run", "asked.toml"]
+    words = ["--nodes", "3", "--port", str(free_ports(3)), "--run", "asked.toml"]
     made = skipring_words("network", "init", "net", *words)
     assert made.code == 0, made.err
     return tmp_path / "net"
@@ -111,7 +111,7 @@ def test_a_journal_of_another_run_does_not_pass(tmp_path: Path) -> None:
     assert why_not_started(configs[0].parent) == ""
     run = configs[0].with_name("run.toml")
     run.write_text(run.read_text().replace("steps = 12", "steps = 13"))
-    assert "journal.sqlite: is of another run" in why_not_started(configs[0].parent)
+    assert "journal.sqlite: run file, roster or version have changed since it began" in why_not_started(configs[0].parent)
 
 
 def test_without_noise_every_command_says_that_nothing_is_hidden(skipring_words: Command, tmp_path: Path) -> None:

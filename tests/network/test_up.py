@@ -7,7 +7,6 @@ import json
 import math
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
+from networks import free_ports
 
 from skipring._json import from_json
 from skipring.cli.network_up import _word
@@ -35,27 +35,13 @@ DATA = '[data]\nname = "breast-cancer"\n'
 RUN = f"{DATA}[schedule]\nsteps = {{steps}}\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 3.0\n"
 
 
-def free_port(count: int) -> int:
-    """Return the first of some neighbouring ports that nobody uses, nor those a thousand above them."""
-    rng = np.random.default_rng()
-    while True:
-        first = int(rng.integers(10_000, 19_000))
-        try:
-            for port in (*range(first, first + count), *range(first + 1000, first + 1000 + count)):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-
-
 Command = Callable[..., Any]
 
 
 def make(skipring_words: Command, folder: Path, nodes: int, steps: int, *more: str) -> Path:
     run = folder.with_suffix(".toml")
     run.write_text(RUN.format(steps=steps))
-    words = ["--nodes", str(nodes), "--port", str(free_port(nodes)), "--run", str(run), *more]
+    words = ["--nodes", str(nodes), "--port", str(free_ports(nodes)), "--run", str(run), *more]
     made = skipring_words("network", "init", str(folder), *words)
     assert made.code == 0, made.err
     return folder
@@ -168,7 +154,7 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
     run = tmp_path / "asked.toml"
     run.write_text(DATA + '[schedule]\nname = "ring"\nsteps = 24\n[delay]\ntimeout = 30.0\n[privacy]\nepsilon = 4.0\n')
     folder = tmp_path / "net"
-    words = ["--nodes", "4", "--port", str(free_port(4)), "--run", str(run), "--delay", "exponential:0.01"]
+    words = ["--nodes", "4", "--port", str(free_ports(4)), "--run", str(run), "--delay", "exponential:0.01"]
     made = skipring_words("network", "init", str(folder), *words)
     assert made.code == 0, made.err
     told = " ".join(made.out.split())
@@ -353,7 +339,7 @@ def test_a_model_of_1_gb_needs_at_most_two_and_a_half_times_its_size_in_memory(
         f'{DATA}[schedule]\nname = "ring"\nsteps = 4\n[delay]\ntimeout = 300.0\n[privacy]\nnoise_multiplier = 5.0\n'
         '[model]\nname = "huge_network:make"\ndevice = "cpu"\n[learning]\ngradient_bound = 1.0\nbatch = 4\n'
     )
-    words = ["--nodes", "2", "--port", str(free_port(2)), "--run", str(run)]
+    words = ["--nodes", "2", "--port", str(free_ports(2)), "--run", str(run)]
     assert skipring_words("network", "init", str(folder), *words).code == 0
     running = network(folder)
     until(lambda: running.look() and running.over, "the end of the run", seconds=900.0)

@@ -13,7 +13,7 @@ from ._output import option_name
 from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
-from .network import network_check, network_init, network_pack
+from .network import network_again, network_check, network_init, network_pack
 from .network_up import network_status, network_stop, network_up
 from .node import node_model, node_privacy, node_run
 from .paper import figure, tables
@@ -63,6 +63,7 @@ app.command(rich_help_panel=SIMULATE)(report)
 app.command(rich_help_panel=SIMULATE)(predict)
 network_app.command("init")(network_init)
 network_app.command("pack")(network_pack)
+network_app.command("again")(network_again)
 network_app.command("check")(network_check)
 network_app.command("up")(network_up)
 network_app.command("status")(network_status)

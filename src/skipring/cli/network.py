@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import secrets
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from ..network import NodeBudget
     from ..privacy import Unit
 
-__all__ = ["network_check", "network_init", "network_pack"]
+__all__ = ["network_again", "network_check", "network_init", "network_pack"]
 
 
 def network_init(
@@ -117,16 +119,62 @@ def _own_file(folder: Path, name: str) -> Path:
 
 def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, list[str]]:
     """Return the run that all nodes share, what each is to keep, for what, and what its author may not expect."""
-    from ..network import agreed_run, asked_budget, notes_on, require_data, run_text  # loaded when the command runs
+    from ..network import (
+        agreed_run,
+        asked_budget,
+        new_identity,
+        notes_on,
+        require_data,
+        run_text,  # loaded when the command runs
+    )
     from ..runs import parse_run, read_run_file, unsaid_unit
 
     # Without a file nothing keeps an older meaning.
     tried = {"data": {"name": "breast-cancer"}, "privacy": {"protects": "record"}}
     asked = parse_run(tried) if path is None else read_run_file(path)
     require_data(asked)
-    agreed, unsaid = agreed_run(asked, nodes), unsaid_unit(asked)
+    identity = new_identity(datetime.now(UTC).date(), secrets.token_bytes(12))
+    agreed, unsaid = agreed_run(asked, nodes, identity), unsaid_unit(asked)
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
     return run_text(agreed), asked_budget(asked), asked.privacy.unit, notes
+
+
+def network_again(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder, or that of one node.")],
+    run: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The next run (default: the same again); for one node, what all were given."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Begin another run with the same people: put away journals and models of the last, and make up a new identity.
+
+    Whose nodes are elsewhere is sent DIR/run.toml, and does the same there with their node's folder and --run
+    run.toml. What was learned before stays learned: the epsilons of all runs of the same rows add up.
+    """
+    from ..network import begin_again, is_node_folder, read_network  # loaded when the command runs
+    from ..runs import read_run_file
+
+    if is_node_folder(folder):
+        if run is None:
+            raise InvalidInput.because("run", "missing", "for one node, give the run.toml that all nodes were given")
+        identity = read_run_file(run).network.identity
+        if identity is None:
+            reason = "has no network.identity; `skipring network again` writes one for all nodes"
+            raise InvalidInput.because("run", run, reason)
+        text, notes = run.read_text(encoding="utf-8"), list[str]()
+    else:
+        nodes = len(read_network(folder)[0])
+        text, _, _, notes = _agreed(folder / "run.toml" if run is None else run, nodes)
+    kept = begin_again(folder, text)
+    if as_json:
+        print_json({"folder": str(folder), "put_away": [str(place) for place in kept], "notes": notes})
+        return
+    for note in notes:
+        print(sentence(note))
+    for place in kept:
+        print(f"The last run is in {place}.")
+    print(f"A new run is ready. Here: skipring network up {folder}" if not is_node_folder(folder) else "Ready to run.")
 
 
 def network_pack(

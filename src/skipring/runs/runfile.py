@@ -336,6 +336,11 @@ class NetworkSection(_Section):
 
     lease: float = Field(2.0, gt=0.0, description="time for an answer that has nothing to wait for")
     silence: float = Field(30.0, gt=0.0, description="after so long without a sign of the token, a recovery begins")
+    identity: str | None = Field(
+        None,
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9a-f]{24}$",
+        description="which run it is; `skipring network init` and `network again` make it up",
+    )
 
 
 class RunFile(_Section):

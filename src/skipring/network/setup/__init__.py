@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazily
 
 if TYPE_CHECKING:
+    from .again import begin_again
     from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text
     from .agreed_values import MOST_STEPS, agreement_of, require_network_run
     from .checks import check_network, check_node, is_node_folder
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .pack import pack_node
     from .process import run_node
     from .readiness import run_notes, why_not_started
+    from .run_mark import new_identity
 
 __all__ = [
     "MOST_STEPS",
@@ -41,12 +43,14 @@ __all__ = [
     "agreed_run",
     "agreement_of",
     "asked_budget",
+    "begin_again",
     "check_network",
     "check_node",
     "given_away",
     "is_node_folder",
     "load_node",
     "make_network",
+    "new_identity",
     "node_result",
     "node_status",
     "notes_on",
@@ -77,12 +81,14 @@ __getattr__, __dir__ = lazily(
         "agreed_run": "agreed",
         "agreement_of": "agreed_values",
         "asked_budget": "agreed",
+        "begin_again": "again",
         "check_network": "checks",
         "check_node": "checks",
         "given_away": "giving",
         "is_node_folder": "checks",
         "load_node": "load",
         "make_network": "folders",
+        "new_identity": "run_mark",
         "node_result": "local",
         "node_status": "local",
         "notes_on": "agreed",

@@ -41,11 +41,12 @@ __all__ = ["agreed_run", "asked_budget", "has_own_files", "notes_on", "require_d
 _SPARE = 1.0 + 1e-7
 
 
-def agreed_run(run: RunFile, nodes: int) -> RunFile:
+def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile:
     """Return the run with its steps, timeout, noise and model written down.
 
     Without a timeout, a skip probability or a law of delays, nodes learn their timeout. Data is looked at only if the
-    run file does not name a model, or how many rows an update takes where records or persons are protected.
+    run file does not name a model, or how many rows an update takes where records or persons are protected. The
+    `identity` tells this run from every other, also of the same people with the same file; see `new_identity`.
     """
     require_network_run(run, nodes)
     run = _with_batch(run, nodes)
@@ -70,6 +71,8 @@ def agreed_run(run: RunFile, nodes: int) -> RunFile:
     values["privacy"].pop("epsilon", None)
     values["privacy"] |= {"delta": run.privacy.delta, "noise_multiplier": resolved.noise_multiplier}
     values["simulation"] = {"seed": run.simulation.seed}
+    if identity is not None:
+        values["network"] = values.get("network", {}) | {"identity": identity}
     return parse_run(values)
 
 

@@ -28,6 +28,7 @@ from ..node import (
 from ..storage import JournalReading, read_journal, size_of
 from ..transport import Roster, read_roster
 from .load import require_reach, terms_of
+from .run_mark import RunMark
 
 #: What gives back all that rounding may take away.
 _UP = 1.0 + 1e-9
@@ -101,7 +102,7 @@ class _Read(NamedTuple):
 
     @property
     def run_digest(self) -> str:
-        return self.reading.run_digest.split()[0]
+        return RunMark.parse(self.reading.run_digest).agreement
 
 
 def _read(folder: str | Path) -> _Read:
@@ -118,10 +119,14 @@ def _read(folder: str | Path) -> _Read:
     if not config.journal.exists():
         raise InvalidInput.because("DIR", folder, "has no journal: the node has not run yet, and given nothing away")
     reading = read_journal(config.journal, node=config.name)
-    known = reading.run_digest.split()
-    parts, units = (int(known[2]), int(known[3])) if len(known) > 3 else (1, 1)
+    known = RunMark.parse(reading.run_digest)
+    if known.identity != run.network.identity:
+        now = RunMark("", "", identity=run.network.identity)
+        reason = f"is of {now.name}; {config.journal.name} is of {known.name}"
+        raise InvalidInput.because("FILE", config.run, reason)
+    parts, units = (int(known.rows[0]), int(known.rows[1])) if known.rows else (1, 1)
     terms = terms_of(run, config.run, roster, me, parts=parts)
-    if known[1:2] != [terms.digest]:
+    if known.terms != terms.digest:
         reason = f"is not the run file of {config.journal.name}: noise, steps, order or model differ"
         raise InvalidInput.because("FILE", config.run, reason)
     account = account_of(terms, (entry for _, entry in reading.entries))

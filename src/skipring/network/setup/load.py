@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +28,7 @@ from ..transport import Keys, Roster, read_roster
 from .agreed import resolved_run
 from .agreed_values import agreement_of, require_network_run
 from .checks import check_node
+from .run_mark import RunMark, require_identity
 
 __all__ = ["load_node", "open_journal", "require_journal", "require_reach", "terms_of"]
 
@@ -52,6 +52,7 @@ def load_node(path: str | Path) -> NodeSetup:
         raise InvalidInput.because("FILE", path, 'says no run; add: run = "run.toml"')
     run = read_run_file(config.run)
     require_network_run(run, len(roster))
+    require_identity(run.network.identity, config.run)
     problems = check_node(folder, expected=config.name).problems
     if problems:  # others would only hang up on it
         raise InvalidInput.because("DIR", folder, problems[0])
@@ -166,54 +167,54 @@ def _timeout(run: RunFile, path: Path) -> float:
     return float(timeout)
 
 
-def own_rows_text(learner: Learner) -> str:
+def own_rows_of(learner: Learner) -> tuple[str, ...]:
     """Return what a journal keeps of a node's rows: parts, units per update, units, and a digest of rows and parts.
 
     With other rows, or the same in another order, a unit could come into another part in the middle of a run, and be
     used more often than is counted: such a journal is refused. It is the owner's own file, and never sent.
     """
     if learner.protection.unit == "node":
-        return ""
-    return f" {learner.parts} {learner.units} {learner.all_units} {learner.rows_digest}"
+        return ()
+    return str(learner.parts), str(learner.units), str(learner.all_units), learner.rows_digest
 
 
-def _require_same_rows(setup: NodeSetup, now: Sequence[str]) -> None:
-    """Say so if a journal is refused for the number of the node's rows alone."""
-    before = read_journal(setup.config.journal, node=setup.name).run_digest.split()
-    if before[:2] == now[:2] and before[2:] != now[2:]:
-        unit = setup.learner.protection.unit
-        given = f"{now[4]} {unit}s" if before[4:5] != now[4:5] else "other rows, or another order of them"
-        reason = (
-            f"the run began with {before[4]} {unit}s as they were then; else one might be used more often than counted"
-        )
-        raise InvalidInput.because("data", given, reason)
-
-
-def _run_digest(setup: NodeSetup) -> str:
-    return f"{setup.agreement.digest.hex()} {setup.terms.digest}{own_rows_text(setup.learner)}"
+def _run_mark(setup: NodeSetup) -> RunMark:
+    agreement, identity = setup.agreement.digest.hex(), setup.run.network.identity
+    return RunMark(agreement, setup.terms.digest, own_rows_of(setup.learner), identity)
 
 
 def require_journal(setup: NodeSetup) -> None:
-    """Refuse a journal that the node could not go on with, without opening it."""
+    """Refuse a journal that the node could not go on with, without opening it, and say which run it is of."""
     if not setup.config.journal.exists():
         return
-    digest = _run_digest(setup)
-    if read_journal(setup.config.journal, node=setup.name).run_digest != digest:
-        _require_same_rows(setup, digest.split())
-        reason = "is of another run: run file, roster, rows or version have changed since it began"
-        raise InvalidInput.because("journal", setup.config.journal, reason)
+    path, now = setup.config.journal, _run_mark(setup)
+    before = RunMark.parse(read_journal(path, node=setup.name).run_digest)
+    if before == now:
+        return
+    if before.identity != now.identity:
+        reason = f"is of {before.name}, not of {now.name}; `skipring network again` puts it away"
+        raise InvalidInput.because("journal", path, reason)
+    if (before.agreement, before.terms) != (now.agreement, now.terms):
+        reason = "run file, roster or version have changed since it began; put back what was agreed then"
+        raise InvalidInput.because("journal", path, reason)
+    unit = setup.learner.protection.unit
+    given = f"{now.rows[2]} {unit}s" if before.rows[2:3] != now.rows[2:3] else "other rows, or another order of them"
+    reason = (
+        f"the run began with {before.rows[2]} {unit}s as they were then; else one might be used more often than counted"
+    )
+    raise InvalidInput.because("data", given, reason)
 
 
 def open_journal(setup: NodeSetup) -> JournalFile:
     """Return the node's journal: a new one, or the one that it left."""
-    digest = _run_digest(setup)
+    digest = _run_mark(setup).text
     if setup.config.journal.exists():
         if isinstance(setup.initial.parameters, ModelFile):
             setup.initial.parameters.discard()  # the journal has it
         try:
             return JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
         except InvalidInput:
-            _require_same_rows(setup, digest.split())
+            require_journal(setup)  # which may know more about it
             raise
     for name in ("model.npy", "model.npz", RESULT, STOPPED):  # of an earlier run
         (setup.config.journal.parent / name).unlink(missing_ok=True)

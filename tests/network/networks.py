@@ -1,0 +1,23 @@
+"""What tests of whole networks share: ports that nobody uses, and the identity of a run."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+IDENTITY = "2026-03-01-000102030405060708090a0b"
+
+
+def free_ports(count: int) -> int:
+    """Return the first of some neighbouring ports that nobody uses, nor those a thousand above them."""
+    chance = random.Random()  # other tests look for ports at the same time
+    for _ in range(1000):
+        first = chance.randrange(10_000, 31_000 - count)  # below those that the system gives to callers
+        try:
+            for port in (*range(first, first + count), *range(first + 1000, first + 1000 + count)):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no ports are free")
