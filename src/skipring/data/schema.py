@@ -76,7 +76,9 @@ class Column:
         if self.range is not None:
             low, high = self.range
             gone = np.isnan(values)
-            out[:, 0] = np.where(gone, 0.0, (2.0 * np.clip(values, low, high) - low - high) / (high - low))
+            within = (2.0 * np.clip(values, low, high) - low - high) / (high - low)
+            # Of a range that is narrow for the size of its numbers, rounding alone would lead out of -1 to 1.
+            out[:, 0] = np.where(gone, 0.0, np.clip(within, -1.0, 1.0))
         elif len(self.categories) > 2:
             gone = values < 0
             for number in range(len(self.categories)):
@@ -257,7 +259,7 @@ def spelled(value: Any) -> str:
     """Return a value as a text of a table: whole numbers without a point."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value == round(value):
+    if isinstance(value, float) and value.is_integer():
         return str(round(value))
     return str(value).strip()
 
@@ -297,12 +299,24 @@ def _column(number: int, entry: Mapping[str, Any]) -> Column:
 
 
 def _range(key: str, given: Any) -> tuple[float, float]:
-    numbers = isinstance(given, list | tuple) and all(
-        isinstance(x, int | float) and not isinstance(x, bool) for x in given
-    )
-    if not numbers or len(given) != 2 or not all(map(math.isfinite, given)) or not given[0] < given[1]:
+    numbers = [_number(x) for x in given] if isinstance(given, list | tuple) else []
+    low, high = numbers if len(numbers) == 2 else (math.nan, math.nan)
+    # As doubles: whole numbers may be so large that two of them become the same one.
+    if not low < high:
         raise InvalidInput(f"{key}.range", given, "two numbers, [low, high], the first below the second")
-    return float(given[0]), float(given[1])
+    if not math.isfinite(2.0 * (abs(low) + abs(high))):
+        raise InvalidInput(f"{key}.range", given, "two numbers, [low, high], whose distance does not overflow")
+    return low, high
+
+
+def _number(given: Any) -> float:
+    """Return a number as a double, infinity if it is too large for one; NaN for anything else."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return math.nan
+    try:
+        return float(given)
+    except OverflowError:
+        return math.inf if given > 0 else -math.inf
 
 
 def _categories(key: str, given: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -329,9 +343,9 @@ def _missing(key: str, column: Column, given: Any) -> str | float:
     if given == INDICATOR:
         return INDICATOR
     if column.range is not None:
-        if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        if not math.isfinite(number := _number(given)):
             raise InvalidInput(f"{key}.missing", given, "refuse, indicator, or the number that stands for it")
-        return float(given)
+        return number
     if (text := spelled(given)) not in column.meanings:
         raise InvalidInput(f"{key}.missing", given, f"refuse, indicator, or one of {', '.join(column.meanings)}")
     return text
