@@ -373,6 +373,23 @@ def test_columns_of_frames_that_are_no_cells_get_one_line(column: str, values: A
     assert "\n" not in str(refusal.value)
 
 
+@pytest.mark.parametrize("words", [["no", "yes"], ["false", "true"], ["False", "True"], ["FALSE", "TRUE"]])
+def test_booleans_have_no_letters(words: list[str]) -> None:
+    schema = Schema.of([{"name": "x", "categories": words, "missing": "indicator"}, ENTRIES[-1]])
+    frame = {"x": [True, None, False]}
+    if words[0] == "no":
+        with pytest.raises(InvalidInput, match="True is not one of the categories"):
+            rows_of_frame(frame, schema)
+    else:
+        np.testing.assert_allclose(rows_of_frame(frame, schema).features, [[1, 0], [0, 1], [-1, 0]], atol=2e-6)
+
+
+def test_a_value_that_pandas_calls_na_is_missing() -> None:
+    pandas = pytest.importorskip("pandas")
+    schema = Schema.of([{"name": "x", "range": [0, 1], "missing": "indicator"}, ENTRIES[-1]])
+    assert rows_of_frame({"x": [0.5, pandas.NA]}, schema).features[1, 1] > 0.9
+
+
 def test_whole_numbers_too_large_for_doubles_are_rounded_as_texts_are() -> None:
     schema = Schema.of([{"name": "x", "range": [0, 2**61]}, ENTRIES[-1]])
     one, other = (rows_of_frame({"x": [made(2**60 + 1)]}, schema).features for made in (int, str))

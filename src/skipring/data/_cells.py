@@ -125,6 +125,10 @@ class Cells:
         """Return the numbers of a column's categories, -1 where one is missing and an indicator says so."""
         known = list(column.meanings)
         texts = self._texts(column, cells)
+        if pa.types.is_boolean(cells.type):  # it has no letters: a schema may call it True, TRUE or true
+            called = {text.lower(): text for text in known}
+            yes, no = (pa.scalar(called.get(text, text)) for text in ("true", "false"))
+            texts = pc.if_else(cells, yes, no)
         place = pc.index_in(texts, value_set=pa.array(known))
         if place.null_count:
             # A table may write 1.0 where the schema says 1.
@@ -183,6 +187,8 @@ def _texts(cells: Any) -> Any:
         kind = cells.type
     if pa.types.is_floating(kind):
         cells = pa.array([None if v is None or math.isnan(v) else spelled(v) for v in cells.to_pylist()], pa.string())
+    elif pa.types.is_timestamp(kind):
+        cells = pc.replace_substring_regex(cells.cast(pa.string()), r"\.0+$", "")
     elif not pa.types.is_string(kind):
         cells = cells.cast(pa.string())
     return pc.utf8_trim_whitespace(cells)

@@ -87,7 +87,7 @@ def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
         if hasattr(frame, "to_arrow"):  # polars
             table = frame.to_arrow()
         elif isinstance(frame, Mapping):
-            table = pa.table({str(name): pa.array(values) for name, values in frame.items()})
+            table = pa.table({str(name): pa.array(values, from_pandas=True) for name, values in frame.items()})
         elif isinstance(frame, pa.Table):
             table = frame
         else:
