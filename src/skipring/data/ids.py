@@ -23,16 +23,26 @@ def require_one_spelling(parameter: str, column: str, names: Iterable[str]) -> N
     skipring.errors.InvalidInput: person = patient: '7' and '007' are the same number, but ids are compared as text, \
 so they would count as two; write each id in one way
     """
+    given = list(names)
     seen: dict[Decimal | str, str] = {}
-    for name in names:
+    for name in given:
         known = _known_as(name)
-        if (other := seen.setdefault(known, name)) != name:
-            alike = "look alike" if isinstance(known, str) else "are the same number"
-            reason = (
-                f"{other!a} and {name!a} {alike}, but ids are compared as text, so they would count "
-                "as two; write each id in one way"
-            )
-            raise InvalidInput.because(parameter, column, reason)
+        # Most ids are written as they are known, and millions of them are not kept a second time.
+        if known != name and (other := seen.setdefault(known, name)) != name:
+            raise _two_spellings(parameter, column, other, name)
+    altered = {known: name for known, name in seen.items() if isinstance(known, str)}
+    for name in given if altered else ():
+        if (other := altered.get(name, name)) != name:
+            raise _two_spellings(parameter, column, name, other)
+
+
+def _two_spellings(parameter: str, column: str, one: str, other: str) -> InvalidInput:
+    alike = "look alike" if isinstance(_known_as(one), str) else "are the same number"
+    reason = (
+        f"{one!a} and {other!a} {alike}, but ids are compared as text, so they would count "
+        "as two; write each id in one way"
+    )
+    return InvalidInput.because(parameter, column, reason)
 
 
 def _known_as(name: str) -> Decimal | str:
