@@ -238,6 +238,9 @@ def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:
         ([{"name": "a", "range": [0, 10**400]}], "column.a.range"),
         ([{"name": "a", "range": [2**53, 2**53 + 1]}], "the first below the second"),  # the same double
         ([{"name": "a", "range": [0, 1], "missing": 10**400}], "or the number that stands for it"),
+        ([{"name": " a", "range": [0, 1]}], "column 1 = ' a': names of columns have no blanks around them"),
+        ([{"name": "a", "categories": [["x"], ["y"]]}], "column.a.categories = [['x'], ['y']]: must be a list of"),
+        ([{"name": "a", "categories": {"x": [["y"]], "z": "z"}}], "must be a list of at least two texts, or a table"),
         ([{"name": "a"}], "column.a = neither: give either range = [low, high] or categories = [...]"),
         ([{"name": "a", "range": [0, 1], "categories": ["x", "y"]}], "column.a = both"),
         ([{"name": "a", "categories": ["x"]}], "column.a.categories = ['x']: must be a list of at least two texts"),
@@ -313,6 +316,14 @@ def test_no_rows_are_lost_in_quotes_that_are_not_closed(tmp_path: Path, notes: l
     with pytest.raises(InvalidInput, match="it has a cell with line breaks whose quotes are not closed") as no:
         read_with_schema(tmp_path / "rows.csv", LAST)
     assert "\n" not in str(no.value)
+
+
+def test_an_empty_line_of_one_column_is_a_row_without_a_value(tmp_path: Path) -> None:
+    """A line of predictions for each row: were it left out, all that follow would be somebody else's."""
+    schema = Schema.of([{"name": "x", "range": [0, 1], "missing": "indicator"}, ENTRIES[-1]])
+    (tmp_path / "rows.csv").write_text("x\n0\n\n1\n")
+    (block,) = rows_of_file(tmp_path / "rows.csv", schema, labelled=False)
+    np.testing.assert_allclose(block.features, [[-1, 0], [0, 1], [1, 0]], atol=2e-6)
 
 
 NUMBERS = Schema.of([{"name": "x", "range": [0, 10000]}, {"name": "z", "range": [0, 5]}, ENTRIES[-1]])

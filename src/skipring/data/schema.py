@@ -269,6 +269,8 @@ def _column(number: int, entry: Mapping[str, Any]) -> Column:
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidInput.because(f"column {number}", "without a name", "each [[column]] has a name")
+    if name != name.strip():
+        raise InvalidInput.because(f"column {number}", repr(name), "names of columns have no blanks around them")
     key = f"column.{name}"
     if unknown := [each for each in entry if each not in _KEYS]:
         near = difflib.get_close_matches(unknown[0], _KEYS, n=1)
@@ -323,14 +325,14 @@ def _categories(key: str, given: Any) -> tuple[tuple[str, tuple[str, ...]], ...]
     """Return categories from a list of texts, or from a table of names with the texts that mean each."""
     allowed = 'a list of at least two texts, or a table such as {no = ["0"], yes = ["1", "2"]}'
     if isinstance(given, Mapping):
-        pairs = [
-            (str(name), tuple(spelled(x) for x in (v if isinstance(v, list | tuple) else [v])))
-            for name, v in given.items()
-        ]
+        listed = [(str(name), v if isinstance(v, list | tuple) else [v]) for name, v in given.items()]
     elif isinstance(given, list | tuple):
-        pairs = [(spelled(each), (spelled(each),)) for each in given]
+        listed = [(spelled(each), [each]) for each in given]
     else:
         raise InvalidInput(f"{key}.categories", given, allowed)
+    if any(isinstance(x, list | tuple | Mapping) for _, each in listed for x in each):
+        raise InvalidInput(f"{key}.categories", given, allowed)
+    pairs = [(name, tuple(map(spelled, each))) for name, each in listed]
     texts = [text for _, each in pairs for text in each]
     if len(pairs) < 2 or not all(each for _, each in pairs):
         raise InvalidInput(f"{key}.categories", given, allowed)

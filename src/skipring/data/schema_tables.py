@@ -198,7 +198,10 @@ def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
             path,
             read_options=arrow_csv.ReadOptions(block_size=_BLOCK, column_names=places, skip_rows_after_names=1),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
+                delimiter=delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=keep,
+                ignore_empty_lines=len(names) > 1,  # of one column, an empty line is a row without a value
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types={place: pa.string() for place in places}, strings_can_be_null=False
