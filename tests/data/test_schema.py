@@ -150,6 +150,13 @@ def test_labels_that_are_numbers_are_clipped_and_centred(tmp_path: Path) -> None
     assert (schema.label_bound, schema.label_middle, schema.classes) == (5.0, 5.0, ())
 
 
+def test_rounding_leads_no_label_out_of_its_bound(tmp_path: Path) -> None:
+    low, high = 51.837566, 235.23756600000002  # high - (low + high) / 2 is above (high - low) / 2
+    schema = Schema.of([ENTRIES[0], {"name": "days", "label": True, "range": [low, high]}])
+    path = written(tmp_path / "r.csv", [["30", repr(low)], ["30", repr(high)]], head=["age", "days"])
+    assert np.abs(read_with_schema(path, schema).labels).max() == schema.label_bound
+
+
 def changed(row: int, column: str, text: str) -> list[list[str]]:
     cells = [list(each) for each in CELLS]
     cells[row][HEAD.index(column)] = text

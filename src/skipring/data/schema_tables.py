@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -136,7 +137,9 @@ def _rows(
         if label is not None and label.name in at:
             if label.range is not None:
                 numbers = cells.numbers(label, column_of(label.name), first)
-                labels = np.clip(numbers, *label.range) - schema.label_middle
+                bound = schema.label_bound or math.inf
+                # Twice: rounding may lead the ends of a range out of the bound that the model has for labels.
+                labels = np.clip(np.clip(numbers, *label.range) - schema.label_middle, -bound, bound)
             else:
                 labels = cells.categories(label, column_of(label.name), first)
         persons = None if who is None or who.name not in at else cells.names(who, column_of(who.name), first)
