@@ -126,7 +126,10 @@ def _read_plain(kind: Any, value: Any, name: str) -> Any:
             return math.inf
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _refused(name, value, "a number")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise _refused(name, value, "a number that fits into a double") from None
     words = {int: "a whole number", bool: "true or false", str: "a text"}
     if kind not in words:
         raise TypeError(f"{name}: no JSON is read as {kind}")

@@ -365,7 +365,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         """
         check_is_fitted(self)
         claim = EpsilonClaim(
-            whose="any node of such a run (forecast)",
+            whose="any node of such a run, named beforehand (forecast)",
             unit=self.protects_,
             delta=float(self.delta),
             view="offered",

@@ -117,6 +117,22 @@ def test_no_row_is_longer_than_one_and_the_longest_is_nearly(tmp_path: Path) -> 
     assert (lengths > 1.0 - 1e-5).all()
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.floats(-1e300, 1e300), st.integers(1, 9), st.lists(st.floats(allow_nan=False), max_size=9))
+def test_a_narrow_range_is_not_left_by_rounding(low: float, steps: int, values: list[float]) -> None:
+    high = low
+    for _ in range(steps):
+        high = math.nextafter(high, math.inf)
+    schema = Schema.of([{"name": "x", "range": [low, high]}, ENTRIES[-1]])
+    found = schema.encode({"x": np.array([low, high, *values])}, len(values) + 2)
+    assert (np.abs(found) <= 1.0).all()
+
+
+def test_rounding_leads_out_of_no_range() -> None:
+    schema = Schema.of([{"name": "x", "range": [2**53 - 3, 2**53]}, ENTRIES[-1]])  # (2 high - low - high) / 3 is 4/3
+    assert schema.encode({"x": np.array([2.0**53])}, 1)[0, 0] == pytest.approx(1.0, abs=2e-6)
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40))
 def test_numbers_are_read_as_python_reads_them(tmp_path_factory: pytest.TempPathFactory, values: list[float]) -> None:
@@ -134,6 +150,13 @@ def test_labels_that_are_numbers_are_clipped_and_centred(tmp_path: Path) -> None
     assert (schema.label_bound, schema.label_middle, schema.classes) == (5.0, 5.0, ())
 
 
+def test_rounding_leads_no_label_out_of_its_bound(tmp_path: Path) -> None:
+    low, high = 51.837566, 235.23756600000002  # high - (low + high) / 2 is above (high - low) / 2
+    schema = Schema.of([ENTRIES[0], {"name": "days", "label": True, "range": [low, high]}])
+    path = written(tmp_path / "r.csv", [["30", repr(low)], ["30", repr(high)]], head=["age", "days"])
+    assert np.abs(read_with_schema(path, schema).labels).max() == schema.label_bound
+
+
 def changed(row: int, column: str, text: str) -> list[list[str]]:
     cells = [list(each) for each in CELLS]
     cells[row][HEAD.index(column)] = text
@@ -143,6 +166,10 @@ def changed(row: int, column: str, text: str) -> list[list[str]]:
 @pytest.mark.parametrize(
     ("cells", "said"),
     [
+        # Python reads these two as numbers, and Arrow does not.
+        (changed(1, "age", "\u0663\u0660"), "column 'age', row 2: '\u0663\u0660' is not a number"),
+        (changed(1, "age", "1_000"), "column 'age', row 2: '1_000' is not a number"),
+        (changed(0, "pain", "1,000"), "column 'pain', row 1: '1,000' is not one of the categories"),
         (changed(1, "age", "old"), "column 'age', row 2: 'old' is not a number"),
         (changed(2, "age", ""), "column 'age', row 3: there is no value; say missing = \"indicator\""),
         (changed(2, "age", "inf"), "column 'age', row 3: 'inf' is not a finite number"),
@@ -214,6 +241,13 @@ def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:
         ([{"name": "a", "rnge": [0, 1]}], "column.a.rnge = [0, 1]: is not a key of a column; did you mean range?"),
         ([{"name": "a", "range": [1, 0]}], "column.a.range = [1, 0]: must be two numbers, [low, high]"),
         ([{"name": "a", "range": [0, math.inf]}], "column.a.range"),
+        ([{"name": "a", "range": [-1.7e308, 1.7e308]}], "column.a.range = [-1.7e+308, 1.7e+308]: must be two numbers"),
+        ([{"name": "a", "range": [0, 10**400]}], "column.a.range"),
+        ([{"name": "a", "range": [2**53, 2**53 + 1]}], "the first below the second"),  # the same double
+        ([{"name": "a", "range": [0, 1], "missing": 10**400}], "or the number that stands for it"),
+        ([{"name": " a", "range": [0, 1]}], "column 1 = ' a': names of columns have no blanks around them"),
+        ([{"name": "a", "categories": [["x"], ["y"]]}], "column.a.categories = [['x'], ['y']]: must be a list of"),
+        ([{"name": "a", "categories": {"x": [["y"]], "z": "z"}}], "must be a list of at least two texts, or a table"),
         ([{"name": "a"}], "column.a = neither: give either range = [low, high] or categories = [...]"),
         ([{"name": "a", "range": [0, 1], "categories": ["x", "y"]}], "column.a = both"),
         ([{"name": "a", "categories": ["x"]}], "column.a.categories = ['x']: must be a list of at least two texts"),
@@ -248,3 +282,133 @@ def test_one_id_in_two_spellings_is_refused(tmp_path: Path, place: int, said: st
     cells = [[*row[:place], name, *row[place + 1 :]] for row, name in zip(CELLS, ("7", "8", "007", "9"), strict=True)]
     with pytest.raises(InvalidInput, match=f"{said}: '007' and '7' are the same number"):
         read_with_schema(written(tmp_path / "rows.csv", cells), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Jos\u00e9", "Jose\u0301"),  # two ways to write an accent
+        ("p1", "p1\u200b"),  # a blank of no width
+        ("p 1", "p\u00a01"),
+        ("p 1", "p  1"),
+        ("P1", "\uff301"),
+        ("7", "7,0"),
+    ],
+)
+def test_ids_that_look_alike_are_refused(tmp_path: Path, one: str, other: str) -> None:
+    cells = [[*row[:5], name, *row[6:]] for row, name in zip(CELLS, (one, "q", other, "r"), strict=True)]
+    with pytest.raises(InvalidInput, match=r"person = patient: .* (look alike|are the same number), but ids"):
+        read_with_schema(written(tmp_path / "rows.csv", cells), SCHEMA)
+
+
+def test_ids_in_small_and_large_letters_are_two(tmp_path: Path) -> None:
+    cells = [[*row[:5], name, *row[6:]] for row, name in zip(CELLS, ("aB", "Ab", "x", "y"), strict=True)]
+    assert len(read_with_schema(written(tmp_path / "rows.csv", cells), SCHEMA).person_names) == 4
+
+
+LAST = Schema.of([{"name": "x", "range": [0, 10000]}, ENTRIES[-1], {"name": "note", "ignore": True}])
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        ["fine", '"open', "lost", "lost"],  # up to the end of the file
+        ["fine", '"open', "lost", '"open again'],  # up to the next quote
+        ["fine", '"open', "lost", '""'],
+    ],
+)
+def test_no_rows_are_lost_in_quotes_that_are_not_closed(tmp_path: Path, notes: list[str]) -> None:
+    lines = [f"{row},{'yes' if row % 2 else 'no'},{note}" for row, note in enumerate(notes)]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,ill,note", *lines, "9,yes,end"]) + "\n")
+    with pytest.raises(InvalidInput, match="it has a cell with line breaks whose quotes are not closed") as no:
+        read_with_schema(tmp_path / "rows.csv", LAST)
+    assert "\n" not in str(no.value)
+
+
+def test_an_empty_line_of_one_column_is_a_row_without_a_value(tmp_path: Path) -> None:
+    """A line of predictions for each row: were it left out, all that follow would be somebody else's."""
+    schema = Schema.of([{"name": "x", "range": [0, 1], "missing": "indicator"}, ENTRIES[-1]])
+    (tmp_path / "rows.csv").write_text("x\n0\n\n1\n")
+    (block,) = rows_of_file(tmp_path / "rows.csv", schema, labelled=False)
+    np.testing.assert_allclose(block.features, [[-1, 0], [0, 1], [1, 0]], atol=2e-6)
+
+
+NUMBERS = Schema.of([{"name": "x", "range": [0, 10000]}, {"name": "z", "range": [0, 5]}, ENTRIES[-1]])
+
+
+@pytest.mark.parametrize(("mark", "value"), [(",", "1,234"), (";", "1,234"), ("\t", "-1,234"), (";", "1.234")])
+def test_what_may_be_thousands_is_refused(tmp_path: Path, mark: str, value: str) -> None:
+    head, cells = ["x", "z", "ill"], [[value, "1", "no"], ["7", "2", "yes"], [value, "", "no"]]
+    path = written(tmp_path / "rows.csv", cells[:2], head=head, mark=mark)
+    with pytest.raises(InvalidInput, match=r"column 'x', row 1: '.+' may be -?1\.234 or -?1234, and no other number"):
+        read_with_schema(path, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [["1,234", "1", "no"], ["0,5", "2", "yes"]],  # a number of the same column tells
+        [["1,234", "1", "no"], ["7", "2,5", "yes"]],  # one of another column
+        [["1,234", "1,125", "no"], ["7", "2", "yes"]],  # the range does: nobody means 1125 where 5 is the most
+    ],
+)
+def test_decimal_commas_are_told_from_thousands(tmp_path: Path, cells: list[list[str]]) -> None:
+    for mark in (",", ";"):
+        path = written(tmp_path / "rows.csv", cells, head=["x", "z", "ill"], mark=mark)
+        found = read_with_schema(path, NUMBERS).features[0, 0] * NUMBERS.longest
+        assert found == pytest.approx(2.0 * 1.234 / 10000 - 1.0, abs=3e-6)
+
+
+def test_points_with_three_decimals_are_decimals_between_commas(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", [["1.234", "1", "no"], ["7", "2", "yes"]], head=["x", "z", "ill"])
+    found = read_with_schema(path, NUMBERS).features[0, 0] * NUMBERS.longest
+    assert found == pytest.approx(2.0 * 1.234 / 10000 - 1.0, abs=3e-6)
+
+
+def test_a_category_that_is_a_word_for_missing_is_not_missing_in_other_letters(tmp_path: Path) -> None:
+    pain = {"name": "pain", "categories": ["None", "some"], "missing": "indicator"}
+    schema = Schema.of([pain, ENTRIES[-1]])
+    path = written(tmp_path / "rows.csv", [["none", "no"], ["some", "yes"]], head=["pain", "ill"])
+    with pytest.raises(InvalidInput, match="column 'pain', row 1: 'none' is not one of the categories; 'None' is"):
+        read_with_schema(path, schema)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("age", [[1], [2]], "column 'age' holds list"),
+        ("smoker", pa.array([b"\xff", b"no"]), "column 'smoker' holds binary"),
+        ("smoker", [math.inf, 1.0], "inf is not one of the categories"),
+        ("age", pa.array([1, 2], pa.duration("s")), "holds duration\\[s\\], whose unit the schema does not say"),
+        ("age", [1, "two"], "must be a frame whose columns the schema names"),
+    ],
+)
+def test_columns_of_frames_that_are_no_cells_get_one_line(column: str, values: Any, said: str) -> None:
+    rest = {"age": [30, 40], "smoker": ["no", "yes"], "ill": ["no", "yes"]}
+    schema = Schema.of([ENTRIES[0], ENTRIES[1], ENTRIES[-1]])
+    with pytest.raises(InvalidInput, match=said) as refusal:
+        rows_of_frame(rest | {column: values}, schema)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("words", [["no", "yes"], ["false", "true"], ["False", "True"], ["FALSE", "TRUE"]])
+def test_booleans_have_no_letters(words: list[str]) -> None:
+    schema = Schema.of([{"name": "x", "categories": words, "missing": "indicator"}, ENTRIES[-1]])
+    frame = {"x": [True, None, False]}
+    if words[0] == "no":
+        with pytest.raises(InvalidInput, match="True is not one of the categories"):
+            rows_of_frame(frame, schema)
+    else:
+        np.testing.assert_allclose(rows_of_frame(frame, schema).features, [[1, 0], [0, 1], [-1, 0]], atol=2e-6)
+
+
+def test_a_value_that_pandas_calls_na_is_missing() -> None:
+    pandas = pytest.importorskip("pandas")
+    schema = Schema.of([{"name": "x", "range": [0, 1], "missing": "indicator"}, ENTRIES[-1]])
+    assert rows_of_frame({"x": [0.5, pandas.NA]}, schema).features[1, 1] > 0.9
+
+
+def test_whole_numbers_too_large_for_doubles_are_rounded_as_texts_are() -> None:
+    schema = Schema.of([{"name": "x", "range": [0, 2**61]}, ENTRIES[-1]])
+    one, other = (rows_of_frame({"x": [made(2**60 + 1)]}, schema).features for made in (int, str))
+    np.testing.assert_array_equal(one, other)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from skipring.data import Schema, draft_schema, read_with_schema
 from skipring.data.hospitals import hospitals_file
@@ -98,3 +101,12 @@ def test_a_label_of_many_texts_is_refused(tmp_path: Path) -> None:
     path.write_text("age,name\n" + "".join(f"{row},name{row}\n" for row in range(40)))
     with pytest.raises(InvalidInput, match="name: has more than 30 different texts; a label has classes"):
         draft_schema(path, label="name")
+
+
+def test_a_draft_of_a_parquet_file_reads_that_file(tmp_path: Path) -> None:
+    days = [datetime(2020, 1, day) for day in (1, 2, 2, 1)]
+    columns = {"smoker": [True, False, None, True], "day": [day.date() for day in days], "since": days}
+    parquet.write_table(pa.table(columns | {"ill": ["no", "yes", "yes", "no"]}), tmp_path / "rows.parquet")
+    schema = draft_schema(tmp_path / "rows.parquet", label="ill").schema
+    assert len(schema.features) == 3
+    assert len(read_with_schema(tmp_path / "rows.parquet", schema).features) == 4

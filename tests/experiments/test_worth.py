@@ -368,6 +368,7 @@ def test_the_command_takes_made_up_rows_of_a_schema(skipring: Command, run_file:
         "all rows in one place 8",
         "The rows are made up: they say what a run costs and how much noise it has, and nothing about real rows",
         "Test rows were looked at, which no epsilon covers. Nothing was searched",
+        "None covers this table: many runs on the same rows, some without noise.",
         "10 updates are charged in full, by composition",
     ):
         assert said in words

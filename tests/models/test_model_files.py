@@ -116,6 +116,7 @@ def test_another_format_is_refused(path: Path) -> None:
         ("centre", np.zeros(3), "must be 2 numbers"),
         ("about", np.array("{"), "must be JSON"),
         ("about", np.array("[]"), "must be an object"),
+        ("classes", np.array("no"), "must be a list of names or numbers"),
         ("about", np.zeros(3), "must be one text"),
     ],
 )
@@ -165,6 +166,40 @@ def test_foreign_and_damaged_files_are_refused_in_one_line(path: Path, tmp_path:
         with pytest.raises(InvalidInput) as refused:
             load_model(tmp_path / name)
         assert len(str(refused.value).splitlines()) == 1, name
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (3,",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (1180591620717411303424,), }",
+        "{'descr': 'f8,f8,(', 'fortran_order': False, 'shape': (3,), }",
+        "(" * 4000,
+    ],
+)
+def test_headers_that_numpy_stumbles_over_are_refused_in_one_line(path: Path, header: str) -> None:
+    text = header.encode() + b"\n"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("parameters.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text)
+    with pytest.raises(InvalidInput, match="no model of skipring") as refused:
+        load_model(path)
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("epsilon", -1, "model.epsilon.epsilon = -1.0: must be at least 0"),
+        ("epsilon", float("nan"), "must be at least 0"),
+        ("epsilon", 10**400, "must be a number that fits into a double"),
+        ("delta", 0, "must be above 0 and below 1"),
+        ("delta", float("nan"), "must be above 0 and below 1"),
+    ],
+)
+def test_claims_that_are_none_are_refused(path: Path, key: str, value: float, said: str) -> None:
+    rewritten(path, lambda about: about["model"]["epsilon"][0].update({key: value}))
+    with pytest.raises(InvalidInput, match=said):
+        load_model(path)
 
 
 def test_whichever_byte_is_damaged_nothing_else_is_loaded(path: Path) -> None:

@@ -128,7 +128,7 @@ def test_a_simulation_saves_the_model_of_a_run_that_it_names(tmp_path: Path, ski
     told = skipring_words("predict", "model.npz", "new.csv")
     assert told.code == 0, told.err
     assert lines(tmp_path / "predictions.csv")[0] == HEAD
-    assert "For any node of such a run (forecast): epsilon" in " ".join(told.out.split())
+    assert "For any node of such a run, named beforehand (forecast): epsilon" in " ".join(told.out.split())
     assert "Not covered: features are standardised" in " ".join(told.out.split())
     told = skipring_words("simulate", "run.toml", "--save-model", "model.npz", "--out", "again", "--json").data
     assert (told["model"], told["model_run"]) == ("model.npz", 0)

@@ -392,6 +392,8 @@ def test_a_setup_refuses_labels_beyond_the_bound_of_its_model(tmp_path: Path) ->
 def test_files_that_are_no_run_files(skipring: Callable[[str], tuple[int, str, str]], tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[data\n")
     assert "is not TOML" in skipring("simulate bad.toml")[2]
+    (tmp_path / "bad.toml").write_text(f"[data]\nnodes = 1{'0' * 5000}\n")  # more digits than Python reads
+    assert "is not TOML" in skipring("simulate bad.toml")[2]
     assert "does not exist" in skipring("simulate none.toml")[2]
     skipring("init")
     assert "exists already" in skipring("init")[2]

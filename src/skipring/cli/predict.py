@@ -49,6 +49,8 @@ def predict(
         )
         return
     notes = [] if found.metrics is None else ["Metrics are of these rows, and no noise hides them."]
+    if found.metrics is not None and found.metrics.rmse is not None and loaded.inputs.schema is not None:
+        notes.append("A label outside of the schema's range counts as the end of it.")
     shown: list[tuple[str, object]] = [("rows", found.rows)]
     shown += [] if found.metrics is None else _metrics(found.metrics)
     print_rows(shown, "\n".join([*notes, *loaded.facts.sentences(), f"Predictions are in {out}."]))

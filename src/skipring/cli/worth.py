@@ -95,6 +95,7 @@ def _notes(found: Worth) -> list[str]:
         f"Alone and in one place without noise: {quiet} updates. A node that keeps its model to itself needs no noise.",
         "Test rows were looked at, which no epsilon covers. Nothing was searched: rates, lengths and clipping are the"
         " run file's, and others may do better.",
+        "Each epsilon is that of one such run. None covers this table: many runs on the same rows, some without noise.",
     ]
     if found.protects == "node":
         notes.append("In one place with noise is left out: it would hide rows, not nodes.")

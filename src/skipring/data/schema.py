@@ -76,7 +76,9 @@ class Column:
         if self.range is not None:
             low, high = self.range
             gone = np.isnan(values)
-            out[:, 0] = np.where(gone, 0.0, (2.0 * np.clip(values, low, high) - low - high) / (high - low))
+            within = (2.0 * np.clip(values, low, high) - low - high) / (high - low)
+            # Of a range that is narrow for the size of its numbers, rounding alone would lead out of -1 to 1.
+            out[:, 0] = np.where(gone, 0.0, np.clip(within, -1.0, 1.0))
         elif len(self.categories) > 2:
             gone = values < 0
             for number in range(len(self.categories)):
@@ -257,7 +259,7 @@ def spelled(value: Any) -> str:
     """Return a value as a text of a table: whole numbers without a point."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float) and value == round(value):
+    if isinstance(value, float) and value.is_integer():
         return str(round(value))
     return str(value).strip()
 
@@ -267,6 +269,8 @@ def _column(number: int, entry: Mapping[str, Any]) -> Column:
     name = entry.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidInput.because(f"column {number}", "without a name", "each [[column]] has a name")
+    if name != name.strip():
+        raise InvalidInput.because(f"column {number}", repr(name), "names of columns have no blanks around them")
     key = f"column.{name}"
     if unknown := [each for each in entry if each not in _KEYS]:
         near = difflib.get_close_matches(unknown[0], _KEYS, n=1)
@@ -297,26 +301,38 @@ def _column(number: int, entry: Mapping[str, Any]) -> Column:
 
 
 def _range(key: str, given: Any) -> tuple[float, float]:
-    numbers = isinstance(given, list | tuple) and all(
-        isinstance(x, int | float) and not isinstance(x, bool) for x in given
-    )
-    if not numbers or len(given) != 2 or not all(map(math.isfinite, given)) or not given[0] < given[1]:
+    numbers = [_number(x) for x in given] if isinstance(given, list | tuple) else []
+    low, high = numbers if len(numbers) == 2 else (math.nan, math.nan)
+    # As doubles: whole numbers may be so large that two of them become the same one.
+    if not low < high:
         raise InvalidInput(f"{key}.range", given, "two numbers, [low, high], the first below the second")
-    return float(given[0]), float(given[1])
+    if not math.isfinite(2.0 * (abs(low) + abs(high))):
+        raise InvalidInput(f"{key}.range", given, "two numbers, [low, high], whose distance does not overflow")
+    return low, high
+
+
+def _number(given: Any) -> float:
+    """Return a number as a double, infinity if it is too large for one; NaN for anything else."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return math.nan
+    try:
+        return float(given)
+    except OverflowError:
+        return math.inf if given > 0 else -math.inf
 
 
 def _categories(key: str, given: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return categories from a list of texts, or from a table of names with the texts that mean each."""
     allowed = 'a list of at least two texts, or a table such as {no = ["0"], yes = ["1", "2"]}'
     if isinstance(given, Mapping):
-        pairs = [
-            (str(name), tuple(spelled(x) for x in (v if isinstance(v, list | tuple) else [v])))
-            for name, v in given.items()
-        ]
+        listed = [(str(name), v if isinstance(v, list | tuple) else [v]) for name, v in given.items()]
     elif isinstance(given, list | tuple):
-        pairs = [(spelled(each), (spelled(each),)) for each in given]
+        listed = [(spelled(each), [each]) for each in given]
     else:
         raise InvalidInput(f"{key}.categories", given, allowed)
+    if any(isinstance(x, list | tuple | Mapping) for _, each in listed for x in each):
+        raise InvalidInput(f"{key}.categories", given, allowed)
+    pairs = [(name, tuple(map(spelled, each))) for name, each in listed]
     texts = [text for _, each in pairs for text in each]
     if len(pairs) < 2 or not all(each for _, each in pairs):
         raise InvalidInput(f"{key}.categories", given, allowed)
@@ -329,9 +345,9 @@ def _missing(key: str, column: Column, given: Any) -> str | float:
     if given == INDICATOR:
         return INDICATOR
     if column.range is not None:
-        if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        if not math.isfinite(number := _number(given)):
             raise InvalidInput(f"{key}.missing", given, "refuse, indicator, or the number that stands for it")
-        return float(given)
+        return number
     if (text := spelled(given)) not in column.meanings:
         raise InvalidInput(f"{key}.missing", given, f"refuse, indicator, or one of {', '.join(column.meanings)}")
     return text

@@ -24,7 +24,7 @@ _FEW = 6
 _ID = re.compile(r"(^|[ _.-])(id|nr|no|number|key|code|uuid|mrn|ssn)$|^(patient|person|subject|case)s?$", re.IGNORECASE)
 
 
-_WHOLE = re.compile(r"^(-?\d+)[.,]0+$")
+_WHOLE = re.compile(r"^(-?\d+)[.,](?:0{1,2}|0{4,})$")
 
 
 @dataclass(frozen=True)

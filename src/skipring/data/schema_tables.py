@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,23 +77,25 @@ def rows_of_file(path: str | Path, schema: Schema, *, labelled: bool = True) -> 
     if reader is None:
         raise InvalidInput("path", path, f"a file that ends in {', '.join(blocks)}")
     arrow()
-    yield from _rows(reader(file, schema), schema, str(path), labelled=labelled)
+    semicolons = reader is _csv_blocks and _delimiter(file, schema) == ";"
+    yield from _rows(reader(file, schema), schema, str(path), labelled=labelled, semicolons=semicolons)
 
 
 def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
     """Return the rows of a frame (of pandas, polars or Arrow), or of a mapping from columns to values."""
     pa = arrow()
-    if hasattr(frame, "to_arrow"):  # polars
-        table = frame.to_arrow()
-    elif isinstance(frame, Mapping):
-        table = pa.table({str(name): pa.array(values) for name, values in frame.items()})
-    elif isinstance(frame, pa.Table):
-        table = frame
-    else:
-        try:
+    try:
+        if hasattr(frame, "to_arrow"):  # polars
+            table = frame.to_arrow()
+        elif isinstance(frame, Mapping):
+            table = pa.table({str(name): pa.array(values, from_pandas=True) for name, values in frame.items()})
+        elif isinstance(frame, pa.Table):
+            table = frame
+        else:
             table = pa.Table.from_pandas(frame, preserve_index=False)
-        except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
-            raise InvalidInput("X", type(frame).__name__, f"a frame whose columns the schema names ({error})") from None
+    except (AttributeError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        said = str(error).splitlines()[0]
+        raise InvalidInput("X", type(frame).__name__, f"a frame whose columns the schema names ({said})") from None
     found = list(_rows(iter([(table.column_names, table)]), schema, "the frame", labelled=False))
     return found[0]
 
@@ -110,10 +113,12 @@ def arrow() -> Any:
 Block = tuple[Sequence[str], Any]
 
 
-def _rows(blocks: Iterator[Block], schema: Schema, file: str, *, labelled: bool) -> Iterator[SchemaRows]:
+def _rows(
+    blocks: Iterator[Block], schema: Schema, file: str, *, labelled: bool, semicolons: bool = False
+) -> Iterator[SchemaRows]:
     from ._cells import Cells  # needs pyarrow
 
-    cells, first = Cells(file), 1
+    cells, first = Cells(file, semicolons=semicolons), 1
     for number, (names, block) in enumerate(blocks):
         at = {name.strip(): place for place, name in enumerate(names)}
         if number == 0:
@@ -132,11 +137,14 @@ def _rows(blocks: Iterator[Block], schema: Schema, file: str, *, labelled: bool)
         if label is not None and label.name in at:
             if label.range is not None:
                 numbers = cells.numbers(label, column_of(label.name), first)
-                labels = np.clip(numbers, *label.range) - schema.label_middle
+                bound = schema.label_bound or math.inf
+                # Twice: rounding may lead the ends of a range out of the bound that the model has for labels.
+                labels = np.clip(np.clip(numbers, *label.range) - schema.label_middle, -bound, bound)
             else:
                 labels = cells.categories(label, column_of(label.name), first)
         persons = None if who is None or who.name not in at else cells.names(who, column_of(who.name), first)
         nodes = None if where is None or where.name not in at else cells.names(where, column_of(where.name), first)
+        cells.end_block()
         yield SchemaRows(schema.encode(values, block.num_rows), labels, persons, nodes)
         first += block.num_rows
 
@@ -163,8 +171,12 @@ def _not_utf8(path: Path) -> InvalidInput:
     return InvalidInput.because("path", path, "is not text in UTF-8; save it as UTF-8 (Excel: CSV UTF-8)")
 
 
+def _delimiter(path: Path, schema: Schema) -> str:
+    return delimiter_of(path, [column.name for column in schema.columns])
+
+
 def _csv_blocks(path: Path, schema: Schema) -> Iterator[Block]:
-    yield from csv_blocks(path, delimiter_of(path, [column.name for column in schema.columns]))
+    yield from csv_blocks(path, _delimiter(path, schema))
 
 
 def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
@@ -189,13 +201,20 @@ def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
             path,
             read_options=arrow_csv.ReadOptions(block_size=_BLOCK, column_names=places, skip_rows_after_names=1),
             parse_options=arrow_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
+                delimiter=delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=keep,
+                ignore_empty_lines=len(names) > 1,  # of one column, an empty line is a row without a value
             ),
             convert_options=arrow_csv.ConvertOptions(
                 column_types={place: pa.string() for place in places}, strings_can_be_null=False
             ),
         )
+        looked = False
         for block in reader:
+            if not looked and _has_line_breaks(block):
+                looked = True
+                _require_closed_quotes(path, delimiter)
             yield names, block
     except pa.ArrowInvalid as error:
         if wrong:
@@ -205,6 +224,25 @@ def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
         if "UTF8" in str(error):
             raise _not_utf8(path) from None
         raise InvalidInput.because("path", path, f"is not a proper CSV file: {error}") from None
+
+
+def _has_line_breaks(block: Any) -> bool:
+    """Say whether a text in a block has a line break in it."""
+    texts = (bytes(column.buffers()[-1] or b"") for column in block.columns)
+    return any(b"\n" in text or b"\r" in text for text in texts)
+
+
+def _require_closed_quotes(path: Path, delimiter: str) -> None:
+    """Refuse a file with a quote that nothing closes: Arrow would take all rows up to the next one for one cell."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            for _ in csv.reader(file, delimiter=delimiter, strict=True):
+                pass
+    except UnicodeDecodeError:
+        raise _not_utf8(path) from None
+    except csv.Error as error:
+        reason = f"is not a proper CSV file: it has a cell with line breaks whose quotes are not closed ({error})"
+        raise InvalidInput.because("path", path, reason) from None
 
 
 def _parquet_blocks(path: Path, _: Schema) -> Iterator[Block]:

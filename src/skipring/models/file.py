@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +34,19 @@ _PIECE = 1 << 20
 _ABOUT, _PARAMETERS, _CLASSES, _CENTRE, _SCALE = "about", "parameters", "classes", "centre", "scale"
 #: A text that describes a model is not longer; nor has any model more columns.
 _MOST_TEXT, _MOST_COLUMNS = 1 << 26, 1 << 28
+
+#: What zipfile and numpy raise where a file is not what they expect; the last three for the header of an array.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    MemoryError,
+    OverflowError,
+    SyntaxError,
+    tokenize.TokenError,
+)
 
 
 class ParameterBytes(NamedTuple):
@@ -136,7 +150,7 @@ def load_model(path: str | Path) -> TrainedModel:
         raise InvalidInput.because("MODEL", path, "there is no such file") from None
     except OSError as error:
         raise InvalidInput.because("MODEL", path, f"cannot be read: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, MemoryError) as error:
+    except _DAMAGED as error:
         first = (str(error).splitlines() or ["empty"])[0]
         raise InvalidInput.because("MODEL", path, f"is no model of skipring, or damaged: {first[:120]}") from None
     try:
@@ -211,7 +225,14 @@ def _inputs(arrays: Mapping[str, NDArray[Any]], said: _Columns, entries: Any) ->
 
 
 def _check(facts: ModelFacts, inputs: Inputs, parameters: NDArray[Any]) -> None:
-    """Refuse parts that do not go together."""
+    """Refuse parts that do not go together, and claims that are none."""
+    for claim in facts.epsilon:
+        if claim.epsilon is not None and not claim.epsilon >= 0.0:
+            raise InvalidInput("model.epsilon.epsilon", claim.epsilon, "at least 0")
+        if not 0.0 < claim.delta < 1.0:
+            raise InvalidInput("model.epsilon.delta", claim.delta, "above 0 and below 1")
+    if inputs.classes.ndim != 1:
+        raise InvalidInput("classes", f"an array of shape {inputs.classes.shape}", "a list of names or numbers")
     name, classes, kind = facts.name, len(inputs.classes), kind_of(facts.name)
     if kind == "network" and name not in NETWORKS and IS_FUNCTION.fullmatch(name) is None:
         raise InvalidInput("model.name", name, "module:function")
@@ -219,11 +240,7 @@ def _check(facts: ModelFacts, inputs: Inputs, parameters: NDArray[Any]) -> None:
         raise InvalidInput(
             "parameters", f"{parameters.dtype} of shape {parameters.shape}", "a vector of finite numbers"
         )
-    if (
-        inputs.classes.ndim != 1
-        or inputs.classes.dtype.kind not in "Ubiuf"
-        or len(set(inputs.classes.tolist())) < classes
-    ):
+    if inputs.classes.dtype.kind not in "Ubiuf" or len(set(inputs.classes.tolist())) < classes:
         raise InvalidInput("classes", f"{inputs.classes.dtype}", "names or numbers, all different")
     if inputs.names and len(inputs.names) != inputs.columns:
         raise InvalidInput("inputs.names", len(inputs.names), f"{inputs.columns} names")

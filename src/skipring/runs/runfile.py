@@ -419,7 +419,7 @@ def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
         raise InvalidInput.because("FILE", path, f"is a folder, and not a file{hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput.because("FILE", path, f"cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and brackets in brackets
         raise InvalidInput.because("FILE", path, f"is not TOML: {error}") from None
 
 
