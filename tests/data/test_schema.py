@@ -187,15 +187,24 @@ def test_files_that_are_no_tables_get_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_bytes(b"")
     (tmp_path / "rows.parquet").write_bytes(b"no parquet")
     (tmp_path / "rows.xls").write_bytes(b"")
+    (tmp_path / "folder.csv").mkdir()
     for name, said in (
         ("latin.csv", "is not text in UTF-8; save it as UTF-8"),
         ("empty.csv", "is empty; its first line must name the columns"),
         ("rows.parquet", "is not a readable Parquet file"),
         ("rows.xls", "a file that ends in .csv, .tsv, .txt, .parquet"),
         ("nowhere.csv", "there is no such file"),
+        ("folder.csv", "is a folder, and not a file"),
     ):
         with pytest.raises(InvalidInput, match=said):
             read_with_schema(tmp_path / name, SCHEMA)
+
+
+def test_columns_are_refused_before_anything_is_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ends while Arrow reads ahead is aborted now and then, in place of its exit code."""
+    monkeypatch.setattr("pyarrow.csv.open_csv", lambda *_, **__: pytest.fail("it was opened"))
+    with pytest.raises(InvalidInput, match="two columns are called 'ill'"):
+        read_with_schema(written(tmp_path / "rows.csv", [], head=[*HEAD, "ill"]), SCHEMA)
 
 
 def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:
@@ -229,8 +238,11 @@ def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:
         ([{"name": "a", "label": True, "range": [0, 1], "missing": 0}], "a row without a label cannot be learnt from"),
         ([ENTRIES[0]], "say which column is the label: label = true"),
         ([ENTRIES[-1]], "is the only one; there is nothing to learn from"),
-        ([ENTRIES[0], ENTRIES[0], ENTRIES[-1]], "column = age: stands in the schema twice"),
-        ([ENTRIES[0], ENTRIES[-1], ENTRIES[-1] | {"name": "b"}], "column = b: is the second label; ill is one already"),
+        ([ENTRIES[0], ENTRIES[0], ENTRIES[-1]], "[[column]] = age: stands in the schema twice"),
+        (
+            [ENTRIES[0], ENTRIES[-1], ENTRIES[-1] | {"name": "b"}],
+            "[[column]] = b: is the second label; ill is one already",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_meant_gets_one_line(entries: list[dict[str, Any]], said: str) -> None:
