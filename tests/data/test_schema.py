@@ -207,6 +207,11 @@ def test_columns_are_refused_before_anything_is_read_ahead(tmp_path: Path, monke
         read_with_schema(written(tmp_path / "rows.csv", [], head=[*HEAD, "ill"]), SCHEMA)
 
 
+def test_a_mapping_holds_a_list_for_each_column() -> None:
+    with pytest.raises(InvalidInput, match="X = a mapping: must be columns that are lists of values"):
+        rows_of_frame({"age": 61}, SCHEMA)
+
+
 def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.csv", [row[:-1] for row in CELLS], head=HEAD[:-1])
     (block,) = rows_of_file(path, SCHEMA, labelled=False)

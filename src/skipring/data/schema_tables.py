@@ -94,7 +94,11 @@ def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
     if hasattr(frame, "to_arrow"):  # polars
         table = frame.to_arrow()
     elif isinstance(frame, Mapping):
-        table = pa.table({str(name): pa.array(values) for name, values in frame.items()})
+        try:
+            table = pa.table({str(name): pa.array(values) for name, values in frame.items()})
+        except (TypeError, ValueError, pa.ArrowException) as error:
+            reason = f"columns that are lists of values, one for each row ({error})"
+            raise InvalidInput("X", "a mapping", reason) from None
     elif isinstance(frame, pa.Table):
         table = frame
     else:
