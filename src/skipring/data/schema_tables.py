@@ -116,8 +116,8 @@ def arrow() -> Any:
     try:
         import pyarrow  # an optional extra: it reads tables far faster, and better, than we would
     except ImportError:
-        reason = "tables with a schema are read by pyarrow: pip install skipring[tables]"
-        raise InvalidInput.because("pyarrow", "missing", reason) from None
+        reason = "is missing; tables with a schema are read by it: pip install skipring[tables]"
+        raise InvalidInput.because("FEATURE", "pyarrow", reason) from None
     return pyarrow
 
 
