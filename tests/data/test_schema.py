@@ -210,6 +210,8 @@ def test_columns_are_refused_before_anything_is_read_ahead(tmp_path: Path, monke
 def test_a_mapping_holds_a_list_for_each_column() -> None:
     with pytest.raises(InvalidInput, match="X = a mapping: must be columns that are lists of values"):
         rows_of_frame({"age": 61}, SCHEMA)
+    with pytest.raises(InvalidInput, match=r"^X = frame: has no column"):
+        rows_of_frame({"age": [61]}, SCHEMA)
 
 
 def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:

@@ -106,9 +106,11 @@ def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
             table = pa.Table.from_pandas(frame, preserve_index=False)
         except (AttributeError, TypeError, ValueError, pa.ArrowException) as error:
             raise InvalidInput("X", type(frame).__name__, f"a frame whose columns the schema names ({error})") from None
-    schema.require_columns([name.strip() for name in table.column_names], "the frame", labelled=False)
-    found = list(_rows(iter([(table.column_names, table)]), schema, "the frame"))
-    return found[0]
+    try:
+        schema.require_columns([name.strip() for name in table.column_names], "the frame", labelled=False)
+        return next(_rows(iter([(table.column_names, table)]), schema, "the frame"))
+    except InvalidInput as problem:
+        raise problem if problem.parameter != "path" else InvalidInput.because("X", "frame", problem.reason) from None
 
 
 def arrow() -> Any:
