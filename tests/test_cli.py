@@ -289,6 +289,14 @@ def test_help_shows_the_way(skipring: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "together"),
+    [("--help", "gradient step; a node that is not ready"), ("worth --help", "use public or made-up ones")],
+)
+def test_help_is_wrapped_once(skipring: Command, line: str, together: str) -> None:
+    assert together in skipring(line).out
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "timeout --delay gamma:0.25,1 --json",

@@ -62,6 +62,15 @@ def without_library(page: str) -> str:
     return "".join(parts)
 
 
+def test_a_run_on_a_file_does_not_name_the_data_set_it_did_not_read(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,b,ill\n" + "".join(f"{row % 7},{row % 5},{'no' if row % 3 else 'yes'}\n" for row in range(60)))
+    own = shown(f"data.path={rows}", "data.label=ill", "data.nodes=5")
+    assert "data.path" in own
+    assert "breast-cancer" not in own
+    assert "breast-cancer" in shown()
+
+
 def test_the_page_shows_the_numbers_of_the_files(page: str, folders: list[Path]) -> None:
     cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", page)]
     for folder in folders:

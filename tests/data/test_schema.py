@@ -214,15 +214,31 @@ def test_files_that_are_no_tables_get_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_bytes(b"")
     (tmp_path / "rows.parquet").write_bytes(b"no parquet")
     (tmp_path / "rows.xls").write_bytes(b"")
+    (tmp_path / "folder.csv").mkdir()
     for name, said in (
         ("latin.csv", "is not text in UTF-8; save it as UTF-8"),
         ("empty.csv", "is empty; its first line must name the columns"),
         ("rows.parquet", "is not a readable Parquet file"),
         ("rows.xls", "a file that ends in .csv, .tsv, .txt, .parquet"),
         ("nowhere.csv", "there is no such file"),
+        ("folder.csv", "is a folder, and not a file"),
     ):
         with pytest.raises(InvalidInput, match=said):
             read_with_schema(tmp_path / name, SCHEMA)
+
+
+def test_columns_are_refused_before_anything_is_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ends while Arrow reads ahead is aborted now and then, in place of its exit code."""
+    monkeypatch.setattr("pyarrow.csv.open_csv", lambda *_, **__: pytest.fail("it was opened"))
+    with pytest.raises(InvalidInput, match="two columns are called 'ill'"):
+        read_with_schema(written(tmp_path / "rows.csv", [], head=[*HEAD, "ill"]), SCHEMA)
+
+
+def test_a_mapping_holds_a_list_for_each_column() -> None:
+    with pytest.raises(InvalidInput, match="X = a mapping: must be columns that are lists of values"):
+        rows_of_frame({"age": 61}, SCHEMA)
+    with pytest.raises(InvalidInput, match=r"^X = frame: has no column"):
+        rows_of_frame({"age": [61]}, SCHEMA)
 
 
 def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:
@@ -245,7 +261,7 @@ def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:
         ([{"name": "a", "range": [0, 10**400]}], "column.a.range"),
         ([{"name": "a", "range": [2**53, 2**53 + 1]}], "the first below the second"),  # the same double
         ([{"name": "a", "range": [0, 1], "missing": 10**400}], "or the number that stands for it"),
-        ([{"name": " a", "range": [0, 1]}], "column 1 = ' a': names of columns have no blanks around them"),
+        ([{"name": " a", "range": [0, 1]}], "[[column]] = ' a': names of columns have no blanks around them"),
         ([{"name": "a", "categories": [["x"], ["y"]]}], "column.a.categories = [['x'], ['y']]: must be a list of"),
         ([{"name": "a", "categories": {"x": [["y"]], "z": "z"}}], "must be a list of at least two texts, or a table"),
         ([{"name": "a"}], "column.a = neither: give either range = [low, high] or categories = [...]"),
@@ -263,8 +279,11 @@ def test_rows_to_predict_need_no_label(tmp_path: Path) -> None:
         ([{"name": "a", "label": True, "range": [0, 1], "missing": 0}], "a row without a label cannot be learnt from"),
         ([ENTRIES[0]], "say which column is the label: label = true"),
         ([ENTRIES[-1]], "is the only one; there is nothing to learn from"),
-        ([ENTRIES[0], ENTRIES[0], ENTRIES[-1]], "column = age: stands in the schema twice"),
-        ([ENTRIES[0], ENTRIES[-1], ENTRIES[-1] | {"name": "b"}], "column = b: is the second label; ill is one already"),
+        ([ENTRIES[0], ENTRIES[0], ENTRIES[-1]], "[[column]] = age: stands in the schema twice"),
+        (
+            [ENTRIES[0], ENTRIES[-1], ENTRIES[-1] | {"name": "b"}],
+            "[[column]] = b: is the second label; ill is one already",
+        ),
     ],
 )
 def test_a_schema_that_cannot_be_meant_gets_one_line(entries: list[dict[str, Any]], said: str) -> None:
@@ -380,7 +399,7 @@ def test_a_category_that_is_a_word_for_missing_is_not_missing_in_other_letters(t
         ("smoker", pa.array([b"\xff", b"no"]), "column 'smoker' holds binary"),
         ("smoker", [math.inf, 1.0], "inf is not one of the categories"),
         ("age", pa.array([1, 2], pa.duration("s")), "holds duration\\[s\\], whose unit the schema does not say"),
-        ("age", [1, "two"], "must be a frame whose columns the schema names"),
+        ("age", [1, "two"], "must be columns that are lists of values"),
     ],
 )
 def test_columns_of_frames_that_are_no_cells_get_one_line(column: str, values: Any, said: str) -> None:

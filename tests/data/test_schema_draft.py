@@ -96,6 +96,48 @@ def test_what_cannot_be_drafted_gets_one_line(skipring: Command, table: Path, op
     assert not Path("schema.toml").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "", "FILE a.csv: is empty; its first line must name the columns"),
+        ("a.csv", "age,ill\n", "FILE a.csv: has no rows"),
+        ("a.csv", "age,ill", "FILE a.csv: has no rows"),
+        ("a.csv", "age,ill\n1,yes,2\n", "FILE a.csv: a row has 3 values for 2 columns"),
+        ("a.csv", "age,age,ill\n1,2,yes\n2,3,no\n", "FILE a.csv: two columns are called 'age'"),
+        ("a.csv", ",age,ill\n0,1,yes\n1,2,no\n", "FILE a.csv: column 1 has no name; leave a row index out"),
+        ("a.csv", "age,ill\n1,yes\n2,\n3,no\n", "--label ill: 1 of 3 values are missing; every row needs a label"),
+        ("a.csv", "age,ill\n1,Yes\n2,yes\n", "--label ill: is 'Yes' everywhere, but for capitals: nothing to learn"),
+        ("a.csv", "age,ill\n5,yes\n5,no\n", "FILE a.csv: no column is left to learn from (age: it is '5' everywhere)"),
+        ("a.xlsx", "PK", "FILE a.xlsx: must be a file that ends in .csv, .tsv, .txt, .parquet"),
+        ("a.parquet", "age,ill\n1,yes\n", "FILE a.parquet: is not a readable Parquet file"),
+    ],
+)
+def test_a_table_that_is_none_gets_one_line(skipring: Command, name: str, text: str, said: str) -> None:
+    Path(name).write_text(text)
+    answer = skipring(f"schema {name} --label ill")
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert not Path("schema.toml").exists()
+
+
+def test_texts_that_differ_in_capitals_only_are_one_category(skipring: Command) -> None:
+    path = Path("rows.csv")
+    said = ("Yes", "yes ", "YES", "no")
+    path.write_text("age,ward,ill\n" + "".join(f"{row},{'aB'[row % 2]},{said[row % 4]}\n" for row in range(40)))
+    assert skipring(f"schema {path} --label ill").code == 0
+    text = Path("schema.toml").read_text()
+    assert "texts that differ in capitals only were taken for one" in text
+    schema = Schema.of(tomllib.loads(text)["column"])
+    assert schema.classes == ("no", "Yes")
+    assert read_with_schema(path, schema).labels.tolist() == [1, 1, 1, 0] * 10
+
+
+def test_a_remark_counts_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("age,note,ill\n1.5,seen,yes\n2.5,,no\n3.5,,no\n")
+    assert draft_schema(path, label="ill").remarks["note"] == "it is 'seen' wherever it says something"
+
+
 def test_a_label_of_many_texts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("age,name\n" + "".join(f"{row},name{row}\n" for row in range(40)))

@@ -403,6 +403,18 @@ def test_bad_input_gets_one_line(line: str, said: str, skipring: Command, run_fi
     assert said in answer.err
 
 
+def test_a_schema_without_rows_is_not_run_on_the_demo_data(skipring: Command, run_file: Path) -> None:
+    for command in ("worth", "simulate"):
+        answer = skipring(f"{command} run.toml")
+        assert answer.code == 2
+        assert "data.path missing: the run file has a schema, and no table of rows" in answer.err
+
+
+def test_no_noise_may_be_asked_for_though_it_is_always_there(skipring: Command, run_file: Path) -> None:
+    command = "worth run.toml --made-up 300 --splits 1 --threads 1 --json --epsilons"
+    assert skipring(f"{command} 8,inf").data["rows"] == skipring(f"{command} 8").data["rows"]
+
+
 def test_a_whole_node_in_one_place_is_not_hidden(skipring: Command, run_file: Path) -> None:
     line = "worth run.toml --made-up 200 --epsilons 1 --splits 1 --set privacy.protects=node --json"
     data = skipring(line).data

@@ -223,3 +223,20 @@ def test_whichever_byte_is_damaged_nothing_else_is_loaded(path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cannot be written"):
         save_model(model(), tmp_path / "nowhere" / "model.npz")
+
+
+def test_a_folder_in_place_of_a_model_says_where_the_model_is(path: Path, tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    node.mkdir()
+    with pytest.raises(InvalidInput, match=r"is a folder, and not a file$"):
+        load_model(node)
+    path.rename(node / "model.npz")
+    with pytest.raises(InvalidInput, match=r"is a folder, and not a file; the model in it is .*model.npz$"):
+        load_model(node)
+
+
+def test_an_infinite_epsilon_is_not_said_to_hide_anything() -> None:
+    claim = EpsilonClaim(
+        whose="node a", unit="record", delta=1e-5, view="any node", method="own account", epsilon=float("inf")
+    )
+    assert claim.sentence() == "For node a: nothing is hidden from any node (epsilon infinity)."

@@ -203,3 +203,9 @@ def test_the_image_asks_a_node_for_its_health() -> None:
     monitor.close()
     with pytest.raises(OSError, match="refused"):
         exec(check.replace(host, here), {})
+
+
+def test_what_is_installed_reads_the_tables_of_the_nodes() -> None:
+    installed = re.findall(r"pip install [^\n]*?\[([a-z,]+)\]", GUIDE) + re.findall(r"/source\[([a-z,]+)\]", CONTAINER)
+    assert len(installed) >= 3
+    assert set(installed) == {"network,tables"}

@@ -111,7 +111,9 @@ def test_a_journal_of_another_run_does_not_pass(tmp_path: Path) -> None:
     assert why_not_started(configs[0].parent) == ""
     run = configs[0].with_name("run.toml")
     run.write_text(run.read_text().replace("steps = 12", "steps = 13"))
-    assert "journal.sqlite: run file, roster or version have changed since it began" in why_not_started(configs[0].parent)
+    assert "journal.sqlite: run file, roster or version have changed since it began" in why_not_started(
+        configs[0].parent
+    )
 
 
 def test_without_noise_every_command_says_that_nothing_is_hidden(skipring_words: Command, tmp_path: Path) -> None:

@@ -29,6 +29,11 @@ Command = Callable[..., Any]
         ("[delay]\nepsilom = 2\n", "error: delay.epsilom 2: is not a key of a run file; did you mean privacy.epsilon?"),
         ("[delay]\nzzz = 2\n", "error: delay.zzz 2: is not a key of a run file; known here: law, hop_latency, timeout"),
         ('[privacy]\nepsilon = "8x"\n', "error: privacy.epsilon '8x': must be a number without quotes"),
+        (
+            '[delay]\ntimeout = "bst"\n',
+            'error: delay.timeout bst: must be a number without quotes, or "fastest" or "best" or "adaptive"',
+        ),
+        ('[data]\nschema_file = "gone.toml"\n', "error: data.schema_file gone.toml: does not exist; `skipring schema`"),
         ('[schedule]\nsteps = "many"\n', "error: schedule.steps 'many': must be a whole number without quotes"),
         ("[schedule]\nsteps = 2.5\n", "error: schedule.steps 2.5: must be a whole number"),
         ("[delay]\nlaw = 3\n", 'error: delay.law 3: must be a text in quotes, such as "gamma:0.25,1"'),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -46,37 +49,47 @@ network_app = typer.Typer(
 )
 node_app = typer.Typer(no_args_is_help=True, help="One node: run it, see what it has given away, and take its model.")
 
+
+def _flowing(text: str | None) -> str:
+    """Return a docstring as paragraphs without line breaks, which the help then wraps at the terminal's width."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or ""))
+
+
+def _add(group: typer.Typer, command: Callable[..., Any], name: str | None = None, panel: str | None = None) -> None:
+    group.command(name, help=_flowing(command.__doc__), rich_help_panel=panel)(command)
+
+
 BEFORE = "Before a run"
-app.command(rich_help_panel=BEFORE)(plan)
-app.command(rich_help_panel=BEFORE)(timeout)
-app.command(rich_help_panel=BEFORE)(privacy)
-app.command(rich_help_panel=BEFORE)(noise)
-app.command(rich_help_panel=BEFORE)(error)
+_add(app, plan, panel=BEFORE)
+_add(app, timeout, panel=BEFORE)
+_add(app, privacy, panel=BEFORE)
+_add(app, noise, panel=BEFORE)
+_add(app, error, panel=BEFORE)
 SIMULATE = "On your data"
-app.command(rich_help_panel=SIMULATE)(schema)
-app.command(rich_help_panel=SIMULATE)(init)
-app.command(rich_help_panel=SIMULATE)(simulate)
-app.command(rich_help_panel=SIMULATE)(compare)
-app.command(rich_help_panel=SIMULATE)(worth)
-app.command(rich_help_panel=SIMULATE)(sweep)
-app.command(rich_help_panel=SIMULATE)(report)
-app.command(rich_help_panel=SIMULATE)(predict)
-network_app.command("init")(network_init)
-network_app.command("pack")(network_pack)
-network_app.command("again")(network_again)
-network_app.command("check")(network_check)
-network_app.command("up")(network_up)
-network_app.command("status")(network_status)
-network_app.command("stop")(network_stop)
-node_app.command("run")(node_run)
-node_app.command("privacy")(node_privacy)
-node_app.command("model")(node_model)
+_add(app, schema, panel=SIMULATE)
+_add(app, init, panel=SIMULATE)
+_add(app, simulate, panel=SIMULATE)
+_add(app, compare, panel=SIMULATE)
+_add(app, worth, panel=SIMULATE)
+_add(app, sweep, panel=SIMULATE)
+_add(app, report, panel=SIMULATE)
+_add(app, predict, panel=SIMULATE)
+_add(network_app, network_init, "init")
+_add(network_app, network_pack, "pack")
+_add(network_app, network_again, "again")
+_add(network_app, network_check, "check")
+_add(network_app, network_up, "up")
+_add(network_app, network_status, "status")
+_add(network_app, network_stop, "stop")
+_add(node_app, node_run, "run")
+_add(node_app, node_privacy, "privacy")
+_add(node_app, node_model, "model")
 app.add_typer(network_app, name="network", rich_help_panel="Between machines")
 app.add_typer(node_app, name="node", rich_help_panel="Between machines")
-paper_app.command()(figure)
-paper_app.command()(tables)
-paper_app.command()(beyond)
-paper_app.command()(numbers)
+_add(paper_app, figure)
+_add(paper_app, tables)
+_add(paper_app, beyond)
+_add(paper_app, numbers)
 app.add_typer(paper_app, name="paper", rich_help_panel="The paper")
 
 
@@ -86,7 +99,6 @@ def _show_version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def skipring(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
@@ -97,6 +109,9 @@ def skipring(
     A token carrying the model walks a ring of nodes; whoever holds it takes one noisy gradient step; a node that is
     not ready within a timeout is skipped. These commands tell what that costs in time, error and privacy.
     """
+
+
+app.callback(help=_flowing(skipring.__doc__))(skipring)
 
 
 def main() -> None:

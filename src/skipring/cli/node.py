@@ -75,9 +75,10 @@ def node_model(
     if as_json:
         print_json({"file": str(path)} | to_json(facts))
         return
-    print(f"{path} is written: {facts.source}, after {facts.updates} updates.")
-    for sentence in facts.sentences():
-        print(sentence)
+    from rich.console import Console  # only where sentences are shown
+
+    first = f"{path} is written: {facts.source}, after {facts.updates} updates."
+    Console(highlight=False, markup=False).print("\n".join([first, *facts.sentences()]))
 
 
 def _print(found: GivenAway) -> None:

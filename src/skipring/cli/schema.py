@@ -43,7 +43,9 @@ def schema(
         return
     columns = draft.schema.columns
     ignored = [column.name for column in columns if column.role == "ignore"]
-    print(f"{out} is written: {len(draft.schema.features)} columns to learn from, read off {draft.rows} rows.")
+    count = len(draft.schema.features)
+    columns_of = f"{count} column{'' if count == 1 else 's'}"
+    print(f"{out} is written: {columns_of} to learn from, read off {draft.rows} rows.")
     if ignored:
         print(f"Not used: {', '.join(ignored)}.")
     print("These rows must be public or made up: no epsilon covers what was read off them.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,7 +47,8 @@ def worth(
     from ..runs import with_changes
 
     run = with_changes(file, changes or [])
-    asked = numbers_of("epsilons", epsilons)
+    # Without noise is always there, so that inf asks for nothing more.
+    asked = [epsilon for epsilon in numbers_of("epsilons", epsilons) if epsilon != math.inf]
     folder = out if out is not None else Path(f"{file.stem}-worth")
     if folder.is_file():
         raise InvalidInput.because("out", folder, "is a file")
@@ -62,7 +64,7 @@ def worth(
     if picture is not None:
         from ..report import draw_worth
 
-        what = f"{made_up} made-up rows" if made_up is not None else run.data.path or run.data.name
+        what = f"{made_up} made-up rows" if made_up is not None else Path(run.data.path or run.data.name).name
         draw_worth(found, [picture], title=f"{what}: {found.nodes} nodes, median and 10-90 % of {splits} splits")
     if as_json:
         more = {"figure": None if picture is None else str(picture), "seconds": time.perf_counter() - began}

@@ -155,7 +155,8 @@ class Cells:
         """Refuse missing values, unless the schema says what stands for them."""
         if column.missing is None:
             reason = 'there is no value; say missing = "indicator", or what stands for it, in the schema'
-            what = "every row needs a label" if column.role == "label" else reason
+            unknown = "every row needs a label; to predict, leave the column out where nobody knows them"
+            what = unknown if column.role == "label" else reason
             raise InvalidInput.because(
                 "path", self._file, f"column {column.name!r}, row {first + int(np.argmax(gone))}: {what}"
             )

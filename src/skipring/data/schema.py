@@ -133,16 +133,18 @@ class Schema:
         seen: set[str] = set()
         for column in columns:
             if column.name in seen:
-                raise InvalidInput.because("column", column.name, "stands in the schema twice")
+                raise InvalidInput.because("[[column]]", column.name, "stands in the schema twice")
             seen.add(column.name)
         for role in ("label", "person", "node"):
             if len(found := [column.name for column in columns if column.role == role]) > 1:
-                raise InvalidInput.because("column", found[1], f"is the second {role}; {found[0]} is one already")
+                raise InvalidInput.because("[[column]]", found[1], f"is the second {role}; {found[0]} is one already")
         schema = cls(columns)
         if schema.label is None:
-            raise InvalidInput.because("column", "without a label", "say which column is the label: label = true")
+            raise InvalidInput.because("[[column]]", "without a label", "say which column is the label: label = true")
         if not schema.features:
-            raise InvalidInput.because("column", schema.label.name, "is the only one; there is nothing to learn from")
+            raise InvalidInput.because(
+                "[[column]]", schema.label.name, "is the only one; there is nothing to learn from"
+            )
         return schema
 
     def _with(self, role: Role) -> Column | None:
@@ -268,9 +270,9 @@ def _column(number: int, entry: Mapping[str, Any]) -> Column:
     """Return a column from one `[[column]]` entry."""
     name = entry.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidInput.because(f"column {number}", "without a name", "each [[column]] has a name")
+        raise InvalidInput.because("[[column]]", f"number {number}", "has no name; each [[column]] has a name")
     if name != name.strip():
-        raise InvalidInput.because(f"column {number}", repr(name), "names of columns have no blanks around them")
+        raise InvalidInput.because("[[column]]", repr(name), "names of columns have no blanks around them")
     key = f"column.{name}"
     if unknown := [each for each in entry if each not in _KEYS]:
         near = difflib.get_close_matches(unknown[0], _KEYS, n=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from .._numbers import is_number
 from ..errors import InvalidInput
 from .schema import INDICATOR, MISSING_WORDS, Column, Schema
-from .schema_tables import csv_blocks, delimiter_of, parquet_blocks
+from .schema_tables import TABLES, csv_blocks, delimiter_of, parquet_blocks
 
 __all__ = ["SchemaDraft", "draft_schema"]
 
@@ -57,14 +58,12 @@ def draft_schema(
     if not file.is_file():
         reason = "is a folder, and not a file" if file.is_dir() else "there is no such file"
         raise InvalidInput.because("FILE", path, reason)
-    parquet = file.suffix.lower() == ".parquet"
-    blocks = parquet_blocks(file) if parquet else csv_blocks(file, delimiter_of(file))
-    seen: dict[str, _Seen] = {}
-    rows = 0
-    for names, block in blocks:
-        rows += block.num_rows
-        for place, name in enumerate(names):
-            _look(seen.setdefault(name.strip(), _Seen()), block.column(place))
+    if file.suffix.lower() not in TABLES:
+        raise InvalidInput("FILE", path, f"a file that ends in {', '.join(TABLES)}")
+    try:
+        seen, rows = _seen(file)
+    except InvalidInput as problem:
+        raise problem if problem.parameter != "path" else InvalidInput.because("FILE", path, problem.reason) from None
     if not rows:
         raise InvalidInput.because("FILE", path, "has no rows")
     there = ", ".join(seen)
@@ -78,8 +77,31 @@ def draft_schema(
         role = {label: "label", person: "person", node: "node"}.get(name, "feature")
         column, remarks[name] = _drafted(name, role, each, rows)
         columns.append(column)
+    if not any(column.role == "feature" for column in columns):
+        why = "; ".join(f"{column.name}: {remarks[column.name]}" for column in columns if column.role == "ignore")
+        raise InvalidInput.because("FILE", path, f"no column is left to learn from{f' ({why})' if why else ''}")
     schema = Schema.of([column.to_values() for column in columns])
     return SchemaDraft(schema, {name: remark for name, remark in remarks.items() if remark}, rows)
+
+
+def _seen(file: Path) -> tuple[dict[str, _Seen], int]:
+    """Return what was seen of each column of a file, and how many rows it has."""
+
+    def check(names: Sequence[str]) -> None:
+        if "" in names:
+            reason = f"column {names.index('') + 1} has no name; leave a row index out of the file"
+            raise InvalidInput.because("FILE", file, reason)
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InvalidInput.because("FILE", file, f"two columns are called {twice[0]!r}")
+
+    parquet = file.suffix.lower() == ".parquet"
+    seen: dict[str, _Seen] = {}
+    rows = 0
+    for names, block in parquet_blocks(file, check) if parquet else csv_blocks(file, delimiter_of(file), check):
+        rows += block.num_rows
+        for place, name in enumerate(names):
+            _look(seen.setdefault(name.strip(), _Seen()), block.column(place))
+    return seen, rows
 
 
 def _look(seen: _Seen, cells: Any) -> None:
@@ -110,15 +132,18 @@ def _drafted(name: str, role: Any, seen: _Seen, rows: int) -> tuple[Column, str]
         return Column(name, role), ""
     missing = INDICATOR if seen.missing and role == "feature" else None
     gone = f"{seen.missing} of {rows} values are missing" if seen.missing else ""
+    if role == "label" and seen.missing:
+        raise InvalidInput.because("label", name, f"{gone}; every row needs a label: leave such rows out")
     if not seen.texts:
         return Column(name, "ignore"), "it is empty"
+    everywhere = "wherever it says something" if seen.missing else "everywhere"
     whole = seen.numbers and all(float(text.replace(",", ".")).is_integer() for text in seen.texts)
     few = not seen.many and len(seen.texts) <= _MOST_CATEGORIES
     if seen.numbers and not (few and whole and len(seen.texts) <= _FEW):
         if _ID.search(name) and role == "feature":
             return Column(name, "ignore"), "it looks like an id; say person = true if it tells whose a row is"
         if seen.low == seen.high:
-            return Column(name, "ignore"), f"it is {seen.low:g} everywhere"
+            return Column(name, "ignore"), f"it is {seen.low:g} {everywhere}"
         low, high = _around(seen.low, seen.high)
         found = f"from {seen.low:g} to {seen.high:g} here"
         return Column(name, role, (low, high), (), missing), _joined(found, gone)
@@ -132,13 +157,27 @@ def _drafted(name: str, role: Any, seen: _Seen, rows: int) -> tuple[Column, str]
     if len(seen.texts) < 2:
         if role == "label":
             raise InvalidInput.because("label", name, f"is {next(iter(seen.texts))!r} in every row: nothing to learn")
-        return Column(name, "ignore"), f"it is {next(iter(seen.texts))!r} everywhere"
+        return Column(name, "ignore"), f"it is {next(iter(seen.texts))!r} {everywhere}"
     # In the order of numbers or of the alphabet: that of the rows would tell something about them.
     texts = sorted(seen.texts, key=(lambda text: float(text.replace(",", "."))) if whole else str.casefold)
     if whole:
         texts = [f"{float(text.replace(',', '.')):.0f}" for text in texts]
-    names = tuple((text, (text,)) for text in dict.fromkeys(texts))
-    return Column(name, role, None, names, missing), _joined("those of this table; others may have more", gone)
+    names = _one_meaning({text: seen.texts.get(text, 0) for text in texts})
+    if len(names) < 2:
+        reason = f"is {names[0][0]!r} {everywhere}, but for capitals"
+        if role == "label":
+            raise InvalidInput.because("label", name, f"{reason}: nothing to learn")
+        return Column(name, "ignore"), f"it {reason}"
+    several = "texts that differ in capitals only were taken for one" if len(names) < len(texts) else ""
+    return Column(name, role, None, names, missing), _joined("those of this table; others may have more", several, gone)
+
+
+def _one_meaning(texts: Mapping[str, int]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return categories, those that differ in capitals only as one, with the name that was seen most often."""
+    alike: dict[str, list[str]] = {}
+    for text in texts:
+        alike.setdefault(text.casefold(), []).append(text)
+    return tuple((max(each, key=lambda text: texts[text]), tuple(each)) for each in alike.values())
 
 
 def _joined(*parts: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from .sources import Dataset
 __all__ = ["SchemaRows", "delimiter_of", "read_with_schema", "rows_of_file", "rows_of_frame"]
 
 DELIMITERS = (",", ";", "\t", "|")
+#: How the names of files with tables end.
+TABLES = (".csv", ".tsv", ".txt", ".parquet")
 _BLOCK = 1 << 24
 _ROWS = 1 << 16
 
@@ -71,14 +74,20 @@ def rows_of_file(path: str | Path, schema: Schema, *, labelled: bool = True) -> 
     """
     file = Path(path)
     if not file.is_file():
-        raise InvalidInput.because("path", path, "there is no such file")
-    blocks = {".csv": _csv_blocks, ".tsv": _csv_blocks, ".txt": _csv_blocks, ".parquet": _parquet_blocks}
-    reader = blocks.get(file.suffix.lower())
-    if reader is None:
-        raise InvalidInput("path", path, f"a file that ends in {', '.join(blocks)}")
+        reason = "is a folder, and not a file" if file.is_dir() else "there is no such file"
+        raise InvalidInput.because("path", path, reason)
+    ending = file.suffix.lower()
+    if ending not in TABLES:
+        raise InvalidInput("path", path, f"a file that ends in {', '.join(TABLES)}")
+    reader = _parquet_blocks if ending == ".parquet" else _csv_blocks
     arrow()
     semicolons = reader is _csv_blocks and _delimiter(file, schema) == ";"
-    yield from _rows(reader(file, schema), schema, str(path), labelled=labelled, semicolons=semicolons)
+
+    def check(names: Sequence[str]) -> None:
+        schema.require_columns(names, str(path), labelled=labelled)
+
+    with closing(reader(file, schema, check)) as found:
+        yield from _rows(found, schema, str(path), semicolons=semicolons)
 
 
 def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
@@ -95,9 +104,15 @@ def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
             table = pa.Table.from_pandas(frame, preserve_index=False)
     except (AttributeError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         said = str(error).splitlines()[0]
+        if isinstance(frame, Mapping):
+            reason = f"columns that are lists of values, one for each row ({said})"
+            raise InvalidInput("X", "a mapping", reason) from None
         raise InvalidInput("X", type(frame).__name__, f"a frame whose columns the schema names ({said})") from None
-    found = list(_rows(iter([(table.column_names, table)]), schema, "the frame", labelled=False))
-    return found[0]
+    try:
+        schema.require_columns([name.strip() for name in table.column_names], "the frame", labelled=False)
+        return next(_rows(iter([(table.column_names, table)]), schema, "the frame"))
+    except InvalidInput as problem:
+        raise problem if problem.parameter != "path" else InvalidInput.because("X", "frame", problem.reason) from None
 
 
 def arrow() -> Any:
@@ -105,24 +120,22 @@ def arrow() -> Any:
     try:
         import pyarrow  # an optional extra: it reads tables far faster, and better, than we would
     except ImportError:
-        reason = "tables with a schema are read by pyarrow: pip install skipring[tables]"
-        raise InvalidInput.because("pyarrow", "missing", reason) from None
+        reason = "is missing; tables with a schema are read by it: pip install skipring[tables]"
+        raise InvalidInput.because("FEATURE", "pyarrow", reason) from None
     return pyarrow
 
 
 Block = tuple[Sequence[str], Any]
+#: Refuses a table by the names of its columns.
+Check = Callable[[Sequence[str]], None]
 
 
-def _rows(
-    blocks: Iterator[Block], schema: Schema, file: str, *, labelled: bool, semicolons: bool = False
-) -> Iterator[SchemaRows]:
+def _rows(blocks: Iterator[Block], schema: Schema, file: str, *, semicolons: bool = False) -> Iterator[SchemaRows]:
     from ._cells import Cells  # needs pyarrow
 
     cells, first = Cells(file, semicolons=semicolons), 1
-    for number, (names, block) in enumerate(blocks):
+    for names, block in blocks:
         at = {name.strip(): place for place, name in enumerate(names)}
-        if number == 0:
-            schema.require_columns([name.strip() for name in names], file, labelled=labelled)
 
         def column_of(name: str, at: dict[str, int] = at, block: Any = block) -> Any:
             found = block.column(at[name])
@@ -175,12 +188,15 @@ def _delimiter(path: Path, schema: Schema) -> str:
     return delimiter_of(path, [column.name for column in schema.columns])
 
 
-def _csv_blocks(path: Path, schema: Schema) -> Iterator[Block]:
-    yield from csv_blocks(path, _delimiter(path, schema))
+def _csv_blocks(path: Path, schema: Schema, check: Check) -> Generator[Block, None, None]:
+    yield from csv_blocks(path, _delimiter(path, schema), check)
 
 
-def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
-    """Yield the blocks of a CSV file, all cells as texts."""
+def csv_blocks(path: Path, delimiter: str, check: Check | None = None) -> Generator[Block, None, None]:
+    """Yield the blocks of a CSV file, all cells as texts.
+
+    Columns are checked before Arrow begins to read: a program that ends while it reads ahead is aborted.
+    """
     pa = arrow()
     from pyarrow import csv as arrow_csv
 
@@ -188,6 +204,8 @@ def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
         names = [cell.strip() for cell in next(csv.reader(file, delimiter=delimiter), [])]
     if not names or not any(names):
         raise InvalidInput.because("path", path, "is empty; its first line must name the columns")
+    if check is not None:
+        check(names)
     # By place: names may have blanks around them, and a name that stands there twice is refused by who knows why.
     places = [f"{place}" for place in range(len(names))]
     wrong: list[Any] = []
@@ -197,7 +215,7 @@ def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
         return "error"
 
     try:
-        reader = arrow_csv.open_csv(
+        with arrow_csv.open_csv(
             path,
             read_options=arrow_csv.ReadOptions(block_size=_BLOCK, column_names=places, skip_rows_after_names=1),
             parse_options=arrow_csv.ParseOptions(
@@ -209,13 +227,13 @@ def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
             convert_options=arrow_csv.ConvertOptions(
                 column_types={place: pa.string() for place in places}, strings_can_be_null=False
             ),
-        )
-        looked = False
-        for block in reader:
-            if not looked and _has_line_breaks(block):
-                looked = True
-                _require_closed_quotes(path, delimiter)
-            yield names, block
+        ) as reader:
+            looked = False
+            for block in reader:
+                if not looked and _has_line_breaks(block):
+                    looked = True
+                    _require_closed_quotes(path, delimiter)
+                yield names, block
     except pa.ArrowInvalid as error:
         if wrong:
             row = wrong[0]
@@ -223,6 +241,8 @@ def csv_blocks(path: Path, delimiter: str) -> Iterator[Block]:
             raise InvalidInput.because("path", path, reason) from None
         if "UTF8" in str(error):
             raise _not_utf8(path) from None
+        if "straddling" in str(error):  # one line without an end, or no text at all
+            raise InvalidInput.because("path", path, "has no rows below its first line") from None
         raise InvalidInput.because("path", path, f"is not a proper CSV file: {error}") from None
 
 
@@ -245,11 +265,11 @@ def _require_closed_quotes(path: Path, delimiter: str) -> None:
         raise InvalidInput.because("path", path, reason) from None
 
 
-def _parquet_blocks(path: Path, _: Schema) -> Iterator[Block]:
-    yield from parquet_blocks(path)
+def _parquet_blocks(path: Path, _: Schema, check: Check) -> Generator[Block, None, None]:
+    yield from parquet_blocks(path, check)
 
 
-def parquet_blocks(path: Path) -> Iterator[Block]:
+def parquet_blocks(path: Path, check: Check) -> Generator[Block, None, None]:
     """Yield the blocks of a Parquet file."""
     pa = arrow()
     from pyarrow import parquet
@@ -258,6 +278,7 @@ def parquet_blocks(path: Path) -> Iterator[Block]:
         file = parquet.ParquetFile(path)
         # What pandas adds for a frame's index is no column of the user's.
         names = [name for name in file.schema_arrow.names if not name.startswith("__index_level_")]
+        check([name.strip() for name in names])
         for batch in file.iter_batches(batch_size=_ROWS, columns=names):
             yield names, batch
     except (OSError, pa.ArrowException) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .._json import to_json
@@ -48,6 +49,8 @@ class EpsilonClaim:
         """Say it to people."""
         if self.epsilon is None:
             return f"No epsilon is stated for {self.whose}: {self.refused or 'nobody said why'}."
+        if math.isinf(self.epsilon):
+            return f"For {self.whose}: nothing is hidden from {_LOOKERS.get(self.view, self.view)} (epsilon infinity)."
         return (
             f"For {self.whose}: epsilon {number(self.epsilon)} at delta {self.delta:g} hides {HIDDEN[self.unit]}"
             f" ({self.relation}) from {_LOOKERS.get(self.view, self.view)} (method {self.method}, view {self.view})."

@@ -148,6 +148,10 @@ def load_model(path: str | Path) -> TrainedModel:
             arrays = {info.filename.removesuffix(".npy"): _array(file, info) for info in _known(file)}
     except FileNotFoundError:
         raise InvalidInput.because("MODEL", path, "there is no such file") from None
+    except IsADirectoryError:
+        there = [str(Path(path) / "model.npz")] if (Path(path) / "model.npz").is_file() else []
+        reason = f"is a folder, and not a file{'; the model in it is ' + there[0] if there else ''}"
+        raise InvalidInput.because("MODEL", path, reason) from None
     except OSError as error:
         raise InvalidInput.because("MODEL", path, f"cannot be read: {error.strerror or error}") from None
     except _DAMAGED as error:

@@ -333,6 +333,8 @@ def _skips(folders: Sequence[Folder]) -> list[str]:
 def _with_unit(result: Result) -> dict[str, Any]:
     """Return all settings of a result, with what its file means by not saying whom the noise hides."""
     settings = result.all_settings()
+    if settings.get("data", {}).get("path") is not None:  # the data set's name is a default that nobody looked at
+        settings["data"] = {key: value for key, value in settings["data"].items() if key != "name"}
     said = settings.get("privacy", {})
     if said.get("protects") is None:
         settings["privacy"] = dict(said) | {"protects": f"{result.privacy.unit} (not said)"}

@@ -50,7 +50,6 @@ td.number, th.number { text-align: right; }
 td.number { white-space: nowrap; }
 td.name:nth-child(2) { white-space: nowrap; }
 td.name:first-child { overflow-wrap: anywhere; min-width: 120px; }
-@media (min-width: 1000px) { td.name:first-child { min-width: 200px; } }
 td.all { color: #59636e; }
 .settings th, .settings td { overflow-wrap: anywhere; }
 .settings td:first-child { white-space: nowrap; }

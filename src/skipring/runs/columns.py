@@ -34,7 +34,10 @@ def with_schema_file(values: dict[str, Any], folder: Path, read: Any) -> dict[st
         reason = "the run file has [[column]] entries of its own; keep one of the two"
         raise InvalidInput.because("data.schema_file", data["schema_file"], reason)
     path = folder / str(data["schema_file"])
-    found = read(path, if_missing="does not exist; `skipring schema` drafts one")
+    try:
+        found = read(path, if_missing="does not exist; `skipring schema` drafts one")
+    except InvalidInput as problem:
+        raise InvalidInput.because("data.schema_file", path, problem.reason) from None
     if set(found) != {"column"}:
         raise InvalidInput.because("data.schema_file", path, "holds [[column]] entries, and nothing else")
     kept = {key: value for key, value in data.items() if key != "schema_file"}

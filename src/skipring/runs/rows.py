@@ -58,6 +58,9 @@ def dataset_of(run: RunFile) -> Dataset:
         raise InvalidInput.because("data.person", "missing", reason)
     with keys("data", "name", "path", "label", "node", "person"):
         if data.path is None:
+            if run.table is not None:
+                reason = "the run file has a schema, and no table of rows; skipring worth --made-up ROWS needs none"
+                raise InvalidInput.because("path", "missing", reason)
             if data.person is not None:
                 raise InvalidInput.because("person", data.person, "is a column of a file of your own; give data.path")
             return load_dataset(data.name)

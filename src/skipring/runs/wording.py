@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -71,6 +71,8 @@ def expected(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
     kind, given = str(problem["type"]), problem["input"]
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type", "int_from_float"):
         number = "a whole number" if kind.startswith("int") else "a number"
+        if isinstance(given, str) and (words := _words(problem["loc"], model)):
+            return f"must be {number} without quotes, or {words}"
         return f"must be {number} without quotes" if isinstance(given, str) else f"must be {number}"
     if kind in ("bool_parsing", "bool_type"):
         return "must be true or false, without quotes"
@@ -84,6 +86,14 @@ def expected(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
     if kind == "literal_error":
         return f"must be {problem['ctx']['expected']}"
     return str(problem["msg"])
+
+
+def _words(location: Sequence[int | str], model: type[BaseModel]) -> str:
+    """Return the words that a key takes as well as a number; the location may end with the kind that was tried."""
+    table = _sections(model).get(str(location[0]))
+    field = None if table is None or len(location) < 2 else table.model_fields.get(str(location[1]))
+    kinds = () if field is None else get_args(field.annotation)
+    return " or ".join(f'"{word}"' for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
 
 
 def _shown(given: Any) -> Any:
