@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         save_node_model,
         set_steps,
         stop_nodes,
+        verify_outcome,
         why_not_started,
     )
     from .transport import parse_nodes, require_cryptography
@@ -95,6 +96,7 @@ __all__ = [
     "save_node_model",
     "set_steps",
     "stop_nodes",
+    "verify_outcome",
     "why_not_started",
 ]
 
@@ -130,6 +132,7 @@ __getattr__, __dir__ = lazily(
         "save_node_model": "setup",
         "set_steps": "setup",
         "stop_nodes": "setup",
+        "verify_outcome": "setup",
         "why_not_started": "setup",
     },
 )

@@ -33,13 +33,16 @@ if TYPE_CHECKING:
     from .process import run_node
     from .readiness import run_notes, why_not_started
     from .run_mark import new_identity
+    from .verify import CERTIFICATE, Verified, verify_outcome
 
 __all__ = [
+    "CERTIFICATE",
     "MOST_STEPS",
     "GivenAway",
     "KnownByObserver",
     "LocalNetwork",
     "NodeState",
+    "Verified",
     "agreed_run",
     "agreement_of",
     "asked_budget",
@@ -67,17 +70,20 @@ __all__ = [
     "set_steps",
     "stop_nodes",
     "terms_of",
+    "verify_outcome",
     "why_not_started",
 ]
 
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "CERTIFICATE": "verify",
         "GivenAway": "giving",
         "KnownByObserver": "giving",
         "LocalNetwork": "local",
         "MOST_STEPS": "agreed_values",
         "NodeState": "local",
+        "Verified": "verify",
         "agreed_run": "agreed",
         "agreement_of": "agreed_values",
         "asked_budget": "agreed",
@@ -105,6 +111,7 @@ __getattr__, __dir__ = lazily(
         "set_steps": "local",
         "stop_nodes": "local",
         "terms_of": "load",
+        "verify_outcome": "verify",
         "why_not_started": "readiness",
     },
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .identity import node_uri, peer_name, require_cryptography, server_name
     from .link import FRESH
     from .roster import Address, Roster, parse_nodes, read_roster
+    from .votes import Notary, OutcomeCertificate, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = [
@@ -32,9 +33,12 @@ __all__ = [
     "Heading",
     "Keys",
     "Malformed",
+    "Notary",
+    "OutcomeCertificate",
     "Receiver",
     "Roster",
     "Shape",
+    "Statement",
     "Transport",
     "certificates",
     "decode",
@@ -60,11 +64,14 @@ __getattr__, __dir__ = lazily(
         "Heading": "wire",
         "Keys": "connections",
         "Malformed": "wire",
+        "Notary": "votes",
+        "OutcomeCertificate": "votes",
         "PACKAGE": "wire",
         "PROTOCOL": "agreement",
         "Receiver": "connections",
         "Roster": "roster",
         "Shape": "connections",
+        "Statement": "votes",
         "Transport": "connections",
         "decode": "wire",
         "encode": "wire",

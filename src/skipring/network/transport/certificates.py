@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -153,3 +154,21 @@ def common_names_of(one: x509.Certificate) -> list[str]:
 def same_key(key: ec.EllipticCurvePrivateKey, one: x509.Certificate) -> bool:
     """Whether a key belongs to a certificate."""
     return key.public_key() == one.public_key()
+
+
+def sign(key: ec.EllipticCurvePrivateKey, content: bytes) -> bytes:
+    """Sign some bytes with a node's key."""
+    return key.sign(content, ec.ECDSA(hashes.SHA256()))
+
+
+def is_signature(certificate_der: bytes, signature: bytes, content: bytes) -> bool:
+    """Whether some bytes were signed with the key of a certificate."""
+    found = certificate(certificate_der)
+    key = None if found is None else found.public_key()
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        return False
+    try:
+        key.verify(signature, content, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return False
+    return True

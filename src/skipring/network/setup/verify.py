@@ -1,0 +1,92 @@
+"""Checking later, and offline, that a run ended with a model: by the votes that a node keeps beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import InvalidInput
+from ...models import load_model
+from ..transport import OutcomeCertificate, Statement, read_roster
+
+__all__ = ["CERTIFICATE", "Verified", "verify_outcome"]
+
+#: The file with the votes, beside the final model.
+CERTIFICATE = "outcome.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """Who has signed that the run ended with this model, and who has not; `problem` says why that is not enough."""
+
+    run: str
+    ballot: tuple[int, int]
+    updates: int
+    model: str
+    signed: tuple[str, ...]
+    unsigned: tuple[str, ...]
+    needed: int
+    problem: str | None
+
+
+def verify_outcome(
+    model: str | Path, roster: str | Path | None = None, certificate: str | Path | None = None
+) -> Verified:
+    """Check that a majority of a roster's nodes have signed that their run ended with a model (model.npz or model.npy).
+
+    The roster is what must be trusted: it names the nodes by their certificates' fingerprints. By default it and the
+    votes (outcome.json) are those beside the model.
+    """
+    path = Path(model)
+    known = read_roster(Path(roster) if roster is not None else path.parent / "roster.toml")
+    votes = Path(certificate) if certificate is not None else path.parent / CERTIFICATE
+    try:
+        text = votes.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InvalidInput.because(
+            "certificate", votes, "cannot be read; a node writes it beside its final model"
+        ) from None
+    found = OutcomeCertificate.from_json(text, known)
+    digest, run = _digest_of_model(path)
+    signed = found.signers(known)
+    needed = len(known) // 2 + 1
+    problem = None
+    if digest != found.statement.model:
+        problem = (
+            f"the votes are for another model: SHA-256 {found.statement.model[:16]}..., and this is {digest[:16]}..."
+        )
+    elif run is not None and run != found.statement.run:
+        problem = "the model's file says that it is of another run"
+    elif len(signed) < needed:
+        problem = f"{len(signed)} of {len(known)} nodes have signed it, and a majority is {needed}"
+    return _verified(found.statement, known.names, signed, needed, digest, problem)
+
+
+def _verified(
+    statement: Statement, names: tuple[str, ...], signed: list[int], needed: int, model: str, problem: str | None
+) -> Verified:
+    return Verified(
+        run=statement.run,
+        ballot=statement.ballot,
+        updates=statement.updates,
+        model=model,
+        signed=tuple(names[node] for node in signed),
+        unsigned=tuple(name for node, name in enumerate(names) if node not in signed),
+        needed=needed,
+        problem=problem,
+    )
+
+
+def _digest_of_model(path: Path) -> tuple[str, str | None]:
+    """Return the SHA-256 of a model's parameters, and the run that its file names, if it does."""
+    if path.suffix == ".npz":
+        trained = load_model(path)
+        return hashlib.sha256(np.ascontiguousarray(trained.parameters).data).hexdigest(), trained.facts.run
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError):
+        raise InvalidInput.because("MODEL", path, "is neither a model.npz nor a model.npy") from None
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest(), None

@@ -1,0 +1,123 @@
+"""Which model ended a run, signed by those who saw it: a majority's votes are a certificate that anybody can check.
+
+A vote is a node's certificate and its signature of a `Statement`. The certificate is in it because the roster knows
+nodes by fingerprints only: whoever has the roster needs nothing else, neither the network nor the authority.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from ...errors import InvalidInput
+from ..protocol import Ballot, Token
+from ..storage import digest_of
+from .roster import Roster
+
+__all__ = ["Notary", "OutcomeCertificate", "Statement"]
+
+_TAG = b"skipring: this model ended the run\n"
+_LENGTH = 2  # bytes that say how long the certificate in a vote is
+#: No certificate that we make, and no signature with its key, comes near.
+MOST_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is signed: the run by the digest of what was agreed, the ballot, and the model by its bytes and its way."""
+
+    run: str
+    ballot: Ballot
+    updates: int
+    model: str
+    chain: str
+
+    @classmethod
+    def of(cls, run: bytes, ballot: Ballot, token: Token) -> Statement:
+        """Return what is said of a token that ended a run."""
+        chain = hashlib.sha256(token.chain).hexdigest()
+        return cls(run.hex(), ballot, token.updates, digest_of(token.parameters), chain)
+
+    @property
+    def signed_bytes(self) -> bytes:
+        """The bytes under the signature: one spelling, whoever writes it."""
+        return _TAG + json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
+
+
+class Notary:
+    """Signs statements with a node's own key, and checks those of others."""
+
+    def __init__(self, roster: Roster, me: int, key_pem: bytes, certificate_pem: bytes) -> None:
+        from . import certificates as known  # an extra
+
+        key = known.private_key(key_pem)
+        if key is None:
+            raise InvalidInput.because("node.key", "given", "is not a key that `skipring network init` makes")
+        self._roster, self._me, self._key = roster, me, key
+        self._certificate = ssl.PEM_cert_to_DER_cert(certificate_pem.decode("ascii"))
+
+    def vote(self, statement: Statement) -> bytes:
+        """Sign a statement."""
+        from . import certificates as known
+
+        certificate = self._certificate
+        return len(certificate).to_bytes(_LENGTH, "big") + certificate + known.sign(self._key, statement.signed_bytes)
+
+    def is_vote(self, node: int, statement: Statement, vote: bytes) -> bool:
+        """Say whether a vote is that node's, for this statement."""
+        return is_vote_of(self._roster, node, statement, vote)
+
+
+def is_vote_of(roster: Roster, node: int, statement: Statement, vote: bytes) -> bool:
+    """Say whether a vote is that of a node of the roster, for this statement."""
+    from . import certificates as known  # an extra
+
+    if not _LENGTH < len(vote) <= MOST_BYTES or not 0 <= node < len(roster):
+        return False
+    end = _LENGTH + int.from_bytes(vote[:_LENGTH], "big")
+    certificate, signature = vote[_LENGTH:end], vote[end:]
+    if hashlib.sha256(certificate).hexdigest() != roster.fingerprints[node]:
+        return False
+    return known.is_signature(certificate, signature, statement.signed_bytes)
+
+
+@dataclass(frozen=True)
+class OutcomeCertificate:
+    """A statement and the votes for it, node by node; a node keeps it beside the final model."""
+
+    statement: Statement
+    votes: Mapping[int, bytes]
+
+    def to_json(self, roster: Roster) -> str:
+        """Return it as the text of a file, with names for people."""
+        votes = {roster.names[node]: vote.hex() for node, vote in sorted(self.votes.items())}
+        return json.dumps({"statement": asdict(self.statement), "votes": votes}, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, roster: Roster) -> OutcomeCertificate:
+        """Read such a file; votes of nodes that the roster does not have are refused."""
+        try:
+            found = json.loads(text)
+            said = found["statement"]
+            number, node = said["ballot"]
+            statement = Statement(
+                run=str(said["run"]),
+                ballot=(int(number), int(node)),
+                updates=int(said["updates"]),
+                model=str(said["model"]),
+                chain=str(said["chain"]),
+            )
+            votes = {str(name): bytes.fromhex(vote) for name, vote in found["votes"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InvalidInput.because("certificate", "given", "is not the certificate of an outcome") from None
+        strangers = sorted(votes.keys() - set(roster.names))
+        if strangers:
+            raise InvalidInput.because("certificate", strangers[0], "is no node of the roster")
+        return cls(statement, {roster.index(name): vote for name, vote in votes.items()})
+
+    def signers(self, roster: Roster) -> list[int]:
+        """Return the nodes whose votes are good."""
+        return [node for node, vote in sorted(self.votes.items()) if is_vote_of(roster, node, self.statement, vote)]
