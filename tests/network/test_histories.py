@@ -45,6 +45,12 @@ from skipring.network.protocol import (
     Token,
     Write,
 )
+from skipring.network.protocol._core import Core
+from skipring.network.protocol._ending import Ending
+from skipring.network.protocol._keeping import Keeping
+from skipring.network.protocol._receiving import Receiving
+from skipring.network.protocol._recovery import Recovery
+from skipring.network.protocol._state import Offering, Unconfirmed
 
 BLOCK = 500
 INITIAL = Token(0, b"initial", b"")
@@ -122,15 +128,15 @@ def test_an_update_that_a_recovery_makes_too_dear_is_not_made() -> None:
 def test_a_node_that_was_cut_off_disturbs_nobody(asks: bool) -> None:
     """It thinks that the token is lost, but nobody agrees; one that did not ask would stop the run when it returns."""
 
-    class Hasty(Peer):
-        def _doubt(self, place: Place, *, asked: bool) -> None:
-            self._recover("in a hurry")
+    class Hasty(Recovery):
+        def doubt(self, place: Place, *, asked: bool) -> None:
+            self.recover("in a hurry")
 
     rules = Rules(nodes=5, path=[0, 1, 2, 3, 4] * 60, timeout=1.0, lease=1.0, silence=8.0)
     calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=50.0, partitions=0)
     ballots = []
     for seed in range(20):
-        found = world.World(seed, rules, calm, Peer if asks else Hasty)
+        found = world.World(seed, rules, calm, Peer if asks else _with(recovery=Hasty))
         found.cuts = [(0.05, 40.0, {4})]  # the token has not come to it yet
         found.run(until=4000.0)
         found.check_end()
@@ -155,121 +161,130 @@ def test_without_trouble_every_hop_of_a_quick_node_is_an_update() -> None:
 # --- Mutants: each takes away one rule of the protocol
 
 
+def _with(**parts: type[object]) -> type[Peer]:
+    """Return a peer, some of whose parts are others."""
+    return type("Mutant", (Peer,), {f"_{name}_type": part for name, part in parts.items()})
+
+
 def _not_written(kind: type[Entry]) -> type[Peer]:
-    class Forgetful(Peer):
-        def _write(self, entry: Entry) -> None:
+    class Forgetful(Core):
+        def write(self, entry: Entry) -> None:
             if isinstance(entry, kind):
                 self.memory = self.memory.after(entry)  # remembered, but not on disk
             else:
-                super()._write(entry)
+                super().write(entry)
 
-    return Forgetful
+    return _with(core=Forgetful)
 
 
-class _TakesOldTokens(Peer):
-    def _on_pass(self, sender: int, message: Pass) -> None:
-        promised = self.memory.promised
+class _TakesOldTokens(Receiving):
+    def on_pass(self, sender: int, message: Pass) -> None:
+        core, promised = self.core, self.core.memory.promised
         if message.ballot < promised:
-            self.memory = replace(self.memory, promised=message.ballot, gone=None)
-        super()._on_pass(sender, message)
-        self.memory = replace(self.memory, promised=max(promised, self.memory.promised))
+            core.memory = replace(core.memory, promised=message.ballot, gone=None)
+        super().on_pass(sender, message)
+        core.memory = replace(core.memory, promised=max(promised, core.memory.promised))
 
 
-class _TakesOldFinals(Peer):
-    def _on_final(self, sender: int, message: Final) -> None:
-        promised = self.memory.promised
+class _TakesOldFinals(Ending):
+    def on_final(self, sender: int, message: Final) -> None:
+        core, promised = self.core, self.core.memory.promised
         if message.ballot < promised:
-            self.memory = replace(self.memory, promised=message.ballot)
-        super()._on_final(sender, message)
-        self.memory = replace(self.memory, promised=max(promised, self.memory.promised))
+            core.memory = replace(core.memory, promised=message.ballot)
+        super().on_final(sender, message)
+        core.memory = replace(core.memory, promised=max(promised, core.memory.promised))
 
 
-class _DrawsNoiseAgain(Peer):
+class _DrawsNoiseAgain(Keeping):
     """After a restart the update is made anew, instead of sending what was written."""
 
-    def begin(self) -> list[Action]:
-        copy = self.memory.copy
-        if copy.kind is Kind.UPDATED and copy.ballot == self.memory.promised and self.memory.passing is not None:
-            self.memory = replace(self.memory, copy=replace(copy, kind=Kind.ACCEPTED), passing=None)
-        return super().begin()
+    def begin(self) -> None:
+        memory, copy = self.core.memory, self.core.memory.copy
+        if copy.kind is Kind.UPDATED and copy.ballot == memory.promised and memory.passing is not None:
+            self.core.memory = replace(memory, copy=replace(copy, kind=Kind.ACCEPTED), passing=None)
+        super().begin()
 
 
-class _DecidesAlone(Peer):
-    def _count(self) -> None:
-        self._end(self.memory.copy.token, self.memory.copy.ballot)
+class _DecidesAlone(Ending):
+    def count(self, votes: frozenset[int]) -> None:
+        self.end(self.core.memory.copy.token, self.core.memory.copy.ballot)
 
 
-class _RecoversWithAnybody(Peer):
-    def _lead(self) -> None:
-        self._alone_with(super()._lead)
+class _RecoversWithAnybody(Recovery):
+    def lead(self) -> None:
+        self._alone_with(super().lead)
 
-    def _agreement(self) -> None:
-        self._alone_with(super()._agreement)
+    def count_agreed(self) -> None:
+        self._alone_with(super().count_agreed)
 
     def _alone_with(self, what: Callable[[], None]) -> None:
-        rules = self.rules
-        self.rules = replace(rules, nodes=1)
+        rules = self.core.rules
+        self.core.rules = replace(rules, nodes=1)
         try:
             what()
         finally:
-            self.rules = rules
+            self.core.rules = rules
 
 
-class _DeniesAndAcceptsLater(Peer):
-    def _write(self, entry: Entry) -> None:
+class _DeniesAndAcceptsLater(Core):
+    def write(self, entry: Entry) -> None:
         if not isinstance(entry, Gone):
-            super()._write(entry)
+            super().write(entry)
 
 
-class _SkipsWhoDoesNotAnswer(Peer):
-    def _late_lease(self) -> None:
-        if self.holding and self._stage == "passing":
-            self._skip()
+class _SkipsWhoDoesNotAnswer(Keeping):
+    def on_lease_late(self) -> None:
+        if isinstance(self.core.state.doing, Unconfirmed):
+            self.skip(self.core.state.doing.hop)
 
 
-class _DoesNotWaitForReady(Peer):
-    def _offer(self, hop: int) -> None:
-        super()._offer(hop)
-        if self.holding and self._stage == "offered" and self.rules.path[hop - 1] != self.me:
-            self._send(self.rules.path[hop - 1], Pass(self.memory.copy.ballot, hop, self.memory.copy.token))
+class _DoesNotWaitForReady(Keeping):
+    def offer(self, hop: int) -> None:
+        super().offer(hop)
+        core, copy = self.core, self.core.memory.copy
+        if isinstance(core.state.doing, Offering) and core.rules.node_of(hop) != core.me:
+            core.send(core.rules.node_of(hop), Pass(copy.ballot, hop, copy.token))
 
 
-class _SendsBeforeItWrites(Peer):
-    def _done(self) -> list[Action]:
-        return sorted(super()._done(), key=lambda action: isinstance(action, Write))
+class _SendsBeforeItWrites(Core):
+    def done(self) -> list[Action]:
+        return sorted(super().done(), key=lambda action: isinstance(action, Write))
 
 
-class _ResumesTheLeast(Peer):
-    def _lead(self) -> None:
-        if self._ballot is not None and len(self._promises) >= self.rules.majority:
-            rank, owner = min((rank, -node) for node, rank in self._promises.items())
-            if -owner == self.me:
-                self._resume(self._ballot, rank)
-                self._ballot = None
+class _ResumesTheLeast(Recovery):
+    def lead(self) -> None:
+        core, recovering = self.core, self.core.state.recovering
+        if recovering is not None and len(recovering.promises) >= core.rules.majority:
+            rank, owner = min((rank, -node) for node, rank in recovering.promises.items())
+            if -owner == core.me:
+                self.resume(recovering.ballot, rank)
+                core.state.recovering = None
             else:
-                self._send(-owner, Resume(self._ballot, rank))
+                core.send(-owner, Resume(recovering.ballot, rank))
 
 
-class _ChoosesAgain(Peer):
+class _ChoosesAgain(Recovery):
     """A promise that comes late makes another node go on, too: rare, and it took long to find."""
 
-    def _lead(self) -> None:
-        self._chosen = None
-        super()._lead()
+    def lead(self) -> None:
+        if self.core.state.recovering is not None:
+            self.core.state.recovering = replace(self.core.state.recovering, chosen=None)
+        super().lead()
 
 
-class _HoldsOnAfterItsPromise(Peer):
-    def _on_prepare(self, sender: int, message: Prepare) -> None:
-        if message.ballot < self.memory.promised:
-            self._send(sender, Reject(self.memory.promised))
+class _HoldsOnAfterItsPromise(Recovery):
+    def on_prepare(self, sender: int, message: Prepare) -> None:
+        core = self.core
+        if message.ballot < core.memory.promised:
+            core.send(sender, Reject(core.memory.promised))
             return
-        if message.ballot > self.memory.promised:
-            self._write(Heard(message.ballot))
-        self._send(sender, Promise(message.ballot, self.memory.copy.rank))
+        if message.ballot > core.memory.promised:
+            core.write(Heard(message.ballot))
+        core.send(sender, Promise(message.ballot, core.memory.copy.rank))
 
 
-class _NeverRecovers(Peer):
-    def _recover(self, why: str) -> None:
+class _NeverRecovers(Recovery):
+    def recover(self, why: str) -> None:
         pass
 
 
@@ -279,19 +294,19 @@ MUTANTS: dict[str, Callable[[int, Rules, Memory], Peer]] = {
     "a release is not written": _not_written(Released),
     "a pass is not written": _not_written(Passing),
     "a denial is not written": _not_written(Gone),
-    "old tokens are accepted": _TakesOldTokens,
-    "old final models are accepted": _TakesOldFinals,
-    "a retry draws noise again": _DrawsNoiseAgain,
-    "one node decides": _DecidesAlone,
-    "a minority recovers": _RecoversWithAnybody,
-    "a denied token is accepted": _DeniesAndAcceptsLater,
-    "whoever does not answer is skipped": _SkipsWhoDoesNotAnswer,
-    "the token is sent unasked": _DoesNotWaitForReady,
-    "it is sent before it is written": _SendsBeforeItWrites,
-    "the least copy is resumed": _ResumesTheLeast,
-    "an owner is chosen again": _ChoosesAgain,
-    "the holder goes on after its promise": _HoldsOnAfterItsPromise,
-    "there is no recovery": _NeverRecovers,
+    "old tokens are accepted": _with(receiving=_TakesOldTokens),
+    "old final models are accepted": _with(ending=_TakesOldFinals),
+    "a retry draws noise again": _with(keeping=_DrawsNoiseAgain),
+    "one node decides": _with(ending=_DecidesAlone),
+    "a minority recovers": _with(recovery=_RecoversWithAnybody),
+    "a denied token is accepted": _with(core=_DeniesAndAcceptsLater),
+    "whoever does not answer is skipped": _with(keeping=_SkipsWhoDoesNotAnswer),
+    "the token is sent unasked": _with(keeping=_DoesNotWaitForReady),
+    "it is sent before it is written": _with(core=_SendsBeforeItWrites),
+    "the least copy is resumed": _with(recovery=_ResumesTheLeast),
+    "an owner is chosen again": _with(recovery=_ChoosesAgain),
+    "the holder goes on after its promise": _with(recovery=_HoldsOnAfterItsPromise),
+    "there is no recovery": _with(recovery=_NeverRecovers),
 }
 
 

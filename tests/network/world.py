@@ -38,6 +38,7 @@ from skipring.network.protocol import (
     Send,
     SetTimer,
     StopTimer,
+    Timer,
     Token,
     Write,
 )
@@ -74,7 +75,7 @@ class Machine:
     disk: list[Entry] = field(default_factory=list)
     peer: Peer | None = None
     life: int = 0
-    timers: dict[str, int] = field(default_factory=dict)
+    timers: dict[Timer, int] = field(default_factory=dict)
     gone: bool = False
 
 
@@ -181,7 +182,7 @@ class World:
     def is_prepared(self, node: int, life: int, action: PrepareBatch) -> None:
         self.tell(node, life, lambda p: p.prepared(action.ballot, action.hop))
 
-    def ring(self, node: int, life: int, name: str, number: int) -> None:
+    def ring(self, node: int, life: int, name: Timer, number: int) -> None:
         if self.machines[node].timers.get(name) == number:
             self.machines[node].timers.pop(name)
             self.tell(node, life, lambda p: p.expired(name))

@@ -37,6 +37,7 @@ from ..protocol import (
     Send,
     SetTimer,
     StopTimer,
+    Timer,
     Token,
     WantOutcome,
     Write,
@@ -100,7 +101,7 @@ class Node:
         self._messages: list[Send] = []
         self._busy = False
         self._begun = False
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._preparing: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[None] | None = None
@@ -306,7 +307,7 @@ class Node:
         elif isinstance(action, Write):
             self._write(action.entry)
         elif isinstance(action, SetTimer):
-            seconds = self._patience() if action.name == "offer" else action.seconds
+            seconds = self._patience() if action.name is Timer.OFFER else action.seconds
             self._stop_timer(action.name)
             self._timers[action.name] = self._loop.call_later(seconds, self._expired, action.name)
         elif isinstance(action, StopTimer):
@@ -354,21 +355,21 @@ class Node:
         self.times.offered(now)
         return now
 
-    def _expired(self, name: str) -> None:
+    def _expired(self, name: Timer) -> None:
         self._timers.pop(name, None)
         if self._finished.is_set():
             return
-        if name == "lease" and self.transport.carries_to(self.peer.passed_to):
+        if name is Timer.LEASE and self.transport.carries_to(self.peer.passed_to):
             # A large model on a slow link is not lost; asked now, the receiver would say no, and never take it.
             self._timers[name] = self._loop.call_later(self.setup.rules.lease, self._expired, name)
             return
-        if name == "offer" and self.peer.holding:
+        if name is Timer.OFFER and self.peer.holding:
             waited = self.times.wait_ended(time.monotonic())
             if self.peer.offers_to is not None:
                 self.pace.saw(waited, ready=False)
         self._do(lambda: self.peer.expired(name))
 
-    def _stop_timer(self, name: str) -> None:
+    def _stop_timer(self, name: Timer) -> None:
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..._lazy import lazily
-from ._standing import Action, Rules
+from ._state import Rules
+from .actions import Action, Compute, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
 from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     Accepted,
@@ -19,7 +20,6 @@ from .messages import (
     Answer,
     Ask,
     Ballot,
-    Compute,
     Copy,
     Decided,
     Doubt,
@@ -38,20 +38,14 @@ from .messages import (
     Pass,
     Place,
     Prepare,
-    PrepareBatch,
     Promise,
     Ready,
     Refuse,
     Reject,
     Resume,
     Resumed,
-    Say,
-    Send,
-    SetTimer,
-    StopTimer,
     Token,
     WantOutcome,
-    Write,
 )
 from .order import agreed_path, path_of
 from .peer import Peer
@@ -116,6 +110,7 @@ __all__ = [
     "Send",
     "SetTimer",
     "StopTimer",
+    "Timer",
     "Token",
     "WantOutcome",
     "Write",

@@ -1,14 +1,11 @@
-"""What nodes say to each other, what a node writes down, and what it asks of the machine it runs on."""
+"""What nodes say to each other, and what the words in it mean: ballot, place, token, copy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from .journal import Entry
+from typing import Any, Protocol
 
 __all__ = [
     "Accepted",
@@ -16,7 +13,6 @@ __all__ = [
     "Answer",
     "Ask",
     "Ballot",
-    "Compute",
     "Copy",
     "Decided",
     "Doubt",
@@ -35,20 +31,14 @@ __all__ = [
     "Pass",
     "Place",
     "Prepare",
-    "PrepareBatch",
     "Promise",
     "Ready",
     "Refuse",
     "Reject",
     "Resume",
     "Resumed",
-    "Say",
-    "Send",
-    "SetTimer",
-    "StopTimer",
     "Token",
     "WantOutcome",
-    "Write",
 ]
 
 #: (number, node): ballots are ordered, and no two nodes choose the same.
@@ -316,60 +306,3 @@ Message = (
     | Agree
     | Fine
 )
-
-
-# What the protocol asks of the machine, in order: nothing that comes after a Write may happen before it is on disk.
-
-
-@dataclass(frozen=True)
-class Send:
-    """Send a message to a node; it may be lost, delayed or doubled."""
-
-    to: int
-    message: Message
-
-
-@dataclass(frozen=True)
-class SetTimer:
-    """Call back after so many seconds; a timer of the same name is replaced."""
-
-    name: str
-    seconds: float
-
-
-@dataclass(frozen=True)
-class StopTimer:
-    """Forget a timer."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class PrepareBatch:
-    """Load what an update at this hop needs, and say when it is there."""
-
-    ballot: Ballot
-    hop: int
-
-
-@dataclass(frozen=True)
-class Compute:
-    """Make the update of a hop (gradient, clipped; noise; step), and say what came out."""
-
-    ballot: Ballot
-    hop: int
-    token: Token
-
-
-@dataclass(frozen=True)
-class Say:
-    """Tell the people who run the node."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Write:
-    """Write an entry of the journal to disk."""
-
-    entry: Entry
