@@ -47,6 +47,7 @@ from .messages import (
     Token,
     WantOutcome,
 )
+from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path, path_of
 from .peer import Peer
 
@@ -118,7 +119,11 @@ __all__ = [
     "blank_chain",
     "check_chain",
     "extended_chain",
+    "field_numbers",
     "marks_of",
+    "message_number",
+    "numbered",
+    "on_wire",
     "path_of",
     "sealed",
     "updated_between",
