@@ -6,7 +6,8 @@ The promises, by number, as world.py checks them: 1 one node goes on per ballot,
 bytes; 2 the final model is one chain of updates, each in its author's journal; 3 one release per ballot and hop, in the
 ledger before anybody else has it; 4 nothing is accepted below a promised ballot; 5 no token is sent to a node that has
 not said ready; 6 the run ends once a majority is up and the network is fair; 7 whatever a node says is on its disk
-before.
+before; 8 a node that is reached is given its time, and one that is not no longer than an offer lives; 9 nobody is asked
+for a token that is still on its way to it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytest
 import world
 
 from skipring.network.protocol import (
+    FRESH,
     Action,
     Ask,
     Compute,
@@ -42,6 +44,7 @@ from skipring.network.protocol import (
     Resume,
     Rules,
     Send,
+    Sight,
     Token,
     Write,
 )
@@ -64,8 +67,8 @@ def test_promises_hold_in_every_history(block: int) -> None:
 
 
 def test_histories_are_as_rough_as_they_claim() -> None:
-    """Recoveries, branches, lost nodes and denied tokens all happen, often."""
-    seen = {"recovery": 0, "branch": 0, "lost": 0, "denied": 0, "waited": 0}
+    """Recoveries, branches, lost nodes, denied tokens, slow models and offers to nobody all happen, often."""
+    seen = {"recovery": 0, "branch": 0, "lost": 0, "denied": 0, "waited": 0, "extended": 0, "unreached": 0, "moody": 0}
     for seed in range(400):
         found = world.history(seed)
         disks = [machine.disk for machine in found.machines]
@@ -76,11 +79,17 @@ def test_histories_are_as_rough_as_they_claim() -> None:
         seen["lost"] += any(machine.gone for machine in found.machines)
         seen["denied"] += any(isinstance(entry, Gone) for disk in disks for entry in disk)
         seen["waited"] += any("nobody answers" in line for line in found.said)
+        seen["extended"] += found.extended > 0
+        seen["unreached"] += found.unreached > 0
+        seen["moody"] += found.weather.moody
     assert seen["recovery"] > 50
     assert seen["branch"] > 20
     assert seen["lost"] > 20
     assert seen["denied"] > 20
     assert seen["waited"] > 3
+    assert seen["extended"] > 50
+    assert seen["unreached"] > 50
+    assert seen["moody"] > 50
 
 
 def test_a_seed_replays_exactly() -> None:
@@ -93,11 +102,11 @@ def test_a_seed_replays_exactly() -> None:
 def test_a_node_whose_budget_is_spent_stays_skipped() -> None:
     """It refuses from then on; the others end without it, and its ledger never has more than it allows."""
 
-    def at_most_two(me: int, rules: Rules, memory: Memory) -> Peer:
+    def at_most_two(me: int, rules: Rules, memory: Memory, *, sight: Sight) -> Peer:
         def willing(_: Place, ledger: Sequence[Place]) -> bool:
             return me != 0 or len(ledger) < 2
 
-        return Peer(me, rules, memory, willing)
+        return Peer(me, rules, memory, willing, sight)
 
     spent = 0
     for seed in range(300):
@@ -156,6 +165,40 @@ def test_without_trouble_every_hop_of_a_quick_node_is_an_update() -> None:
     assert outcome is not None
     assert outcome.updates == 20
     assert all(len(machine.memory.ledger) == 5 for machine in found.machines)
+
+
+def test_a_model_on_a_slow_link_costs_time_and_no_update() -> None:
+    """Leases run out while it travels, and nobody concludes anything from that."""
+    rules = Rules(nodes=4, path=[0, 1, 2, 3] * 5, timeout=60.0, lease=1.0, silence=200.0)
+    calm = world.Weather(
+        drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0, heavy=5.0
+    )
+    found = world.World(1, rules, calm)
+    found.run(until=4000.0)
+    found.check_end()
+    outcome = found.machines[0].memory.outcome
+    assert outcome is not None
+    assert outcome.updates == 20
+    assert found.extended > 20
+    assert not found.said
+    assert not any(isinstance(entry, Gone) for machine in found.machines for entry in machine.disk)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_who_is_not_reached_is_not_waited_for(told: bool) -> None:
+    """A dead node costs a second at each of its turns, however long the others may take."""
+    rules = Rules(nodes=4, path=[0, 1, 2, 3] * 5, timeout=60.0, lease=1.0, silence=500.0)
+    calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0)
+    found = world.World(1, rules, replace(calm, links=told))
+    found.machines[3].peer, found.machines[3].gone = None, True
+    found.run(until=4000.0)
+    found.check_end()
+    outcome = found.machines[0].memory.outcome
+    assert outcome is not None
+    assert outcome.updates == 15
+    waited = 5 * (FRESH if told else rules.timeout)
+    # The others prepare for a tenth of the timeout on average, 15 times.
+    assert waited < found.now < waited + 15 * 0.1 * rules.timeout * 3.0
 
 
 # --- Mutants: each takes away one rule of the protocol
@@ -288,7 +331,7 @@ class _NeverRecovers(Recovery):
         pass
 
 
-MUTANTS: dict[str, Callable[[int, Rules, Memory], Peer]] = {
+MUTANTS: dict[str, world.Make] = {
     "a promise is not written": _not_written(Heard),
     "an accepted token is not written": _not_written(Kept),
     "a release is not written": _not_written(Released),

@@ -2,8 +2,8 @@
 
 A state machine without clock, network, disk or chance. `Peer` is told what happened and answers with what is to be done
 (`Action`), in order; `Rules` is what all nodes agree on, `agreed_path` the order in which they are offered the token,
-`Memory` what the entries of a node's journal add up to. A token's `chain` tells which hops have updated it.
-docs/protocol.md explains it.
+`Memory` what the entries of a node's journal add up to, `Sight` what it is told of the world around it. A token's
+`chain` tells which hops have updated it. docs/protocol.md explains it.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from .messages import (
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path, path_of
 from .peer import Peer
+from .sight import FRESH, ClearSight, Sight
 
 if TYPE_CHECKING:
     from .chain import (
@@ -65,12 +66,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "FRESH",
     "Accepted",
     "Action",
     "Agree",
     "Answer",
     "Ask",
     "Ballot",
+    "ClearSight",
     "Compute",
     "Copy",
     "Decided",
@@ -110,6 +113,7 @@ __all__ = [
     "Say",
     "Send",
     "SetTimer",
+    "Sight",
     "StopTimer",
     "Timer",
     "Token",

@@ -8,6 +8,7 @@ from ._state import Idle, Rules, State
 from .actions import Action, Compute, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
 from .journal import Entry, Heard, Memory
 from .messages import Ballot, Hello, Message, Place, Token
+from .sight import Sight
 
 __all__ = ["Core", "Willing"]
 
@@ -18,8 +19,8 @@ Willing = Callable[[Place, Sequence[Place]], bool]
 class Core:
     """A node's memory and state, and how it sends, writes and waits."""
 
-    def __init__(self, me: int, rules: Rules, memory: Memory, willing: Willing) -> None:
-        self.me, self.rules, self.memory = me, rules, memory
+    def __init__(self, me: int, rules: Rules, memory: Memory, willing: Willing, sight: Sight) -> None:
+        self.me, self.rules, self.memory, self.sight = me, rules, memory, sight
         self.state = State.after_a_start(memory)
         self._willing = willing
         self._actions: list[Action] = []

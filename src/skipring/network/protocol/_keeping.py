@@ -26,6 +26,7 @@ from .messages import (
     Refuse,
     Token,
 )
+from .sight import FRESH
 
 __all__ = ["Keeping"]
 
@@ -86,7 +87,7 @@ class Keeping:
             core.greet()
         core.state.doing = Offering(hop)
         node, place = core.rules.node_of(hop), (copy.ballot, hop)
-        core.wait(Timer.OFFER, core.rules.timeout)
+        core.wait(Timer.OFFER, self.patience_with(node))
         if node != core.me:
             # Written before the offer and not before the token itself: on the disk together with the update before it.
             core.write(Passing(*place))
@@ -97,6 +98,12 @@ class Keeping:
         else:  # there is nobody to wait for
             core.stop(Timer.OFFER)
             core.wait(Timer.SKIP, 0.0)
+
+    def patience_with(self, node: int) -> float:
+        """Return how long to wait for the node of an offer: if it is not reached, not longer than the offer lives."""
+        seconds = self.core.sight.offer_timeout()
+        reached = node == self.core.me or self.core.sight.reaches(node)
+        return seconds if reached else min(seconds, FRESH)
 
     def on_offer_late(self) -> None:
         """Nobody said ready in time: the hop is skipped."""
@@ -181,13 +188,21 @@ class Keeping:
 
     def on_lease_late(self) -> Place | None:
         """Ask the node that the token was sent to; return the place that is to be doubted if it was asked enough."""
-        doing = self.core.state.doing
+        core, doing = self.core, self.core.state.doing
         if not isinstance(doing, Unconfirmed):
             return None
+        if self.is_travelling(doing):
+            # A large model on a slow link is not lost; asked now, the receiver would say no, and never take it.
+            core.wait(Timer.LEASE, core.rules.lease)
+            return None
         if doing.asked >= _ASKED:
-            return self.core.memory.copy.ballot, doing.hop
+            return core.memory.copy.ballot, doing.hop
         self._ask(doing)
         return None
+
+    def is_travelling(self, doing: Unconfirmed) -> bool:
+        """Say whether the model that was sent is still on its way."""
+        return self.core.sight.carries_to(self.core.rules.node_of(doing.hop))
 
     def on_accepted(self, sender: int, message: Accepted) -> None:
         """Let go of the token, since the next node has it, and watch over it."""

@@ -52,6 +52,7 @@ from .messages import (
     Token,
     WantOutcome,
 )
+from .sight import ClearSight, Sight
 
 __all__ = ["Peer"]
 
@@ -66,6 +67,7 @@ class Peer:
     memory : what its journal adds up to (`Memory.blank` for a new run).
     willing : says whether the node takes part at a place, given its ledger; a node whose privacy budget is spent does
         not. It must not depend on data or parameters.
+    sight : tells it what decides how long it waits; if there is none, all offers wait for `rules.timeout`.
     """
 
     # What its parts are made with; a test that takes a rule away puts another class here.
@@ -75,9 +77,16 @@ class Peer:
     _receiving_type = Receiving
     _recovery_type = Recovery
 
-    def __init__(self, me: int, rules: Rules, memory: Memory, willing: Willing = lambda place, ledger: True) -> None:
+    def __init__(
+        self,
+        me: int,
+        rules: Rules,
+        memory: Memory,
+        willing: Willing = lambda place, ledger: True,
+        sight: Sight | None = None,
+    ) -> None:
         self.rules = rules
-        self._core = self._core_type(me, rules, memory, willing)
+        self._core = self._core_type(me, rules, memory, willing, sight or ClearSight(rules.timeout))
         self._ending = self._ending_type(self._core)
         self._keeping = self._keeping_type(self._core, self._ending)
         self._receiving = self._receiving_type(self._core, self._keeping)
@@ -253,12 +262,6 @@ class Peer:
     def waits_for(self, node: int, hop: int) -> bool:
         """Say whether the holder waits for this node to be ready at this hop."""
         return self.offers_to == node and self._core.state.doing == Offering(hop)
-
-    @property
-    def passed_to(self) -> int | None:
-        """The node that the token was sent to and that has not answered yet, if there is one."""
-        doing = self._core.state.doing
-        return self.rules.node_of(doing.hop) if isinstance(doing, Unconfirmed) else None
 
     def asks(self, node: int, hop: int) -> bool:
         """Say whether this node has been sent the token of this hop, and has not answered yet."""

@@ -7,14 +7,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Protocol
 
-from ..protocol import Message
+from ..protocol import FRESH, Message
 from .wire import PACKAGE, Done
 
-__all__ = ["FRESH", "Caller", "Link"]
+__all__ = ["Caller", "Link"]
 
 _WAITING = 1000  # messages that may wait for a slow link
-#: Seconds that a message waits for a connection; later it may be wrong, and is dropped.
-FRESH = 1.0
 _AWAY = 5.0  # after so many seconds without a connection it is asked why
 
 
