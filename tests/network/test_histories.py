@@ -331,6 +331,29 @@ class _NeverRecovers(Recovery):
         pass
 
 
+class _AsksForWhatTravels(Keeping):
+    def is_travelling(self, doing: Unconfirmed) -> bool:
+        return False
+
+
+class _WaitsForNobodyForEver(Keeping):
+    def patience_with(self, node: int) -> float:
+        reached = node == self.core.me or self.core.sight.reaches(node)
+        return super().patience_with(node) if reached else 1e9
+
+
+class _WaitsForNobodyAsForAll(Keeping):
+    def patience_with(self, node: int) -> float:
+        seconds = self.core.sight.offer_timeout()
+        self.core.sight.reaches(node)
+        return seconds
+
+
+class _HasNoPatience(Keeping):
+    def patience_with(self, node: int) -> float:
+        return min(super().patience_with(node), FRESH)
+
+
 MUTANTS: dict[str, world.Make] = {
     "a promise is not written": _not_written(Heard),
     "an accepted token is not written": _not_written(Kept),
@@ -350,6 +373,10 @@ MUTANTS: dict[str, world.Make] = {
     "an owner is chosen again": _with(recovery=_ChoosesAgain),
     "the holder goes on after its promise": _with(recovery=_HoldsOnAfterItsPromise),
     "there is no recovery": _with(recovery=_NeverRecovers),
+    "a model on its way is asked for": _with(keeping=_AsksForWhatTravels),
+    "who is not reached is waited for for ever": _with(keeping=_WaitsForNobodyForEver),
+    "who is not reached is waited for like anybody": _with(keeping=_WaitsForNobodyAsForAll),
+    "no offer waits longer than it lives": _with(keeping=_HasNoPatience),
 }
 
 
