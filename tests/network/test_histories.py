@@ -184,6 +184,27 @@ def test_a_model_on_a_slow_link_costs_time_and_no_update() -> None:
     assert not any(isinstance(entry, Gone) for machine in found.machines for entry in machine.disk)
 
 
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_model_that_travels_longer_than_patience_lasts_is_not_lost(says_so: bool) -> None:
+    """Others see no sign of it and doubt; its sender knows better, or each model would be recovered many times."""
+    rules = Rules(nodes=3, path=[0, 1, 2] * 4, timeout=60.0, lease=2.0, silence=30.0)
+    calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0)
+    recoveries, released = [], []
+    for seed in range(20):
+        make = Peer if says_so else _with(recovery=_KnowsNothingOfWhatItSends)
+        found = world.World(seed, rules, replace(calm, heavy=60.0), make)
+        found.run(until=100000.0)
+        found.check_end()
+        recoveries.append(sum("recovery" in line for line in found.said))
+        released.append(sum(len(machine.memory.ledger) for machine in found.machines))
+    if says_so:
+        assert max(recoveries) == 0
+        assert max(released) == 12
+    else:
+        assert sum(recoveries) > 20 * 10
+        assert sum(released) > 20 * 14
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_who_is_not_reached_is_not_waited_for(told: bool) -> None:
     """A dead node costs a second at each of its turns, however long the others may take."""
@@ -329,6 +350,11 @@ class _HoldsOnAfterItsPromise(Recovery):
 class _NeverRecovers(Recovery):
     def recover(self, why: str) -> None:
         pass
+
+
+class _KnowsNothingOfWhatItSends(Recovery):
+    def sees_it_move(self) -> bool:
+        return False
 
 
 class _AsksForWhatTravels(Keeping):

@@ -98,6 +98,7 @@ class Carriage:
     message: Message
     lives: tuple[int, int]  # of its sender and its receiver
     ends: float
+    stalls: float  # from then on nothing of it moves any more
 
 
 class Seen:
@@ -122,6 +123,9 @@ class Seen:
 
     def carries_to(self, node: int) -> bool:
         return bool(self._world.carried(self._node, node))
+
+    def moves_to(self, node: int) -> bool:
+        return any(self._world.now < one.stalls for one in self._world.carried(self._node, node))
 
 
 class Broken(AssertionError):
@@ -372,7 +376,8 @@ class World:
         broken = [begin for begin, end in self.cuts_between(sender, to) if begin < min(end, ends) and self.now < end]
         if broken or fails:
             ends = min([*broken, self.rng.uniform(begins, ends) if fails else ends])
-        carriage = Carriage(message, self.lives(sender, to), ends)
+        stalls = ends - self.rng.uniform(0.0, ends - begins) if self.stormy and self.rng.random() < 0.1 else ends
+        carriage = Carriage(message, self.lives(sender, to), ends, stalls)
         self.carriages[sender, to] = [*on_their_way, carriage]
         arrives = not broken and not fails
         self.later(ends - self.now, lambda: self.arrive(sender, to, carriage, arrives=arrives))

@@ -19,6 +19,9 @@ class Connections(Protocol):
     def carries_to(self, node: int | None) -> bool:
         """Say whether a large model is on its way to a node."""
 
+    def moves_to(self, node: int) -> bool:
+        """Say whether some of a large model has left for a node not long ago."""
+
 
 class NodeSight:
     """What the state machine is told when it decides how long to wait (`protocol.Sight`)."""
@@ -37,3 +40,7 @@ class NodeSight:
     def carries_to(self, node: int) -> bool:
         """Say whether a large model is on its way to a node."""
         return self._connections.carries_to(node)
+
+    def moves_to(self, node: int) -> bool:
+        """Say whether some of a large model has left for a node not long ago."""
+        return self._connections.moves_to(node)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ._core import Core
 from ._keeping import Keeping
-from ._state import Doubted, Recovering
+from ._state import Doubted, Recovering, Unconfirmed
 from .actions import Timer
 from .journal import Heard, Kept
 from .messages import Agree, Ballot, Doubt, Fine, Kind, Place, Prepare, Promise, Reject, Resume, Resumed
@@ -46,7 +46,13 @@ class Recovery:
         """Say whether this node knows of the token."""
         state, place = self.core.state, (message.ballot, message.hop)
         known = state.seen > place if message.asked else not state.hushed
-        self.core.send(sender, Fine(*place) if state.has_it or known else Agree(*place))
+        fine = state.has_it or known or self.sees_it_move()
+        self.core.send(sender, Fine(*place) if fine else Agree(*place))
+
+    def sees_it_move(self) -> bool:
+        """Say whether this node is sending the token just now: a model that travels for long is not lost."""
+        core, doing = self.core, self.core.state.doing
+        return isinstance(doing, Unconfirmed) and core.sight.moves_to(core.rules.node_of(doing.hop))
 
     def on_agree(self, sender: int, message: Agree) -> None:
         """Count a node that knows of nothing either."""

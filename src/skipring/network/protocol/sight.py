@@ -26,6 +26,9 @@ class Sight(Protocol):
     def carries_to(self, node: int) -> bool:
         """Say whether a large model is on its way to a node."""
 
+    def moves_to(self, node: int) -> bool:
+        """Say whether a large model is on its way to a node, and some of it has left not long ago."""
+
 
 class ClearSight:
     """A world in which everybody is reached, models arrive at once, and all offers wait equally long."""
@@ -42,5 +45,9 @@ class ClearSight:
         return True
 
     def carries_to(self, node: int) -> bool:
+        """Say no."""
+        return False
+
+    def moves_to(self, node: int) -> bool:
         """Say no."""
         return False
