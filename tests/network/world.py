@@ -303,18 +303,25 @@ class World:
         if told.reached and seconds < told.timeout:
             raise Broken(f"8: node {node} waits {seconds} s for a node that may take {told.timeout} s")
 
-    def send(self, sender: int, to: int, message: Message) -> None:
+    def check_sent(self, sender: int, to: int, message: Message) -> None:
+        """What is sent must be on the sender's disk, and a token must have been asked for."""
         self.check_written(sender, message)
-        if isinstance(message, Ask):
-            for carriage in self.carried(sender, to):
-                if isinstance(carriage.message, Pass) and carriage.message.hop == message.hop:
-                    raise Broken(f"9: node {sender} asks for the token of {message.hop}, which is on its way to {to}")
         if isinstance(message, Ready):
             self.readied.add((sender, message.ballot, message.hop))
         if isinstance(message, Pass):
             if (to, message.ballot, message.hop) not in self.readied:
                 raise Broken(f"5: node {to} is sent the token of {message.hop} without having said ready")
             self.check_release(parameters_of(message.token))
+
+    def check_asked(self, sender: int, to: int, message: Ask) -> None:
+        for carriage in self.carried(sender, to):
+            if isinstance(carriage.message, Pass) and carriage.message.hop == message.hop:
+                raise Broken(f"9: node {sender} asks for the token of {message.hop}, which is on its way to {to}")
+
+    def send(self, sender: int, to: int, message: Message) -> None:
+        self.check_sent(sender, to, message)
+        if isinstance(message, Ask):
+            self.check_asked(sender, to, message)
         if self.weather.heavy and isinstance(message, Pass | Final | Outcome):
             self.carry(sender, to, message)
             return
@@ -340,18 +347,23 @@ class World:
         if self.released.setdefault(place, parameters) != parameters:
             raise Broken(f"3: node {author} has released two updates for {place[1:]}")
 
-    def cuts_between(self, one: int, other: int) -> Iterator[tuple[float, float]]:
+    def deliver(self, sender: int, to: int, message: Message) -> None:
+        if not self.is_cut(sender, to):
+            self.tell(to, None, lambda p: p.received(sender, message))
+
+    def is_cut(self, sender: int, to: int) -> bool:
+        """Say whether nothing goes from one node to another at this moment."""
+        return any(begin <= self.now < end for begin, end in self.cuts_between(sender, to))
+
+    def cuts_between(self, sender: int, to: int) -> Iterator[tuple[float, float]]:
+        """Yield from when until when nothing goes from one node to another."""
         for begin, end, side in self.cuts:
-            if (one in side) != (other in side):
+            if (sender in side) != (to in side):
                 yield begin, min(end, self.weather.clear_at)
 
-    def connected(self, one: int, other: int) -> bool:
-        cut = any(begin <= self.now < end for begin, end in self.cuts_between(one, other))
-        return not cut and self.machines[other].peer is not None
-
-    def deliver(self, sender: int, to: int, message: Message) -> None:
-        if not any(begin <= self.now < end for begin, end in self.cuts_between(sender, to)):
-            self.tell(to, None, lambda p: p.received(sender, message))
+    def connected(self, sender: int, to: int) -> bool:
+        """Say whether one node can reach another at this moment."""
+        return not self.is_cut(sender, to) and self.machines[to].peer is not None
 
     # Large models: in calls of their own, one after the other, and nobody takes one that is not asked for.
 

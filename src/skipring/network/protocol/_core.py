@@ -101,10 +101,10 @@ class Core:
         state.hushed = False
         if not state.holds or state.has_it:
             state.doubted = None
-        self.lose_no_patience()
+        self.wait_for_progress()
         self.wait(Timer.HUSH, self.rules.silence / 2.0)
 
-    def lose_no_patience(self) -> None:
+    def wait_for_progress(self) -> None:
         """Wait for a sign of progress from now on."""
         self.wait(Timer.SILENCE, self.rules.patience(self.me, self.state.recoveries))
 

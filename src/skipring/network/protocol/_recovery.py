@@ -94,7 +94,7 @@ class Recovery:
         elif state.doubted is None and not state.holds:
             self.doubt(core.furthest, asked=False)
         else:  # whoever was sent the token is being asked, or everybody is
-            core.lose_no_patience()
+            core.wait_for_progress()
 
     def on_hush_late(self) -> None:
         """Nobody has shown a sign of the token, though the holder greets more often than this."""
@@ -116,7 +116,7 @@ class Recovery:
         state.failures += 1
         state.recoveries += 1
         self._try_again_later()
-        core.lose_no_patience()
+        core.wait_for_progress()
         self.lead()
 
     def on_prepare(self, sender: int, message: Prepare) -> None:
