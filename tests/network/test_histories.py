@@ -6,7 +6,8 @@ The promises, by number, as world.py checks them: 1 one node goes on per ballot,
 bytes; 2 the final model is one chain of updates, each in its author's journal; 3 one release per ballot and hop, in the
 ledger before anybody else has it; 4 nothing is accepted below a promised ballot; 5 no token is sent to a node that has
 not said ready; 6 the run ends once a majority is up and the network is fair; 7 whatever a node says is on its disk
-before.
+before; 8 a node that is reached is given its time, and one that is not no longer than an offer lives; 9 nobody is asked
+for a token that is still on its way to it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pytest
 import world
 
 from skipring.network.protocol import (
+    FRESH,
     Action,
     Ask,
     Compute,
@@ -42,9 +44,16 @@ from skipring.network.protocol import (
     Resume,
     Rules,
     Send,
+    Sight,
     Token,
     Write,
 )
+from skipring.network.protocol._core import Core
+from skipring.network.protocol._ending import Ending
+from skipring.network.protocol._keeping import Keeping
+from skipring.network.protocol._receiving import Receiving
+from skipring.network.protocol._recovery import Recovery
+from skipring.network.protocol._state import Offering, Unconfirmed
 
 BLOCK = 500
 INITIAL = Token(0, b"initial", b"")
@@ -58,8 +67,8 @@ def test_promises_hold_in_every_history(block: int) -> None:
 
 
 def test_histories_are_as_rough_as_they_claim() -> None:
-    """Recoveries, branches, lost nodes and denied tokens all happen, often."""
-    seen = {"recovery": 0, "branch": 0, "lost": 0, "denied": 0, "waited": 0}
+    """Recoveries, branches, lost nodes, denied tokens, slow models and offers to nobody all happen, often."""
+    seen = {"recovery": 0, "branch": 0, "lost": 0, "denied": 0, "waited": 0, "extended": 0, "unreached": 0, "moody": 0}
     for seed in range(400):
         found = world.history(seed)
         disks = [machine.disk for machine in found.machines]
@@ -70,11 +79,17 @@ def test_histories_are_as_rough_as_they_claim() -> None:
         seen["lost"] += any(machine.gone for machine in found.machines)
         seen["denied"] += any(isinstance(entry, Gone) for disk in disks for entry in disk)
         seen["waited"] += any("nobody answers" in line for line in found.said)
+        seen["extended"] += found.extended > 0
+        seen["unreached"] += found.unreached > 0
+        seen["moody"] += found.weather.moody
     assert seen["recovery"] > 50
     assert seen["branch"] > 20
     assert seen["lost"] > 20
     assert seen["denied"] > 20
     assert seen["waited"] > 3
+    assert seen["extended"] > 50
+    assert seen["unreached"] > 50
+    assert seen["moody"] > 50
 
 
 def test_a_seed_replays_exactly() -> None:
@@ -87,11 +102,11 @@ def test_a_seed_replays_exactly() -> None:
 def test_a_node_whose_budget_is_spent_stays_skipped() -> None:
     """It refuses from then on; the others end without it, and its ledger never has more than it allows."""
 
-    def at_most_two(me: int, rules: Rules, memory: Memory) -> Peer:
+    def at_most_two(me: int, rules: Rules, memory: Memory, *, sight: Sight) -> Peer:
         def willing(_: Place, ledger: Sequence[Place]) -> bool:
             return me != 0 or len(ledger) < 2
 
-        return Peer(me, rules, memory, willing)
+        return Peer(me, rules, memory, willing, sight)
 
     spent = 0
     for seed in range(300):
@@ -122,15 +137,15 @@ def test_an_update_that_a_recovery_makes_too_dear_is_not_made() -> None:
 def test_a_node_that_was_cut_off_disturbs_nobody(asks: bool) -> None:
     """It thinks that the token is lost, but nobody agrees; one that did not ask would stop the run when it returns."""
 
-    class Hasty(Peer):
-        def _doubt(self, place: Place, *, asked: bool) -> None:
-            self._recover("in a hurry")
+    class Hasty(Recovery):
+        def doubt(self, place: Place, *, asked: bool) -> None:
+            self.recover("in a hurry")
 
     rules = Rules(nodes=5, path=[0, 1, 2, 3, 4] * 60, timeout=1.0, lease=1.0, silence=8.0)
     calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=50.0, partitions=0)
     ballots = []
     for seed in range(20):
-        found = world.World(seed, rules, calm, Peer if asks else Hasty)
+        found = world.World(seed, rules, calm, Peer if asks else _with(recovery=Hasty))
         found.cuts = [(0.05, 40.0, {4})]  # the token has not come to it yet
         found.run(until=4000.0)
         found.check_end()
@@ -152,146 +167,242 @@ def test_without_trouble_every_hop_of_a_quick_node_is_an_update() -> None:
     assert all(len(machine.memory.ledger) == 5 for machine in found.machines)
 
 
+def test_a_model_on_a_slow_link_costs_time_and_no_update() -> None:
+    """Leases run out while it travels, and nobody concludes anything from that."""
+    rules = Rules(nodes=4, path=[0, 1, 2, 3] * 5, timeout=60.0, lease=1.0, silence=200.0)
+    calm = world.Weather(
+        drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0, heavy=5.0
+    )
+    found = world.World(1, rules, calm)
+    found.run(until=4000.0)
+    found.check_end()
+    outcome = found.machines[0].memory.outcome
+    assert outcome is not None
+    assert outcome.updates == 20
+    assert found.extended > 20
+    assert not found.said
+    assert not any(isinstance(entry, Gone) for machine in found.machines for entry in machine.disk)
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_model_that_travels_longer_than_patience_lasts_is_not_lost(says_so: bool) -> None:
+    """Others see no sign of it and doubt; its sender knows better, or each model would be recovered many times."""
+    rules = Rules(nodes=3, path=[0, 1, 2] * 4, timeout=60.0, lease=2.0, silence=30.0)
+    calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0)
+    recoveries, released = [], []
+    for seed in range(20):
+        make = Peer if says_so else _with(recovery=_KnowsNothingOfWhatItSends)
+        found = world.World(seed, rules, replace(calm, heavy=60.0), make)
+        found.run(until=100000.0)
+        found.check_end()
+        recoveries.append(sum("recovery" in line for line in found.said))
+        released.append(sum(len(machine.memory.ledger) for machine in found.machines))
+    if says_so:
+        assert max(recoveries) == 0
+        assert max(released) == 12
+    else:
+        assert sum(recoveries) > 20 * 10
+        assert sum(released) > 20 * 14
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_who_is_not_reached_is_not_waited_for(told: bool) -> None:
+    """A dead node costs a second at each of its turns, however long the others may take."""
+    rules = Rules(nodes=4, path=[0, 1, 2, 3] * 5, timeout=60.0, lease=1.0, silence=500.0)
+    calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0)
+    found = world.World(1, rules, replace(calm, links=told))
+    found.machines[3].peer, found.machines[3].gone = None, True
+    found.run(until=4000.0)
+    found.check_end()
+    outcome = found.machines[0].memory.outcome
+    assert outcome is not None
+    assert outcome.updates == 15
+    waited = 5 * (FRESH if told else rules.timeout)
+    # The others prepare for a tenth of the timeout on average, 15 times.
+    assert waited < found.now < waited + 15 * 0.1 * rules.timeout * 3.0
+
+
 # --- Mutants: each takes away one rule of the protocol
 
 
+def _with(**parts: type[object]) -> type[Peer]:
+    """Return a peer, some of whose parts are others."""
+    return type("Mutant", (Peer,), {f"_{name}_type": part for name, part in parts.items()})
+
+
 def _not_written(kind: type[Entry]) -> type[Peer]:
-    class Forgetful(Peer):
-        def _write(self, entry: Entry) -> None:
+    class Forgetful(Core):
+        def write(self, entry: Entry) -> None:
             if isinstance(entry, kind):
                 self.memory = self.memory.after(entry)  # remembered, but not on disk
             else:
-                super()._write(entry)
+                super().write(entry)
 
-    return Forgetful
+    return _with(core=Forgetful)
 
 
-class _TakesOldTokens(Peer):
-    def _on_pass(self, sender: int, message: Pass) -> None:
-        promised = self.memory.promised
+class _TakesOldTokens(Receiving):
+    def on_pass(self, sender: int, message: Pass) -> None:
+        core, promised = self.core, self.core.memory.promised
         if message.ballot < promised:
-            self.memory = replace(self.memory, promised=message.ballot, gone=None)
-        super()._on_pass(sender, message)
-        self.memory = replace(self.memory, promised=max(promised, self.memory.promised))
+            core.memory = replace(core.memory, promised=message.ballot, gone=None)
+        super().on_pass(sender, message)
+        core.memory = replace(core.memory, promised=max(promised, core.memory.promised))
 
 
-class _TakesOldFinals(Peer):
-    def _on_final(self, sender: int, message: Final) -> None:
-        promised = self.memory.promised
+class _TakesOldFinals(Ending):
+    def on_final(self, sender: int, message: Final) -> None:
+        core, promised = self.core, self.core.memory.promised
         if message.ballot < promised:
-            self.memory = replace(self.memory, promised=message.ballot)
-        super()._on_final(sender, message)
-        self.memory = replace(self.memory, promised=max(promised, self.memory.promised))
+            core.memory = replace(core.memory, promised=message.ballot)
+        super().on_final(sender, message)
+        core.memory = replace(core.memory, promised=max(promised, core.memory.promised))
 
 
-class _DrawsNoiseAgain(Peer):
+class _DrawsNoiseAgain(Keeping):
     """After a restart the update is made anew, instead of sending what was written."""
 
-    def begin(self) -> list[Action]:
-        copy = self.memory.copy
-        if copy.kind is Kind.UPDATED and copy.ballot == self.memory.promised and self.memory.passing is not None:
-            self.memory = replace(self.memory, copy=replace(copy, kind=Kind.ACCEPTED), passing=None)
-        return super().begin()
+    def begin(self) -> None:
+        memory, copy = self.core.memory, self.core.memory.copy
+        if copy.kind is Kind.UPDATED and copy.ballot == memory.promised and memory.passing is not None:
+            self.core.memory = replace(memory, copy=replace(copy, kind=Kind.ACCEPTED), passing=None)
+        super().begin()
 
 
-class _DecidesAlone(Peer):
-    def _count(self) -> None:
-        self._end(self.memory.copy.token, self.memory.copy.ballot)
+class _DecidesAlone(Ending):
+    def count(self, votes: frozenset[int]) -> None:
+        self.end(self.core.memory.copy.token, self.core.memory.copy.ballot)
 
 
-class _RecoversWithAnybody(Peer):
-    def _lead(self) -> None:
-        self._alone_with(super()._lead)
+class _RecoversWithAnybody(Recovery):
+    def lead(self) -> None:
+        self._alone_with(super().lead)
 
-    def _agreement(self) -> None:
-        self._alone_with(super()._agreement)
+    def count_agreed(self) -> None:
+        self._alone_with(super().count_agreed)
 
     def _alone_with(self, what: Callable[[], None]) -> None:
-        rules = self.rules
-        self.rules = replace(rules, nodes=1)
+        rules = self.core.rules
+        self.core.rules = replace(rules, nodes=1)
         try:
             what()
         finally:
-            self.rules = rules
+            self.core.rules = rules
 
 
-class _DeniesAndAcceptsLater(Peer):
-    def _write(self, entry: Entry) -> None:
+class _DeniesAndAcceptsLater(Core):
+    def write(self, entry: Entry) -> None:
         if not isinstance(entry, Gone):
-            super()._write(entry)
+            super().write(entry)
 
 
-class _SkipsWhoDoesNotAnswer(Peer):
-    def _late_lease(self) -> None:
-        if self.holding and self._stage == "passing":
-            self._skip()
+class _SkipsWhoDoesNotAnswer(Keeping):
+    def on_lease_late(self) -> None:
+        if isinstance(self.core.state.doing, Unconfirmed):
+            self.skip(self.core.state.doing.hop)
 
 
-class _DoesNotWaitForReady(Peer):
-    def _offer(self, hop: int) -> None:
-        super()._offer(hop)
-        if self.holding and self._stage == "offered" and self.rules.path[hop - 1] != self.me:
-            self._send(self.rules.path[hop - 1], Pass(self.memory.copy.ballot, hop, self.memory.copy.token))
+class _DoesNotWaitForReady(Keeping):
+    def offer(self, hop: int) -> None:
+        super().offer(hop)
+        core, copy = self.core, self.core.memory.copy
+        if isinstance(core.state.doing, Offering) and core.rules.node_of(hop) != core.me:
+            core.send(core.rules.node_of(hop), Pass(copy.ballot, hop, copy.token))
 
 
-class _SendsBeforeItWrites(Peer):
-    def _done(self) -> list[Action]:
-        return sorted(super()._done(), key=lambda action: isinstance(action, Write))
+class _SendsBeforeItWrites(Core):
+    def done(self) -> list[Action]:
+        return sorted(super().done(), key=lambda action: isinstance(action, Write))
 
 
-class _ResumesTheLeast(Peer):
-    def _lead(self) -> None:
-        if self._ballot is not None and len(self._promises) >= self.rules.majority:
-            rank, owner = min((rank, -node) for node, rank in self._promises.items())
-            if -owner == self.me:
-                self._resume(self._ballot, rank)
-                self._ballot = None
+class _ResumesTheLeast(Recovery):
+    def lead(self) -> None:
+        core, recovering = self.core, self.core.state.recovering
+        if recovering is not None and len(recovering.promises) >= core.rules.majority:
+            rank, owner = min((rank, -node) for node, rank in recovering.promises.items())
+            if -owner == core.me:
+                self.resume(recovering.ballot, rank)
+                core.state.recovering = None
             else:
-                self._send(-owner, Resume(self._ballot, rank))
+                core.send(-owner, Resume(recovering.ballot, rank))
 
 
-class _ChoosesAgain(Peer):
+class _ChoosesAgain(Recovery):
     """A promise that comes late makes another node go on, too: rare, and it took long to find."""
 
-    def _lead(self) -> None:
-        self._chosen = None
-        super()._lead()
+    def lead(self) -> None:
+        if self.core.state.recovering is not None:
+            self.core.state.recovering = replace(self.core.state.recovering, chosen=None)
+        super().lead()
 
 
-class _HoldsOnAfterItsPromise(Peer):
-    def _on_prepare(self, sender: int, message: Prepare) -> None:
-        if message.ballot < self.memory.promised:
-            self._send(sender, Reject(self.memory.promised))
+class _HoldsOnAfterItsPromise(Recovery):
+    def on_prepare(self, sender: int, message: Prepare) -> None:
+        core = self.core
+        if message.ballot < core.memory.promised:
+            core.send(sender, Reject(core.memory.promised))
             return
-        if message.ballot > self.memory.promised:
-            self._write(Heard(message.ballot))
-        self._send(sender, Promise(message.ballot, self.memory.copy.rank))
+        if message.ballot > core.memory.promised:
+            core.write(Heard(message.ballot))
+        core.send(sender, Promise(message.ballot, core.memory.copy.rank))
 
 
-class _NeverRecovers(Peer):
-    def _recover(self, why: str) -> None:
+class _NeverRecovers(Recovery):
+    def recover(self, why: str) -> None:
         pass
 
 
-MUTANTS: dict[str, Callable[[int, Rules, Memory], Peer]] = {
+class _KnowsNothingOfWhatItSends(Recovery):
+    def sees_it_move(self) -> bool:
+        return False
+
+
+class _AsksForWhatTravels(Keeping):
+    def is_travelling(self, doing: Unconfirmed) -> bool:
+        return False
+
+
+class _WaitsForNobodyForEver(Keeping):
+    def patience_with(self, node: int) -> float:
+        reached = node == self.core.me or self.core.sight.reaches(node)
+        return super().patience_with(node) if reached else 1e9
+
+
+class _WaitsForNobodyAsForAll(Keeping):
+    def patience_with(self, node: int) -> float:
+        seconds = self.core.sight.offer_timeout()
+        self.core.sight.reaches(node)
+        return seconds
+
+
+class _HasNoPatience(Keeping):
+    def patience_with(self, node: int) -> float:
+        return min(super().patience_with(node), FRESH)
+
+
+MUTANTS: dict[str, world.Make] = {
     "a promise is not written": _not_written(Heard),
     "an accepted token is not written": _not_written(Kept),
     "a release is not written": _not_written(Released),
     "a pass is not written": _not_written(Passing),
     "a denial is not written": _not_written(Gone),
-    "old tokens are accepted": _TakesOldTokens,
-    "old final models are accepted": _TakesOldFinals,
-    "a retry draws noise again": _DrawsNoiseAgain,
-    "one node decides": _DecidesAlone,
-    "a minority recovers": _RecoversWithAnybody,
-    "a denied token is accepted": _DeniesAndAcceptsLater,
-    "whoever does not answer is skipped": _SkipsWhoDoesNotAnswer,
-    "the token is sent unasked": _DoesNotWaitForReady,
-    "it is sent before it is written": _SendsBeforeItWrites,
-    "the least copy is resumed": _ResumesTheLeast,
-    "an owner is chosen again": _ChoosesAgain,
-    "the holder goes on after its promise": _HoldsOnAfterItsPromise,
-    "there is no recovery": _NeverRecovers,
+    "old tokens are accepted": _with(receiving=_TakesOldTokens),
+    "old final models are accepted": _with(ending=_TakesOldFinals),
+    "a retry draws noise again": _with(keeping=_DrawsNoiseAgain),
+    "one node decides": _with(ending=_DecidesAlone),
+    "a minority recovers": _with(recovery=_RecoversWithAnybody),
+    "a denied token is accepted": _with(core=_DeniesAndAcceptsLater),
+    "whoever does not answer is skipped": _with(keeping=_SkipsWhoDoesNotAnswer),
+    "the token is sent unasked": _with(keeping=_DoesNotWaitForReady),
+    "it is sent before it is written": _with(core=_SendsBeforeItWrites),
+    "the least copy is resumed": _with(recovery=_ResumesTheLeast),
+    "an owner is chosen again": _with(recovery=_ChoosesAgain),
+    "the holder goes on after its promise": _with(recovery=_HoldsOnAfterItsPromise),
+    "there is no recovery": _with(recovery=_NeverRecovers),
+    "a model on its way is asked for": _with(keeping=_AsksForWhatTravels),
+    "who is not reached is waited for for ever": _with(keeping=_WaitsForNobodyForEver),
+    "who is not reached is waited for like anybody": _with(keeping=_WaitsForNobodyAsForAll),
+    "no offer waits longer than it lives": _with(keeping=_HasNoPatience),
 }
 
 

@@ -45,6 +45,7 @@ from skipring.network.protocol import (
     Rules,
     SetTimer,
     StopTimer,
+    Timer,
     Token,
     blank_chain,
     extended_chain,
@@ -528,7 +529,7 @@ def test_whatever_a_node_says_the_others_go_on() -> None:
         chance = random.Random(seed)
         me = seed % 3
         peer = Peer(me, Rules(3, path, 1.0), Memory.blank(path[0], Token(0, b"", b"")))
-        timers: set[str] = set()
+        timers: set[Timer] = set()
         todo: list[Compute | PrepareBatch] = []
         actions = peer.begin()
         for _ in range(40):

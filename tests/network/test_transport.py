@@ -75,6 +75,54 @@ def quiet(net: Path) -> tuple[Transport, Listener]:
     return made(net, read_roster(net / "roster.toml"), 0)
 
 
+# What a link knows of a large model.
+
+
+def test_a_large_model_of_which_nothing_leaves_does_not_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is still on its way, for the receiver may be at work; but nobody should wait for it for ever."""
+    monkeypatch.setattr(link, "_STALLED", 0.2)
+
+    async def story() -> None:
+        free = asyncio.Event()
+
+        def stream_unary(_: str) -> Any:
+            async def call(parts: Any, metadata: Any) -> None:
+                await anext(parts)
+                await free.wait()
+                async for _ in parts:
+                    free.clear()
+                    await free.wait()
+
+            return call
+
+        failure = type("Failure", (Exception,), {})
+        caller: Any = SimpleNamespace(
+            grpc=SimpleNamespace(aio=SimpleNamespace(AioRpcError=failure)),
+            frame=lambda message: (b"heading", iter([b"chunk"])),
+            metadata=tuple,
+        )
+        one = link.Link(caller, 1)
+        one._channel, one.connected = SimpleNamespace(stream_unary=stream_unary), True
+
+        def seen() -> tuple[bool, bool]:
+            return one.carries, one.moves
+
+        assert seen() == (False, False)
+        one.send(Final((0, 0), Token(0, b"", b"")))
+        await asyncio.sleep(0.02)
+        assert seen() == (True, True)
+        await asyncio.sleep(0.3)
+        assert seen() == (True, False)
+        free.set()
+        await asyncio.sleep(0.02)
+        assert seen() == (True, True)  # the next chunk has left
+        free.set()
+        await asyncio.sleep(0.02)
+        assert seen() == (False, False)
+
+    asyncio.run(story())
+
+
 # What is said.
 
 

@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skipring.network.protocol import Final, Hello, Kind, Message, Offer, Outcome, Pass, Promise, Reject, Token
+from skipring.network.protocol import (
+    Ballot,
+    Final,
+    Hello,
+    Kind,
+    Message,
+    Offer,
+    Outcome,
+    Pass,
+    Promise,
+    Reject,
+    Token,
+    message_number,
+    numbered,
+    on_wire,
+)
 from skipring.network.transport import Done, Frame, Heading, Malformed, decode, encode, wire
 
 NODES, STEPS = 5, 40
@@ -25,33 +40,33 @@ KINDS = {
     **{"Doubt": 30, "Agree": 31, "Fine": 32},
 }
 FIELDS = {
-    "Ballot": "number uint64, node uint32",
-    "Rank": "ballot Ballot, hop uint64, kind uint32",
-    "Token": "updates uint64, chain bytes, dtype string, size uint64, digest bytes, parameters bytes",
+    "Ballot": "1 number uint64, 2 node uint32",
+    "Rank": "1 ballot Ballot, 2 hop uint64, 3 kind uint32",
+    "Token": "1 updates uint64, 2 chain bytes, 3 dtype string, 4 size uint64, 5 digest bytes, 6 parameters bytes",
     "Done": "",
-    "Offer": "ballot Ballot, hop uint64",
-    "Ready": "ballot Ballot, hop uint64",
-    "Refuse": "ballot Ballot, hop uint64, promised Ballot",
-    "Pass": "ballot Ballot, hop uint64, token Token",
-    "Accepted": "ballot Ballot, hop uint64",
-    "Ask": "ballot Ballot, hop uint64",
-    "Answer": "ballot Ballot, hop uint64, has bool",
-    "Moved": "ballot Ballot, hop uint64",
-    "Hello": "ballot Ballot",
-    "Here": "ballot Ballot",
-    "Prepare": "ballot Ballot",
-    "Promise": "ballot Ballot, rank Rank",
-    "Reject": "promised Ballot",
-    "Resume": "ballot Ballot, rank Rank",
-    "Resumed": "ballot Ballot",
-    "Final": "ballot Ballot, token Token",
-    "FinalAccepted": "ballot Ballot",
-    "Decided": "ballot Ballot",
+    "Offer": "1 ballot Ballot, 2 hop uint64",
+    "Ready": "1 ballot Ballot, 2 hop uint64",
+    "Refuse": "1 ballot Ballot, 2 hop uint64, 3 promised Ballot",
+    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token",
+    "Accepted": "1 ballot Ballot, 2 hop uint64",
+    "Ask": "1 ballot Ballot, 2 hop uint64",
+    "Answer": "1 ballot Ballot, 2 hop uint64, 3 has bool",
+    "Moved": "1 ballot Ballot, 2 hop uint64",
+    "Hello": "1 ballot Ballot",
+    "Here": "1 ballot Ballot",
+    "Prepare": "1 ballot Ballot",
+    "Promise": "1 ballot Ballot, 2 rank Rank",
+    "Reject": "1 promised Ballot",
+    "Resume": "1 ballot Ballot, 2 rank Rank",
+    "Resumed": "1 ballot Ballot",
+    "Final": "1 ballot Ballot, 2 token Token",
+    "FinalAccepted": "1 ballot Ballot",
+    "Decided": "1 ballot Ballot",
     "WantOutcome": "",
-    "Outcome": "token Token, ballot Ballot",
-    "Doubt": "ballot Ballot, hop uint64, asked bool",
-    "Agree": "ballot Ballot, hop uint64",
-    "Fine": "ballot Ballot, hop uint64",
+    "Outcome": "1 token Token, 2 ballot Ballot",
+    "Doubt": "1 ballot Ballot, 2 hop uint64, 3 asked bool",
+    "Agree": "1 ballot Ballot, 2 hop uint64",
+    "Fine": "1 ballot Ballot, 2 hop uint64",
 }
 
 ballots = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, NODES - 1))
@@ -104,13 +119,43 @@ def test_large_parameters_follow_their_frame(token: Token, digest: bytes) -> Non
 
 
 def test_numbers_in_frames_never_change() -> None:
-    assert wire._KINDS | {"Done": 2} == KINDS
+    assert {kind.__name__: message_number(kind) for kind in (Done, *get_args(Message))} == KINDS
     found = {
-        name: ", ".join(f"{field} {kind}" for _, (field, kind) in sorted(fields.items()))
+        name: ", ".join(f"{number} {field} {kind}" for number, (field, kind) in sorted(fields.items()))
         for name, fields in wire.schema().items()
     }
     assert found == FIELDS
-    assert all(list(fields) == list(range(1, len(fields) + 1)) for fields in wire.schema().values())
+
+
+def test_no_two_messages_have_one_number() -> None:
+    numbers = [message_number(kind) for kind in (Done, *get_args(Message))]
+    assert len(set(numbers)) == len(numbers)
+    assert 1 not in numbers  # the digest of the run
+
+
+def test_a_message_or_a_field_without_a_number_of_its_own_is_no_message() -> None:
+    @dataclass(frozen=True)
+    class Greeting:
+        ballot: Ballot = field(metadata=on_wire(1))
+        hop: int = field(metadata=on_wire(2))
+
+    @dataclass(frozen=True)
+    class Longer(Greeting):
+        loud: bool = False
+
+    @dataclass(frozen=True)
+    class Doubled(Greeting):
+        has: bool = field(metadata=on_wire(2))
+
+    with pytest.raises(TypeError, match="Greeting has no number"):
+        message_number(Greeting)
+    with pytest.raises(TypeError, match=r"Longer\.loud has no number"):
+        numbered(99)(Longer)
+    with pytest.raises(TypeError, match="Doubled has two fields of one number"):
+        numbered(99)(Doubled)
+    assert message_number(numbered(99)(Greeting)) == 99
+    with pytest.raises(TypeError, match="Doubled has no number"):
+        message_number(Doubled)  # that of another message is not its own
 
 
 @pytest.mark.parametrize(

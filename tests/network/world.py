@@ -9,17 +9,20 @@ import hashlib
 import heapq
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from skipring.network.protocol import (
+    FRESH,
     Accepted,
     Action,
     Answer,
+    Ask,
     Compute,
     Entry,
+    Final,
     FinalAccepted,
     Kept,
     Kind,
@@ -37,13 +40,20 @@ from skipring.network.protocol import (
     Say,
     Send,
     SetTimer,
+    Sight,
     StopTimer,
+    Timer,
     Token,
     Write,
 )
 
-Make = Callable[[int, Rules, Memory], Peer]
 INITIAL = Token(0, b"initial", b"")
+
+
+class Make(Protocol):
+    """Makes the peer of a node that starts."""
+
+    def __call__(self, me: int, rules: Rules, memory: Memory, *, sight: Sight) -> Peer: ...
 
 
 def parameters_of(token: Token) -> bytes:
@@ -64,6 +74,9 @@ class Weather:
     clear_at: float = 60.0
     partitions: int = 1
     lost_for_good: int = 0
+    moody: bool = False  # offers wait for other times each, as with a timeout that is learned
+    links: bool = False  # nodes are told who is reached; a link that has just come or gone is noticed late
+    heavy: float = 0.0  # seconds that a model travels, on average; if 0, it is small and travels like any message
 
 
 @dataclass
@@ -74,8 +87,45 @@ class Machine:
     disk: list[Entry] = field(default_factory=list)
     peer: Peer | None = None
     life: int = 0
-    timers: dict[str, int] = field(default_factory=dict)
+    timers: dict[Timer, int] = field(default_factory=dict)
     gone: bool = False
+
+
+@dataclass(eq=False)
+class Carriage:
+    """A large model on its way; it ends if the link breaks, or one of the two nodes does."""
+
+    message: Message
+    lives: tuple[int, int]  # of its sender and its receiver
+    ends: float
+    stalls: float  # from then on nothing of it moves any more
+
+
+class Seen:
+    """What one node sees of this world, and what it was told last: that is checked where it decides."""
+
+    def __init__(self, world: World, node: int) -> None:
+        self._world, self._node = world, node
+        self.timeout, self.reached = 0.0, True
+
+    def offer_timeout(self) -> float:
+        world = self._world
+        factor = world.rng.choice([0.1, 0.5, 1.0, 1.0, 2.0, 8.0]) if world.weather.moody else 1.0
+        self.timeout, self.reached = world.rules.timeout * factor, True
+        return self.timeout
+
+    def reaches(self, node: int) -> bool:
+        world = self._world
+        self.reached = not world.weather.links or world.connected(self._node, node)
+        if world.weather.links and world.stormy and world.rng.random() < 0.1:
+            self.reached = not self.reached  # it has not noticed yet
+        return self.reached
+
+    def carries_to(self, node: int) -> bool:
+        return bool(self._world.carried(self._node, node))
+
+    def moves_to(self, node: int) -> bool:
+        return any(self._world.now < one.stalls for one in self._world.carried(self._node, node))
 
 
 class Broken(AssertionError):
@@ -97,6 +147,10 @@ class World:
         self.updates: dict[bytes, tuple[int, bytes]] = {}  # bytes -> author, bytes before
         self.resumed: dict[Any, int] = {}  # ballot -> who went on under it
         self.said: list[str] = []
+        self.sights = [Seen(self, node) for node in range(rules.nodes)]
+        self.carriages: dict[tuple[int, int], list[Carriage]] = {}  # by sender and receiver
+        self.extended = 0  # leases that a model on its way has outlived
+        self.unreached = 0  # offers to nodes that were not reached
         self.forever = set(self.rng.sample(range(rules.nodes), weather.lost_for_good))
         self.cuts = [self.cut() for _ in range(weather.partitions)]
         for node in range(rules.nodes):
@@ -135,7 +189,7 @@ class World:
             return
         machine.life += 1
         machine.timers = {}
-        machine.peer = self.make(node, self.rules, machine.memory)
+        machine.peer = self.make(node, self.rules, machine.memory, sight=self.sights[node])
         self.do(node, machine.peer.begin())
 
     def crash(self, node: int) -> None:
@@ -164,6 +218,8 @@ class World:
             elif isinstance(action, Send):
                 self.send(node, action.to, action.message)
             elif isinstance(action, SetTimer):
+                if action.name is Timer.OFFER:
+                    self.check_offer(node, action.seconds)
                 number = next(self.order)
                 machine.timers[action.name] = number
                 self.later(action.seconds, partial(self.ring, node, life, action.name, number))
@@ -181,8 +237,10 @@ class World:
     def is_prepared(self, node: int, life: int, action: PrepareBatch) -> None:
         self.tell(node, life, lambda p: p.prepared(action.ballot, action.hop))
 
-    def ring(self, node: int, life: int, name: str, number: int) -> None:
+    def ring(self, node: int, life: int, name: Timer, number: int) -> None:
         if self.machines[node].timers.get(name) == number:
+            if name is Timer.LEASE:
+                self.extended += any(isinstance(one.message, Pass) for one in self.carried_by(node))
             self.machines[node].timers.pop(name)
             self.tell(node, life, lambda p: p.expired(name))
 
@@ -236,7 +294,17 @@ class World:
         if not kept:
             raise Broken(f"7: node {sender} says {message}, which a crash would take back")
 
-    def send(self, sender: int, to: int, message: Message) -> None:
+    def check_offer(self, node: int, seconds: float) -> None:
+        """How long an offer waits follows from what the node was told."""
+        told = self.sights[node]
+        self.unreached += not told.reached
+        if not told.reached and seconds > FRESH:
+            raise Broken(f"8: node {node} waits {seconds} s for a node that it does not reach")
+        if told.reached and seconds < told.timeout:
+            raise Broken(f"8: node {node} waits {seconds} s for a node that may take {told.timeout} s")
+
+    def check_sent(self, sender: int, to: int, message: Message) -> None:
+        """What is sent must be on the sender's disk, and a token must have been asked for."""
         self.check_written(sender, message)
         if isinstance(message, Ready):
             self.readied.add((sender, message.ballot, message.hop))
@@ -244,6 +312,19 @@ class World:
             if (to, message.ballot, message.hop) not in self.readied:
                 raise Broken(f"5: node {to} is sent the token of {message.hop} without having said ready")
             self.check_release(parameters_of(message.token))
+
+    def check_asked(self, sender: int, to: int, message: Ask) -> None:
+        for carriage in self.carried(sender, to):
+            if isinstance(carriage.message, Pass) and carriage.message.hop == message.hop:
+                raise Broken(f"9: node {sender} asks for the token of {message.hop}, which is on its way to {to}")
+
+    def send(self, sender: int, to: int, message: Message) -> None:
+        self.check_sent(sender, to, message)
+        if isinstance(message, Ask):
+            self.check_asked(sender, to, message)
+        if self.weather.heavy and isinstance(message, Pass | Final | Outcome):
+            self.carry(sender, to, message)
+            return
         if self.stormy and self.rng.random() < self.weather.drop:
             return
         copies = 2 if self.stormy and self.rng.random() < self.weather.double else 1
@@ -267,10 +348,69 @@ class World:
             raise Broken(f"3: node {author} has released two updates for {place[1:]}")
 
     def deliver(self, sender: int, to: int, message: Message) -> None:
+        if not self.is_cut(sender, to):
+            self.tell(to, None, lambda p: p.received(sender, message))
+
+    def is_cut(self, sender: int, to: int) -> bool:
+        """Say whether nothing goes from one node to another at this moment."""
+        return any(begin <= self.now < end for begin, end in self.cuts_between(sender, to))
+
+    def cuts_between(self, sender: int, to: int) -> Iterator[tuple[float, float]]:
+        """Yield from when until when nothing goes from one node to another."""
         for begin, end, side in self.cuts:
-            if begin <= self.now < min(end, self.weather.clear_at) and (sender in side) != (to in side):
-                return
-        self.tell(to, None, lambda p: p.received(sender, message))
+            if (sender in side) != (to in side):
+                yield begin, min(end, self.weather.clear_at)
+
+    def connected(self, sender: int, to: int) -> bool:
+        """Say whether one node can reach another at this moment."""
+        return not self.is_cut(sender, to) and self.machines[to].peer is not None
+
+    # Large models: in calls of their own, one after the other, and nobody takes one that is not asked for.
+
+    def lives(self, sender: int, to: int) -> tuple[int, int]:
+        return self.machines[sender].life, self.machines[to].life
+
+    def carried(self, sender: int, to: int) -> list[Carriage]:
+        """Return the models that are on their way, the next one first."""
+        there = self.carriages.get((sender, to), [])
+        return [one for one in there if one.lives == self.lives(sender, to)]
+
+    def carried_by(self, sender: int) -> list[Carriage]:
+        return [one for to in range(self.rules.nodes) for one in self.carried(sender, to)]
+
+    def carry(self, sender: int, to: int, message: Message) -> None:
+        on_their_way = self.carried(sender, to)
+        if not self.connected(sender, to) or any(one.message == message for one in on_their_way):
+            return
+        begins = max([self.now, *(one.ends for one in on_their_way)])
+        ends = begins + self.rng.expovariate(1.0 / self.weather.heavy)
+        fails = self.stormy and self.rng.random() < self.weather.drop
+        broken = [begin for begin, end in self.cuts_between(sender, to) if begin < min(end, ends) and self.now < end]
+        if broken or fails:
+            ends = min([*broken, self.rng.uniform(begins, ends) if fails else ends])
+        stalls = ends - self.rng.uniform(0.0, ends - begins) if self.stormy and self.rng.random() < 0.1 else ends
+        carriage = Carriage(message, self.lives(sender, to), ends, stalls)
+        self.carriages[sender, to] = [*on_their_way, carriage]
+        arrives = not broken and not fails
+        self.later(ends - self.now, lambda: self.arrive(sender, to, carriage, arrives=arrives))
+        self.later(begins - self.now + 0.001, lambda: self.announce(sender, to, carriage))
+
+    def announce(self, sender: int, to: int, carriage: Carriage) -> None:
+        """Let the receiver of a model say that it does not want it."""
+        message, peer = carriage.message, self.machines[to].peer
+        unasked = isinstance(message, Pass) and peer is not None and not peer.expects((message.ballot, message.hop))
+        if unasked or (peer is not None and peer.memory.outcome is not None):
+            self.unload(sender, to, carriage)
+
+    def unload(self, sender: int, to: int, carriage: Carriage) -> bool:
+        """Take a model off its way; return whether it was on it."""
+        there = carriage in self.carried(sender, to)
+        self.carriages[sender, to] = [one for one in self.carriages[sender, to] if one is not carriage]
+        return there
+
+    def arrive(self, sender: int, to: int, carriage: Carriage, *, arrives: bool) -> None:
+        if self.unload(sender, to, carriage) and arrives:
+            self.tell(to, None, lambda p: p.received(sender, carriage.message))
 
     # What must hold in the end.
 
@@ -309,6 +449,9 @@ def history(seed: int, make: Make = Peer) -> World:
         clear_at=rng.choice([0.0, 30.0, 120.0]),
         partitions=rng.choice([0, 0, 1, 3]),
         lost_for_good=rng.randint(0, (nodes - 1) // 2),
+        moody=rng.random() < 0.3,
+        links=rng.random() < 0.5,
+        heavy=rng.choice([0.0, 0.0, 0.3, 2.0, 6.0]),
     )
     world = World(seed, rules, weather, make)
     world.run(until=weather.clear_at + 4000.0)

@@ -37,18 +37,20 @@ from ..protocol import (
     Send,
     SetTimer,
     StopTimer,
+    Timer,
     Token,
     WantOutcome,
     Write,
     wrong_way,
 )
 from ..storage import JournalError, JournalFile, ModelFile, digest_of
-from ..transport import FRESH, Done, Transport
+from ..transport import Done, Transport
 from ._view import status_of
 from .claims import final_claims
 from .hop_times import HopTimes
 from .ledger import account_of, willing
 from .node_setup import NodeSetup
+from .sight import NodeSight
 from .status import STOPPED, NodeStatus
 from .updater import Stopped, Updater
 
@@ -82,7 +84,6 @@ class Node:
         self.updater = Updater(setup)
         self.account = account_of(setup.terms, (entry for _, entry in journal.entries()))
         memory = journal.memory
-        self.peer = Peer(setup.me, setup.rules, memory, self._willing)
         self.transport = Transport(
             setup.me,
             setup.roster,
@@ -95,12 +96,13 @@ class Node:
             receiver=self,
         )
         self.pace = setup.new_pace()
+        self.peer = Peer(setup.me, setup.rules, memory, self._willing, NodeSight(self.pace, self.transport))
         self._queue: deque[Action] = deque()
         self._entries: list[Entry] = []
         self._messages: list[Send] = []
         self._busy = False
         self._begun = False
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._preparing: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[None] | None = None
@@ -306,9 +308,8 @@ class Node:
         elif isinstance(action, Write):
             self._write(action.entry)
         elif isinstance(action, SetTimer):
-            seconds = self._patience() if action.name == "offer" else action.seconds
             self._stop_timer(action.name)
-            self._timers[action.name] = self._loop.call_later(seconds, self._expired, action.name)
+            self._timers[action.name] = self._loop.call_later(action.seconds, self._expired, action.name)
         elif isinstance(action, StopTimer):
             self._stop_timer(action.name)
         elif isinstance(action, PrepareBatch):
@@ -339,12 +340,6 @@ class Node:
         elif isinstance(entry, Over):
             self._loop.call_soon(self._end)
 
-    def _patience(self) -> float:
-        """Return how long to wait for the node that is offered the token; not longer than the offer lives."""
-        node, seconds = self.peer.offers_to, self.pace.offered()
-        unreachable = node is not None and node not in self.transport.reachable
-        return min(seconds, FRESH) if unreachable else seconds
-
     def _offered(self, hop: int) -> float:
         """Take note that the token is on offer for a hop; return since when."""
         if self._preparing is not None:
@@ -354,21 +349,17 @@ class Node:
         self.times.offered(now)
         return now
 
-    def _expired(self, name: str) -> None:
+    def _expired(self, name: Timer) -> None:
         self._timers.pop(name, None)
         if self._finished.is_set():
             return
-        if name == "lease" and self.transport.carries_to(self.peer.passed_to):
-            # A large model on a slow link is not lost; asked now, the receiver would say no, and never take it.
-            self._timers[name] = self._loop.call_later(self.setup.rules.lease, self._expired, name)
-            return
-        if name == "offer" and self.peer.holding:
+        if name is Timer.OFFER and self.peer.holding:
             waited = self.times.wait_ended(time.monotonic())
             if self.peer.offers_to is not None:
                 self.pace.saw(waited, ready=False)
         self._do(lambda: self.peer.expired(name))
 
-    def _stop_timer(self, name: str) -> None:
+    def _stop_timer(self, name: Timer) -> None:
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()

@@ -2,8 +2,8 @@
 
 A state machine without clock, network, disk or chance. `Peer` is told what happened and answers with what is to be done
 (`Action`), in order; `Rules` is what all nodes agree on, `agreed_path` the order in which they are offered the token,
-`Memory` what the entries of a node's journal add up to. A token's `chain` tells which hops have updated it.
-docs/protocol.md explains it.
+`Memory` what the entries of a node's journal add up to, `Sight` what it is told of the world around it. A token's
+`chain` tells which hops have updated it. docs/protocol.md explains it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..._lazy import lazily
-from ._standing import Action, Rules
+from ._state import Rules
+from .actions import Action, Compute, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
 from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     Accepted,
@@ -19,7 +20,6 @@ from .messages import (
     Answer,
     Ask,
     Ballot,
-    Compute,
     Copy,
     Decided,
     Doubt,
@@ -38,23 +38,19 @@ from .messages import (
     Pass,
     Place,
     Prepare,
-    PrepareBatch,
     Promise,
     Ready,
     Refuse,
     Reject,
     Resume,
     Resumed,
-    Say,
-    Send,
-    SetTimer,
-    StopTimer,
     Token,
     WantOutcome,
-    Write,
 )
+from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path, path_of
 from .peer import Peer
+from .sight import FRESH, ClearSight, Sight
 
 if TYPE_CHECKING:
     from .chain import (
@@ -70,12 +66,14 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "FRESH",
     "Accepted",
     "Action",
     "Agree",
     "Answer",
     "Ask",
     "Ballot",
+    "ClearSight",
     "Compute",
     "Copy",
     "Decided",
@@ -115,7 +113,9 @@ __all__ = [
     "Say",
     "Send",
     "SetTimer",
+    "Sight",
     "StopTimer",
+    "Timer",
     "Token",
     "WantOutcome",
     "Write",
@@ -123,7 +123,11 @@ __all__ = [
     "blank_chain",
     "check_chain",
     "extended_chain",
+    "field_numbers",
     "marks_of",
+    "message_number",
+    "numbered",
+    "on_wire",
     "path_of",
     "sealed",
     "updated_between",

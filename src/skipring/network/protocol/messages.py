@@ -1,14 +1,13 @@
-"""What nodes say to each other, what a node writes down, and what it asks of the machine it runs on."""
+"""What nodes say to each other, and what the words in it mean: ballot, place, token, copy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from .journal import Entry
+from .numbers import numbered, on_wire
 
 __all__ = [
     "Accepted",
@@ -16,7 +15,6 @@ __all__ = [
     "Answer",
     "Ask",
     "Ballot",
-    "Compute",
     "Copy",
     "Decided",
     "Doubt",
@@ -35,20 +33,14 @@ __all__ = [
     "Pass",
     "Place",
     "Prepare",
-    "PrepareBatch",
     "Promise",
     "Ready",
     "Refuse",
     "Reject",
     "Resume",
     "Resumed",
-    "Say",
-    "Send",
-    "SetTimer",
-    "StopTimer",
     "Token",
     "WantOutcome",
-    "Write",
 ]
 
 #: (number, node): ballots are ordered, and no two nodes choose the same.
@@ -110,185 +102,209 @@ class Copy:
         return self.ballot, self.hop, self.kind
 
 
-# Messages. The holder offers the token, the next node says ready, and only then the token itself is sent.
+# Messages. The holder offers the token, the next node says ready, and only then the token itself is sent. A new
+# message, and a new field, takes the next number that was never used.
 
 
+@numbered(10)
 @dataclass(frozen=True)
 class Offer:
     """It is your turn at this hop: prepare, and say when you are ready."""
 
-    ballot: Ballot
-    hop: int
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
 
 
+@numbered(11)
 @dataclass(frozen=True)
 class Ready:
     """Send me the token."""
 
-    ballot: Ballot
-    hop: int
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
 
 
+@numbered(12)
 @dataclass(frozen=True)
 class Refuse:
     """I do not take part at this hop; `promised` is the lowest ballot that I still listen to."""
 
-    ballot: Ballot
-    hop: int
-    promised: Ballot
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
+    promised: Ballot = field(metadata=on_wire(3))
 
 
+@numbered(13)
 @dataclass(frozen=True)
 class Pass:
     """The token for a hop."""
 
-    ballot: Ballot
-    hop: int
-    token: Token
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
+    token: Token = field(metadata=on_wire(3))
 
 
+@numbered(14)
 @dataclass(frozen=True)
 class Accepted:
     """I have the token of that hop on disk, and go on with it."""
 
-    ballot: Ballot
-    hop: int
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
 
 
+@numbered(15)
 @dataclass(frozen=True)
 class Ask:
     """Have you got the token of that hop?"""
 
-    ballot: Ballot
-    hop: int
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
 
 
+@numbered(16)
 @dataclass(frozen=True)
 class Answer:
     """Whether I have it; if not, I shall never accept it."""
 
-    ballot: Ballot
-    hop: int
-    has: bool
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
+    has: bool = field(metadata=on_wire(3))
 
 
+@numbered(17)
 @dataclass(frozen=True)
 class Moved:
     """The token that you passed to me for this hop has reached the node after me."""
 
-    ballot: Ballot
-    hop: int
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
 
 
+@numbered(18)
 @dataclass(frozen=True)
 class Hello:
     """I hold the token. Are you there?"""
 
-    ballot: Ballot
+    ballot: Ballot = field(metadata=on_wire(1))
 
 
+@numbered(19)
 @dataclass(frozen=True)
 class Here:
     """I am."""
 
-    ballot: Ballot
+    ballot: Ballot = field(metadata=on_wire(1))
 
 
+@numbered(30)
 @dataclass(frozen=True)
 class Doubt:
     """I think that the token is lost: I know of nothing beyond this place; `asked` whoever has it, and it is silent."""
 
-    ballot: Ballot
-    hop: int
-    asked: bool
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
+    asked: bool = field(metadata=on_wire(3))
 
 
+@numbered(31)
 @dataclass(frozen=True)
 class Agree:
     """I know of nothing either."""
 
-    ballot: Ballot
-    hop: int
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
 
 
+@numbered(32)
 @dataclass(frozen=True)
 class Fine:
     """It is not lost."""
 
-    ballot: Ballot
-    hop: int
+    ballot: Ballot = field(metadata=on_wire(1))
+    hop: int = field(metadata=on_wire(2))
 
 
+@numbered(20)
 @dataclass(frozen=True)
 class Prepare:
     """Promise to listen to no ballot below this one, and tell how far you are."""
 
-    ballot: Ballot
+    ballot: Ballot = field(metadata=on_wire(1))
 
 
+@numbered(21)
 @dataclass(frozen=True)
 class Promise:
     """I listen to no lower ballot from now on; my newest copy is of this rank."""
 
-    ballot: Ballot
-    rank: tuple[Ballot, int, Kind]
+    ballot: Ballot = field(metadata=on_wire(1))
+    rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
 
 
+@numbered(22)
 @dataclass(frozen=True)
 class Reject:
     """I have promised a higher ballot."""
 
-    promised: Ballot
+    promised: Ballot = field(metadata=on_wire(1))
 
 
+@numbered(23)
 @dataclass(frozen=True)
 class Resume:
     """A majority has promised this ballot, and your copy is the furthest: go on with it."""
 
-    ballot: Ballot
-    rank: tuple[Ballot, int, Kind]
+    ballot: Ballot = field(metadata=on_wire(1))
+    rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
 
 
+@numbered(24)
 @dataclass(frozen=True)
 class Resumed:
     """I go on."""
 
-    ballot: Ballot
+    ballot: Ballot = field(metadata=on_wire(1))
 
 
+@numbered(25)
 @dataclass(frozen=True)
 class Final:
     """All steps are made; this would be the final model."""
 
-    ballot: Ballot
-    token: Token
+    ballot: Ballot = field(metadata=on_wire(1))
+    token: Token = field(metadata=on_wire(2))
 
 
+@numbered(26)
 @dataclass(frozen=True)
 class FinalAccepted:
     """I have written it down."""
 
-    ballot: Ballot
+    ballot: Ballot = field(metadata=on_wire(1))
 
 
+@numbered(27)
 @dataclass(frozen=True)
 class Decided:
     """A majority has written it down: it is final."""
 
-    ballot: Ballot
+    ballot: Ballot = field(metadata=on_wire(1))
 
 
+@numbered(28)
 @dataclass(frozen=True)
 class WantOutcome:
     """Is the run over?"""
 
 
+@numbered(29)
 @dataclass(frozen=True)
 class Outcome:
     """The run is over; this is its model, and the ballot it was decided under."""
 
-    token: Token
-    ballot: Ballot
+    token: Token = field(metadata=on_wire(1))
+    ballot: Ballot = field(metadata=on_wire(2))
 
 
 Message = (
@@ -316,60 +332,3 @@ Message = (
     | Agree
     | Fine
 )
-
-
-# What the protocol asks of the machine, in order: nothing that comes after a Write may happen before it is on disk.
-
-
-@dataclass(frozen=True)
-class Send:
-    """Send a message to a node; it may be lost, delayed or doubled."""
-
-    to: int
-    message: Message
-
-
-@dataclass(frozen=True)
-class SetTimer:
-    """Call back after so many seconds; a timer of the same name is replaced."""
-
-    name: str
-    seconds: float
-
-
-@dataclass(frozen=True)
-class StopTimer:
-    """Forget a timer."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class PrepareBatch:
-    """Load what an update at this hop needs, and say when it is there."""
-
-    ballot: Ballot
-    hop: int
-
-
-@dataclass(frozen=True)
-class Compute:
-    """Make the update of a hop (gradient, clipped; noise; step), and say what came out."""
-
-    ballot: Ballot
-    hop: int
-    token: Token
-
-
-@dataclass(frozen=True)
-class Say:
-    """Tell the people who run the node."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Write:
-    """Write an entry of the journal to disk."""
-
-    entry: Entry

@@ -4,22 +4,35 @@
 done, in order. Whoever drives it, asyncio and sockets or a test with virtual time, keeps one rule: nothing that comes
 after a `Write` is done before the entry is on disk. A node that restarts is a new `Peer` with the memory of its
 journal.
+
+Its parts share one `Core` (memory, state, actions): `Keeping` has the token, `Receiving` takes it, `Recovery` finds it
+again, `Ending` ends the run. Each message and each timer is taken by one method of one part, and the types make sure
+that none is forgotten.
 """
 
 from __future__ import annotations
 
-from ._majority import Majority
-from ._standing import Action, Rules
-from .journal import Gone, Kept, Passing, Released
+from typing import assert_never
+
+from ._core import Core, Willing
+from ._ending import Ending
+from ._keeping import Keeping
+from ._receiving import Receiving
+from ._recovery import Recovery
+from ._state import Computing, Deciding, Ended, Idle, Offering, Rules, Unconfirmed, Waiting, Watching
+from .actions import Action, Timer
+from .journal import Memory
 from .messages import (
     Accepted,
+    Agree,
     Answer,
     Ask,
     Ballot,
-    Compute,
-    Copy,
+    Decided,
     Doubt,
     Final,
+    FinalAccepted,
+    Fine,
     Hello,
     Here,
     Kind,
@@ -29,22 +42,22 @@ from .messages import (
     Outcome,
     Pass,
     Place,
-    PrepareBatch,
+    Prepare,
+    Promise,
     Ready,
     Refuse,
     Reject,
-    Say,
+    Resume,
+    Resumed,
     Token,
     WantOutcome,
 )
+from .sight import ClearSight, Sight
 
-__all__ = ["Action", "Peer", "Rules"]
-
-#: A receiver that does not answer is asked so often before a recovery starts.
-_ASKED = 3
+__all__ = ["Peer"]
 
 
-class Peer(Majority):
+class Peer:
     """One node of a run.
 
     Parameters
@@ -54,350 +67,223 @@ class Peer(Majority):
     memory : what its journal adds up to (`Memory.blank` for a new run).
     willing : says whether the node takes part at a place, given its ledger; a node whose privacy budget is spent does
         not. It must not depend on data or parameters.
+    sight : tells it what decides how long it waits; if there is none, all offers wait for `rules.timeout`.
     """
+
+    # What its parts are made with; a test that takes a rule away puts another class here.
+    _core_type = Core
+    _ending_type = Ending
+    _keeping_type = Keeping
+    _receiving_type = Receiving
+    _recovery_type = Recovery
+
+    def __init__(
+        self,
+        me: int,
+        rules: Rules,
+        memory: Memory,
+        willing: Willing = lambda place, ledger: True,
+        sight: Sight | None = None,
+    ) -> None:
+        self.rules = rules
+        self._core = self._core_type(me, rules, memory, willing, sight or ClearSight(rules.timeout))
+        self._ending = self._ending_type(self._core)
+        self._keeping = self._keeping_type(self._core, self._ending)
+        self._receiving = self._receiving_type(self._core, self._keeping)
+        self._recovery = self._recovery_type(self._core, self._keeping)
 
     # What happened.
 
     def begin(self) -> list[Action]:
         """Start, or start again after a crash."""
-        if self.memory.outcome is not None:
-            return self._done()
-        self._rest()
-        self._hushed = True
-        self._timer("beat", self.rules.beat)
-        copy = self.memory.copy
-        resumed = copy.ballot == self.memory.promised and copy.kind is not Kind.INITIAL
-        first = copy.kind is Kind.INITIAL and copy.ballot == self.memory.promised
-        if resumed or (first and (copy.ballot[0] > 0 or self.me == self.rules.path[0])):
-            if copy.kind is not Kind.FINAL and self.memory.passing is not None:
-                # The token may have been sent before the crash, or not: only its receiver knows.
-                self.holding = True
-                self._hop, self._stage, self._asked = self.memory.passing[1], "passing", 0
-                self._ask()
-            else:
-                self._hold()
-        for node in self._others():
-            self._send(node, WantOutcome())
-        return self._done()
+        core = self._core
+        if not self._is_over:
+            core.rest()
+            core.state.hushed = True
+            core.wait(Timer.BEAT, core.rules.beat)
+            self._keeping.begin()
+            core.send_all(WantOutcome())
+        return core.done()
 
     def received(self, sender: int, message: Message) -> list[Action]:
         """Take a message."""
-        if self.memory.outcome is not None:
-            self._after_the_end(sender, message)
-            return self._done()
-        if isinstance(message, Outcome):
-            self._end(message.token, message.ballot)
-        elif isinstance(message, WantOutcome):
-            pass
+        if self._is_over:
+            self._ending.after_the_end(sender, message)
         else:
-            ballot = message.promised if isinstance(message, Reject) else message.ballot
-            self._highest = max(self._highest, ballot)
-            if isinstance(message, Offer | Pass):
-                self._seen = max(self._seen, (message.ballot, message.hop))
-            if isinstance(message, Offer | Hello | Ask | Pass | Final | Doubt) and ballot > self.memory.promised:
-                self._outdated(ballot)  # only who goes on under it, after a recovery, says so
-            # Each kind of message, and each timer, has a method of its name.
-            getattr(self, f"_on_{type(message).__name__.lower()}")(sender, message)
-        return self._done()
+            self._take_note(message)
+            self._take(sender, message)
+        return self._core.done()
 
-    def expired(self, timer: str) -> list[Action]:
+    def expired(self, timer: Timer) -> list[Action]:
         """Take the end of a timer."""
-        if self.memory.outcome is None:
-            getattr(self, f"_late_{timer}")()
-        return self._done()
+        if not self._is_over:
+            self._is_late(timer)
+        return self._core.done()
 
     def prepared(self, ballot: Ballot, hop: int) -> list[Action]:
         """Take the news that the batch of a hop is there."""
-        if self.memory.outcome is None and self._ready_for == (ballot, hop) and ballot >= self.memory.promised:
-            self._is_ready = True
-            if self.holding and self._stage == "offered" and self._hop == hop and self._place()[0] == ballot:
-                self._accept_own()
-            elif not self.holding and self._offered_by is not None:
-                self._send(self._offered_by, Ready(ballot, hop))
-        return self._done()
+        if not self._is_over:
+            self._receiving.prepared(ballot, hop)
+        return self._core.done()
 
     def computed(self, ballot: Ballot, hop: int, token: Token) -> list[Action]:
         """Take an update that was asked for; it counts only if nothing has overtaken it."""
-        copy = self.memory.copy
-        wanted = self.holding and self._stage == "computing" and (copy.ballot, copy.hop) == (ballot, hop)
-        if self.memory.outcome is None and wanted and ballot == self.memory.promised:
-            self._write(Released(Copy(ballot, hop, Kind.UPDATED, token)))
-            self._offer(hop + 1)
-        return self._done()
+        if not self._is_over:
+            self._keeping.computed(ballot, hop, token)
+        return self._core.done()
+
+    # Which part takes it.
+
+    def _take_note(self, message: Message) -> None:
+        """Remember how far others are, and give way to a higher ballot."""
+        if isinstance(message, Outcome | WantOutcome):
+            return
+        core, state = self._core, self._core.state
+        ballot = message.promised if isinstance(message, Reject) else message.ballot
+        state.highest = max(state.highest, ballot)
+        if isinstance(message, Offer | Pass):
+            state.seen = max(state.seen, (message.ballot, message.hop))
+        if isinstance(message, Offer | Hello | Ask | Pass | Final | Doubt) and ballot > core.memory.promised:
+            core.give_way(ballot)  # only a node that goes on under it, after a recovery, says so
+
+    def _take(self, sender: int, message: Message) -> None:
+        match message:
+            case Offer():
+                self._receiving.on_offer(sender, message)
+            case Ready():
+                self._keeping.on_ready(sender, message)
+            case Refuse():
+                self._keeping.on_refuse(sender, message)
+            case Pass():
+                self._receiving.on_pass(sender, message)
+            case Accepted():
+                self._keeping.on_accepted(sender, message)
+            case Ask():
+                self._receiving.on_ask(sender, message)
+            case Answer():
+                self._keeping.on_answer(sender, message)
+            case Moved():
+                self._keeping.on_moved(sender, message)
+            case Hello():
+                self._receiving.on_hello(sender, message)
+            case Here():
+                self._keeping.on_here(sender, message)
+            case Doubt():
+                self._recovery.on_doubt(sender, message)
+            case Agree():
+                self._recovery.on_agree(sender, message)
+            case Fine():
+                self._recovery.on_fine(message)
+            case Prepare():
+                self._recovery.on_prepare(sender, message)
+            case Promise():
+                self._recovery.on_promise(sender, message)
+            case Reject():
+                self._recovery.on_reject(message)
+            case Resume():
+                self._recovery.on_resume(sender, message)
+            case Resumed():
+                self._recovery.on_resumed(message)
+            case Final():
+                self._ending.on_final(sender, message)
+            case FinalAccepted():
+                self._ending.on_final_accepted(sender, message)
+            case Decided():
+                self._ending.on_decided(sender, message)
+            case Outcome():
+                self._ending.end(message.token, message.ballot)
+            case WantOutcome():
+                pass  # there is none yet
+            case _:
+                assert_never(message)
+
+    def _is_late(self, timer: Timer) -> None:
+        lost: Place | None = None
+        match timer:
+            case Timer.OFFER | Timer.SKIP:
+                self._keeping.on_offer_late()
+            case Timer.WAIT:
+                self._keeping.on_wait_late()
+            case Timer.BEAT:
+                self._keeping.on_beat_late()
+            case Timer.LEASE:
+                lost = self._keeping.on_lease_late()
+            case Timer.WATCH:
+                lost = self._keeping.on_watch_late()
+            case Timer.SILENCE:
+                self._recovery.on_silence_late()
+            case Timer.HUSH:
+                self._recovery.on_hush_late()
+            case Timer.AGREED:
+                self._recovery.on_agreed_late()
+            case Timer.RECOVERY:
+                self._recovery.on_recovery_late()
+            case Timer.VOTE:
+                self._ending.on_vote_late()
+            case _:
+                assert_never(timer)
+        if lost is not None:
+            self._recovery.doubt(lost, asked=True)
 
     # What a driver may ask, for what it measures and for what it need not let in.
 
     @property
+    def memory(self) -> Memory:
+        """What the journal adds up to once all entries that were asked for are written."""
+        return self._core.memory
+
+    @property
+    def _is_over(self) -> bool:
+        return isinstance(self._core.state.doing, Ended)
+
+    @property
+    def holding(self) -> bool:
+        """Whether this node has the token, or has sent it and does not know that it arrived."""
+        return self._core.state.holds
+
+    @property
     def is_ready(self) -> bool:
         """Whether this node has said ready, and the token may be on its way to it."""
-        return self._is_ready and not self.holding
+        invitation = self._core.state.invitation
+        return invitation is not None and invitation.ready and not self.holding
 
     @property
     def computing(self) -> bool:
         """Whether this node makes an update."""
-        return self.holding and self._stage == "computing"
+        return isinstance(self._core.state.doing, Computing)
 
     @property
     def offers_to(self) -> int | None:
         """The other node that the holder waits for to be ready, if it does."""
-        waits = self.holding and self._stage == "offered" and self.rules.path[self._hop - 1] != self.me
-        return self.rules.path[self._hop - 1] if waits else None
+        doing = self._core.state.doing
+        node = self.rules.node_of(doing.hop) if isinstance(doing, Offering) else None
+        return None if node == self._core.me else node
+
+    def waits_for(self, node: int, hop: int) -> bool:
+        """Say whether the holder waits for this node to be ready at this hop."""
+        return self.offers_to == node and self._core.state.doing == Offering(hop)
+
+    def asks(self, node: int, hop: int) -> bool:
+        """Say whether this node has been sent the token of this hop, and has not answered yet."""
+        doing = self._core.state.doing
+        return isinstance(doing, Unconfirmed) and doing.hop == hop and self.rules.node_of(hop) == node
+
+    def expects(self, place: Place) -> bool:
+        """Say whether the token of a place would be taken."""
+        return self._receiving.expects(place)
 
     @property
     def decided(self) -> int:
         """Of how many hops, from the first, this node knows what became: an update, or not."""
-        copy = self.memory.copy
-        if self.memory.outcome is not None or copy.kind is Kind.FINAL:
+        copy, doing = self.memory.copy, self._core.state.doing
+        if isinstance(doing, Ended) or copy.kind is Kind.FINAL:
             return self.rules.steps
-        if self.holding and self._stage in ("offered", "passing", "computing"):
-            return self._hop - 1
-        if self.holding and self._stage == "waiting":
-            return self._hop
-        return copy.hop - (copy.kind is Kind.ACCEPTED)  # an update that was interrupted is made when it goes on
-
-    def waits_for(self, node: int, hop: int) -> bool:
-        """Say whether the holder waits for this node to be ready at this hop."""
-        return self.offers_to == node and self._hop == hop
-
-    @property
-    def passed_to(self) -> int | None:
-        """The node that the token was sent to and that has not answered yet, if there is one."""
-        return self.rules.path[self._hop - 1] if self.holding and self._stage == "passing" else None
-
-    def asks(self, node: int, hop: int) -> bool:
-        """Say whether this node has been sent the token of this hop, and has not answered yet."""
-        return self.passed_to == node and self._hop == hop
-
-    def expects(self, place: Place) -> bool:
-        """Say whether the token of a place would be taken."""
-        return self._is_ready and self._ready_for == place and self._is_new(place)
-
-    # Holding the token.
-
-    def _hold(self) -> None:
-        """Go on from the newest copy, as its holder."""
-        self.holding = True
-        self._drop("watch")
-        self._watched = None
-        if self._quiet:
-            self._greet()
-        copy = self.memory.copy
-        if copy.kind is Kind.ACCEPTED and self._willing(self._place(), self.memory.ledger):
-            self._stage, self._hop = "computing", copy.hop
-            self._actions.append(Compute(copy.ballot, copy.hop, copy.token))
-        elif copy.kind is Kind.FINAL:
-            self._announce()
-        else:  # also where a recovery has made an update too dear that was affordable when the token came
-            self._offer(copy.hop + 1)
-
-    def _offer(self, hop: int) -> None:
-        if hop > self.rules.steps:
-            ballot = self.memory.copy.ballot
-            self._write(Kept(Copy(ballot, hop, Kind.FINAL, self.memory.copy.token)))
-            self._announce()
-            return
-        if self._quiet:
-            self._greet()
-        self._stage, self._hop = "offered", hop
-        node, ballot = self.rules.path[hop - 1], self.memory.copy.ballot
-        self._timer("offer", self.rules.timeout)
-        if node != self.me:
-            # Written before the offer and not before the token itself: on the disk together with the update before it.
-            self._write(Passing(ballot, hop))
-            self._send(node, Offer(ballot, hop))
-        elif self._willing((ballot, hop), self.memory.ledger):
-            self._ready_for, self._is_ready, self._offered_by = (ballot, hop), False, None
-            self._actions.append(PrepareBatch(ballot, hop))
-        else:  # there is nobody to wait for
-            self._drop("offer")
-            self._timer("skip", 0.0)
-
-    def _late_skip(self) -> None:
-        self._late_offer()
-
-    def _late_offer(self) -> None:
-        """Nobody said ready in time: the hop is skipped."""
-        if self.holding and self._stage == "offered":
-            self._skip()
-
-    def _skip(self) -> None:
-        self._drop("offer")
-        self._alone += 1
-        if self._alone < 2 * self.rules.nodes:
-            self._offer(self._hop + 1)
-            return
-        # Hops must not be used up while there is nobody to pass the token to. Who is out there?
-        self._actions.append(Say("nobody answers; waiting for a majority"))
-        self._stage, self._heard = "waiting", {self.me}
-        self._late_wait()
-
-    def _late_wait(self) -> None:
-        if self.holding and self._stage == "waiting":
-            for node in self._others():
-                self._send(node, Hello(self.memory.copy.ballot))
-            self._timer("wait", self.rules.lease)
-
-    def _greet(self) -> None:
-        """Let everybody know that the token is on its way: in a large ring a node's turn comes seldom."""
-        self._quiet = False
-        self._timer("beat", self.rules.beat)
-        for node in self._others():
-            self._send(node, Hello(self.memory.copy.ballot))
-
-    def _late_beat(self) -> None:
-        """Nobody has greeted for a while: the holder does it, whoever it is by now."""
-        self._quiet = True
-        if self._has_it:
-            self._greet()
-
-    def _on_hello(self, sender: int, message: Hello) -> None:
-        if message.ballot >= self.memory.promised:
-            if self.holding and not self._has_it:
-                self._let_go()  # it was passed on: somebody else has it
-            self._quiet = False
-            self._timer("beat", self.rules.beat)
-            self._rest()
-            self._send(sender, Here(message.ballot))
-        else:
-            self._send(sender, Reject(self.memory.promised))
-
-    def _on_here(self, sender: int, message: Here) -> None:
-        if self.holding and self._stage == "waiting" and message.ballot == self.memory.copy.ballot:
-            self._heard.add(sender)
-            if len(self._heard) >= self.rules.majority:
-                self._drop("wait")
-                self._alone = 0
-                self._offer(self._hop + 1)
-
-    def _on_ready(self, sender: int, message: Ready) -> None:
-        current = self.holding and self._stage == "offered" and message.hop == self._hop
-        if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
-            self._alone = 0
-            self._drop("offer")
-            self._stage, self._asked = "passing", 0
-            self._send(sender, Pass(message.ballot, message.hop, self.memory.copy.token))
-            self._timer("lease", self.rules.lease)
-
-    def _on_refuse(self, sender: int, message: Refuse) -> None:
-        if message.promised > self.memory.promised:
-            self._outdated(message.promised)
-            return
-        current = self.holding and self._stage == "offered" and message.hop == self._hop
-        if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
-            self._alone = 0
-            self._skip()
-
-    def _accept_own(self) -> None:
-        """Take the token for an own hop: nothing is sent, and the update is made at once."""
-        ballot = self.memory.copy.ballot
-        self._drop("offer")
-        self._write(Kept(Copy(ballot, self._hop, Kind.ACCEPTED, self.memory.copy.token), self.memory.sender))
-        self._hold()
-
-    # Having passed it: until the receiver says what became of it, it goes nowhere else.
-
-    def _ask(self) -> None:
-        self._asked += 1
-        ballot = self.memory.copy.ballot
-        self._send(self.rules.path[self._hop - 1], Ask(ballot, self._hop))
-        self._timer("lease", self.rules.lease)
-
-    def _late_lease(self) -> None:
-        if self.holding and self._stage == "passing":
-            if self._asked < _ASKED:
-                self._ask()
-            else:
-                self._doubt((self.memory.copy.ballot, self._hop), asked=True)
-
-    def _on_accepted(self, sender: int, message: Accepted) -> None:
-        current = self.holding and self._stage == "passing" and message.hop == self._hop
-        if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
-            self._drop("lease")
-            self._let_go()
-            self._watched = sender, (message.ballot, message.hop)
-            self._asked = 0
-            self._timer("watch", self.rules.silence)
-            if self.memory.sender is not None:
-                self._send(self.memory.sender, Moved(*self._place()))
-
-    def _on_answer(self, sender: int, message: Answer) -> None:
-        if self._watched == (sender, (message.ballot, message.hop)) and message.has:
-            self._asked = 0
-            self._timer("watch", self.rules.silence)
-            return
-        current = self.holding and self._stage == "passing" and message.hop == self._hop
-        if current and message.ballot == self.memory.copy.ballot and sender == self.rules.path[self._hop - 1]:
-            if message.has:
-                self._on_accepted(sender, Accepted(message.ballot, message.hop))
-            else:
-                self._drop("lease")
-                self._skip()
-
-    def _on_moved(self, sender: int, message: Moved) -> None:
-        if self._watched is not None and self._watched[0] == sender and self._watched[1][0] == message.ballot:
-            self._watched = None
-            self._drop("watch")
-
-    def _late_watch(self) -> None:
-        """Ask whoever has the token whether it is still there."""
-        if self._watched is None:
-            return
-        node, (ballot, hop) = self._watched
-        self._asked += 1
-        if self._asked > _ASKED:
-            self._watched = None
-            self._doubt((ballot, hop), asked=True)
-        else:
-            self._send(node, Ask(ballot, hop))
-            self._timer("watch", self.rules.lease)
-
-    # Being offered the token, and taking it.
-
-    def _on_offer(self, sender: int, message: Offer) -> None:
-        place = message.ballot, message.hop
-        if self.holding and not self._has_it and place > (self.memory.copy.ballot, self._hop):
-            self._let_go()  # the token has moved on; whoever said so may have been overtaken by this offer
-        mine = 1 <= message.hop <= self.rules.steps and self.rules.path[message.hop - 1] == self.me
-        new = message.ballot >= self.memory.promised and self._is_new(place)
-        if not (mine and new and not self.holding and self._willing(place, self.memory.ledger)):
-            self._send(sender, Refuse(message.ballot, message.hop, self.memory.promised))
-            return
-        self._rest()
-        self._offered_by = sender
-        if self._ready_for != place:
-            self._ready_for, self._is_ready = place, False
-            self._actions.append(PrepareBatch(*place))
-        elif self._is_ready:
-            self._send(sender, Ready(*place))
-
-    def _is_new(self, place: Place) -> bool:
-        """Say whether a place is beyond all that this node has, or has said that it has not."""
-        return place > self._place() and (self.memory.gone is None or place > self.memory.gone)
-
-    def _on_pass(self, sender: int, message: Pass) -> None:
-        place = message.ballot, message.hop
-        if message.ballot < self.memory.promised:
-            self._send(sender, Reject(self.memory.promised))
-        elif place == self._place() and self.memory.copy.kind is not Kind.INITIAL and self.memory.sender == sender:
-            self._send(sender, Accepted(*place))
-        elif self._is_new(place) and self._ready_for == place and self._is_ready:
-            self._let_go()
-            self._recoveries = 0  # the run goes on; patience need not grow any more
-            self._write(Kept(Copy(message.ballot, message.hop, Kind.ACCEPTED, message.token), sender))
-            self._send(sender, Accepted(*place))
-            self._rest()
-            self._alone = 0
-            self._hold()
-
-    def _on_ask(self, sender: int, message: Ask) -> None:
-        place = message.ballot, message.hop
-        if message.ballot < self.memory.promised:
-            self._send(sender, Reject(self.memory.promised))
-        has = self._place() >= place and self.memory.copy.kind is not Kind.INITIAL and self._had(place)
-        if not has and self._is_new(place):
-            self._write(Gone(*place))  # it may still be on its way, and the sender will go on without it
-        self._send(sender, Answer(message.ballot, message.hop, has))
-
-    def _had(self, place: Place) -> bool:
-        """Say whether the token of a place was accepted here, and is the copy or was updated since."""
-        return place == self._place() or place in self.memory.ledger or place in self.memory.unchanged
+        match doing:
+            case Offering() | Unconfirmed() | Computing():
+                return doing.hop - 1
+            case Waiting():
+                return doing.hop
+            case Idle() | Watching() | Deciding():
+                return copy.hop - (copy.kind is Kind.ACCEPTED)  # an update that was interrupted is made when it goes on
+            case _:
+                assert_never(doing)

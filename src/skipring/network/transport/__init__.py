@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from .agreement import PROTOCOL, Agreement
     from .connections import Keys, Receiver, Shape, Transport, load_grpc
     from .identity import node_uri, peer_name, require_cryptography, server_name
-    from .link import FRESH
     from .roster import Address, Roster, parse_nodes, read_roster
     from .votes import Notary, OutcomeCertificate, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = [
-    "FRESH",
     "PACKAGE",
     "PROTOCOL",
     "Address",
@@ -59,7 +57,6 @@ __getattr__, __dir__ = lazily(
         "Address": "roster",
         "Agreement": "agreement",
         "Done": "wire",
-        "FRESH": "link",
         "Frame": "wire",
         "Heading": "wire",
         "Keys": "connections",

@@ -217,6 +217,10 @@ class Transport:
         """Say whether a large model is on its way to a node."""
         return node is not None and self._links[node].carries
 
+    def moves_to(self, node: int) -> bool:
+        """Say whether a large model is on its way to a node, and some of it has left not long ago."""
+        return self._links[node].moves
+
     def send(self, node: int, message: Message | Done) -> None:
         """Send a message; it is lost if the node cannot be reached."""
         self._links[node].send(message)

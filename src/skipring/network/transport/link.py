@@ -7,14 +7,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Protocol
 
-from ..protocol import Message
+from ..protocol import FRESH, Message
 from .wire import PACKAGE, Done
 
-__all__ = ["FRESH", "Caller", "Link"]
+__all__ = ["Caller", "Link"]
 
 _WAITING = 1000  # messages that may wait for a slow link
-#: Seconds that a message waits for a connection; later it may be wrong, and is dropped.
-FRESH = 1.0
+_STALLED = 60.0  # a large model of which nothing has left for so many seconds does not move any more
 _AWAY = 5.0  # after so many seconds without a connection it is asked why
 
 
@@ -50,6 +49,7 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._channel: Any = None
         self._hurried = 0.0
+        self._moved = 0.0  # when the last chunk of a large model has left
         self.connected = False
 
     def start(self) -> None:
@@ -76,6 +76,11 @@ class Link:
         """Whether a large model is on its way."""
         return bool(self._carried)
 
+    @property
+    def moves(self) -> bool:
+        """Whether a large model is on its way, and some of it has left not long ago."""
+        return self.carries and time.monotonic() - self._moved < _STALLED
+
     def send(self, message: Message | Done) -> None:
         """Send a message; it is lost if the node cannot be reached."""
         data, chunks = self._caller.frame(message)
@@ -90,8 +95,10 @@ class Link:
 
     async def _carry(self, data: bytes, chunks: Iterator[bytes]) -> None:
         async def parts() -> AsyncIterator[bytes]:
+            self._moved = time.monotonic()
             yield data
             for chunk in chunks:
+                self._moved = time.monotonic()
                 yield chunk
 
         call = self._channel.stream_unary(f"/{PACKAGE}.Node/Carry")

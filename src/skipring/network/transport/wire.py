@@ -1,8 +1,9 @@
 """How messages travel: as protocol buffers, one frame each, with the digest of the run in every frame.
 
-The schema is the table below. It is built when it is first needed, so that no generated code has to fit the installed
-version of protobuf. Parameters are raw little-endian numbers; nothing that arrives is ever unpickled. Small ones travel
-inside their frame, large ones in chunks behind it (`Heading` stands for them until they are there).
+The schema follows from the numbers beside each message (`protocol.numbers`) and from the table below. It is built when
+it is first needed, so that no generated code has to fit the installed version of protobuf. Parameters are raw
+little-endian numbers; nothing that arrives is ever unpickled. Small ones travel inside their frame, large ones in
+chunks behind it (`Heading` stands for them until they are there).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import cache
 from typing import Any, get_args
 
 from ...errors import InvalidInput
-from ..protocol import Ballot, Kind, Message, Token
+from ..protocol import Ballot, Kind, Message, Token, field_numbers, message_number, numbered
 
 __all__ = ["INLINE", "Done", "Frame", "Heading", "Malformed", "decode", "encode"]
 
@@ -23,18 +24,20 @@ DIGEST_BYTES = 32
 INLINE = 1 << 18
 _MOST_NUMBER = 2**63
 
-_PARTS: dict[str, list[tuple[str, str]]] = {
-    "Ballot": [("number", "uint64"), ("node", "uint32")],
-    "Rank": [("ballot", "Ballot"), ("hop", "uint64"), ("kind", "uint32")],
-    "Token": [
-        ("updates", "uint64"),
-        ("chain", "bytes"),
-        ("dtype", "string"),
-        ("size", "uint64"),
-        ("digest", "bytes"),
-        ("parameters", "bytes"),
-    ],
+#: What messages are made of, each field with its number. A number is never used again for something else.
+_PARTS: dict[str, dict[int, tuple[str, str]]] = {
+    "Ballot": {1: ("number", "uint64"), 2: ("node", "uint32")},
+    "Rank": {1: ("ballot", "Ballot"), 2: ("hop", "uint64"), 3: ("kind", "uint32")},
+    "Token": {
+        1: ("updates", "uint64"),
+        2: ("chain", "bytes"),
+        3: ("dtype", "string"),
+        4: ("size", "uint64"),
+        5: ("digest", "bytes"),
+        6: ("parameters", "bytes"),
+    },
 }
+_RUN = 1  # the number of the run's digest in a frame, beside those of the messages
 #: What the fields of messages are, by their name.
 _FIELDS = {
     "ballot": "Ballot",
@@ -45,18 +48,20 @@ _FIELDS = {
     "rank": "Rank",
     "token": "Token",
 }
-_MESSAGES = {kind.__name__: kind for kind in get_args(Message)}
-#: Kinds of messages, by their number in a frame. A number is never used again for something else.
-_KINDS = {name: number for number, name in enumerate(_MESSAGES, start=10)}
 
 
 class Malformed(InvalidInput):
     """Something arrived that is no frame of this protocol."""
 
 
+@numbered(2)
 @dataclass(frozen=True)
 class Done:
     """I have the final model: a courtesy between nodes that wait for each other before they stop."""
+
+
+#: Messages, by the names of their fields in a frame.
+_MESSAGES: dict[str, type[Message | Done]] = {kind.__name__.lower(): kind for kind in (Done, *get_args(Message))}
 
 
 @dataclass(frozen=True)
@@ -105,9 +110,9 @@ def _frame_class() -> Any:
             add(part, field_name, number, kind)
     frame = file.message_type.add(name="Frame")
     frame.oneof_decl.add(name="message")
-    add(frame, "run", 1, "bytes")
-    for name, number in (_KINDS | {"Done": 2}).items():
-        add(frame, name.lower(), number, name).oneof_index = 0
+    add(frame, "run", _RUN, "bytes")
+    for name, message in _MESSAGES.items():
+        add(frame, name, message_number(message), message.__name__).oneof_index = 0
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.Frame"))
@@ -115,10 +120,10 @@ def _frame_class() -> Any:
 
 def schema() -> Mapping[str, Mapping[int, tuple[str, str]]]:
     """Return the fields of all messages by number, in the words of protocol buffers."""
-    parts = dict(_PARTS) | {"Done": []}
-    for name in _KINDS:
-        parts[name] = [(field, _FIELDS[field]) for field in _MESSAGES[name].__dataclass_fields__]
-    return {name: dict(enumerate(fields, start=1)) for name, fields in parts.items()}
+    return _PARTS | {
+        kind.__name__: {number: (name, _FIELDS[name]) for name, number in field_numbers(kind).items()}
+        for kind in _MESSAGES.values()
+    }
 
 
 def encode(run: bytes, message: Message | Done, heading: Heading | None = None) -> bytes:
@@ -165,13 +170,10 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
     kind = frame.WhichOneof("message")
     if kind is None or len(frame.run) != DIGEST_BYTES:
         raise Malformed.because("frame", f"{len(data)} bytes", "has no message of a known kind, or no digest of a run")
-    body = getattr(frame, kind)
-    if kind == "done":
-        return Frame(frame.run, Done())
-    name = next(name for name in _KINDS if name.lower() == kind)
-    heading = None
+    body, made = getattr(frame, kind), _MESSAGES[kind]
+    name, heading = made.__name__, None
     fields: dict[str, Any] = {}
-    for field in _MESSAGES[name].__dataclass_fields__:
+    for field in made.__dataclass_fields__:
         if _FIELDS[field] in _PARTS and not body.HasField(field):
             raise Malformed.because(name, "incomplete", f"has no {field}")
         value = getattr(body, field)
@@ -188,7 +190,7 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
             heading = _heading(value)
         else:
             fields[field] = value
-    return Frame(frame.run, _MESSAGES[name](**fields), heading)
+    return Frame(frame.run, made(**fields), heading)
 
 
 def _number(number: int) -> int:

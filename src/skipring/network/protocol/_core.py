@@ -1,0 +1,131 @@
+"""What all parts of a peer share: memory, state, and the actions that they ask for, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ._state import Idle, Rules, State
+from .actions import Action, Compute, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
+from .journal import Entry, Heard, Memory
+from .messages import Ballot, Hello, Message, Place, Token
+from .sight import Sight
+
+__all__ = ["Core", "Willing"]
+
+#: Says whether a node takes part at a place, given its ledger.
+Willing = Callable[[Place, Sequence[Place]], bool]
+
+
+class Core:
+    """A node's memory and state, and how it sends, writes and waits."""
+
+    def __init__(self, me: int, rules: Rules, memory: Memory, willing: Willing, sight: Sight) -> None:
+        self.me, self.rules, self.memory, self.sight = me, rules, memory, sight
+        self.state = State.after_a_start(memory)
+        self._willing = willing
+        self._actions: list[Action] = []
+
+    # What is asked for.
+
+    def send(self, to: int, message: Message) -> None:
+        """Send a message to a node."""
+        self._actions.append(Send(to, message))
+
+    def send_all(self, message: Message) -> None:
+        """Send a message to all others."""
+        for node in self.others:
+            self.send(node, message)
+
+    def write(self, entry: Entry) -> None:
+        """Write an entry, and know from now on what it says."""
+        self.memory = self.memory.after(entry)
+        self._actions.append(Write(entry))
+
+    def wait(self, timer: Timer, seconds: float) -> None:
+        """Set a timer."""
+        self._actions.append(SetTimer(timer, seconds))
+
+    def stop(self, *timers: Timer) -> None:
+        """Stop some timers."""
+        for timer in timers:
+            self._actions.append(StopTimer(timer))
+
+    def prepare(self, place: Place) -> None:
+        """Have the batch of a place loaded."""
+        self._actions.append(PrepareBatch(*place))
+
+    def compute(self, place: Place, token: Token) -> None:
+        """Have the update of a place made."""
+        self._actions.append(Compute(*place, token))
+
+    def say(self, text: str) -> None:
+        """Tell the people who run the node."""
+        self._actions.append(Say(text))
+
+    def done(self) -> list[Action]:
+        """Return what was asked for since the last time."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    # What follows from memory and state.
+
+    @property
+    def others(self) -> list[int]:
+        """All nodes but this one."""
+        return [node for node in range(self.rules.nodes) if node != self.me]
+
+    @property
+    def place(self) -> Place:
+        """Where the newest copy of this node is."""
+        return self.memory.copy.ballot, self.memory.copy.hop
+
+    @property
+    def furthest(self) -> Place:
+        """The furthest place that this node knows of, or is at."""
+        return max(self.state.seen, self.place)
+
+    def is_new(self, place: Place) -> bool:
+        """Say whether a place is beyond all that this node has, or has said that it has not."""
+        return place > self.place and (self.memory.gone is None or place > self.memory.gone)
+
+    def is_willing(self, place: Place) -> bool:
+        """Say whether this node takes part at a place."""
+        return self._willing(place, self.memory.ledger)
+
+    # What happens in every part.
+
+    def rest(self) -> None:
+        """There was a sign of progress: wait anew, each node for another time."""
+        state = self.state
+        state.failures = 0
+        state.hushed = False
+        if not state.holds or state.has_it:
+            state.doubted = None
+        self.wait_for_progress()
+        self.wait(Timer.HUSH, self.rules.silence / 2.0)
+
+    def wait_for_progress(self) -> None:
+        """Wait for a sign of progress from now on."""
+        self.wait(Timer.SILENCE, self.rules.patience(self.me, self.state.recoveries))
+
+    def greet(self) -> None:
+        """Let everybody know that the token is on its way: in a large ring a node's turn comes seldom."""
+        self.hear_greeting()
+        self.send_all(Hello(self.memory.copy.ballot))
+
+    def hear_greeting(self) -> None:
+        """Take note that somebody has greeted."""
+        self.state.quiet = False
+        self.wait(Timer.BEAT, self.rules.beat)
+
+    def let_go(self) -> None:
+        """Stop being the holder, whatever was going on."""
+        self.state.doing = Idle()
+        self.stop(Timer.OFFER, Timer.SKIP, Timer.LEASE, Timer.WAIT, Timer.WATCH, Timer.VOTE)
+
+    def give_way(self, ballot: Ballot) -> None:
+        """Somebody has promised a higher ballot: what is done under this one is lost, and released all the same."""
+        self.let_go()
+        self.state.recovering = None
+        self.write(Heard(ballot))
+        self.rest()

@@ -1,0 +1,98 @@
+"""Being offered the token, and taking it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ._core import Core
+from ._keeping import Keeping
+from ._state import Invitation, Offering, Unconfirmed
+from .journal import Gone, Kept
+from .messages import Accepted, Answer, Ask, Ballot, Copy, Hello, Here, Kind, Offer, Pass, Place, Ready, Refuse, Reject
+
+__all__ = ["Receiving"]
+
+
+class Receiving:
+    """A node's part while somebody else has the token."""
+
+    def __init__(self, core: Core, keeping: Keeping) -> None:
+        self.core, self._keeping = core, keeping
+
+    def on_hello(self, sender: int, message: Hello) -> None:
+        """Take the news that somebody holds the token."""
+        core, state = self.core, self.core.state
+        if message.ballot < core.memory.promised:
+            core.send(sender, Reject(core.memory.promised))
+            return
+        if isinstance(state.doing, Unconfirmed):
+            core.let_go()  # it was passed on: somebody else has it
+        core.hear_greeting()
+        core.rest()
+        core.send(sender, Here(message.ballot))
+
+    def on_offer(self, sender: int, message: Offer) -> None:
+        """Prepare for a hop and say when this node is ready, or refuse."""
+        core, state, place = self.core, self.core.state, (message.ballot, message.hop)
+        if isinstance(state.doing, Unconfirmed) and place > (core.memory.copy.ballot, state.doing.hop):
+            core.let_go()  # the token has moved on; whoever said so may have been overtaken by this offer
+        mine = 1 <= message.hop <= core.rules.steps and core.rules.node_of(message.hop) == core.me
+        new = message.ballot >= core.memory.promised and core.is_new(place)
+        if not (mine and new and not state.holds and core.is_willing(place)):
+            core.send(sender, Refuse(message.ballot, message.hop, core.memory.promised))
+            return
+        core.rest()
+        if state.invitation is None or state.invitation.place != place:
+            state.invitation = Invitation(place, ready=False, by=sender)
+            core.prepare(place)
+            return
+        state.invitation = replace(state.invitation, by=sender)
+        if state.invitation.ready:
+            core.send(sender, Ready(*place))
+
+    def prepared(self, ballot: Ballot, hop: int) -> None:
+        """Take the news that the batch of a hop is there."""
+        core, state, invitation = self.core, self.core.state, self.core.state.invitation
+        if invitation is None or invitation.place != (ballot, hop) or ballot < core.memory.promised:
+            return
+        state.invitation = replace(invitation, ready=True)
+        if state.doing == Offering(hop) and core.memory.copy.ballot == ballot:
+            self._keeping.accept_own(hop)
+        elif not state.holds and invitation.by is not None:
+            core.send(invitation.by, Ready(ballot, hop))
+
+    def expects(self, place: Place) -> bool:
+        """Say whether the token of a place would be taken."""
+        invitation = self.core.state.invitation
+        return invitation is not None and invitation.ready and invitation.place == place and self.core.is_new(place)
+
+    def on_pass(self, sender: int, message: Pass) -> None:
+        """Write down the token that this node is ready for, and go on with it."""
+        core, place = self.core, (message.ballot, message.hop)
+        if message.ballot < core.memory.promised:
+            core.send(sender, Reject(core.memory.promised))
+        elif place == core.place and core.memory.copy.kind is not Kind.INITIAL and core.memory.sender == sender:
+            core.send(sender, Accepted(*place))
+        elif self.expects(place):
+            core.let_go()
+            core.state.recoveries = 0  # the run goes on; patience need not grow any more
+            core.write(Kept(Copy(message.ballot, message.hop, Kind.ACCEPTED, message.token), sender))
+            core.send(sender, Accepted(*place))
+            core.rest()
+            core.state.alone = 0
+            self._keeping.hold()
+
+    def on_ask(self, sender: int, message: Ask) -> None:
+        """Say whether this node has the token of a place; if not, it writes down that it will never take it."""
+        core, place = self.core, (message.ballot, message.hop)
+        if message.ballot < core.memory.promised:
+            core.send(sender, Reject(core.memory.promised))
+        has = core.place >= place and core.memory.copy.kind is not Kind.INITIAL and self._had(place)
+        if not has and core.is_new(place):
+            core.write(Gone(*place))  # it may still be on its way, and the sender will go on without it
+        core.send(sender, Answer(message.ballot, message.hop, has))
+
+    def _had(self, place: Place) -> bool:
+        """Say whether the token of a place was accepted here, and is the copy or was updated since."""
+        memory = self.core.memory
+        return place == self.core.place or place in memory.ledger or place in memory.unchanged

@@ -1,0 +1,208 @@
+"""Where a node stands in a run: what it is doing with the token, and what goes on beside it.
+
+`State.doing` is one value, and says everything about the token: somebody else has it (`Idle`, `Watching`), this node
+has it (`Offering`, `Computing`, `Waiting`, `Deciding`), has sent it and does not know whether it arrived
+(`Unconfirmed`), or needs it no more (`Ended`). An invitation, a doubt and a recovery may go on beside any of them, and
+are values of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .journal import Memory
+from .messages import Ballot, Kind, Place
+
+__all__ = [
+    "Computing",
+    "Deciding",
+    "Doing",
+    "Doubted",
+    "Ended",
+    "Holding",
+    "Idle",
+    "Invitation",
+    "Offering",
+    "Recovering",
+    "Rules",
+    "State",
+    "Unconfirmed",
+    "Waiting",
+    "Watching",
+]
+
+#: Patience grows with the recoveries that a node has started, up to so many of them.
+_SLOWEST = 8
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all nodes of a run agree on, as far as passing the token is concerned.
+
+    Parameters
+    ----------
+    nodes : how many there are; they are numbered from 0.
+    path : the node of each hop, the first hop first.
+    timeout : how long a node is waited for.
+    lease : how long an answer may take that has nothing to wait for; after some of them a node counts as silent.
+    silence : after so long without a sign of progress a node starts a recovery; each node a little later than the last.
+    """
+
+    nodes: int
+    path: Sequence[int]
+    timeout: float
+    lease: float = 2.0
+    silence: float = 30.0
+
+    @property
+    def beat(self) -> float:
+        """How long nobody may have greeted before the holder does: often enough that nobody loses patience."""
+        return self.silence / 4.0
+
+    @property
+    def steps(self) -> int:
+        """The number of hops of the whole run."""
+        return len(self.path)
+
+    @property
+    def majority(self) -> int:
+        """The least number of nodes that is more than half of them."""
+        return self.nodes // 2 + 1
+
+    def node_of(self, hop: int) -> int:
+        """Return the node that a hop is offered to."""
+        return self.path[hop - 1]
+
+    def patience(self, node: int, recoveries: int) -> float:
+        """Return how long a node waits for a sign of progress: longer each time, for it may be the run that is slow."""
+        return self.silence * (1.0 + node / self.nodes) * 1.5 ** min(recoveries, _SLOWEST)
+
+
+# What a node is doing with the token.
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Somebody else has the token."""
+
+
+@dataclass(frozen=True)
+class Watching:
+    """The token was passed to a node, which has confirmed it and is asked now and then whether it still has it."""
+
+    node: int
+    place: Place
+    asked: int = 0
+
+
+@dataclass(frozen=True)
+class Offering:
+    """This node has the token, and waits for the node of a hop, perhaps itself, to be ready."""
+
+    hop: int
+
+
+@dataclass(frozen=True)
+class Unconfirmed:
+    """The token was sent for a hop, or may have been; until its node says what became of it, it goes nowhere else."""
+
+    hop: int
+    asked: int = 0
+
+
+@dataclass(frozen=True)
+class Computing:
+    """This node has the token, and makes its update for a hop."""
+
+    hop: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """This node has the token, and nobody answers: after this hop it waits until a majority was heard from."""
+
+    hop: int
+    heard: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """This node has the final model, and collects the votes of a majority for it."""
+
+    votes: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """This node knows the outcome of the run."""
+
+
+#: The token is here, or was sent and may still have to be sent elsewhere.
+Holding = Offering | Unconfirmed | Computing | Waiting | Deciding
+Doing = Idle | Watching | Holding | Ended
+
+
+# What may go on beside it.
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """The place that this node prepares for, or is ready for; nobody has invited it to an own hop of the holder."""
+
+    place: Place
+    ready: bool
+    by: int | None
+
+
+@dataclass(frozen=True)
+class Doubted:
+    """Where this node thinks that the token was lost, whether it `asked` whoever had it, and who agrees."""
+
+    place: Place
+    asked: bool
+    agreed: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Recovering:
+    """The recovery that this node leads: its ballot, who promised it, and who is to go on; nobody else may then be."""
+
+    ballot: Ballot
+    promises: Mapping[int, tuple[Ballot, int, Kind]]
+    chosen: int | None = None
+
+
+@dataclass
+class State:
+    """All that a node forgets in a crash."""
+
+    seen: Place  # the furthest place that this node knows of
+    highest: Ballot  # the highest ballot that it has heard of
+    doing: Doing
+    invitation: Invitation | None = None
+    doubted: Doubted | None = None
+    waits_for_fine: bool = False  # a majority agrees with a doubt, and the others have a moment to know better
+    recovering: Recovering | None = None
+    alone: int = 0  # hops in a row without a word from anybody else
+    quiet: bool = False  # nobody has said for a while that the token is on its way
+    hushed: bool = True  # there has been no sign of the token for longer than that
+    failures: int = 0  # doubts and recoveries since the last sign of progress
+    recoveries: int = 0  # that this node has started since it took the token
+
+    @classmethod
+    def after_a_start(cls, memory: Memory) -> State:
+        """Return what a node knows that has just started, and has only its journal."""
+        copy = memory.copy
+        doing = Idle() if memory.outcome is None else Ended()
+        return cls(seen=(copy.ballot, copy.hop), highest=memory.promised, doing=doing)
+
+    @property
+    def holds(self) -> bool:
+        """Whether this node has the token, or has sent it and does not know that it arrived."""
+        return isinstance(self.doing, Holding)
+
+    @property
+    def has_it(self) -> bool:
+        """Whether this node has the token, and has not sent it to somebody who does not answer."""
+        return isinstance(self.doing, Holding) and not isinstance(self.doing, Unconfirmed)

@@ -1,0 +1,87 @@
+"""What the protocol asks of the machine that a node runs on, in order.
+
+Nothing that comes after a `Write` may happen before its entry is on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .journal import Entry
+from .messages import Ballot, Message, Token
+
+__all__ = ["Action", "Compute", "PrepareBatch", "Say", "Send", "SetTimer", "StopTimer", "Timer", "Write"]
+
+
+class Timer(StrEnum):
+    """What a node waits for; of each there is one at a time."""
+
+    OFFER = "offer"  # the node of the hop may say that it is ready
+    SKIP = "skip"  # an own hop that is not taken is over at once
+    WAIT = "wait"  # until everybody is greeted again, if nobody answers
+    BEAT = "beat"  # until the holder greets
+    LEASE = "lease"  # the node that the token was sent to may confirm it
+    WATCH = "watch"  # until the node that confirmed it is asked whether it still has it
+    SILENCE = "silence"  # until a node without a sign of the token doubts
+    HUSH = "hush"  # until a node would say that it has seen no sign of it
+    AGREED = "agreed"  # somebody who knows better than a majority may say so
+    RECOVERY = "recovery"  # until a doubt, or a recovery, is tried again
+    VOTE = "vote"  # until the final model is proposed again
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send a message to a node; it may be lost, delayed or doubled."""
+
+    to: int
+    message: Message
+
+
+@dataclass(frozen=True)
+class SetTimer:
+    """Call back after so many seconds; a timer of the same name is replaced."""
+
+    name: Timer
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StopTimer:
+    """Forget a timer."""
+
+    name: Timer
+
+
+@dataclass(frozen=True)
+class PrepareBatch:
+    """Load what an update at this hop needs, and say when it is there."""
+
+    ballot: Ballot
+    hop: int
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Make the update of a hop (gradient, clipped; noise; step), and say what came out."""
+
+    ballot: Ballot
+    hop: int
+    token: Token
+
+
+@dataclass(frozen=True)
+class Say:
+    """Tell the people who run the node."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Write:
+    """Write an entry of the journal to disk."""
+
+    entry: Entry
+
+
+Action = Send | SetTimer | StopTimer | PrepareBatch | Compute | Say | Write
