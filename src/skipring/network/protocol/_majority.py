@@ -17,6 +17,7 @@ from .messages import (
     Fine,
     Kind,
     Message,
+    News,
     Outcome,
     Place,
     Prepare,
@@ -93,7 +94,7 @@ class Majority(Standing):
         self._write(Heard(self._ballot))
         self._promises = {self.me: self.memory.copy.rank}
         self._chosen = None
-        self._actions.append(Say(f"recovery with ballot {self._ballot}: {why}"))
+        self._actions.append(Say(f"recovery with ballot {self._ballot}: {why}", News.RECOVERY))
         for node in self._others():
             self._send(node, Prepare(self._ballot))
         self._failures += 1

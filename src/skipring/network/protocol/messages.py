@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = [
     "LargeParameters",
     "Message",
     "Moved",
+    "News",
     "Offer",
     "Outcome",
     "Parameters",
@@ -361,11 +362,19 @@ class Compute:
     token: Token
 
 
+class News(Enum):
+    """What the protocol has to tell the people who run a node."""
+
+    RECOVERY = "recovery"  # this node has started one
+    NOBODY_ANSWERS = "nobody answers"
+
+
 @dataclass(frozen=True)
 class Say:
-    """Tell the people who run the node."""
+    """Tell the people who run the node; what is counted goes by `news`, never by the text."""
 
     text: str
+    news: News
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from .messages import (
     Kind,
     Message,
     Moved,
+    News,
     Offer,
     Outcome,
     Pass,
@@ -227,7 +228,7 @@ class Peer(Majority):
             self._offer(self._hop + 1)
             return
         # Hops must not be used up while there is nobody to pass the token to. Who is out there?
-        self._actions.append(Say("nobody answers; waiting for a majority"))
+        self._actions.append(Say("nobody answers; waiting for a majority", News.NOBODY_ANSWERS))
         self._stage, self._heard = "waiting", {self.me}
         self._late_wait()
 
