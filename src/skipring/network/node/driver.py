@@ -38,7 +38,6 @@ from ..storage import JournalError, size_of
 from ..transport import FRESH, Done
 from .arrivals import discard
 from .events import ProtocolNews, TokenAccepted, Updated
-from .ledger import OwnAccount
 from .life import Life
 from .pace import Pace
 from .telemetry import Telemetry
@@ -122,7 +121,6 @@ class Driver:
     transport : what messages are sent with.
     updater : what makes updates.
     pace : how long others are waited for.
-    account : what the entries cost.
     telemetry : is told what happens.
     life : what the node's tasks belong to; whatever goes wrong here ends it.
     clock : the time in seconds; only differences matter.
@@ -137,14 +135,13 @@ class Driver:
         transport: Wires,
         updater: Updates,
         pace: Pace,
-        account: OwnAccount,
         telemetry: Telemetry,
         life: Life,
         clock: Callable[[], float],
         ended: Callable[[], None],
     ) -> None:
         self.peer, self.journal, self.transport, self.updater = peer, journal, transport, updater
-        self.pace, self.account, self.telemetry = pace, account, telemetry
+        self.pace, self.telemetry = pace, telemetry
         self._life, self._clock, self._ended = life, clock, ended
         self._go: _Go | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -235,7 +232,6 @@ class Driver:
             self.telemetry.note(ProtocolNews(action.news, action.text))
 
     def _wrote(self, entry: Entry) -> None:
-        self.account.noted(entry)  # now: whether one more release is affordable may be asked before it is on disk
         if isinstance(entry, Released):
             self.telemetry.note(Updated(entry.copy.hop, entry.copy.token.updates))
         elif isinstance(entry, Kept) and entry.copy.kind is Kind.ACCEPTED:

@@ -16,7 +16,7 @@ from .arrivals import Arrivals
 from .claims import final_claims
 from .driver import Driver, Wires
 from .events import Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Started, ToldToStop
-from .ledger import account_of
+from .ledger import OwnAccount
 from .life import Life
 from .node_setup import NodeSetup
 from .status import STOPPED, NodeStatus
@@ -69,7 +69,8 @@ class Node:
         memory = journal.memory
         self.setup, self._clock, self._life = setup, clock, Life()
         self.telemetry = Telemetry(say, clock, memory.copy.hop, before=setup.left_at_a_stop())
-        self.account = account_of(setup.terms, (entry for _, entry in journal.entries()))
+        self.account = OwnAccount(setup.terms)
+        journal.follow(self.account)
         self.updater = Updater(setup)
         self.transport = connect(setup, self)
         self.taking_part = TakingPart(self.account, setup.config.budget, setup.delta, self._copy, self.telemetry.note)
@@ -79,7 +80,6 @@ class Node:
             transport=self.transport,
             updater=self.updater,
             pace=setup.new_pace(),
-            account=self.account,
             telemetry=self.telemetry,
             life=self._life,
             clock=clock,

@@ -2,8 +2,8 @@
 
 A state machine without clock, network, disk or chance. `Peer` is told what happened and answers with what is to be done
 (`Action`), in order; `Rules` is what all nodes agree on, `agreed_path` the order in which they are offered the token,
-`Memory` what the entries of a node's journal add up to. A token's `chain` tells which hops have updated it.
-docs/protocol.md explains it.
+`Memory` what the entries of a node's journal add up to, and `Fold` what adds them up. A token's `chain` tells which
+hops have updated it. docs/protocol.md explains it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..._lazy import lazily
 from ._standing import Action, Rules
+from .fold import Account, Fold, Release
 from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     Accepted,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accepted",
+    "Account",
     "Action",
     "Agree",
     "Answer",
@@ -85,6 +87,7 @@ __all__ = [
     "Final",
     "FinalAccepted",
     "Fine",
+    "Fold",
     "Gone",
     "Heard",
     "Hello",
@@ -110,6 +113,7 @@ __all__ = [
     "Ready",
     "Refuse",
     "Reject",
+    "Release",
     "Released",
     "Resume",
     "Resumed",
