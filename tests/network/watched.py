@@ -44,10 +44,10 @@ class Watched(world.World):
             self.seen.setdefault(node, set()).update((made, self.updates[made][1]))
         super().write(node, entry)
 
-    def send(self, sender: int, to: int, message: Any) -> None:
+    def check_sent(self, sender: int, to: int, message: Any) -> None:
         if isinstance(message, Pass | Final | Outcome):
             self.seen.setdefault(to, set()).add(message.token.parameters)
-        super().send(sender, to, message)
+        super().check_sent(sender, to, message)
 
 
 def history(seed: int) -> Watched:

@@ -236,7 +236,8 @@ class World:
         if not kept:
             raise Broken(f"7: node {sender} says {message}, which a crash would take back")
 
-    def send(self, sender: int, to: int, message: Message) -> None:
+    def check_sent(self, sender: int, to: int, message: Message) -> None:
+        """What is sent must be on the sender's disk, and a token must have been asked for."""
         self.check_written(sender, message)
         if isinstance(message, Ready):
             self.readied.add((sender, message.ballot, message.hop))
@@ -244,6 +245,9 @@ class World:
             if (to, message.ballot, message.hop) not in self.readied:
                 raise Broken(f"5: node {to} is sent the token of {message.hop} without having said ready")
             self.check_release(parameters_of(message.token))
+
+    def send(self, sender: int, to: int, message: Message) -> None:
+        self.check_sent(sender, to, message)
         if self.stormy and self.rng.random() < self.weather.drop:
             return
         copies = 2 if self.stormy and self.rng.random() < self.weather.double else 1
@@ -267,10 +271,15 @@ class World:
             raise Broken(f"3: node {author} has released two updates for {place[1:]}")
 
     def deliver(self, sender: int, to: int, message: Message) -> None:
-        for begin, end, side in self.cuts:
-            if begin <= self.now < min(end, self.weather.clear_at) and (sender in side) != (to in side):
-                return
-        self.tell(to, None, lambda p: p.received(sender, message))
+        if not self.is_cut(sender, to):
+            self.tell(to, None, lambda p: p.received(sender, message))
+
+    def is_cut(self, sender: int, to: int) -> bool:
+        """Say whether nothing goes from one node to another at this moment."""
+        return any(
+            begin <= self.now < min(end, self.weather.clear_at) and (sender in side) != (to in side)
+            for begin, end, side in self.cuts
+        )
 
     # What must hold in the end.
 

@@ -188,21 +188,25 @@ class Driver:
             go.actions.extend(news())
             while go.actions:
                 self._act(go, go.actions.popleft())
-            if go.entries:
-                self.journal.append(*go.entries)
-            for send in go.messages:
-                if isinstance(send.message, Offer):
-                    offered_at = self._offered(send.message.hop)
-                    self.pace.overhead(offered_at - go.began)  # what it costs, whatever comes of it
-                elif isinstance(send.message, Pass):
-                    self.telemetry.passing()
-                self.transport.send(send.to, send.message)
+            self._write_and_send(go)
         except JournalError as error:
             self._life.fail(Stopped(str(error)))  # and nothing is sent
         except Exception as error:  # whoever called cannot help; a node that does not know where it is must not go on
             self._life.fail(error)
         finally:
             self._go = None
+
+    def _write_and_send(self, go: _Go) -> None:
+        """Write the entries of a go; only when they are on disk, send its messages."""
+        if go.entries:
+            self.journal.append(*go.entries)
+        for send in go.messages:
+            if isinstance(send.message, Offer):
+                offered_at = self._offered(send.message.hop)
+                self.pace.overhead(offered_at - go.began)  # what it costs, whatever comes of it
+            elif isinstance(send.message, Pass):
+                self.telemetry.passing()
+            self.transport.send(send.to, send.message)
 
     def _act(self, go: _Go, action: Action) -> None:
         if isinstance(action, Send):
