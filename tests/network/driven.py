@@ -41,9 +41,11 @@ from skipring.network.node import (
     read_status,
 )
 from skipring.network.protocol import (
+    Account,
     Entry,
     Final,
     Kept,
+    Memory,
     Message,
     Outcome,
     Over,
@@ -183,8 +185,15 @@ class WatchedJournal:
         self._world, self._me, self._journal = world, me, journal
         self.wires: FakeWires | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)
+    @property
+    def memory(self) -> Memory:
+        return self._journal.memory
+
+    def follow(self, account: Account) -> None:
+        self._journal.follow(account)
+
+    def close(self) -> None:
+        self._journal.close()
 
     def append(self, *entries: Entry) -> None:
         assert self.wires is not None
@@ -331,7 +340,7 @@ class DrivenWorld(Watched):
         journal = WatchedJournal(self, node, open_journal(setup))
         made = Node(
             setup,
-            journal,  # type: ignore[arg-type] # it passes on all but what is written
+            journal,
             partial(self.say, node),
             connect=lambda _, receiver: FakeWires(self, node, receiver),
             clock=self.loop.time,

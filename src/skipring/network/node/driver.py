@@ -14,11 +14,13 @@ from typing import Protocol
 
 from ..protocol import (
     Accepted,
+    Account,
     Action,
     Compute,
     Entry,
     Kept,
     Kind,
+    Memory,
     Message,
     Offer,
     Over,
@@ -47,7 +49,14 @@ __all__ = ["Driver", "Journal", "Updates", "Wires"]
 
 
 class Journal(Protocol):
-    """Where entries are on disk once `append` returns."""
+    """Where entries are on disk once `append` returns; it knows what they add up to."""
+
+    @property
+    def memory(self) -> Memory:
+        """What the protocol goes on from."""
+
+    def follow(self, account: Account) -> None:
+        """Tell an account of all entries so far, and from now on of each that is written."""
 
     def append(self, *entries: Entry) -> None:
         """Write entries, all or none of them."""

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import partial
 
 from ..protocol import Copy, Kind, Message, Pass, Peer, Token, WantOutcome
-from ..storage import JournalFile, digest_of
+from ..storage import digest_of
 from ..transport import Done, Receiver, Transport
 from ._view import status_of
 from .arrivals import Arrivals
 from .claims import final_claims
-from .driver import Driver, Wires
+from .driver import Driver, Journal, Wires
 from .events import Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Started, ToldToStop
 from .ledger import OwnAccount
 from .life import Life
@@ -60,7 +60,7 @@ class Node:
     def __init__(
         self,
         setup: NodeSetup,
-        journal: JournalFile,
+        journal: Journal,
         say: Callable[..., None],
         *,
         connect: Callable[[NodeSetup, Receiver], Wires] = over_grpc,
