@@ -254,6 +254,7 @@ class DrivenWorld(Watched):
         self.roster = Roster(names, addresses, tuple(f"{node:064x}" for node in range(rules.nodes)))
         self.agreement = Agreement({"seed": seed})
         self.models: dict[bytes, bytes] = {}  # digest -> parameters, all that were ever made
+        self.setups: dict[int, NodeSetup] = {}
         self.lives: dict[int, Life] = {}
         self.ended: set[int] = set()
         self.happened: Counter[str] = Counter()
@@ -290,9 +291,16 @@ class DrivenWorld(Watched):
     # Machines.
 
     def setup(self, me: int) -> NodeSetup:
+        """Return what a node is given; the initial model is stored at each start, as a process does."""
         run, learner, inputs = parts_of(self.rules.nodes, me, self.adaptive)
-        home = self.folder / self.roster.names[me]
-        home.mkdir(exist_ok=True)
+        first = np.ascontiguousarray(learner.initial(), dtype=learner.dtype)
+        journal = self.folder / self.roster.names[me] / "journal.sqlite"
+        journal.parent.mkdir(exist_ok=True)
+        parameters = store(first, Path(f"{journal}-models"))
+        self.initial = Token(0, parameters, blank_chain(self.rules.steps, self.agreement.digest))
+        self.models[bytes.fromhex(digest_of(parameters))] = first.tobytes()
+        if me in self.setups:
+            return replace(self.setups[me], initial=self.initial)
         budget = NodeBudget()
         if me == 0 and self.budget is not None:
             mu = 2.0 / NOISE * np.sqrt(self.budget)
@@ -300,18 +308,12 @@ class DrivenWorld(Watched):
         config = NodeConfig(
             name=self.roster.names[me],
             listen=str(self.roster.addresses[me]),
-            journal=home / "journal.sqlite",
+            journal=journal,
             start_wait=5.0,
             budget=budget,
         )
-        first = np.ascontiguousarray(learner.initial(), dtype=learner.dtype)
-        initial = Token(
-            0, store(first, Path(f"{config.journal}-models")), blank_chain(self.rules.steps, self.agreement.digest)
-        )
-        self.models[bytes.fromhex(digest_of(initial.parameters))] = first.tobytes()
-        self.initial = initial
         path = self.rules.path
-        return NodeSetup(
+        self.setups[me] = NodeSetup(
             name=config.name,
             me=me,
             config=config,
@@ -322,10 +324,11 @@ class DrivenWorld(Watched):
             agreement=self.agreement,
             rules=self.rules,
             terms=AccountTerms(self.rules.nodes, me, path, self.sizes, NOISE, True),
-            initial=initial,
+            initial=self.initial,
             delay=Drawn(self),  # type: ignore[arg-type] # all that a node asks of a law is a number
             inputs=inputs,
         )
+        return self.setups[me]
 
     def start(self, node: int) -> None:
         machine = self.machines[node]
@@ -398,14 +401,14 @@ class DrivenWorld(Watched):
             for b, other in list(self.lives.items()):
                 if a == b or not life.wires.up:
                     continue
-                there = other.wires.up and not self.is_cut(a, b) and not self.is_cut(b, a)
+                there = other.wires.up and not (self.stormy and self.is_cut(a, b))
                 if there and b not in life.wires.reachable:
                     life.wires.reachable.add(b)
                     with suppress(Crashed):
                         life.wires.receiver.connected(b)
                 elif not there:
                     life.wires.reachable.discard(b)
-        self.later(self.rng.uniform(0.1, 0.5) if self.now < self.weather.clear_at + 60.0 else 2.0, self.tick)
+        self.later(self.rng.uniform(0.2, 0.8) if self.now < self.weather.clear_at + 60.0 else 5.0, self.tick)
 
     def deliver(self, sender: int, to: int, message: Message) -> None:
         life = self.lives.get(to)
