@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-import selectors
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from fake_machine import Crashed, Drawn, FakeWires, WatchedJournal
+from virtual_time import VirtualLoop
 from watched import Watched, exact_mu2
 from world import INITIAL, Broken, Weather
 
@@ -41,11 +42,9 @@ from skipring.network.node import (
     read_status,
 )
 from skipring.network.protocol import (
-    Account,
     Entry,
     Final,
     Kept,
-    Memory,
     Message,
     Outcome,
     Over,
@@ -57,116 +56,12 @@ from skipring.network.protocol import (
     blank_chain,
 )
 from skipring.network.setup import agreed_run, open_journal
-from skipring.network.storage import JournalFile, ModelWriter, chunks_of, digest_of, read_journal, store
-from skipring.network.transport import Agreement, Done, Keys, Receiver, Roster, parse_nodes
+from skipring.network.storage import ModelWriter, chunks_of, digest_of, read_journal, store
+from skipring.network.transport import Agreement, Keys, Roster, parse_nodes
 from skipring.privacy import gdp_epsilon
 from skipring.runs import RunFile, parse_run
 
 NOISE = 5.0
-_Some = TypeVar("_Some")
-
-
-class Crashed(Exception):
-    """The machine of a node has lost its power."""
-
-
-# Virtual time.
-
-
-class _NoSockets(selectors.DefaultSelector):
-    """Waits for nothing: the loop's clock is put forward instead."""
-
-    loop: VirtualLoop
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout is None:
-            raise Broken("6: nothing will ever happen again")
-        self.loop.now += max(0.0, timeout)
-        return []
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time goes on only when all that can be done at one moment has been done."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.rng = random.Random(0)
-        selector = _NoSockets()
-        selector.loop = self
-        super().__init__(selector)
-
-    def time(self) -> float:
-        return self.now
-
-    def run_in_executor(  # type: ignore[override] # a future of this loop is what asyncio makes of a thread's, too
-        self, executor: Any, func: Callable[..., _Some], *args: Any
-    ) -> asyncio.Future[_Some]:
-        """Do the work of a thread in one moment, which comes a little later."""
-        made: asyncio.Future[_Some] = self.create_future()
-
-        def work() -> None:
-            if not made.done():
-                try:
-                    made.set_result(func(*args))
-                except Exception as error:
-                    made.set_exception(error)
-
-        self.call_later(self.rng.expovariate(20.0), work)
-        return made
-
-
-# One node.
-
-
-@dataclass
-class Drawn:
-    """How long nodes take to get ready, drawn by the world, so that a seed replays it."""
-
-    world: DrivenWorld
-
-    def sample(self, _: object, count: int) -> list[float]:
-        rng, world = self.world.rng, self.world
-        scale = (3.0 if rng.random() < world.weather.slow else 0.1) * world.rules.timeout
-        return [rng.expovariate(1.0) * scale for _ in range(count)]
-
-
-class FakeWires:
-    """The connections of one node's life; `skipring.network.transport.Transport` without sockets."""
-
-    def __init__(self, world: DrivenWorld, me: int, receiver: Receiver) -> None:
-        self.world, self.me, self.receiver = world, me, receiver
-        self.up = self.dead = False
-        self.reachable: set[int] = set()
-        self.carried: set[tuple[int, Message]] = set()
-        self.arriving = 0
-        self.carry_rates: Sequence[float] = ()
-
-    async def start(self) -> None:
-        self.up = True
-
-    async def stop(self) -> None:
-        self.up = False
-
-    @property
-    def receives(self) -> bool:
-        return self.arriving > 0
-
-    def carries_to(self, node: int | None) -> bool:
-        return any(to == node for to, _ in self.carried)
-
-    def send(self, node: int, message: Message | Done) -> None:
-        if self.dead:
-            raise Crashed
-        self.world.may_crash(self)
-        if isinstance(message, Done):
-            self.world.later(self.world.rng.expovariate(20.0), partial(self.world.deliver_done, self.me, node))
-        elif self.world.large and isinstance(message, Pass | Final | Outcome):
-            self.world.carry(self, node, message)
-        else:
-            self.world.send(self.me, node, self.world.named(message))
-
-    def say_once(self, event: str, text: str) -> None:
-        raise Broken(f"node {self.me} says {event}: {text}")
 
 
 @dataclass
@@ -176,37 +71,6 @@ class Life:
     node: Node
     wires: FakeWires
     task: asyncio.Task[None] = field(init=False)
-
-
-class WatchedJournal:
-    """A node's journal, of which the world sees every entry; the power may go before it is written, or right after."""
-
-    def __init__(self, world: DrivenWorld, me: int, journal: JournalFile) -> None:
-        self._world, self._me, self._journal = world, me, journal
-        self.wires: FakeWires | None = None
-
-    @property
-    def memory(self) -> Memory:
-        return self._journal.memory
-
-    def follow(self, account: Account) -> None:
-        self._journal.follow(account)
-
-    def close(self) -> None:
-        self._journal.close()
-
-    def append(self, *entries: Entry) -> None:
-        assert self.wires is not None
-        if self.wires.dead:
-            raise Crashed
-        self._world.may_crash(self.wires)
-        self._journal.append(*entries)
-        for entry in entries:
-            self._world.wrote(self._me, entry)
-        self._world.may_crash(self.wires)
-
-
-# All nodes.
 
 
 @cache
