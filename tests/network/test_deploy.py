@@ -174,7 +174,7 @@ def test_the_service_is_what_the_guide_says_of_it() -> None:
 
 
 def test_a_node_has_longer_to_stop_than_it_takes() -> None:
-    from skipring.network.node.driver import _GRACE
+    from skipring.network.node.node import _GRACE
 
     assert float(unit()["Service"]["TimeoutStopSec"]) > _GRACE + 5.0
     (given,) = re.findall(r"--stop-timeout (\d+)", GUIDE)

@@ -19,8 +19,21 @@ import pytest
 import world
 
 from skipring.errors import InvalidInput
-from skipring.network.protocol import Copy, Entry, Gone, Heard, Kept, Kind, Memory, Over, Passing, Released, Token
-from skipring.network.storage import JournalBroken, JournalError, JournalFile, JournalFull, Release, read_journal
+from skipring.network.protocol import (
+    Copy,
+    Entry,
+    Gone,
+    Heard,
+    Kept,
+    Kind,
+    Memory,
+    Over,
+    Passing,
+    Release,
+    Released,
+    Token,
+)
+from skipring.network.storage import JournalBroken, JournalError, JournalFile, JournalFull, read_journal
 
 RUN = "run-1"
 BLANK = Memory.blank(3, Token(0, b"initial", b""))

@@ -14,10 +14,10 @@ import pytest
 from networks import IDENTITY, free_ports
 from own_tables import columns
 
-import skipring.network.node.driver as node_module
 from skipring.errors import InvalidInput
 from skipring.learning import Learner
 from skipring.network.node import AdaptivePace, Node, NodeSetup, Pace, account_of
+from skipring.network.node.taking_part import TakingPart
 from skipring.network.setup import agreed_run, given_away, load_node, make_network, open_journal, run_text
 from skipring.network.storage import read_journal
 from skipring.network.transport import parse_nodes
@@ -51,7 +51,9 @@ def make(folder: Path, nodes: int, run: dict[str, Any] | RunFile, delay: str | N
 
 
 def run_nodes(
-    configs: Sequence[Path], change: Callable[[int, NodeSetup], NodeSetup] = lambda _, setup: setup
+    configs: Sequence[Path],
+    change: Callable[[int, NodeSetup], NodeSetup] = lambda _, setup: setup,
+    clock: Callable[[], float] = time.monotonic,
 ) -> list[Node]:
     """Run nodes to the end of their run; return what is left of them."""
     nodes: list[Node] = []
@@ -61,7 +63,7 @@ def run_nodes(
         journals = [open_journal(setup) for setup in setups]
         try:
             nodes.extend(
-                Node(setup, journal, lambda event, **facts: None)
+                Node(setup, journal, lambda event, **facts: None, clock=clock)
                 for setup, journal in zip(setups, journals, strict=True)
             )
             async with asyncio.timeout(120.0):
@@ -144,7 +146,7 @@ def test_a_run_with_late_nodes_takes_at_least_what_lemma_1_says(tmp_path: Path) 
     skipped = steps - reading.memory.outcome.updates
     p = np.exp(-timeout / 0.02)
     assert skipped >= steps * p - 4.0 * np.sqrt(steps * p * (1.0 - p))
-    waits = [wait for node in nodes for wait in node.times.waits]
+    waits = [wait for node in nodes for wait in node.telemetry.times.waits]
     mean, square = 0.02 * (1.0 - p), 2 * 0.02**2 * (1.0 - p * (1.0 + timeout / 0.02))
     assert np.mean(waits) >= mean - 4.0 * np.sqrt((square - mean**2) / len(waits))
 
@@ -156,7 +158,7 @@ def test_a_node_stops_taking_part_when_its_budget_is_spent(tmp_path: Path) -> No
     text = configs[2].read_text().replace("[budget]\n", "[budget]\nepsilon = 5.0\ndelta = 1e-5\n")
     configs[2].write_text(text)
     nodes = run_nodes(configs)
-    assert nodes[2].refused > 0
+    assert nodes[2].telemetry.refused > 0
     assert nodes[2].account.epsilon(1e-5) <= 5.0
     assert nodes[2].account.epsilon_with_one_more(1e-5) > 5.0
     assert 0 < nodes[2].account.releases < 15
@@ -168,10 +170,10 @@ def test_whatever_goes_wrong_inside_a_node_stops_it(tmp_path: Path, monkeypatch:
     """An error while a message is taken must not end in the call that brought it, with the node going on."""
     configs = make(tmp_path / "net", 3, QUICK)
 
-    def fails(self: Node, *_: Any) -> bool:
+    def fails(self: TakingPart, *_: Any) -> bool:
         raise ArithmeticError("a bug")
 
-    monkeypatch.setattr(Node, "_willing", fails)
+    monkeypatch.setattr(TakingPart, "__call__", fails)
     with pytest.raises(ArithmeticError, match="a bug"):
         run_nodes(configs)
 
@@ -181,7 +183,7 @@ def test_nodes_learn_how_long_to_wait(tmp_path: Path) -> None:
     run = QUICK | {"schedule": {"steps": 400}, "delay": {"timeout": "adaptive"}}
     configs = make(tmp_path / "net", 4, run, "exponential:0.005")
     nodes = run_nodes(configs)
-    assert all(node.pace.timeout < 5.0 for node in nodes)
+    assert all(node.driver.pace.timeout < 5.0 for node in nodes)
 
 
 class Slow:
@@ -211,9 +213,6 @@ class Clock:
     def monotonic(self) -> float:
         return time.monotonic() + self.ahead
 
-    def time(self) -> float:
-        return time.time()
-
 
 class Told(AdaptivePace):
     """A pace that keeps all it is told."""
@@ -242,28 +241,25 @@ class TellingSetup(NodeSetup):
 LONG = 1e4  # seconds; no test takes that long
 
 
-def test_what_a_timeout_is_learned_from_has_nothing_to_do_with_the_holders_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_timeout_is_learned_from_has_nothing_to_do_with_the_holders_rows(tmp_path: Path) -> None:
     """Updates and tests take hours by the nodes' clock. Else the timeout would tell others how many rows there are."""
     clock = Clock()
-    monkeypatch.setattr(node_module, "time", clock)
 
     def slow(_: int, setup: NodeSetup) -> NodeSetup:
         parts = {field.name: getattr(setup, field.name) for field in dataclasses.fields(setup)}
         return TellingSetup(**parts | {"learner": Slow(setup.learner, clock)})
 
     configs = make(tmp_path / "net", 3, QUICK | {"delay": {"timeout": "adaptive"}})
-    nodes = run_nodes(configs, slow)
+    nodes = run_nodes(configs, slow, clock.monotonic)
     assert clock.ahead >= 60 * LONG
     assert sum(node.account.releases for node in nodes) == 60
     for node in nodes:
-        assert isinstance(node.pace, Told)
-        assert len(node.pace.overheads) >= 10
-        assert len(node.pace.waits) >= 10
-        assert max(node.pace.overheads) < LONG / 2.0
-        assert max(node.pace.waits) < LONG / 2.0
-        assert node.pace.timeout < LONG / 2.0
+        assert isinstance(node.driver.pace, Told)
+        assert len(node.driver.pace.overheads) >= 10
+        assert len(node.driver.pace.waits) >= 10
+        assert max(node.driver.pace.overheads) < LONG / 2.0
+        assert max(node.driver.pace.waits) < LONG / 2.0
+        assert node.driver.pace.timeout < LONG / 2.0
 
 
 def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over(tmp_path: Path) -> None:

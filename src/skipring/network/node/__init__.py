@@ -1,8 +1,8 @@
 """One node at work: it drives the protocol, makes its updates, and keeps the account of what they give away.
 
-`Node` is the driver; `NodeSetup` is what it is given, of which `NodeConfig` is its owner's part. What it computes is
-`node_rows` and `learner_on`, what it costs `OwnAccount`, and what its owner sees `NodeStatus` and `Monitor`. Loaded
-when first used.
+`Node` is the whole of it: its `Driver` does what the protocol asks for, over `Wires`; `Telemetry` counts it.
+`NodeSetup` is what it is given, of which `NodeConfig` is its owner's part. What it computes is `node_rows` and
+`learner_on`, what it costs `OwnAccount`, and what its owner sees `NodeStatus` and `Monitor`. Loaded when first used.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from ..._lazy import lazily
 if TYPE_CHECKING:
     from .claims import final_claims, final_epsilon
     from .config import NodeBudget, NodeConfig, NodeDelay, OwnData, node_config_text, read_node_config
-    from .driver import Node
+    from .driver import Driver, Wires
     from .learner import learner_on, make_learner, node_rows, require_shared_data
     from .ledger import AccountTerms, OwnAccount, account_of, willing
     from .monitor import Monitor, metrics_text, status_text
+    from .node import Node
     from .node_file import NodeFacts, write_node_model
     from .node_setup import NodeSetup
     from .noise import NoiseSource, unreached
     from .pace import AdaptivePace, FixedPace, Pace
     from .status import RESULT, STOPPED, NodeStatus, read_status
+    from .telemetry import Telemetry
     from .updater import Stopped
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "STOPPED",
     "AccountTerms",
     "AdaptivePace",
+    "Driver",
     "FixedPace",
     "Monitor",
     "Node",
@@ -44,6 +47,8 @@ __all__ = [
     "OwnData",
     "Pace",
     "Stopped",
+    "Telemetry",
+    "Wires",
     "account_of",
     "final_claims",
     "final_epsilon",
@@ -66,9 +71,10 @@ __getattr__, __dir__ = lazily(
     {
         "AccountTerms": "ledger",
         "AdaptivePace": "pace",
+        "Driver": "driver",
         "FixedPace": "pace",
         "Monitor": "monitor",
-        "Node": "driver",
+        "Node": "node",
         "NodeBudget": "config",
         "NodeConfig": "config",
         "NodeDelay": "config",
@@ -82,6 +88,8 @@ __getattr__, __dir__ = lazily(
         "RESULT": "status",
         "STOPPED": "status",
         "Stopped": "updater",
+        "Telemetry": "telemetry",
+        "Wires": "driver",
         "account_of": "ledger",
         "final_claims": "claims",
         "final_epsilon": "claims",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import resource
-import time
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from ..storage import digest_of
 from .status import NodeStatus
 
 if TYPE_CHECKING:
-    from .driver import Node
+    from .node import Node
 
 __all__ = ["status_of"]
 
@@ -27,7 +26,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     update that is being made is a turn that was skipped.
     """
     setup, memory, budget, claim = node.setup, node.peer.memory, node.setup.config.budget, node.account.claim
-    delta = budget.delta if budget.delta is not None else setup.run.privacy.delta
+    telemetry, times, delta = node.telemetry, node.telemetry.times, setup.delta
     token = memory.outcome or memory.copy.token
     offered = np.asarray(setup.rules.path[: node.peer.decided], dtype=np.int64)
     updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
@@ -36,7 +35,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         name=setup.name,
         nodes=nodes,
         steps=setup.rules.steps,
-        hop=node.hop,
+        hop=telemetry.hop,
         holding=node.peer.holding and memory.outcome is None,
         over=memory.outcome is not None and (finished or setup.me in node.all_done),
         model=digest_of(token.parameters)[:16] if memory.outcome is not None else None,
@@ -55,17 +54,17 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         no_noise=setup.terms.noise_multiplier == 0.0,
         not_covered=setup.not_covered,
         budget=budget.epsilon,
-        refused=node.refused,
-        refused_for_budget=node.refused_for_budget,
+        refused=telemetry.refused,
+        refused_for_budget=telemetry.refused_for_budget,
         test_error=None if math.isnan(node.updater.test_error) else node.updater.test_error,
         guess=setup.learner.guess,
-        timeout=node.pace.timeout,
-        hop_time=node.times.hop_time,
-        overhead=node.times.overhead,
+        timeout=node.driver.pace.timeout,
+        hop_time=times.hop_time,
+        overhead=times.overhead,
         carry_rate=median(node.transport.carry_rates) if node.transport.carry_rates else None,
-        pass_rate=node.times.pass_rate,
-        recoveries=node.recoveries,
+        pass_rate=times.pass_rate,
+        recoveries=telemetry.recoveries,
         reachable=len(node.transport.reachable),
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        running_for=time.time() - node.started,
+        running_for=telemetry.running_for,
     )

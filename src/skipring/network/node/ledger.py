@@ -50,7 +50,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..._digest import digest
 from ...errors import InvalidInput, require_integer, require_non_negative
 from ...privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, Unit, gdp_delta, gdp_epsilon
-from ..protocol import Ballot, Entry, Heard, Kept, Over, Released, check_chain, marks_of, updated_between
+from ..protocol import Ballot, Entry, Fold, Memory, Token, check_chain, marks_of, updated_between
 
 if TYPE_CHECKING:
     from .config import NodeBudget
@@ -141,7 +141,7 @@ class AccountTerms:
 class OwnAccount(GaussianAccountant):
     """What the others know about this node's data, at most, if all of them looked right after its last release.
 
-    `released` and `heard` are told what goes into the journal, in that order; `noted` takes the entries themselves.
+    `released` and `heard` are told what goes into the journal, in that order, by the `Fold` of its entries.
     """
 
     def __init__(self, terms: AccountTerms) -> None:
@@ -204,20 +204,6 @@ class OwnAccount(GaussianAccountant):
         if ballot > self._promised:
             self._promised = ballot
             self._count_in_full()
-
-    def noted(self, entry: Entry) -> None:
-        """Take an entry of the journal; those that say nothing about privacy change nothing."""
-        if isinstance(entry, Heard):
-            self.heard(entry.ballot)
-        elif isinstance(entry, Kept):
-            self.heard(entry.copy.ballot)
-        elif isinstance(entry, Released):
-            copy = entry.copy
-            self.released(copy.ballot, copy.hop, copy.token.chain, copy.token.updates)
-        elif isinstance(entry, Over):
-            # A majority that decided under a ballot had promised none above it: whoever hears of it has heard of all
-            # forks. Recoveries after it find the final model, and update nothing.
-            self.heard(entry.ballot)
 
     # What it has cost.
 
@@ -380,6 +366,5 @@ def willing(account: OwnAccount, budget: NodeBudget, ballot: Ballot | None = Non
 def account_of(terms: AccountTerms, entries: Iterable[Entry]) -> OwnAccount:
     """Return the account that the entries of a node's journal add up to."""
     account = OwnAccount(terms)
-    for entry in entries:
-        account.noted(entry)
+    Fold(Memory.blank(terms.path[0], Token(0, b"", b"")), account).add_all(entries)
     return account

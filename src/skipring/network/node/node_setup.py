@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..._json import to_json
 from ...delays import Delay
 from ...learning import Learner
 from ...models import EpsilonClaim, Inputs
@@ -55,6 +56,12 @@ class NodeSetup:
     def shape(self) -> Shape:
         """What parameters look like."""
         return Shape(np.dtype(self.learner.dtype).str, size_of(self.initial.parameters))
+
+    @property
+    def delta(self) -> float:
+        """The delta at which this node tells its epsilon: its own budget's, or else the run's."""
+        own = self.config.budget.delta
+        return self.run.privacy.delta if own is None else own
 
     @property
     def models(self) -> Path:
@@ -108,9 +115,9 @@ class NodeSetup:
         """Take away what the node left when it was told to stop: it runs again."""
         (self.config.journal.parent / STOPPED).unlink(missing_ok=True)
 
-    def write_result(self, status: dict[str, Any], name: str = RESULT) -> None:
+    def write_result(self, status: NodeStatus, name: str = RESULT) -> None:
         """Write what the node knows at the end, or when it is told to stop: a file in its folder."""
         path = self.config.journal.parent / name
         draft = path.with_suffix(".json.part")
-        draft.write_text(status_text(status) + "\n", encoding="utf-8")
+        draft.write_text(status_text(to_json(status)) + "\n", encoding="utf-8")
         draft.rename(path)

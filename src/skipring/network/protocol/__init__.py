@@ -2,8 +2,8 @@
 
 A state machine without clock, network, disk or chance. `Peer` is told what happened and answers with what is to be done
 (`Action`), in order; `Rules` is what all nodes agree on, `agreed_path` the order in which they are offered the token,
-`Memory` what the entries of a node's journal add up to, `Sight` what it is told of the world around it. A token's
-`chain` tells which hops have updated it. docs/protocol.md explains it.
+`Memory` what the entries of a node's journal add up to, `Fold` what adds them up, `Sight` what a node is told of the
+world around it. A token's `chain` tells which hops have updated it. docs/protocol.md explains it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ..._lazy import lazily
 from ._state import Rules
-from .actions import Action, Compute, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
+from .actions import Action, Compute, News, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
+from .fold import Account, Fold, Release
 from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     Accepted,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FRESH",
     "Accepted",
+    "Account",
     "Action",
     "Agree",
     "Answer",
@@ -82,6 +84,7 @@ __all__ = [
     "Final",
     "FinalAccepted",
     "Fine",
+    "Fold",
     "Gone",
     "Heard",
     "Hello",
@@ -92,6 +95,7 @@ __all__ = [
     "Memory",
     "Message",
     "Moved",
+    "News",
     "Offer",
     "Outcome",
     "Over",
@@ -106,6 +110,7 @@ __all__ = [
     "Ready",
     "Refuse",
     "Reject",
+    "Release",
     "Released",
     "Resume",
     "Resumed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ._state import Idle, Rules, State
-from .actions import Action, Compute, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
+from .actions import Action, Compute, News, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
 from .journal import Entry, Heard, Memory
 from .messages import Ballot, Hello, Message, Place, Token
 from .sight import Sight
@@ -58,9 +58,9 @@ class Core:
         """Have the update of a place made."""
         self._actions.append(Compute(*place, token))
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, news: News) -> None:
         """Tell the people who run the node."""
-        self._actions.append(Say(text))
+        self._actions.append(Say(text, news))
 
     def done(self) -> list[Action]:
         """Return what was asked for since the last time."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ._core import Core
 from ._ending import Ending
 from ._state import Computing, Idle, Invitation, Offering, Unconfirmed, Waiting, Watching
-from .actions import Timer
+from .actions import News, Timer
 from .journal import Kept, Passing, Released
 from .messages import (
     Accepted,
@@ -119,7 +119,7 @@ class Keeping:
             self.offer(hop + 1)
             return
         # Hops must not be used up while there is nobody to pass the token to. Who is out there?
-        core.say("nobody answers; waiting for a majority")
+        core.say("nobody answers; waiting for a majority", News.NOBODY_ANSWERS)
         core.state.doing = Waiting(hop, frozenset({core.me}))
         self.on_wait_late()
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ._core import Core
 from ._keeping import Keeping
 from ._state import Doubted, Recovering, Unconfirmed
-from .actions import Timer
+from .actions import News, Timer
 from .journal import Heard, Kept
 from .messages import Agree, Ballot, Doubt, Fine, Kind, Place, Prepare, Promise, Reject, Resume, Resumed
 
@@ -111,7 +111,7 @@ class Recovery:
         state.highest = ballot
         core.write(Heard(ballot))
         state.recovering = Recovering(ballot, {core.me: core.memory.copy.rank})
-        core.say(f"recovery with ballot {ballot}: {why}")
+        core.say(f"recovery with ballot {ballot}: {why}", News.RECOVERY)
         core.send_all(Prepare(ballot))
         state.failures += 1
         state.recoveries += 1

@@ -11,7 +11,7 @@ from enum import StrEnum
 from .journal import Entry
 from .messages import Ballot, Message, Token
 
-__all__ = ["Action", "Compute", "PrepareBatch", "Say", "Send", "SetTimer", "StopTimer", "Timer", "Write"]
+__all__ = ["Action", "Compute", "News", "PrepareBatch", "Say", "Send", "SetTimer", "StopTimer", "Timer", "Write"]
 
 
 class Timer(StrEnum):
@@ -28,6 +28,13 @@ class Timer(StrEnum):
     AGREED = "agreed"  # somebody who knows better than a majority may say so
     RECOVERY = "recovery"  # until a doubt, or a recovery, is tried again
     VOTE = "vote"  # until the final model is proposed again
+
+
+class News(StrEnum):
+    """What the protocol has to tell the people who run a node."""
+
+    RECOVERY = "recovery"  # this node has started one
+    NOBODY_ANSWERS = "nobody answers"
 
 
 @dataclass(frozen=True)
@@ -72,9 +79,10 @@ class Compute:
 
 @dataclass(frozen=True)
 class Say:
-    """Tell the people who run the node."""
+    """Tell the people who run the node; what is counted goes by `news`, never by the text."""
 
     text: str
+    news: News
 
 
 @dataclass(frozen=True)

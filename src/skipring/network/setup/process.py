@@ -12,9 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ...errors import InvalidInput
+
+if TYPE_CHECKING:
+    from ..node import Node, NodeStatus
 
 __all__ = ["process_start", "run_node"]
 
@@ -49,16 +52,15 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
     return 0
 
 
-async def _run(node: Any, metrics: str | None) -> None:
-    from ..node import Monitor, NodeStatus
+async def _run(node: Node, metrics: str | None) -> None:
+    from ..node import Monitor
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, node.stop)
 
     async def status() -> NodeStatus:
-        found: NodeStatus = node.status()
-        return found
+        return node.status()
 
     def ask() -> NodeStatus:
         return asyncio.run_coroutine_threadsafe(status(), loop).result(5.0)

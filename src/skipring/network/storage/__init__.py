@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from ._entries import Release
 from ._journal_errors import JournalBroken, JournalError, JournalFull
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, read_journal
@@ -22,7 +21,6 @@ __all__ = [
     "ModelFile",
     "ModelFolder",
     "ModelWriter",
-    "Release",
     "chunks_of",
     "digest_of",
     "load",

@@ -8,24 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..protocol import Ballot, Copy, Entry, Gone, Heard, Kept, Kind, Over, Parameters, Passing, Released, Token
 from .model_file import ModelFile
 
-__all__ = ["Release", "dated_entry", "entry_fields", "entry_from", "entry_text", "release_from", "token_in"]
-
-
-@dataclass(frozen=True)
-class Release:
-    """One line of the ledger: an own update, when it was written down, and the SHA-256 of its parameters."""
-
-    ballot: Ballot
-    hop: int
-    updates: int
-    written: float
-    parameters: str
+__all__ = ["dated_entry", "entry_fields", "entry_from", "entry_text", "token_in"]
 
 
 def entry_text(fields: Mapping[str, Any]) -> str:
@@ -102,9 +90,3 @@ def dated_entry(body: str | bytes, models: Mapping[str, Parameters]) -> tuple[fl
     """Return an entry, and when it was written."""
     fields = json.loads(body)
     return fields["written"], entry_from(fields, models)
-
-
-def release_from(fields: Mapping[str, Any]) -> Release:
-    """Return the line of the ledger that an entry makes."""
-    copy, token = fields["copy"], fields["copy"]["token"]
-    return Release(ballot_from(copy["ballot"]), copy["hop"], token["updates"], fields["written"], token["parameters"])

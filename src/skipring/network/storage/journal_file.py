@@ -12,7 +12,6 @@ open. How all of it is read back, and checked, is in `journal_reading`.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sqlite3
 import time
@@ -23,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 
 from ...errors import InvalidInput
-from ..protocol import Entry, Kept, Memory, Over, Parameters, Released, Token
-from ._entries import Release, copy_fields, dated_entry, entry_fields, entry_text, release_from, token_in
+from ..protocol import Account, Entry, Kept, Memory, Over, Parameters, Release, Released, Token
+from ._entries import copy_fields, dated_entry, entry_fields, entry_text, token_in
 from ._journal_errors import JournalBroken, JournalError, JournalFull, failure
 from ._witness import lock_witness, read_witness, write_witness
 from .journal_reading import APPLICATION, FORMAT, ROOT, TABLES, JournalReading, connect, folder_of, load, read_journal
@@ -36,7 +35,6 @@ __all__ = [
     "JournalFile",
     "JournalFull",
     "JournalReading",
-    "Release",
     "read_journal",
 ]
 
@@ -54,9 +52,7 @@ class JournalFile:
         self._witness = witness
         self._failure: JournalError | None = None
         found = load(path, read_witness(path, witness), node, run_digest)
-        # The ledger grows in a list of its own: to make a new tuple for each release takes longer and longer.
-        self._memory, self._ledger, self._releases = found.memory, found.ledger, found.releases
-        self._whole: Memory | None = None
+        self._fold = found.fold
         self._count, self._digest = found.count, found.digest
         self._stored, self._files, self._needed = found.stored, found.files, found.needed
         self._folder = folder_of(path)
@@ -120,9 +116,7 @@ class JournalFile:
     def memory(self) -> Memory:
         """What the entries add up to."""
         self._require_sound()
-        if self._whole is None:
-            self._whole = replace(self._memory, ledger=tuple(self._ledger))
-        return self._whole
+        return self._fold.memory
 
     @property
     def models(self) -> Path:
@@ -132,7 +126,7 @@ class JournalFile:
     def releases(self) -> Iterator[Release]:
         """Go through the ledger, the oldest release first."""
         self._require_sound()
-        return iter(tuple(self._releases))
+        return iter(tuple(self._fold.releases))
 
     def entries(self) -> Iterator[tuple[float, Entry]]:
         """Go through all entries, the oldest first, each with the time it was written.
@@ -142,12 +136,22 @@ class JournalFile:
         self._require_sound()
         return self._entries(self._count)
 
+    def follow(self, account: Account) -> None:
+        """Tell an account of all entries so far, and from now on of each that is written.
+
+        It is told before they are on disk. An entry that it refuses is not written, and none after it.
+        """
+        self._require_sound()
+        self._fold.follow(account, (entry for _, entry in self._entries(self._count)))
+
     def append(self, *entries: Entry, written: float | None = None) -> None:
         """Write entries, all or none of them; they are on disk when this returns. `written` is the time, or now."""
         self._require_sound()
         self._failure = JournalBroken(f"journal {self.path}: the last entry was interrupted")
         try:
             self._append(entries, time.time() if written is None else written)
+        except InvalidInput:
+            raise  # an account has refused what was to be written, and says why
         except (sqlite3.Error, OSError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
             self._failure = failure(self.path, error)
             raise self._failure from error
@@ -201,7 +205,7 @@ class JournalFile:
         digest = hashlib.sha256(self._digest + body.encode()).digest()
         if token is not None and isinstance(token.parameters, ModelFile):
             entry = self._with_file(entry, token, token.parameters, files[name])
-        memory = self._memory.after(entry)
+        self._fold.add(entry, written=float(written), parameters=name)
         execute = self._connection.execute
         for place in set(self._stored.values()) - set(stored.values()):  # first, so that the new ones take their room
             execute("DELETE FROM models WHERE entry = ?", (place,))
@@ -210,17 +214,11 @@ class JournalFile:
             stored[name] = number
         execute("INSERT INTO entries VALUES (?, ?, ?)", (number, body, digest))
         self._count, self._digest = number, digest
-        if memory.ledger:
-            self._ledger.extend(memory.ledger)
-            memory = replace(memory, ledger=())
-        self._memory, self._whole = memory, None
         self._stored, self._files, self._needed = stored, files, needed
-        if isinstance(entry, Released):
-            self._releases.append(release_from(json.loads(body)))
 
     def _name(self, token: Token) -> str:
         """Return the SHA-256 of the parameters; to compare them with the copy's is quicker than to compute it."""
-        if token.parameters == self._memory.copy.token.parameters:
+        if token.parameters == self._fold.newest:
             return self._needed["copy"]
         return digest_of(token.parameters)
 

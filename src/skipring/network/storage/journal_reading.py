@@ -9,12 +9,12 @@ import hashlib
 import json
 import sqlite3
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...errors import InvalidInput
-from ..protocol import Entry, Memory, Parameters, Place
-from ._entries import Release, ballot_from, copy_from, dated_entry, entry_from, release_from
+from ..protocol import Entry, Fold, Memory, Parameters, Release
+from ._entries import ballot_from, copy_from, dated_entry, entry_from
 from ._journal_errors import JournalError, code_of, damaged, failure
 from ._witness import parse_witness, witness_text
 from .model_file import ModelFile, ModelFolder, digest_of
@@ -56,15 +56,13 @@ class JournalReading:
 
 @dataclass
 class Found:
-    """What is in a journal. The memory has no ledger and no parameters while the entries are being read."""
+    """What is in a journal. The fold has no parameters while the entries are being read."""
 
     node: str
     run_digest: str
-    memory: Memory
+    fold: Fold
     digest: bytes  # of the newest row
     needed: dict[str, str]  # what for (initial, copy, outcome) -> SHA-256 of parameters
-    ledger: list[Place] = field(default_factory=list)
-    releases: list[Release] = field(default_factory=list)
     count: int = 0  # of entries; row 0 is none
     stored: dict[str, int] = field(default_factory=dict)  # SHA-256 of parameters -> the row that brought them
     files: dict[str, ModelFile] = field(default_factory=dict)  # SHA-256 of parameters -> their file
@@ -96,9 +94,8 @@ def read_journal(path: str | Path, *, node: str | None = None, run_digest: str |
             raise
         if at_rest and (Path(f"{path}-wal").exists() or witness != witness_text(path)):
             continue  # the node was started: read anew, as one does while it runs
-        memory = replace(found.memory, ledger=tuple(found.ledger))
         entries = tuple(dated_entry(body, found.models) for body in bodies)
-        return JournalReading(found.node, found.run_digest, memory, tuple(found.releases), entries)
+        return JournalReading(found.node, found.run_digest, found.fold.memory, tuple(found.fold.releases), entries)
     raise InvalidInput.because("journal", path, "cannot be read: its node is started again and again")
 
 
@@ -186,21 +183,17 @@ def _replayed(
                 raise InvalidInput.because("journal", path, whose)
             memory = Memory(ballot_from(fields["promised"]), copy_from(fields["copy"], {}))
             name = token["parameters"]
-            found = Found(fields["node"], fields["run"], memory, digest, {"initial": name, "copy": name})
+            found = Found(fields["node"], fields["run"], Fold(memory), digest, {"initial": name, "copy": name})
             continue
         if bodies is not None:
             bodies.append(body)
-        memory = found.memory.after(entry_from(fields, {}))
-        if memory.ledger:
-            found.ledger.extend(memory.ledger)
-            memory = replace(memory, ledger=())
-        found.memory, found.count, found.digest = memory, count, digest
+        name = "" if token is None else token["parameters"]
+        found.fold.add(entry_from(fields, {}), written=fields["written"], parameters=name)
+        found.count, found.digest = count, digest
         if fields["entry"] == "Over":
-            found.needed["outcome"] = token["parameters"]
+            found.needed["outcome"] = name
         elif "copy" in fields:
-            found.needed["copy"] = token["parameters"]
-        if fields["entry"] == "Released":
-            found.releases.append(release_from(fields))
+            found.needed["copy"] = name
     if found is None or not witnessed:
         raise damaged(path, f"entries up to number {witness[0]} were written, and the newest are missing")
     for name in found.needed.values():
@@ -211,11 +204,8 @@ def _replayed(
     if in_rows != stored.keys() or len(stored) != len(set(stored.values())):
         raise damaged(path, "the parameters of a model are missing or not what was written")
     found.stored, found.models = stored, models
-    copy, outcome = found.memory.copy, found.memory.outcome
-    copy = replace(copy, token=replace(copy.token, parameters=models[found.needed["copy"]]))
-    if outcome is not None:
-        outcome = replace(outcome, parameters=models[found.needed["outcome"]])
-    found.memory = replace(found.memory, copy=copy, outcome=outcome)
+    outcome = found.needed.get("outcome")
+    found.fold.refill(models[found.needed["copy"]], None if outcome is None else models[outcome])
     return found
 
 

@@ -1,0 +1,77 @@
+"""The check of tokens that arrive: the protocol is told of none that cannot be of this run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from ..protocol import Final, Message, Outcome, Parameters, Pass, wrong_way
+from ..storage import ModelFile
+
+__all__ = ["Arrivals", "discard"]
+
+
+def discard(parameters: Parameters) -> None:
+    """Delete a large model that nobody has taken."""
+    if isinstance(parameters, ModelFile):
+        parameters.discard()
+
+
+class Arrivals:
+    """Looks at each message that arrives, and lets in those whose token, if they have one, may be of this run.
+
+    Parameters
+    ----------
+    check : says why parameters cannot be a model of this run; nothing if they can.
+    path : the node of each hop.
+    at_once : whether models are so small that nobody has to wait for the check; else it is done in a thread.
+    spawn : begins something beside other things.
+    take : is given what is let in, and who sent it.
+    refuse : is told who sent what is not let in, and why.
+    """
+
+    def __init__(
+        self,
+        check: Callable[[Parameters], str],
+        path: Sequence[int],
+        *,
+        at_once: bool,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        take: Callable[[int, Message], None],
+        refuse: Callable[[int, str], None],
+    ) -> None:
+        self._check, self._path, self._at_once = check, path, at_once
+        self._spawn, self._take, self._refuse = spawn, take, refuse
+        self._checking = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether large models have arrived that are being checked."""
+        return self._checking > 0
+
+    def received(self, sender: int, message: Message) -> None:
+        """Take a message that is well formed; what is in it is checked here."""
+        if not isinstance(message, Pass | Final | Outcome):
+            self._take(sender, message)
+        elif self._at_once:
+            self._judge(sender, message, self._check(message.token.parameters))
+        else:
+            self._spawn(self._check_large(sender, message))
+
+    async def _check_large(self, sender: int, message: Pass | Final | Outcome) -> None:
+        parameters = message.token.parameters
+        self._checking += 1
+        try:
+            self._judge(sender, message, await asyncio.to_thread(self._check, parameters))
+        finally:
+            self._checking -= 1
+            discard(parameters)  # if the journal has not taken it
+
+    def _judge(self, sender: int, message: Pass | Final | Outcome, problem: str) -> None:
+        hop = message.hop if isinstance(message, Pass) else None
+        problem = problem or wrong_way(message.token, self._path, sender=sender, hop=hop)
+        if problem:
+            self._refuse(sender, problem)
+        else:
+            self._take(sender, message)

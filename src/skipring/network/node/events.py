@@ -1,0 +1,158 @@
+"""What happens at a node, as typed events: what is counted and shown goes by them, and never by the text of a log.
+
+An event that people should read has a `name`, under which its `facts` are logged; one without is only counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from ..protocol import News
+
+__all__ = [
+    "BudgetSpent",
+    "Event",
+    "Incomplete",
+    "LabelsClipped",
+    "Note",
+    "OfferRefused",
+    "ProtocolNews",
+    "RowsLeftOut",
+    "RunOver",
+    "Started",
+    "TokenAccepted",
+    "ToldToStop",
+    "Updated",
+]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened at this node."""
+
+    #: The name in the log; None if nobody has to read of it.
+    name: ClassVar[str | None] = None
+    #: How much it matters to a reader of the log.
+    level: ClassVar[str] = "info"
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """The node listens, and goes on from a hop."""
+
+    name = "started"
+    listen: str
+    hop: int
+
+
+@dataclass(frozen=True)
+class Note(Event):
+    """Something that the node's owner may not expect of this run."""
+
+    name = "note"
+    what: str
+
+
+@dataclass(frozen=True)
+class RowsLeftOut(Event):
+    """Some rows of the node's own data are not used."""
+
+    name = "rows left out"
+    rows: int
+    why: str = "of each person the first data.rows_per_person are used"
+
+
+@dataclass(frozen=True)
+class LabelsClipped(Event):
+    """Some labels of the node's own data lie beyond the bound, and count as the bound."""
+
+    name = "labels"
+    clipped: int
+    bound: float | None
+
+
+@dataclass(frozen=True)
+class Incomplete(Event):
+    """The run begins although some nodes were not reached."""
+
+    name = "incomplete"
+    missing: int
+    waited: float
+
+
+@dataclass(frozen=True)
+class TokenAccepted(Event):
+    """The token of a hop is here."""
+
+    hop: int
+
+
+@dataclass(frozen=True)
+class Updated(Event):
+    """The node has made its update of a hop."""
+
+    name = "updated"
+    level = "debug"
+    hop: int
+    updates: int
+
+
+@dataclass(frozen=True)
+class ProtocolNews(Event):
+    """The protocol has something to tell."""
+
+    name = "protocol"
+    news: News
+    what: str
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {"what": self.what}
+
+
+@dataclass(frozen=True)
+class OfferRefused(Event):
+    """The node does not take part at a hop that it was offered."""
+
+
+@dataclass(frozen=True)
+class BudgetSpent(Event):
+    """An own turn is refused for the budget's sake; `epsilon` is what was given away before."""
+
+    name = "budget"
+    hop: int
+    epsilon: float
+    budget: float | None
+    why: str = "one more update would exceed it, so this turn is refused"
+
+
+@dataclass(frozen=True)
+class RunOver(Event):
+    """The final model is here, and its owner has it."""
+
+    name = "over"
+    updates: int
+    model: str
+    refused_for_budget: int
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it: of the budget only if it mattered."""
+        facts = super().facts
+        return facts if self.refused_for_budget else {key: facts[key] for key in ("updates", "model")}
+
+
+@dataclass(frozen=True)
+class ToldToStop(Event):
+    """The node has stopped because it was told to."""
+
+    name = "stopped"
+    holding: bool
+    hop: int

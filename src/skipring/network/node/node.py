@@ -1,0 +1,258 @@
+"""One node at work: it begins when the others are there, takes part, and leaves when all have the final model."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from functools import partial
+
+from ..protocol import Copy, Kind, Message, Pass, Peer, Token, WantOutcome
+from ..storage import digest_of
+from ..transport import Done, Receiver, Transport
+from ._view import status_of
+from .arrivals import Arrivals
+from .claims import final_claims
+from .driver import Driver, Journal, Wires
+from .events import Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Started, ToldToStop
+from .ledger import OwnAccount
+from .life import Life
+from .node_setup import NodeSetup
+from .sight import NodeSight
+from .status import STOPPED, NodeStatus
+from .taking_part import TakingPart
+from .telemetry import Telemetry
+from .updater import Stopped, Updater
+
+__all__ = ["Node", "over_grpc"]
+
+#: How long a node that was told to stop may go on, until it has passed the token on.
+_GRACE = 15.0
+
+
+def over_grpc(setup: NodeSetup, receiver: Receiver) -> Transport:
+    """Return the connections of a node to all others."""
+    return Transport(
+        setup.me,
+        setup.roster,
+        setup.keys,
+        listen=setup.config.listen,
+        agreement=setup.agreement,
+        shape=setup.shape,
+        steps=setup.rules.steps,
+        models=setup.models,
+        receiver=receiver,
+    )
+
+
+class Node:
+    """A node of a run; `run` returns when the run is over, or the node was told to stop.
+
+    Parameters
+    ----------
+    setup : everything that decides what it does.
+    journal : what it must not forget.
+    say : is told what happens (an event, and facts about it).
+    connect : makes what carries its messages, which tells the node what arrives.
+    clock : the time in seconds; only differences matter.
+    """
+
+    def __init__(
+        self,
+        setup: NodeSetup,
+        journal: Journal,
+        say: Callable[..., None],
+        *,
+        connect: Callable[[NodeSetup, Receiver], Wires] = over_grpc,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        memory = journal.memory
+        self.setup, self._clock, self._life = setup, clock, Life()
+        self.telemetry = Telemetry(say, clock, memory.copy.hop, before=setup.left_at_a_stop())
+        self.account = OwnAccount(setup.terms)
+        journal.follow(self.account)
+        self.updater = Updater(setup)
+        self.transport = connect(setup, self)
+        self.taking_part = TakingPart(self.account, setup.config.budget, setup.delta, self._copy, self.telemetry.note)
+        pace = setup.new_pace()
+        self.driver = Driver(
+            Peer(setup.me, setup.rules, memory, self.taking_part, NodeSight(pace, self.transport)),
+            journal=journal,
+            transport=self.transport,
+            updater=self.updater,
+            pace=pace,
+            telemetry=self.telemetry,
+            life=self._life,
+            clock=clock,
+            ended=self._end,
+        )
+        self.arrivals = Arrivals(
+            setup.check_parameters,
+            setup.rules.path,
+            at_once=self.updater.is_quick,
+            spawn=self._life.spawn,
+            take=self._take,
+            refuse=self._refuse,
+        )
+        self._begun = False
+        self._finishing: asyncio.Task[None] | None = None
+        #: The nodes that have the final model.
+        self.all_done: set[int] = set()
+
+    @property
+    def peer(self) -> Peer:
+        """The protocol, which knows where the node stands."""
+        return self.driver.peer
+
+    def _copy(self) -> Copy:
+        return self.peer.memory.copy
+
+    async def run(self) -> None:
+        """Take part until the run is over and everybody knows, or until `stop`; raise Stopped if it cannot go on."""
+        await self.transport.start()
+        self.setup.forget_the_stop()
+        self._say_what_is_known()
+        self._life.spawn(self._begin_in_time())
+        try:
+            await self._life.wait()
+        finally:
+            self.driver.close()
+            await self._life.close()
+            await self.transport.stop()
+            self.updater.close()
+        if self._life.failure is not None:
+            raise self._life.failure
+
+    def _say_what_is_known(self) -> None:
+        """Say what the owner should know from the start."""
+        setup, note = self.setup, self.telemetry.note
+        note(Started(setup.config.listen, self.telemetry.hop))
+        for what in (*setup.notes, setup.not_covered):
+            if what is not None:
+                note(Note(what))
+        if left_out := setup.learner.rows_left_out:
+            note(RowsLeftOut(left_out))
+        if clipped := setup.learner.labels_clipped:
+            note(LabelsClipped(clipped, setup.run.model.label_bound))  # in its own log
+
+    def stop(self) -> None:
+        """Finish the current step, pass the token on, and stop."""
+        if not self.taking_part.stopping:
+            self.taking_part.stopping = True
+            self._life.spawn(self._stop_in_time())
+
+    async def _stop_in_time(self) -> None:
+        deadline = self._clock() + _GRACE
+        peer = self.peer
+        if peer.is_ready and not peer.holding:
+            await asyncio.sleep(0.5)  # the token may be on its way here
+        while (self.transport.receives or self.arrivals.busy) and self._clock() < deadline:
+            await asyncio.sleep(0.02)
+        while peer.holding and peer.memory.outcome is None and self._clock() < deadline:
+            if not self.transport.reachable and not peer.computing:
+                break  # there is nobody to pass it on to; the journal has it
+            await asyncio.sleep(0.02)
+        while self._finishing is not None and not self._finishing.done() and self._clock() < deadline:
+            await asyncio.sleep(0.02)
+        if peer.memory.outcome is None:  # else result.json says more
+            with contextlib.suppress(OSError):
+                self.setup.write_result(self.status(), STOPPED)
+        self.telemetry.note(ToldToStop(peer.holding, self.telemetry.hop))
+        self._life.end()
+
+    async def _begin_in_time(self) -> None:
+        """Begin when everybody is there: that others are still starting must not count as being late."""
+        patience = self.setup.config.start_wait
+        deadline = self._clock() + patience
+        others = len(self.setup.roster) - 1
+        memory = self.peer.memory
+        fresh = memory.copy.kind is Kind.INITIAL and memory.passing is None and memory.outcome is None
+        while fresh and len(self.transport.reachable) < others and self._clock() < deadline and not self._begun:
+            await asyncio.sleep(0.02)
+        if fresh and not self._begun and len(self.transport.reachable) < others:
+            self.telemetry.note(Incomplete(others - len(self.transport.reachable), patience))
+        self._begin()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self.driver.begin()
+            if self.peer.memory.outcome is not None:
+                self._end()
+
+    # What arrives (transport.Receiver).
+
+    def received(self, sender: int, message: Message) -> None:
+        """Take a message that is well formed; what is in it is checked before the protocol is told."""
+        if not self._life.is_over:
+            self.arrivals.received(sender, message)
+
+    def _take(self, sender: int, message: Message) -> None:
+        if not self._life.is_over:
+            self._begin()  # whoever sends something has begun
+            self.driver.take(sender, message)
+
+    def _refuse(self, sender: int, problem: str) -> None:
+        self.transport.say_once("refused", f"{self.setup.roster.names[sender]}: {problem}")
+
+    def wants(self, sender: int, message: Message) -> str:
+        """Say why the large model of a message is not wanted."""
+        if self.peer.memory.outcome is not None:
+            return "the run is over here"
+        if isinstance(message, Pass) and not self.peer.expects((message.ballot, message.hop)):
+            return "not asked for"
+        return ""
+
+    def done(self, sender: int) -> None:
+        """Take the news that a node has the final model."""
+        self.all_done.add(sender)
+        if self.peer.memory.outcome is None:
+            self.transport.send(sender, WantOutcome())
+        self._leave_if_all_done()
+
+    def connected(self, node: int) -> None:
+        """Say where we are to whoever has just been reached."""
+        if self.peer.memory.outcome is not None:
+            self.transport.send(node, Done())
+        elif self._begun:
+            self.transport.send(node, WantOutcome())
+
+    def say(self, event: str, **facts: object) -> None:
+        """Pass on what the transport has to say."""
+        self.telemetry.say(event, **facts)
+
+    # The end.
+
+    def _end(self) -> None:
+        token = self.peer.memory.outcome
+        assert token is not None
+        if self._finishing is None:
+            self.telemetry.hop = self.setup.rules.steps
+            self._finishing = self._life.spawn(self._finish(token))
+
+    async def _finish(self, token: Token) -> None:
+        """Keep the final model where its owner finds it, and let everybody know that it is here."""
+        try:
+            claims = partial(final_claims, self.account, self.setup.name, self.setup.delta, token)
+            await self.updater.keep_model(token, claims)
+            self.setup.write_result(self.status(finished=True))
+        except OSError as error:
+            self._life.fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
+            return
+        self.telemetry.note(RunOver(token.updates, digest_of(token.parameters), self.telemetry.refused_for_budget))
+        for node in range(len(self.setup.roster)):
+            if node != self.setup.me:
+                self.transport.send(node, Done())
+        asyncio.get_running_loop().call_later(self.setup.config.linger, self._life.end)
+        self.all_done.add(self.setup.me)
+        self._leave_if_all_done()
+
+    def _leave_if_all_done(self) -> None:
+        if len(self.all_done) == len(self.setup.roster):
+            # A moment later, so that they hear it from this node, too.
+            asyncio.get_running_loop().call_later(0.3, self._life.end)
+
+    def status(self, *, finished: bool = False) -> NodeStatus:
+        """Return what the node knows about the run and about itself; nothing of it is sent to other nodes."""
+        return status_of(self, finished=finished)

@@ -1,0 +1,87 @@
+"""What a node counts and times while it runs, and what it says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..protocol import News
+from .events import BudgetSpent, Event, OfferRefused, ProtocolNews, TokenAccepted, Updated
+from .hop_times import HopTimes
+from .status import NodeStatus
+
+__all__ = ["Telemetry"]
+
+
+class Telemetry:
+    """Takes the events of a node: counts them, times its hops, and tells the people who run it.
+
+    Parameters
+    ----------
+    say : writes a line of the log: the name of an event, and facts about it.
+    clock : the time in seconds; only differences matter.
+    hop : the newest hop that the node knows of when it starts.
+    before : what the node had counted when it was told to stop, if it was.
+    """
+
+    def __init__(
+        self, say: Callable[..., None], clock: Callable[[], float], hop: int, before: NodeStatus | None = None
+    ) -> None:
+        self.say, self._clock = say, clock
+        self.started = clock()
+        self.hop = hop
+        self.refused = 0 if before is None else before.refused
+        self.recoveries = 0 if before is None else before.recoveries
+        self._refused_before = 0 if before is None else before.refused_for_budget
+        self._unaffordable: set[int] = set()  # own hops whose update would have exceeded the budget
+        self.times = HopTimes()
+
+    @property
+    def refused_for_budget(self) -> int:
+        """How many of its turns the node has refused for its budget's sake."""
+        return self._refused_before + len(self._unaffordable)
+
+    @property
+    def running_for(self) -> float:
+        """Seconds since the node was made."""
+        return self._clock() - self.started
+
+    def note(self, event: Event) -> None:
+        """Count an event, and log it if it has a name."""
+        level = event.level
+        if isinstance(event, Updated):
+            self.hop = event.hop
+        elif isinstance(event, TokenAccepted):
+            self.hop = event.hop
+            self.times.accepted(self._clock())
+        elif isinstance(event, ProtocolNews):
+            self.recoveries += event.news is News.RECOVERY
+        elif isinstance(event, OfferRefused):
+            self.refused += 1
+        elif isinstance(event, BudgetSpent):
+            if event.hop in self._unaffordable:
+                return
+            # The first is news; the others, perhaps one for every turn until the end, are counted.
+            level = "debug" if self._unaffordable else "info"
+            self._unaffordable.add(event.hop)
+        if event.name is not None:
+            self.say(event.name, **event.facts, level=level)
+
+    # How long hops take.
+
+    def offered(self, hop: int) -> float:
+        """Take note that the token is on offer for a hop; return since when."""
+        self.hop, now = hop, self._clock()
+        self.times.offered(now)
+        return now
+
+    def wait_ended(self) -> float:
+        """Take note that an offer was answered, or given up; return how long it waited."""
+        return self.times.wait_ended(self._clock())
+
+    def passing(self) -> None:
+        """Take note that the token is on its way."""
+        self.times.passing(self._clock())
+
+    def passed(self, size: int) -> None:
+        """Take note that a token of so many bytes has arrived."""
+        self.times.passed(self._clock(), size)

@@ -1,0 +1,112 @@
+"""What the entries of a journal add up to: one fold, for the node that writes them and for all who read them.
+
+`Fold.add` takes one entry after the other, and is the only place where they are added up: to the memory that the
+protocol goes on from (`Memory.after`), to the releases, and to accounts of what was given away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from .journal import Entry, Heard, Kept, Memory, Over, Released
+from .messages import Ballot, Parameters
+
+__all__ = ["Account", "Fold", "Release"]
+
+
+@dataclass(frozen=True)
+class Release:
+    """One line of the ledger: an own update, when it was written down, and the SHA-256 of its parameters."""
+
+    ballot: Ballot
+    hop: int
+    updates: int
+    written: float
+    parameters: str
+
+
+class Account(Protocol):
+    """What counts the cost of a node's releases; it is told of promises and releases, in their order."""
+
+    def heard(self, ballot: Ballot) -> None:
+        """Take a promise: of a higher ballot than before, it may mean a fork."""
+
+    def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
+        """Take an own update; `chain` and `updates` are of the token with it."""
+
+
+class Fold:
+    """The entries of one journal, added up.
+
+    Parameters
+    ----------
+    blank : what every node knows before the run.
+    accounts : are told what each entry costs.
+    """
+
+    def __init__(self, blank: Memory, *accounts: Account) -> None:
+        # The ledger follows from the releases: to make a new tuple for each of them takes longer and longer.
+        self._memory = blank
+        self._accounts = list(accounts)
+        #: The ledger, the oldest release first.
+        self.releases: list[Release] = []
+
+    def add(self, entry: Entry, *, written: float = 0.0, parameters: str = "") -> None:
+        """Add an entry: when it was `written`, and the SHA-256 of the `parameters` that it brings, for the ledger.
+
+        An account that refuses the entry raises before anything else has changed.
+        """
+        for account in self._accounts:
+            _tell(account, entry)
+        if isinstance(entry, Released):
+            copy = entry.copy
+            self.releases.append(Release(copy.ballot, copy.hop, copy.token.updates, written, parameters))
+        self._memory = replace(self._memory.after(entry), ledger=())
+
+    def add_all(self, entries: Iterable[Entry]) -> Fold:
+        """Add entries whose dates nobody asks for; return the fold."""
+        for entry in entries:
+            self.add(entry)
+        return self
+
+    def follow(self, account: Account, before: Iterable[Entry]) -> None:
+        """Tell an account of the entries so far, and from now on of each that is added."""
+        for entry in before:
+            _tell(account, entry)
+        self._accounts.append(account)
+
+    def refill(self, copy: Parameters, outcome: Parameters | None) -> None:
+        """Give the newest copy, and the outcome, the parameters that their entries were read without."""
+        newest, final = self._memory.copy, self._memory.outcome
+        newest = replace(newest, token=replace(newest.token, parameters=copy))
+        if final is not None and outcome is not None:
+            final = replace(final, parameters=outcome)
+        self._memory = replace(self._memory, copy=newest, outcome=final)
+
+    @property
+    def newest(self) -> Parameters:
+        """The parameters of the newest copy."""
+        return self._memory.copy.token.parameters
+
+    @property
+    def memory(self) -> Memory:
+        """What the protocol goes on from."""
+        ledger = tuple((line.ballot, line.hop) for line in self.releases)
+        return replace(self._memory, ledger=ledger)
+
+
+def _tell(account: Account, entry: Entry) -> None:
+    """Tell an account what an entry means; those that say nothing about privacy change nothing."""
+    if isinstance(entry, Heard):
+        account.heard(entry.ballot)
+    elif isinstance(entry, Kept):
+        account.heard(entry.copy.ballot)
+    elif isinstance(entry, Released):
+        copy = entry.copy
+        account.released(copy.ballot, copy.hop, copy.token.chain, copy.token.updates)
+    elif isinstance(entry, Over):
+        # A majority that decided under a ballot had promised none above it: a node that hears of it has heard of all
+        # forks. Recoveries after it find the final model, and update nothing.
+        account.heard(entry.ballot)

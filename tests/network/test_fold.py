@@ -1,0 +1,95 @@
+"""One fold: entries add up to the same, one by one, from the file, or for somebody who reads beside the node."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import watched
+import world
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from skipring.errors import InvalidInput
+from skipring.network.node import AccountTerms, OwnAccount, account_of
+from skipring.network.protocol import Copy, Entry, Fold, Heard, Kept, Kind, Memory, Released, Token
+from skipring.network.storage import JournalError, JournalFile, digest_of, read_journal
+
+NODE, RUN = "ann", "run"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in memory where there is one: this is about bytes, not about disks."""
+    memory = Path("/dev/shm")
+    within = memory if memory.is_dir() else tmp_path_factory.mktemp("journals")
+    with tempfile.TemporaryDirectory(dir=within) as path:
+        yield Path(path)
+
+
+def told(account: OwnAccount) -> tuple[int, bytes, float]:
+    return account.releases, account.by_observer().tobytes(), account.plain_mu2
+
+
+def parameters_in(entry: Entry) -> str:
+    return digest_of(entry.copy.token.parameters) if isinstance(entry, Kept | Released) else ""
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10_000), draws=st.integers(0, 2**32))
+def test_entries_add_up_to_the_same_everywhere(folder: Path, seed: int, draws: int) -> None:
+    """Entry by entry, in batches into a file that is closed and opened again, and by a reader beside it."""
+    found, rng = watched.history(seed), random.Random(draws)
+    nodes, steps = found.rules.nodes, found.rules.steps
+    me = rng.randrange(nodes)
+    entries, path = found.machines[me].disk, folder / f"{seed}-{draws}"
+    terms = AccountTerms(nodes, me, found.rules.path, np.ones(steps), 5.0, True)
+    blank = Memory.blank(found.rules.path[0], world.INITIAL)
+
+    one_by_one, live = OwnAccount(terms), OwnAccount(terms)
+    fold = Fold(blank, one_by_one)
+    journal = JournalFile.create(path, node=NODE, run_digest=RUN, blank=blank)
+    journal.follow(live)
+    at = 0
+    while at < len(entries):
+        batch = entries[at : at + rng.randint(1, 6)]
+        for entry in batch:
+            fold.add(entry, written=float(at), parameters=parameters_in(entry))
+        journal.append(*batch, written=float(at))
+        at += len(batch)
+        if rng.random() < 0.2:
+            journal.close()
+            journal = JournalFile.open(path, node=NODE, run_digest=RUN)
+            live = OwnAccount(terms)
+            journal.follow(live)
+        assert journal.memory == fold.memory
+        assert list(journal.releases()) == fold.releases
+        assert told(live) == told(one_by_one)
+
+    reading = read_journal(path)
+    journal.close()
+    assert reading.memory == fold.memory == found.machines[me].memory == blank.replayed(entries)
+    assert list(reading.releases) == fold.releases
+    assert [(line.ballot, line.hop) for line in fold.releases] == list(fold.memory.ledger)
+    assert told(account_of(terms, (entry for _, entry in reading.entries))) == told(one_by_one)
+
+
+def test_what_an_account_refuses_is_not_written(tmp_path: Path) -> None:
+    """An own update of which the journal knows nothing: the node must stop, and nothing of it is on disk."""
+    path, steps = [0, 1] * 4, 8
+    account = OwnAccount(AccountTerms(2, 0, path, np.ones(steps), 5.0, True))
+    blank = Memory.blank(0, world.INITIAL)
+    with JournalFile.create(tmp_path / "journal", node=NODE, run_digest=RUN, blank=blank) as journal:
+        journal.follow(account)
+        chain = bytes(32) + bytes([0b101])  # hops 1 and 3; the ledger has no release at hop 1
+        release = Released(Copy((0, 0), 3, Kind.UPDATED, Token(2, b"model", chain)))
+        with pytest.raises(InvalidInput, match="the journal has forgotten it"):
+            journal.append(Heard((0, 0)), release)
+        with pytest.raises(JournalError):
+            journal.append(Heard((1, 1)))
+    assert account.releases == 2  # both count, the one that was forgotten and this one
+    assert not read_journal(tmp_path / "journal").entries

@@ -1,0 +1,55 @@
+"""An event loop with a clock of its own: it never sleeps, but goes to the next moment at which something happens."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from world import Broken
+
+_Some = TypeVar("_Some")
+
+
+class _NoSockets(selectors.DefaultSelector):
+    """Waits for nothing: the loop's clock is put forward instead."""
+
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise Broken("6: nothing will ever happen again")
+        self.loop.now += max(0.0, timeout)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time goes on only when all that can be done at one moment has been done."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.rng = random.Random(0)
+        selector = _NoSockets()
+        selector.loop = self
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self.now
+
+    def run_in_executor(  # type: ignore[override] # a future of this loop is what asyncio makes of a thread's, too
+        self, executor: Any, func: Callable[..., _Some], *args: Any
+    ) -> asyncio.Future[_Some]:
+        """Do the work of a thread in one moment, which comes a little later."""
+        made: asyncio.Future[_Some] = self.create_future()
+
+        def work() -> None:
+            if not made.done():
+                try:
+                    made.set_result(func(*args))
+                except Exception as error:
+                    made.set_exception(error)
+
+        self.call_later(self.rng.expovariate(20.0), work)
+        return made
