@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -116,10 +117,16 @@ def skipring(
 app.callback(help=_flowing(skipring.__doc__))(skipring)
 
 
+@cache
+def _program() -> Any:
+    """Return all commands with their options; to read them off the signatures takes a while, which tests would feel."""
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the program."""
     try:
-        app(standalone_mode=False)
+        _program()(standalone_mode=False)
     except InvalidInput as problem:
         _fail(f"{f'{option_name(problem.parameter)} {problem.given}'.rstrip()}: {problem.reason}")
     except _UsageError as problem:
