@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, quoted_list
 from .schema import INDICATOR, MISSING_WORDS, Column, spelled
 
 __all__ = ["Cells"]
@@ -144,7 +144,7 @@ class Cells:
         if (unknown := gone & ~missing).any():
             row = int(np.argmax(unknown))
             value = texts[row].as_py() or ""
-            meant = f"; {likely!r} is" if (likely := column.likely(value)) else f"; they are {', '.join(known[:20])}"
+            meant = f"; {likely!r} is" if (likely := column.likely(value)) else f"; they are {quoted_list(known)}"
             raise self.refuse(column.name, first + row, cells[row].as_py(), f"is not one of the categories{meant}")
         if column.missing != INDICATOR:
             self._require_some(column, gone, first)

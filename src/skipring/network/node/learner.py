@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data import Dataset, Scaling, read_table, read_with_schema
-from ...errors import InvalidInput, require_integer
+from ...errors import InvalidInput, quoted_list, require_integer
 from ...learning import Learner, LinearLearner, LinearModel, Rows, parts_stream, require_torch
 from ...models import Inputs, inputs_of
 from ...runs import (
@@ -202,7 +202,7 @@ def _class_numbers(table: Dataset, classes: list[str], column: str) -> NDArray[n
     numbers = {name: number for number, name in enumerate(classes)}
     labels = _spelled(table)
     if unknown := sorted(set(labels) - set(numbers)):
-        reason = f"{table.name} has the label {unknown[0]!r} there, and model.classes are {', '.join(classes)}"
+        reason = f"{table.name} has the label {unknown[0]!r} there, and model.classes are {quoted_list(classes)}"
         raise InvalidInput.because("data.label", column, reason)
     return np.array([numbers[label] for label in labels], dtype=np.float64)
 
@@ -211,7 +211,7 @@ def _numbers(table: Dataset, run: RunFile) -> NDArray[np.float64]:
     try:
         return np.array([float(label) for label in _spelled(table)])
     except ValueError:
-        some = ", ".join(table.classes[:3])
+        some = quoted_list(table.classes[:3])
         reason = f"{table.name} has labels such as {some}, which are no numbers; use model.classes"
         bound = run.model.label_bound
         key, given = ("model.name", run.model.name) if bound is None else ("model.label_bound", bound)
