@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .claims import final_claims, final_epsilon
     from .config import NodeBudget, NodeConfig, NodeDelay, OwnData, node_config_text, read_node_config
     from .driver import Node
-    from .learner import learner_on, make_learner, node_rows, require_shared_data
+    from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
     from .ledger import AccountTerms, OwnAccount, account_of, willing
     from .monitor import Monitor, metrics_text, status_text
     from .node_file import NodeFacts, write_node_model
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .updater import Stopped
 
 __all__ = [
+    "NO_ROWS",
     "RESULT",
     "STOPPED",
     "AccountTerms",
@@ -68,6 +69,7 @@ __getattr__, __dir__ = lazily(
         "AdaptivePace": "pace",
         "FixedPace": "pace",
         "Monitor": "monitor",
+        "NO_ROWS": "learner",
         "Node": "driver",
         "NodeBudget": "config",
         "NodeConfig": "config",

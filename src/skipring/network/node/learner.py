@@ -37,7 +37,10 @@ from ...runs import (
 )
 from .config import OwnData
 
-__all__ = ["learner_on", "make_learner", "node_rows", "require_shared_data"]
+__all__ = ["NO_ROWS", "learner_on", "make_learner", "node_rows", "require_shared_data"]
+
+#: What is said of a node whose owner has not filled in where its own file is.
+NO_ROWS = "this node has not said where its rows are; give path under [data] in its node.toml"
 
 Floats = NDArray[np.floating[Any]]
 #: The stream of a node's own test rows; that of shared data has the same number, and no name after it.
@@ -95,6 +98,8 @@ def learner_on(run: RunFile, rows: Rows, *, index: int, rng: np.random.Generator
 def require_shared_data(run: RunFile) -> None:
     """Refuse a run whose nodes would share the data set that is there for tries, because nobody has named another."""
     if run.data.path is None and "name" not in run.data.model_fields_set:
+        if run.table is not None:  # only files of nodes' own have such columns
+            raise InvalidInput.because("data.path", "missing", NO_ROWS)
         reason = (
             "the run file names no data set that nodes share (data.name), and a node no file of its own ([data] path in"
             " node.toml, with a schema in the run file); give one of them"
