@@ -103,6 +103,9 @@ categories = ["no", "yes"]
         assert lines == [f"{name}: {said}" for name in nodes]
         assert rest == "All else is as it should be; certificates last 364 more days."
         assert not skipring_words("network", "check", folder, "--json").data["good"]
+    settings = (tmp_path / "net" / "node1" / "node.toml").read_text()
+    assert '# path = "rows.csv"' in settings
+    assert "label =" not in settings  # the schema says which column it is
     (tmp_path / "rows.csv").write_text("age,ill\n" + "".join(f"{n},{'yes' if n % 3 else 'no'}\n" for n in range(20, 60)))
     for name in ("node1", "node2", "node3"):
         path = tmp_path / "net" / name / "node.toml"
