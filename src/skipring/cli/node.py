@@ -85,13 +85,10 @@ def _print(found: GivenAway) -> None:
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
 
-    from ..privacy import HIDDEN
-
     console = Console(highlight=False, markup=False)
     console.print(
         f"Node {found.node}: {found.releases} updates released, hop {found.hop} of {found.steps}"
-        f"{', run over' if found.over else ''}. Epsilon hides {HIDDEN[found.unit]} ({found.relation})"
-        f" at delta {found.delta:g} from any other node (method {found.method}, view {found.view})."
+        f"{', run over' if found.over else ''}. Epsilon hides {found.hides}."
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("observer")

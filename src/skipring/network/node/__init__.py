@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .node_setup import NodeSetup
     from .noise import NoiseSource, unreached
     from .pace import AdaptivePace, FixedPace, Pace
-    from .status import RESULT, STOPPED, NodeStatus, read_status
+    from .status import RESULT, STOPPED, NodeStatus, hidden_from_whom, read_status
     from .updater import Stopped
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "account_of",
     "final_claims",
     "final_epsilon",
+    "hidden_from_whom",
     "learner_on",
     "make_learner",
     "metrics_text",
@@ -87,6 +88,7 @@ __getattr__, __dir__ = lazily(
         "account_of": "ledger",
         "final_claims": "claims",
         "final_epsilon": "claims",
+        "hidden_from_whom": "status",
         "learner_on": "learner",
         "make_learner": "learner",
         "metrics_text": "monitor",
