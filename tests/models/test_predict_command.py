@@ -134,6 +134,43 @@ def test_a_simulation_saves_the_model_of_a_run_that_it_names(tmp_path: Path, ski
     assert (told["model"], told["model_run"]) == ("model.npz", 0)
 
 
+@pytest.mark.parametrize("label", [{"categories": ["no", "yes"]}, {"range": [0, 9]}])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("block", [7, 1 << 16])
+def test_a_label_column_without_any_value_is_as_good_as_none(
+    tmp_path: Path,
+    skipring_words: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    label: dict[str, Any],
+    ending: str,
+    block: int,
+) -> None:
+    columns = [*COLUMNS[:3], {"name": "ill", "label": True} | label]
+    model = saved(tmp_path / "model.npz", columns, "logistic" if "categories" in label else "squared")
+    monkeypatch.setattr(schema_tables, "_ROWS", block)
+    monkeypatch.setattr(schema_tables, "_BLOCK", 20 * block)
+
+    def told(rows: pd.DataFrame, out: str) -> Any:
+        file = f"{out}.{ending}"
+        rows.to_csv(tmp_path / file, index=False) if ending == "csv" else rows.to_parquet(tmp_path / file, index=False)
+        return skipring_words("predict", str(model), file, "--out", f"{out}-said.csv")
+
+    rows = table(20)
+    assert told(rows.drop(columns="ill"), "without").code == 0
+    blank = told(rows.assign(ill=None), "blank")
+    assert blank.code == 0, blank.err
+    assert lines(tmp_path / "blank-said.csv") == lines(tmp_path / "without-said.csv")
+    assert "There are no metrics: column 'ill', the label, has no value in any row." in " ".join(blank.out.split())
+    assert "guessing" not in blank.out
+    value = "yes" if "categories" in label else "4"
+    for place, said in ((0, 2), (19, 1)):  # in the last block, or in the first
+        partly = told(rows.assign(ill=[value if row == place else None for row in range(20)]), f"partly{place}")
+        assert partly.code == 2
+        if block > 20:
+            assert f"column 'ill', row {said}: every row needs a label" in partly.err
+        assert "every row needs a label; to predict, leave the column out" in partly.err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
