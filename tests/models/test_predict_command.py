@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,27 @@ def test_bad_rows_are_refused_in_one_line(tmp_path: Path, skipring_words: Comman
     assert told.err.startswith("error: ROWS rows.csv")
     assert len(told.err.splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.npz", "rows.csv"]
+
+
+def test_texts_of_a_model_do_not_reach_the_terminal_as_commands(tmp_path: Path, skipring_words: Command) -> None:
+    """A model is somebody's file: its words may not colour, move or hide what is printed around them."""
+    claim = dataclasses.replace(CLAIM, whose="a\x1b[31m\nb", method="\u202e\x07tight", view="\x9b2J")
+    refused = dataclasses.replace(CLAIM, epsilon=None, refused="why\r\x1b]0;not\x07")
+    made = load_model(saved(tmp_path / "model.npz"))
+    facts = dataclasses.replace(made.facts, epsilon=(claim, refused), not_covered="c\x1b[8m", source="d\x1b[8m")
+    TrainedModel(facts, made.inputs, made.parameters).save(tmp_path / "model.npz")
+    table().to_csv(tmp_path / "rows.csv", index=False)
+    told = skipring_words("predict", "model.npz", "rows.csv")
+    assert told.code == 0, told.err
+    assert all(letter.isprintable() for letter in told.out.replace("\n", ""))
+    words = " ".join(told.out.split())
+    assert r"For a\x1b[31m\nb: epsilon 2.5" in words
+    assert r"\u202e\x07tight" in words
+    other = dataclasses.replace(facts, name="none\x1b[31m:network")
+    TrainedModel(other, made.inputs, made.parameters).save(tmp_path / "other.npz")
+    refusal = skipring_words("predict", "other.npz", "rows.csv", "--force")
+    assert refusal.code == 2
+    assert all(letter.isprintable() for letter in refusal.err.replace("\n", ""))
 
 
 def test_bad_files_are_refused_in_one_line(tmp_path: Path, skipring_words: Command) -> None:

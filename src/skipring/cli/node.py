@@ -10,7 +10,7 @@ import typer
 
 from .._json import to_json
 from ..errors import InvalidInput, require_delta
-from ._output import Json, print_json
+from ._output import Json, print_json, printable
 
 if TYPE_CHECKING:
     from ..network import GivenAway
@@ -78,7 +78,7 @@ def node_model(
     from rich.console import Console  # only where sentences are shown
 
     first = f"{path} is written: {facts.source}, after {facts.updates} updates."
-    Console(highlight=False, markup=False).print("\n".join([first, *facts.sentences()]))
+    Console(highlight=False, markup=False).print("\n".join(map(printable, [first, *facts.sentences()])))
 
 
 def _print(found: GivenAway) -> None:
