@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,7 +54,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
-    from ..runs import old_timeout, unsaid_unit, with_changes  # loaded when the command runs
+    from ..runs import old_timeout, unsaid_data, unsaid_unit, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(file, changes or [])
@@ -72,22 +73,23 @@ def simulate(
             model_run=model_run,
         )
     model = {} if save_model is None else {"model": str(save_model), "model_run": model_run}
-    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), old_timeout(run), as_json, model)
+    unsaid = [None if result.privacy.refused is not None else unsaid_unit(run), old_timeout(run)]
+    notes = [note for note in (unsaid_data(run), *unsaid) if note is not None]
+    _show(result, folder, time.perf_counter() - began, notes, as_json, model)
 
 
 def _show(
     result: Result,
     folder: Path,
     seconds: float,
-    unsaid: str | None,
-    old_word: str | None,
+    unsaid: Sequence[str],
     as_json: bool,
     model: dict[str, Any],
 ) -> None:
     summary = result.summary()
     resolved, privacy = result.resolved, result.privacy
     if as_json:
-        found = {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json(), "remark": result.remark}
+        found = {"data": result.data, "seconds": seconds, "folder": str(folder), "resolved": resolved.to_json(), "remark": result.remark}
         print_json(summary.to_json() | found | model)
         return
 
@@ -97,6 +99,7 @@ def _show(
         return f"{number(spread.mean)} ± {number(spread.std)}"
 
     rows: list[tuple[str, object]] = [
+        ("data", result.data_words),
         ("runs", result.runs),
         ("test error", shown(summary.test_error)),
         ("latency", shown(summary.latency)),
@@ -122,10 +125,7 @@ def _show(
         )
     elif privacy.not_amplified_because is not None:
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
-    if unsaid is not None and privacy.refused is None:
-        notes.append(sentence(unsaid))
-    if old_word is not None:
-        notes.append(sentence(old_word))
+    notes += map(sentence, unsaid)
     if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
         notes.append(
             "Nodes have different numbers of parts; the forecast is the largest of what holds for each number."
