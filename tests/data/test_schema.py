@@ -178,7 +178,10 @@ def changed(row: int, column: str, text: str) -> list[list[str]]:
             "column 'sugar', row 1: '5.0' has a decimal point, and '9,5' in column 'age', row 2,",
         ),
         (changed(3, "smoker", "Yes"), "column 'smoker', row 4: 'Yes' is not one of the categories; 'yes' is"),
-        (changed(3, "pain", "7"), "column 'pain', row 4: '7' is not one of the categories; they are '1', '2', '3', '4'"),
+        (
+            changed(3, "pain", "7"),
+            "column 'pain', row 4: '7' is not one of the categories; they are '1', '2', '3', '4'",
+        ),
         (changed(0, "pain", ""), "column 'pain', row 1: there is no value"),
         (changed(0, "ill", "YES "), "column 'ill', row 1: 'YES ' is not one of the categories; 'yes' is"),
         (changed(0, "ill", "?"), "column 'ill', row 1: every row needs a label"),

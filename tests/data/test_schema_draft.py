@@ -56,7 +56,10 @@ def test_a_draft_names_ranges_categories_and_what_is_of_no_use(table: Path) -> N
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (["'1,5'|2", "1.5|3"], "column 'a', row 2: '1.5' has a decimal point, and '1,5' in column 'a', row 1, does not"),
+        (
+            ["'1,5'|2", "1.5|3"],
+            "column 'a', row 2: '1.5' has a decimal point, and '1,5' in column 'a', row 1, does not",
+        ),
         (["1.5|2", "2.5|'3,25'"], "column 'b', row 2: '3,25' has a decimal comma, and '1.5' in column 'a', row 1,"),
         (["1.0|2", "'2,5'|3"], "column 'a', row 2: '2,5' has a decimal comma, and '1.0' in column 'a', row 1,"),
     ],
@@ -77,7 +80,9 @@ def test_a_draft_refuses_both_decimal_marks_as_the_reader_does(tmp_path: Path, r
 
 def test_categories_and_unused_columns_may_have_both_decimal_marks(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
-    path.write_text('a,b,c,ill\n5,1.0,"7,5 mg",no\n11,"2,0",7.5 mg,yes\n' + "".join(f"{n}.5,1,x{n},no\n" for n in range(8)))
+    path.write_text(
+        'a,b,c,ill\n5,1.0,"7,5 mg",no\n11,"2,0",7.5 mg,yes\n' + "".join(f"{n}.5,1,x{n},no\n" for n in range(8))
+    )
     draft = draft_schema(path, label="ill")
     assert [column.role for column in draft.schema.columns] == ["feature", "feature", "ignore", "label"]
     assert len(read_with_schema(path, draft.schema).labels) == 10

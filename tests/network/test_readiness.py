@@ -106,7 +106,9 @@ categories = ["no", "yes"]
     settings = (tmp_path / "net" / "node1" / "node.toml").read_text()
     assert '# path = "rows.csv"' in settings
     assert "label =" not in settings  # the schema says which column it is
-    (tmp_path / "rows.csv").write_text("age,ill\n" + "".join(f"{n},{'yes' if n % 3 else 'no'}\n" for n in range(20, 60)))
+    (tmp_path / "rows.csv").write_text(
+        "age,ill\n" + "".join(f"{n},{'yes' if n % 3 else 'no'}\n" for n in range(20, 60))
+    )
     for name in ("node1", "node2", "node3"):
         path = tmp_path / "net" / name / "node.toml"
         path.write_text(path.read_text().replace('# path = "rows.csv"', 'path = "../../rows.csv"'))

@@ -218,7 +218,9 @@ class Schema:
         needed = [column.name for column in self.columns if column.role in ("feature", *(["label"] * labelled))]
         lacking, unknown = [name for name in needed if name not in found], [n for n in found if n not in known]
         if lacking:
-            reason = f"has no column {quoted_list(lacking, 5)}, which the {self.called} has" + _perhaps(lacking, unknown)
+            reason = f"has no column {quoted_list(lacking, 5)}, which the {self.called} has" + _perhaps(
+                lacking, unknown
+            )
             raise InvalidInput.because("path", file, reason)
         if unknown:
             reason = f"has a column {quoted_list(unknown, 5)}, which the {self.called} does not have; {self.remedy}"

@@ -116,8 +116,8 @@ def _require_one_mark(path: str | Path, numbers: Mapping[str, _Seen]) -> None:
         return
     (earlier, row, said), (name, other_row, other) = first.values()
     reason = (
-        f"column {name!r}, row {other_row}: {other!r} has a decimal {'comma' if ',' in other else 'point'}, and {said!r}"
-        f" in column {earlier!r}, row {row}, does not"
+        f"column {name!r}, row {other_row}: {other!r} has a decimal {'comma' if ',' in other else 'point'},"
+        f" and {said!r} in column {earlier!r}, row {row}, does not"
     )
     raise InvalidInput.because("FILE", path, reason)
 
