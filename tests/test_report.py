@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from skipring._numbers import upper
 from skipring.privacy import forecast
 from skipring.report import number, report_page
 from skipring.report.page import Folder, _epsilon_lines, load_folders, row_of
@@ -79,16 +80,12 @@ def test_the_page_shows_the_numbers_of_the_files(page: str, folders: list[Path])
         errors = np.load(folder / "metrics.npz")["test_error"][:, -1]
         assert folder.name in cells
         assert f"{number(float(errors.mean()))} ± {errors.std(ddof=1):.2g}" in cells
-        for value in (
-            privacy["forecast"]["epsilon"],
-            privacy["paper"]["epsilon"],
-            privacy["realised"]["worst"],
-            settings["resolved"]["noise_multiplier"],
-        ):
-            assert number(value) in cells
+        for value in (privacy["forecast"]["epsilon"], privacy["paper"]["epsilon"], privacy["realised"]["worst"]):
+            assert upper(value) in cells
+        assert number(settings["resolved"]["noise_multiplier"]) in cells
         assert str(settings["privacy"]["delta"]) in cells
         for part in ("median", "pair_99", "worst"):
-            assert number(privacy["realised"][part]) in page
+            assert upper(privacy["realised"][part]) in page
     for name in ("skipring", "Python", "numpy", "numba"):
         assert name in cells
 
@@ -185,7 +182,7 @@ def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Pa
         assert cells[2] == row.unit == "node"
         assert cells[3] == number(row.timeout).replace("infinity", r"$\infty$")
         middle = ("skip_rate", "noise_multiplier", "epsilon_forecast", "epsilon_paper", "epsilon_realised")
-        assert cells[4:9] == [number(getattr(row, key)) for key in middle]
+        assert cells[4:9] == [(upper if key.startswith("epsilon") else number)(getattr(row, key)) for key in middle]
         assert cells[9] == rf"{number(row.test_error.mean)} $\pm$ {row.test_error.std:.2g}"
         assert cells[10:] == [number(row.latency), number(row.updates)]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._numbers import upper
 from ..errors import InvalidInput
 from ._output import Changes, Json, Threads, print_json, print_rows, sentence
 from ._work import counted_runs
@@ -89,7 +90,13 @@ def _show(
     summary = result.summary()
     resolved, privacy = result.resolved, result.privacy
     if as_json:
-        found = {"data": result.data, "seconds": seconds, "folder": str(folder), "resolved": resolved.to_json(), "remark": result.remark}
+        found = {
+            "data": result.data,
+            "seconds": seconds,
+            "folder": str(folder),
+            "resolved": resolved.to_json(),
+            "remark": result.remark,
+        }
         print_json(summary.to_json() | found | model)
         return
 
@@ -186,13 +193,13 @@ def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
             sampled = "" if realised.pairs is None else f" of {realised.pairs}"
             names = (f"worst pair{sampled}", "99 % pair", "median pair")
         values = (realised.worst, realised.pair_99, realised.median)
-        rows += [(f"epsilon, realised, {name}", value) for name, value in zip(names, values, strict=True)]
+        rows += [(f"epsilon, realised, {name}", upper(value)) for name, value in zip(names, values, strict=True)]
         if realised.final is not None:
-            rows.append(("epsilon, realised, final model", realised.final))
+            rows.append(("epsilon, realised, final model", upper(realised.final)))
         if realised.other_node is not None:
-            rows.append(("epsilon, realised, another node", realised.other_node))
+            rows.append(("epsilon, realised, another node", upper(realised.other_node)))
     return rows
 
 
-def _epsilon_or_why(part: StatedEpsilon) -> object:
-    return part.refused if part.epsilon is None else part.epsilon
+def _epsilon_or_why(part: StatedEpsilon) -> str | None:
+    return part.refused if part.epsilon is None else upper(part.epsilon)

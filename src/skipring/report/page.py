@@ -17,7 +17,7 @@ from .. import __version__
 from ..errors import InvalidInput
 from ..privacy import PaperBound, PublishedEpsilon, RealisedPrivacy, forecast
 from ..simulation import COLUMNS, WORDS, Result, ResultRow, latex_rows, result_row
-from .numbers import number
+from .numbers import number, upper
 from .page_parts import (
     chart,
     colour,
@@ -140,7 +140,7 @@ def _other_epsilons(folders: Sequence[Folder]) -> str:
     """Say what an outsider learns, and what holds for a whole node, where that is known."""
     words = ""
     finals = {folder.name: folder.result.privacy.final for folder in folders}
-    known = [f"{number(part.epsilon)} ({escape(name)})" for name, part in finals.items() if part and part.epsilon]
+    known = [f"{upper(part.epsilon)} ({escape(name)})" for name, part in finals.items() if part and part.epsilon]
     if known:
         words += f" Whoever is shown the final model and nothing else: epsilon {', '.join(known)}."
     for promise in dict.fromkeys(folder.result.privacy.whole_node for folder in folders):
@@ -259,17 +259,17 @@ def _rival_note(published: PublishedEpsilon, realised: RealisedPrivacy | None) -
     """Say what was published about the privacy of a schedule without a token, and what was proven for the first run."""
     words = f"published accounting ({published.method})"
     if published.epsilon is not None:
-        words += f": epsilon {number(published.epsilon)} at the end"
+        words += f": epsilon {upper(published.epsilon)} at the end"
     if not published.trusted:
         words += ", which is not proven for this protocol"
     if realised is None:
         return words
     if realised.other_node is not None:
-        return f"{words}; the line is about the server, another node learns {number(realised.other_node)}"
+        return f"{words}; the line is about the server, another node learns {upper(realised.other_node)}"
     if realised.pairs is None:
         return f"{words}; the line is about the server, and for other nodes nothing better is proven"
     pairs = f"the worst of {realised.pairs} pairs on the graphs of the first run"
-    return f"{words}; proven for {pairs}: {number(realised.worst)}"
+    return f"{words}; proven for {pairs}: {upper(realised.worst)}"
 
 
 def _moments(result: Result) -> list[int]:
@@ -291,7 +291,7 @@ def _pairs(folders: Sequence[Folder]) -> list[str]:
             missing.append(f"<li>{name}: the privacy of all pairs was not recorded.</li>")
             continue
         words = ", ".join(
-            f"{label} {number(value)}"
+            f"{label} {upper(value)}"
             for value, label in (
                 (realised.median, "median"),
                 (realised.pair_99, "99 % of pairs below"),

@@ -11,6 +11,7 @@ from typing import Any
 from ..privacy import Histogram
 from ..simulation import Result
 from .figures import PALETTE
+from .numbers import upper
 
 __all__ = [
     "STYLE",
@@ -184,7 +185,9 @@ def pair_chart(histogram: Histogram, forecast: float | None, place: int) -> tupl
     margin = 0.06 * (max(shown) - min(shown))
     layout["xaxis"] |= {"range": [min(shown) - margin, max(shown) + margin]}
     if forecast is not None:
-        layout |= _marked("x", forecast, f"forecast {forecast:.3g}", left=2.0 * forecast > min(shown) + max(shown))
+        layout |= _marked(
+            "x", forecast, f"forecast {upper(forecast, 3)}", left=2.0 * forecast > min(shown) + max(shown)
+        )
     return [bars], layout
 
 
