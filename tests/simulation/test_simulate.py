@@ -245,6 +245,7 @@ def test_a_summary_names_the_data(skipring: Callable[[str], tuple[int, str, str]
     assert words.startswith("data breast-cancer: 455 rows to learn from, 114 to test, 30 columns, 4 nodes runs 1")
     tries = "The file names no data (data.path, data.name), so these are rows for tries: breast-cancer."
     assert tries in words
+    assert "latency and timeout in the unit of the law of delays." in words
     rng = np.random.default_rng(1)
     lines = [f"{x:.3f},{'a' if x > 0 else 'b'},{n % 4}" for n, x in enumerate(rng.normal(size=100))]
     (tmp_path / "rows.csv").write_text("\n".join(["x,y,site", *lines]) + "\n")

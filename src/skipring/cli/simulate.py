@@ -119,7 +119,7 @@ def _show(
         rows.append(("noise std on the gradient", resolved.noise_std))
         rows.append(("rows per update", _batch(resolved)))
     rows += _privacy_rows(privacy)
-    notes = ["Mean and standard deviation over runs."]
+    notes = ["Mean and standard deviation over runs; latency and timeout in the unit of the law of delays."]
     if result.remark is not None:
         notes.append(sentence(result.remark))
     if privacy.refused is None:
