@@ -100,6 +100,21 @@ def test_the_order_of_columns_and_the_size_of_blocks_do_not_matter(
             assert told.data["metrics"] == pytest.approx(first["metrics"])
 
 
+def test_frames_of_polars_are_predicted_as_those_of_pandas(tmp_path: Path) -> None:
+    polars: Any = pytest.importorskip("polars")
+    model, rows = load_model(saved(tmp_path / "model.npz")), table()
+    frame = polars.DataFrame({name: rows[name].tolist() for name in ("pain", "age", "patient")})
+    kinds = polars.Enum(["none", "some", "much"])
+    for given in (
+        frame,
+        frame.with_columns(polars.col("pain").cast(polars.Categorical)),
+        frame.with_columns(polars.col("pain").cast(kinds), polars.col("age").cast(polars.Float32)),
+        frame.with_columns(polars.lit(None).alias("ill")),
+    ):
+        np.testing.assert_array_equal(model.predict(given), model.predict(rows))
+        np.testing.assert_array_equal(model.predict_proba(given), model.predict_proba(rows))
+
+
 def test_numbers_are_amounts(tmp_path: Path, skipring_words: Command) -> None:
     columns = [*COLUMNS[:2], {"name": "days", "label": True, "range": [0, 40]}]
     model = saved(tmp_path / "model.npz", columns, "squared")
