@@ -16,10 +16,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skipring.privacy import forecast
+from skipring._numbers import upper
+from skipring.privacy import Histogram, forecast
 from skipring.report import number, report_page
 from skipring.report.page import Folder, _epsilon_lines, load_folders, row_of
-from skipring.report.page_parts import error_chart, skip_chart, xy_layout
+from skipring.report.page_parts import error_chart, pair_chart, settings_table, skip_chart, xy_layout
 from skipring.runs import RunFile, with_changes
 from skipring.simulation import Result, simulate
 from skipring.simulation.table import latex_table
@@ -71,6 +72,34 @@ def test_a_run_on_a_file_does_not_name_the_data_set_it_did_not_read(tmp_path: Pa
     assert "breast-cancer" in shown()
 
 
+def test_a_page_says_what_was_run_on_which_rows_and_no_settings_that_nobody_looked_at() -> None:
+    own = shown("data.nodes=5")
+    assert "<title>skipring: breast-cancer: logistic, 5 nodes, random-ring</title>" in own
+    assert "<h1>breast-cancer: logistic, 5 nodes, random-ring</h1>" in own
+    assert "Data: breast-cancer: 455 rows to learn from, 114 to test, 30 columns, 5 nodes." in own
+    assert "latency, in the unit of the law of delays" in own
+    for unused in ("gossip.", "federated.", "stragglers.", "data.alpha", "data.exponent", "data.shards_per_node"):
+        assert f"<code>{unused}" not in own
+    other = shown("data.nodes=5", "data.split=dirichlet", "stragglers.lost_link=0.1")
+    assert "<code>data.alpha" in other
+    assert "<code>stragglers.lost_link" in other
+    rival = shown("data.nodes=5", "schedule.name=gossip", "schedule.steps=2")
+    assert "<code>gossip.rounds" in rival
+    assert "<code>federated" not in rival
+
+
+def test_columns_are_said_in_words_and_labels_keep_off_their_lines() -> None:
+    columns = [{"name": "age", "range": [20, 80]}, {"name": "ill", "label": True, "categories": ["no", "yes, much"]}]
+    table = settings_table(["a"], [{"column": columns, "data": {"standardise": False}}])
+    assert "<code>column.age</code></td><td>20 to 80</td>" in table
+    assert "<code>column.ill</code></td><td>label; &#x27;no&#x27;, &#x27;yes, much&#x27;</td>" in table
+    assert "<td>false</td>" in table
+    for value, sign in ((1.0, 1), (9.0, -1)):
+        (note,) = pair_chart(Histogram(edges=(0.0, 5.0, 10.0), counts=(1, 2)), value, 0)[1]["annotations"]
+        assert note["xshift"] * sign > 0
+        assert (note["y"], note["yanchor"]) == (1, "bottom")  # above the bars
+
+
 def test_the_page_shows_the_numbers_of_the_files(page: str, folders: list[Path]) -> None:
     cells = [re.sub("<[^>]*>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", page)]
     for folder in folders:
@@ -79,16 +108,12 @@ def test_the_page_shows_the_numbers_of_the_files(page: str, folders: list[Path])
         errors = np.load(folder / "metrics.npz")["test_error"][:, -1]
         assert folder.name in cells
         assert f"{number(float(errors.mean()))} ± {errors.std(ddof=1):.2g}" in cells
-        for value in (
-            privacy["forecast"]["epsilon"],
-            privacy["paper"]["epsilon"],
-            privacy["realised"]["worst"],
-            settings["resolved"]["noise_multiplier"],
-        ):
-            assert number(value) in cells
+        for value in (privacy["forecast"]["epsilon"], privacy["paper"]["epsilon"], privacy["realised"]["worst"]):
+            assert upper(value) in cells
+        assert number(settings["resolved"]["noise_multiplier"]) in cells
         assert str(settings["privacy"]["delta"]) in cells
         for part in ("median", "pair_99", "worst"):
-            assert number(privacy["realised"][part]) in page
+            assert upper(privacy["realised"][part]) in page
     for name in ("skipring", "Python", "numpy", "numba"):
         assert name in cells
 
@@ -166,7 +191,7 @@ def test_a_folder_may_have_the_name_of_a_script(folders: list[Path], tmp_path: P
     odd = tmp_path / "<script>"
     shutil.copytree(folders[0], odd)
     page = without_library(report_page(load_folders([odd])))
-    assert "Simulation &lt;script&gt;" in page
+    assert "&lt;script&gt;" in page
     assert page.count("<script>") == page.count("</script>")
 
 
@@ -185,7 +210,7 @@ def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Pa
         assert cells[2] == row.unit == "node"
         assert cells[3] == number(row.timeout).replace("infinity", r"$\infty$")
         middle = ("skip_rate", "noise_multiplier", "epsilon_forecast", "epsilon_paper", "epsilon_realised")
-        assert cells[4:9] == [number(getattr(row, key)) for key in middle]
+        assert cells[4:9] == [(upper if key.startswith("epsilon") else number)(getattr(row, key)) for key in middle]
         assert cells[9] == rf"{number(row.test_error.mean)} $\pm$ {row.test_error.std:.2g}"
         assert cells[10:] == [number(row.latency), number(row.updates)]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["LEAST_DELTA", "InvalidInput"]
+__all__ = ["LEAST_DELTA", "InvalidInput", "quoted_list"]
 
 #: No smaller delta is stated: the noise of a real node has no values beyond 18.84 standard deviations, where a Gaussian
 #: has a mass of 4e-79. (`network.node.unreached` says what that adds to delta for a run of so many numbers.)
@@ -38,6 +39,16 @@ class InvalidInput(ValueError):
         An empty text as what was given stands for something without a value to show, such as a flag.
         """
         return cls(parameter, given, reason, must_be=False)
+
+
+def quoted_list(texts: Iterable[str], most: int = 20) -> str:
+    """Return texts of a table's own, each in quotes: one of them may have a comma in it.
+
+    >>> quoted_list(["Internal, East", "Surgery"]), quoted_list("abc", most=2)
+    ("'Internal, East', 'Surgery'", "'a', 'b', ...")
+    """
+    listed = list(texts)
+    return ", ".join(map(repr, listed[:most])) + (", ..." if len(listed) > most else "")
 
 
 def _is_number(value: object) -> bool:

@@ -192,7 +192,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         """Learn from rows; `groups` says, by a number or a name for each row, which node it belongs to.
 
         `persons` says in the same way whose row it is, where persons are protected. Without `groups`, rows are dealt to
-        `nodes` nodes at random: one by one, or all rows of a person together.
+        `nodes` nodes at random: one by one, or all rows of a person together. A name of `y` (of a pandas Series, say)
+        is what a saved model takes the label's column of a table for.
         """
         with np.errstate(invalid="ignore"):  # sums of finite but extreme values, by which scikit-learn looks for others
             features, labels = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
@@ -207,6 +208,9 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             raise InvalidInput.because("groups", given, "the token needs at least 2 nodes to walk between")
         with _in_words_of_this_class():
             self._learn(features, classes, numbered, owners, whose)
+        called = getattr(y, "name", None)
+        known = map(str, getattr(self, "feature_names_in_", ()))
+        self._label = called if isinstance(called, str) and called.strip() and called not in known else None
         return self
 
     def _learn(
@@ -389,6 +393,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             scaling=dataclasses.replace(self.scaling_, encoder=None),
             features=self.features,
             intercept=bool(self.intercept),
+            label=getattr(self, "_label", None),  # an older pickle has none
         )
         save_model(TrainedModel(facts, inputs, self._vector), path)
 

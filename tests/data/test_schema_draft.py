@@ -53,6 +53,41 @@ def test_a_draft_names_ranges_categories_and_what_is_of_no_use(table: Path) -> N
     assert read_with_schema(table, draft.schema).labels.tolist() == [0, 1, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            ["'1,5'|2", "1.5|3"],
+            "column 'a', row 2: '1.5' has a decimal point, and '1,5' in column 'a', row 1, does not",
+        ),
+        (["1.5|2", "2.5|'3,25'"], "column 'b', row 2: '3,25' has a decimal comma, and '1.5' in column 'a', row 1,"),
+        (["1.0|2", "'2,5'|3"], "column 'a', row 2: '2,5' has a decimal comma, and '1.0' in column 'a', row 1,"),
+    ],
+)
+def test_a_draft_refuses_both_decimal_marks_as_the_reader_does(tmp_path: Path, rows: list[str], said: str) -> None:
+    path = tmp_path / "rows.csv"
+    more = [f"{row + 11}|{row + 20}" for row in range(8)]
+    lines = [f"{row}|{'no' if row in rows else 'yes'}" for row in [*rows, *more]]
+    path.write_text("a,b,ill\n" + "".join(line.replace("|", ",").replace("'", '"') + "\n" for line in lines))
+    with pytest.raises(InvalidInput) as refusal:
+        draft_schema(path, label="ill")
+    assert said in str(refusal.value)
+    columns = [{"name": name, "range": [0, 30]} for name in "ab"]
+    schema = Schema.of([*columns, {"name": "ill", "label": True, "categories": ["no", "yes"]}])
+    with pytest.raises(InvalidInput, match="has a decimal"):
+        read_with_schema(path, schema)
+
+
+def test_categories_and_unused_columns_may_have_both_decimal_marks(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        'a,b,c,ill\n5,1.0,"7,5 mg",no\n11,"2,0",7.5 mg,yes\n' + "".join(f"{n}.5,1,x{n},no\n" for n in range(8))
+    )
+    draft = draft_schema(path, label="ill")
+    assert [column.role for column in draft.schema.columns] == ["feature", "feature", "ignore", "label"]
+    assert len(read_with_schema(path, draft.schema).labels) == 10
+
+
 def test_an_id_is_not_learnt_from(table: Path) -> None:
     table.write_text(TABLE.replace("patient", "case_id"))
     draft = draft_schema(table, label="ill")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,21 @@ def test_the_order_of_columns_and_the_size_of_blocks_do_not_matter(
             assert told.data["metrics"] == pytest.approx(first["metrics"])
 
 
+def test_frames_of_polars_are_predicted_as_those_of_pandas(tmp_path: Path) -> None:
+    polars: Any = pytest.importorskip("polars")
+    model, rows = load_model(saved(tmp_path / "model.npz")), table()
+    frame = polars.DataFrame({name: rows[name].tolist() for name in ("pain", "age", "patient")})
+    kinds = polars.Enum(["none", "some", "much"])
+    for given in (
+        frame,
+        frame.with_columns(polars.col("pain").cast(polars.Categorical)),
+        frame.with_columns(polars.col("pain").cast(kinds), polars.col("age").cast(polars.Float32)),
+        frame.with_columns(polars.lit(None).alias("ill")),
+    ):
+        np.testing.assert_array_equal(model.predict(given), model.predict(rows))
+        np.testing.assert_array_equal(model.predict_proba(given), model.predict_proba(rows))
+
+
 def test_numbers_are_amounts(tmp_path: Path, skipring_words: Command) -> None:
     columns = [*COLUMNS[:2], {"name": "days", "label": True, "range": [0, 40]}]
     model = saved(tmp_path / "model.npz", columns, "squared")
@@ -134,6 +150,43 @@ def test_a_simulation_saves_the_model_of_a_run_that_it_names(tmp_path: Path, ski
     assert (told["model"], told["model_run"]) == ("model.npz", 0)
 
 
+@pytest.mark.parametrize("label", [{"categories": ["no", "yes"]}, {"range": [0, 9]}])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("block", [7, 1 << 16])
+def test_a_label_column_without_any_value_is_as_good_as_none(
+    tmp_path: Path,
+    skipring_words: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    label: dict[str, Any],
+    ending: str,
+    block: int,
+) -> None:
+    columns = [*COLUMNS[:3], {"name": "ill", "label": True} | label]
+    model = saved(tmp_path / "model.npz", columns, "logistic" if "categories" in label else "squared")
+    monkeypatch.setattr(schema_tables, "_ROWS", block)
+    monkeypatch.setattr(schema_tables, "_BLOCK", 20 * block)
+
+    def told(rows: pd.DataFrame, out: str) -> Any:
+        file = f"{out}.{ending}"
+        rows.to_csv(tmp_path / file, index=False) if ending == "csv" else rows.to_parquet(tmp_path / file, index=False)
+        return skipring_words("predict", str(model), file, "--out", f"{out}-said.csv")
+
+    rows = table(20)
+    assert told(rows.drop(columns="ill"), "without").code == 0
+    blank = told(rows.assign(ill=None), "blank")
+    assert blank.code == 0, blank.err
+    assert lines(tmp_path / "blank-said.csv") == lines(tmp_path / "without-said.csv")
+    assert "There are no metrics: column 'ill', the label, has no value in any row." in " ".join(blank.out.split())
+    assert "guessing" not in blank.out
+    value = "yes" if "categories" in label else "4"
+    for place, said in ((0, 2), (19, 1)):  # in the last block, or in the first
+        partly = told(rows.assign(ill=[value if row == place else None for row in range(20)]), f"partly{place}")
+        assert partly.code == 2
+        if block > 20:
+            assert f"column 'ill', row {said}: every row needs a label" in partly.err
+        assert "every row needs a label; to predict, leave the column out" in partly.err
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -155,6 +208,27 @@ def test_bad_rows_are_refused_in_one_line(tmp_path: Path, skipring_words: Comman
     assert told.err.startswith("error: ROWS rows.csv")
     assert len(told.err.splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.npz", "rows.csv"]
+
+
+def test_texts_of_a_model_do_not_reach_the_terminal_as_commands(tmp_path: Path, skipring_words: Command) -> None:
+    """A model is somebody's file: its words may not colour, move or hide what is printed around them."""
+    claim = dataclasses.replace(CLAIM, whose="a\x1b[31m\nb", method="\u202e\x07tight", view="\x9b2J")
+    refused = dataclasses.replace(CLAIM, epsilon=None, refused="why\r\x1b]0;not\x07")
+    made = load_model(saved(tmp_path / "model.npz"))
+    facts = dataclasses.replace(made.facts, epsilon=(claim, refused), not_covered="c\x1b[8m", source="d\x1b[8m")
+    TrainedModel(facts, made.inputs, made.parameters).save(tmp_path / "model.npz")
+    table().to_csv(tmp_path / "rows.csv", index=False)
+    told = skipring_words("predict", "model.npz", "rows.csv")
+    assert told.code == 0, told.err
+    assert all(letter.isprintable() for letter in told.out.replace("\n", ""))
+    words = " ".join(told.out.split())
+    assert r"For a\x1b[31m\nb: epsilon 2.5" in words
+    assert r"\u202e\x07tight" in words
+    other = dataclasses.replace(facts, name="none\x1b[31m:network")
+    TrainedModel(other, made.inputs, made.parameters).save(tmp_path / "other.npz")
+    refusal = skipring_words("predict", "other.npz", "rows.csv", "--force")
+    assert refusal.code == 2
+    assert all(letter.isprintable() for letter in refusal.err.replace("\n", ""))
 
 
 def test_bad_files_are_refused_in_one_line(tmp_path: Path, skipring_words: Command) -> None:

@@ -17,7 +17,7 @@ from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
 from skipring.estimator import SkipRingClassifier
 from skipring.learning import MarginLoss
-from skipring.models import Inputs, TrainedModel, load_model
+from skipring.models import Inputs, TrainedModel, load_model, predict_file
 from skipring.runs import RunFile, dataset_of, parse_run, stream
 from skipring.simulation import Result, simulate
 
@@ -203,6 +203,26 @@ def test_the_estimator_saves_what_it_predicts(tmp_path: Path, classes: list[Any]
     assert "mean and standard deviation" in str(loaded.facts.not_covered)
     again = SkipRingClassifier(random_state=2, features="random-fourier:50").fit(X, y)
     assert again._run_digest == fitted._run_digest, "the seed is a secret"
+
+
+@pytest.mark.parametrize(
+    ("called", "known"), [("ill", "ill"), (None, None), (7, None), (" ", None), ("age", None)], ids=str
+)
+def test_the_estimator_saves_what_the_label_is_called(tmp_path: Path, called: Any, known: str | None) -> None:
+    rng = np.random.default_rng(4)
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["age", "dose"])
+    y = pd.Series(np.where(X["age"] > 0, "yes", "no"), name=called)
+    fitted = SkipRingClassifier(random_state=1).fit(X, y)
+    fitted.save_model(tmp_path / "model.npz")
+    loaded = load_model(tmp_path / "model.npz")
+    assert loaded.inputs.label == known
+    X.assign(**({} if known is None else {known: y})).to_csv(tmp_path / "rows.csv", index=False)
+    metrics = predict_file(loaded, tmp_path / "rows.csv", tmp_path / "said.csv").metrics
+    if known is None:
+        assert metrics is None
+    else:
+        assert metrics is not None
+        assert metrics.accuracy == pytest.approx(fitted.score(X, y))
 
 
 def test_a_loss_of_ones_own_has_classes_but_no_probabilities(tmp_path: Path) -> None:

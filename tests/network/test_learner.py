@@ -299,15 +299,15 @@ def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
         (
             "sick unsure",
             [CLASSES],
-            "data.label = outcome: own has the label 'unsure' there, and model.classes are well",
+            "data.label = outcome: own has the label 'unsure' there, and model.classes are 'well'",
         ),
         ("1 2", [CLASSES], "has the label '1' there"),
-        ("sick well", ["model.label_bound=3"], "model.label_bound = 3.0: own has labels such as sick, well"),
+        ("sick well", ["model.label_bound=3"], "model.label_bound = 3.0: own has labels such as 'sick', 'well'"),
         ("nan inf", ["model.label_bound=3"], "must be finite numbers"),
         (
             "sick well",
             ["model.name=squared", "learning.gradient_bound=3"],
-            "model.name = squared: own has labels such as sick, well",
+            "model.name = squared: own has labels such as 'sick', 'well'",
         ),
         ("1 2 3.5", ["model.name=squared"], "model.classes = missing: nodes with files of their own must agree"),
         ("1 2 1e300", ["model.label_bound=3"], "labels = 1e+300 in the test data: must be at most 1e+150"),
@@ -502,7 +502,7 @@ def test_an_agreement_also_holds_for_data_that_are_shared(prices: Path) -> None:
     for read in (build, learner):
         read(run_of("logistic", prices, *agreed))
         for change, said in (
-            ('model.classes=["benign", "malignant"]', "breast-cancer has the classes malignant, benign"),
+            ('model.classes=["benign", "malignant"]', "breast-cancer has the classes 'malignant', 'benign'"),
             ("model.columns=31", "breast-cancer has 30 features"),
             ("model.label_bound=1", "has classes, not numbers"),
         ):

@@ -80,6 +80,41 @@ def test_nobody_learns_from_data_that_nobody_has_named(skipring_words: Command, 
     assert 'name = "breast-cancer"' in (tmp_path / "default" / "run.toml").read_text()
 
 
+def test_nodes_that_have_not_said_where_their_rows_are_do_not_pass(skipring_words: Command, tmp_path: Path) -> None:
+    """What passes, starts: in the folder of the whole network, too."""
+    columns = """
+[[column]]
+name = "age"
+range = [0, 100]
+[[column]]
+name = "ill"
+label = true
+categories = ["no", "yes"]
+"""
+    run = RUN.replace('[data]\nname = "breast-cancer"\n', "").format(noise=3)
+    (tmp_path / "asked.toml").write_text(f"{run}protects = 'record'\n[learning]\nbatch = 9\n{columns}")
+    made = skipring_words("network", "init", "net", "--nodes", "3", "--run", "asked.toml")
+    assert made.code == 0, made.err
+    for folder, nodes in (("net", ["node1", "node2", "node3"]), ("net/node2", ["node2"])):
+        answer = skipring_words("network", "check", folder)
+        assert answer.code == 1
+        *lines, rest = answer.out.splitlines()
+        said = "data.path = missing: this node has not said where its rows are; give path under [data] in its node.toml"
+        assert lines == [f"{name}: {said}" for name in nodes]
+        assert rest == "All else is as it should be; certificates last 364 more days."
+        assert not skipring_words("network", "check", folder, "--json").data["good"]
+    settings = (tmp_path / "net" / "node1" / "node.toml").read_text()
+    assert '# path = "rows.csv"' in settings
+    assert "label =" not in settings  # the schema says which column it is
+    (tmp_path / "rows.csv").write_text(
+        "age,ill\n" + "".join(f"{n},{'yes' if n % 3 else 'no'}\n" for n in range(20, 60))
+    )
+    for name in ("node1", "node2", "node3"):
+        path = tmp_path / "net" / name / "node.toml"
+        path.write_text(path.read_text().replace('# path = "rows.csv"', 'path = "../../rows.csv"'))
+    assert skipring_words("network", "check", "net").code == 0
+
+
 def test_a_turn_that_goes_on_is_not_one_that_was_skipped() -> None:
     """Of its own update, of an offer and of a token on its way nobody knows yet what becomes."""
     rules = Rules(nodes=2, path=[0, 1, 0, 1], timeout=1.0)
@@ -138,6 +173,9 @@ def test_without_noise_every_command_says_that_nothing_is_hidden(skipring_words:
         (net / "node1" / "node.log").read_text(),
     ):
         assert "here is no noise (privacy.noise_multiplier = 0)" in " ".join(told.split())
+    said = " ".join(skipring_words("node", "privacy", "net/node1").out.split())
+    assert "run over. Epsilon hides nothing from anybody: there is no noise (privacy.noise_multiplier = 0). " in said
+    assert "one record" not in said
     facts = skipring_words("node", "privacy", "net/node1", "--json").data
     assert facts["epsilon"] == facts["epsilon_of_releases"] == facts["final_epsilon"] == float("inf")
     assert {one["epsilon"] for one in facts["observers"]} == {float("inf")}

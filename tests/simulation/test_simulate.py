@@ -235,6 +235,33 @@ def test_init_and_simulate_from_the_command_line(skipring: Callable[[str], tuple
     assert np.isfinite(data["latency"]["mean"])
 
 
+def test_a_summary_names_the_data(skipring: Callable[[str], tuple[int, str, str]], tmp_path: Path) -> None:
+    """Also where nobody has named any, and those for tries are taken."""
+    few = "--set simulation.runs=1 --set schedule.steps=40 --set data.nodes=4"
+    (tmp_path / "none.toml").write_text("[privacy]\nnoise_multiplier = 3\n")
+    code, out, err = skipring(f"simulate none.toml {few}")
+    assert code == 0, err
+    words = " ".join(out.split())
+    assert words.startswith("data breast-cancer: 455 rows to learn from, 114 to test, 30 columns, 4 nodes runs 1")
+    tries = "The file names no data (data.path, data.name), so these are rows for tries: breast-cancer."
+    assert tries in words
+    assert "latency and timeout in the unit of the law of delays." in words
+    rng = np.random.default_rng(1)
+    lines = [f"{x:.3f},{'a' if x > 0 else 'b'},{n % 4}" for n, x in enumerate(rng.normal(size=100))]
+    (tmp_path / "rows.csv").write_text("\n".join(["x,y,site", *lines]) + "\n")
+    named = '[data]\npath = "rows.csv"\nlabel = "y"\nnode = "site"\n[privacy]\nnoise_multiplier = 3\n'
+    (tmp_path / "own.toml").write_text(named)
+    code, out, err = skipring("simulate own.toml --set simulation.runs=1 --set schedule.steps=40")
+    assert code == 0, err
+    words = " ".join(out.split())
+    assert words.startswith("data rows.csv: 80 rows to learn from, 20 to test, 1 column, 4 nodes runs 1")
+    assert "for tries" not in words
+    told = json.loads(skipring("simulate own.toml --set simulation.runs=1 --out again --json")[1])
+    assert told["data"] == "rows.csv"
+    facts = ("rows", "test_rows", "columns", "nodes")
+    assert [told["resolved"][key] for key in facts] == [80, 20, 1, 4]
+
+
 @pytest.mark.parametrize(
     ("line", "key", "value"),
     [

@@ -13,7 +13,7 @@ import typer
 
 from .. import __version__
 from ..errors import InvalidInput
-from ._output import option_name
+from ._output import option_name, printable
 from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
@@ -149,5 +149,5 @@ def _usage(problem: Exception) -> str:
 def _fail(line: str) -> None:
     if not line:  # the help was shown, because nothing was asked for
         sys.exit(0)
-    sys.stderr.write("error: " + " ".join(line.split()) + "\n")
+    sys.stderr.write("error: " + printable(" ".join(line.split())) + "\n")
     sys.exit(2)

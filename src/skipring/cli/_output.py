@@ -19,6 +19,7 @@ __all__ = [
     "option_name",
     "print_json",
     "print_rows",
+    "printable",
     "sentence",
     "words_of",
 ]
@@ -44,6 +45,15 @@ def option_name(parameter: str) -> str:
 def sentence(words: str) -> str:
     """Return words as a sentence, with a capital and a full stop."""
     return f"{words[0].upper()}{words[1:]}."
+
+
+def printable(text: str) -> str:
+    r"""Return a text of somebody's file in one line in which nothing moves the cursor of a terminal or colours it.
+
+    >>> printable("red \x1b[31m\n")
+    'red \\x1b[31m\\n'
+    """
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def words_of(option: str, text: str) -> list[str]:
@@ -76,6 +86,7 @@ def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     """Print names and values, and a sentence that says what they mean."""
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
+    from rich.text import Text
 
     from ..report import number
 
@@ -83,7 +94,7 @@ def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     table.add_column(style="bold")
     table.add_column()
     for name, value in rows:
-        table.add_row(name, number(value) if isinstance(value, int | float) else str(value))
+        table.add_row(name, number(value) if isinstance(value, int | float) else Text(str(value)))  # not markup
     console = Console(highlight=False)
     console.print(table)
     if note:

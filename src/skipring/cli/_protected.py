@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._numbers import ordinal
+from .._numbers import ordinal, upper
 from ..errors import InvalidInput, require_integer
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Beside:
 
         rows: list[tuple[str, object]] = []
         if run.view != "final" and self.final is not None:
-            rows.append(("epsilon, final model only", self.final))
+            rows.append(("epsilon, final model only", upper(self.final)))
         if run.protects != "node":
             rows.append(("epsilon, whole node", promised(self.node) if method == "tight" else "ask --method tight"))
         return rows

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._numbers import upper
 from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, print_json, print_rows
@@ -151,9 +152,9 @@ def privacy(
         return
     print_rows(
         [
-            ("epsilon", result["epsilon"]),
+            ("epsilon", upper(result["epsilon"])),
             *near.rows(run, method),
-            ("delta", result["delta"]),
+            ("delta", upper(result["delta"])),
             *_terms(who, view, method),
             ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip {skip:g}"),
             ("noise multiplier", noise_multiplier),
@@ -239,9 +240,9 @@ def noise(
     print_rows(
         [
             ("noise multiplier", found),
-            ("epsilon", epsilon),
+            ("epsilon", upper(epsilon)),
             *near.rows(run, method),
-            ("delta", total),
+            ("delta", upper(total)),
             *_terms(who, view, method),
             *who.update_rows,
         ],

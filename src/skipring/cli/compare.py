@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from .._numbers import upper
 from ..errors import InvalidInput
 from ._output import Changes, Json, number_of, numbers_of, print_json, sentence, words_of
 from ._work import counted_runs
@@ -203,7 +204,7 @@ def _table(comparison: Comparison, varies: str | None) -> Table:
             f"{summary.test_error.mean:.4f} ± {summary.test_error.std:.4f}",
             number(summary.latency.mean),
             "-" if math.isinf(row.time_to_error) else number(row.time_to_error),
-            "-" if row.epsilon is None else number(row.epsilon),
+            "-" if row.epsilon is None else upper(row.epsilon),
         )
     return table
 

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._numbers import upper
 from ._output import print_json
 from ._work import counted_runs
 
@@ -81,7 +82,7 @@ def _show(title: str, rows: list[StudyRow]) -> None:
     worst = table("worst pair of hospitals, paths taken: epsilon")
     for method in ("record", "own", "node"):
         pairs = {row.epsilon: row.realised[1] for row in rows if row.method == method and row.realised is not None}
-        worst.add_row(METHODS[method], *(f"{pairs[budget]:.3g}" for budget in budgets))
+        worst.add_row(METHODS[method], *(upper(pairs[budget], 3) for budget in budgets))
     console.print(worst)
     console.print()
     for note in _NOTES:

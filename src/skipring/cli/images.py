@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._numbers import upper
 from ._output import print_json
 from ._work import counted_runs
 
@@ -60,9 +61,9 @@ def _show(title: str, rows: list[ImageRow]) -> None:
         table.add_row(
             row.data,
             row.name,
-            f"{row.epsilon:.3g}",
+            upper(row.epsilon, 3),
             f"{100.0 * row.median:.1f}",
-            f"{row.final_epsilon:.3g}",
+            upper(row.final_epsilon, 3),
             row.chosen,
         )
     console.print(table)

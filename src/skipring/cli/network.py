@@ -211,12 +211,13 @@ def network_check(
 ) -> None:
     """Check keys, certificates, names, dates and file modes, the run, the data and the model: what passes, starts.
 
-    Exit code 1 if anything is wrong. In a network's folder, nodes that bring files of their own need not have them yet.
+    Exit code 1 if anything is wrong. In a network's folder, a node that runs elsewhere is told of, too, until it has
+    said where its rows are.
     """
     from ..network import require_cryptography
 
     require_cryptography()
-    from ..network import check_network, check_node, is_node_folder, run_notes, why_not_started
+    from ..network import NO_ROWS, check_network, check_node, is_node_folder, run_notes, why_not_started
 
     if not folder.is_dir():
         raise InvalidInput.because("DIR", folder, "is not a folder")
@@ -227,9 +228,8 @@ def network_check(
         found = list(check_network(folder))
         places = [folder / one.name for one in found]
     for place, one in enumerate(found):
-        elsewhere = not is_node_folder(folder)
         if not one.problems and is_node_folder(places[place]):
-            reason = why_not_started(places[place], elsewhere=elsewhere)
+            reason = why_not_started(places[place])
             found[place] = dataclasses.replace(one, problems=(reason,) if reason else ())
     notes = run_notes(folder)
     problems = [(one.name, problem) for one in found for problem in one.problems]
@@ -241,6 +241,8 @@ def network_check(
     else:
         for name, problem in problems:
             print(f"{name}: {' '.join(problem.split())}")
+        if problems and all(problem.endswith(NO_ROWS) for _, problem in problems):  # only owners know their files
+            print(f"All else is as it should be; certificates last {days} more days.")
         if not problems:
             who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {len(found) - 1} nodes are"
             print(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))

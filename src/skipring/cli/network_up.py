@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._numbers import upper_fixed
 from ..errors import InvalidInput, require_integer
 from ._output import Json, print_json, sentence
 
@@ -154,7 +155,7 @@ def _numbers(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
         str(max(0, skipped)),
         "" if status.hop_time is None else f"{1e3 * status.hop_time:.1f}",
         f"{status.timeout:.3g}",
-        f"{status.epsilon:.3f}",
+        upper_fixed(status.epsilon, 3),
         "" if status.test_error is None else f"{status.test_error:.3f}",
     ]
 

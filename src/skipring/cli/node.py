@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._json import to_json
+from .._numbers import upper_fixed
 from ..errors import InvalidInput, require_delta
-from ._output import Json, print_json
+from ._output import Json, print_json, printable
 
 if TYPE_CHECKING:
     from ..network import GivenAway
@@ -78,38 +79,37 @@ def node_model(
     from rich.console import Console  # only where sentences are shown
 
     first = f"{path} is written: {facts.source}, after {facts.updates} updates."
-    Console(highlight=False, markup=False).print("\n".join([first, *facts.sentences()]))
+    Console(highlight=False, markup=False).print("\n".join(map(printable, [first, *facts.sentences()])))
 
 
 def _print(found: GivenAway) -> None:
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
 
-    from ..privacy import HIDDEN
-
     console = Console(highlight=False, markup=False)
     console.print(
         f"Node {found.node}: {found.releases} updates released, hop {found.hop} of {found.steps}"
-        f"{', run over' if found.over else ''}. Epsilon hides {HIDDEN[found.unit]} ({found.relation})"
-        f" at delta {found.delta:g} from any other node (method {found.method}, view {found.view})."
+        f"{', run over' if found.over else ''}. Epsilon hides {found.hides}."
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("observer")
     for column in ("its turns", "mu", "epsilon"):
         table.add_column(column, justify="right")
     for one in found.observers:
-        table.add_row(one.name, str(one.turns), f"{one.mu:.4f}", f"{one.epsilon:.4f}")
+        table.add_row(one.name, str(one.turns), upper_fixed(one.mu, 4), upper_fixed(one.epsilon, 4))
     console.print(table)
     budget = found.budget
     limit = "no budget was set" if budget is None else f"budget {budget:g}"
     console.print(
-        f"\nWorst observer: epsilon {found.epsilon:.4f} ({limit}). Each release in full: epsilon "
-        f"{found.epsilon_of_releases:.4f}, which holds for coalitions too, and whatever happened elsewhere.",
+        f"\nWorst observer: epsilon {upper_fixed(found.epsilon, 4)} ({limit}). Each release in full: epsilon"
+        f" {upper_fixed(found.epsilon_of_releases, 4)}, which holds for coalitions too, and whatever happened"
+        " elsewhere.",
         style="dim",
     )
     if found.final_epsilon is not None:
         console.print(
-            f"Somebody outside who is shown the final model and nothing else: epsilon {found.final_epsilon:.4f}.",
+            "Somebody outside who is shown the final model and nothing else: epsilon"
+            f" {upper_fixed(found.final_epsilon, 4)}.",
             style="dim",
         )
     for note in found.notes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._numbers import upper
 from ..errors import InvalidInput
 from ._output import Json, print_json
 from ._work import counted_runs
@@ -121,7 +122,7 @@ def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[s
     if any(result.privacy.refused is not None for result in results):
         title += "; not clipped: no privacy guarantee"
     elif sweep.cells[0].run.model.is_network and promised:
-        ends = " to ".join(dict.fromkeys(f"{end:.3g}" for end in (min(promised), max(promised))))
+        ends = " to ".join(dict.fromkeys(upper(end, 3) for end in (min(promised), max(promised))))
         privacy = sweep.cells[0].run.privacy
         title += f"; epsilon {ends} of a {privacy.unit} (replace-one), delta {privacy.delta:g}"
     until = sweep.figure.get("until", {})

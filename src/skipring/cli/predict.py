@@ -9,7 +9,7 @@ import typer
 
 from .._json import to_json
 from ..errors import InvalidInput
-from ._output import Json, print_json, print_rows
+from ._output import Json, print_json, print_rows, printable
 
 if TYPE_CHECKING:
     from ..models import Metrics
@@ -51,9 +51,11 @@ def predict(
     notes = [] if found.metrics is None else ["Metrics are of these rows, and no noise hides them."]
     if found.metrics is not None and found.metrics.rmse is not None and loaded.inputs.schema is not None:
         notes.append("A label outside of the schema's range counts as the end of it.")
+    if found.blank_label is not None:
+        notes.append(f"There are no metrics: column {found.blank_label!r}, the label, has no value in any row.")
     shown: list[tuple[str, object]] = [("rows", found.rows)]
     shown += [] if found.metrics is None else _metrics(found.metrics)
-    print_rows(shown, "\n".join([*notes, *loaded.facts.sentences(), f"Predictions are in {out}."]))
+    print_rows(shown, "\n".join([*notes, *map(printable, loaded.facts.sentences()), f"Predictions are in {out}."]))
 
 
 def _metrics(metrics: Metrics) -> list[tuple[str, object]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._numbers import upper
 from ..errors import InvalidInput
 from ._output import Changes, Json, Threads, print_json, print_rows, sentence
 from ._work import counted_runs
@@ -53,7 +55,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
-    from ..runs import old_timeout, unsaid_unit, with_changes  # loaded when the command runs
+    from ..runs import old_timeout, unsaid_data, unsaid_unit, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(file, changes or [])
@@ -72,22 +74,29 @@ def simulate(
             model_run=model_run,
         )
     model = {} if save_model is None else {"model": str(save_model), "model_run": model_run}
-    _show(result, folder, time.perf_counter() - began, unsaid_unit(run), old_timeout(run), as_json, model)
+    unsaid = [None if result.privacy.refused is not None else unsaid_unit(run), old_timeout(run)]
+    notes = [note for note in (unsaid_data(run), *unsaid) if note is not None]
+    _show(result, folder, time.perf_counter() - began, notes, as_json, model)
 
 
 def _show(
     result: Result,
     folder: Path,
     seconds: float,
-    unsaid: str | None,
-    old_word: str | None,
+    unsaid: Sequence[str],
     as_json: bool,
     model: dict[str, Any],
 ) -> None:
     summary = result.summary()
     resolved, privacy = result.resolved, result.privacy
     if as_json:
-        found = {"seconds": seconds, "folder": str(folder), "resolved": resolved.to_json(), "remark": result.remark}
+        found = {
+            "data": result.data,
+            "seconds": seconds,
+            "folder": str(folder),
+            "resolved": resolved.to_json(),
+            "remark": result.remark,
+        }
         print_json(summary.to_json() | found | model)
         return
 
@@ -97,6 +106,7 @@ def _show(
         return f"{number(spread.mean)} ± {number(spread.std)}"
 
     rows: list[tuple[str, object]] = [
+        ("data", result.data_words),
         ("runs", result.runs),
         ("test error", shown(summary.test_error)),
         ("latency", shown(summary.latency)),
@@ -109,7 +119,7 @@ def _show(
         rows.append(("noise std on the gradient", resolved.noise_std))
         rows.append(("rows per update", _batch(resolved)))
     rows += _privacy_rows(privacy)
-    notes = ["Mean and standard deviation over runs."]
+    notes = ["Mean and standard deviation over runs; latency and timeout in the unit of the law of delays."]
     if result.remark is not None:
         notes.append(sentence(result.remark))
     if privacy.refused is None:
@@ -122,10 +132,7 @@ def _show(
         )
     elif privacy.not_amplified_because is not None:
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
-    if unsaid is not None and privacy.refused is None:
-        notes.append(sentence(unsaid))
-    if old_word is not None:
-        notes.append(sentence(old_word))
+    notes += map(sentence, unsaid)
     if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
         notes.append(
             "Nodes have different numbers of parts; the forecast is the largest of what holds for each number."
@@ -186,13 +193,13 @@ def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
             sampled = "" if realised.pairs is None else f" of {realised.pairs}"
             names = (f"worst pair{sampled}", "99 % pair", "median pair")
         values = (realised.worst, realised.pair_99, realised.median)
-        rows += [(f"epsilon, realised, {name}", value) for name, value in zip(names, values, strict=True)]
+        rows += [(f"epsilon, realised, {name}", upper(value)) for name, value in zip(names, values, strict=True)]
         if realised.final is not None:
-            rows.append(("epsilon, realised, final model", realised.final))
+            rows.append(("epsilon, realised, final model", upper(realised.final)))
         if realised.other_node is not None:
-            rows.append(("epsilon, realised, another node", realised.other_node))
+            rows.append(("epsilon, realised, another node", upper(realised.other_node)))
     return rows
 
 
-def _epsilon_or_why(part: StatedEpsilon) -> object:
-    return part.refused if part.epsilon is None else part.epsilon
+def _epsilon_or_why(part: StatedEpsilon) -> str | None:
+    return part.refused if part.epsilon is None else upper(part.epsilon)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from .._numbers import upper
 from ..errors import InvalidInput
 from ._output import Json, print_json, sentence
 from ._work import counted_runs
@@ -194,7 +195,7 @@ def _table(asked: Sweep, outcome: Outcome) -> Table:
             *([_spelled(cell.value(key)) for key in asked.varied] or [cell.label]),
             f"{summary.test_error.mean:.4f} ± {summary.test_error.std:.4f}",
             number(summary.latency.mean),
-            "-" if epsilon is None else number(epsilon),
+            "-" if epsilon is None else upper(epsilon),
         )
     return table
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, quoted_list
 from .schema import INDICATOR, MISSING_WORDS, Column, spelled
 
 __all__ = ["Cells"]
@@ -144,22 +144,32 @@ class Cells:
         if (unknown := gone & ~missing).any():
             row = int(np.argmax(unknown))
             value = texts[row].as_py() or ""
-            meant = f"; {likely!r} is" if (likely := column.likely(value)) else f"; they are {', '.join(known[:20])}"
+            meant = f"; {likely!r} is" if (likely := column.likely(value)) else f"; they are {quoted_list(known)}"
             raise self.refuse(column.name, first + row, cells[row].as_py(), f"is not one of the categories{meant}")
         if column.missing != INDICATOR:
             self._require_some(column, gone, first)
             found = np.where(gone, column.meanings[str(column.missing)], found)
         return np.asarray(found, np.int64)
 
+    def are_blank(self, column: Column, cells: Any) -> bool:
+        """Say whether a column has no value at all in these rows."""
+        known = {text.lower() for text in column.meanings}
+        words = [word for word in MISSING_WORDS if word not in known]
+        return bool(pc.all(_is_missing(self._texts(column, cells), words), min_count=0).as_py())
+
+    def no_label(self, column: Column, row: int) -> InvalidInput:
+        """Return the refusal of a row without a label."""
+        reason = "every row needs a label; to predict, leave the column out where nobody knows them"
+        return InvalidInput.because("path", self._file, f"column {column.name!r}, row {row}: {reason}")
+
     def _require_some(self, column: Column, gone: NDArray[np.bool_], first: int) -> None:
         """Refuse missing values, unless the schema says what stands for them."""
         if column.missing is None:
+            row = first + int(np.argmax(gone))
+            if column.role == "label":
+                raise self.no_label(column, row)
             reason = 'there is no value; say missing = "indicator", or what stands for it, in the schema'
-            unknown = "every row needs a label; to predict, leave the column out where nobody knows them"
-            what = unknown if column.role == "label" else reason
-            raise InvalidInput.because(
-                "path", self._file, f"column {column.name!r}, row {first + int(np.argmax(gone))}: {what}"
-            )
+            raise InvalidInput.because("path", self._file, f"column {column.name!r}, row {row}: {reason}")
 
     def names(self, column: Column, cells: Any, first: int) -> NDArray[np.str_]:
         """Return the names of persons or nodes as texts."""

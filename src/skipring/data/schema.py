@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, quoted_list
 
 __all__ = ["INDICATOR", "MISSING_WORDS", "Column", "PlainColumns", "Role", "Schema", "spelled"]
 
@@ -218,10 +218,12 @@ class Schema:
         needed = [column.name for column in self.columns if column.role in ("feature", *(["label"] * labelled))]
         lacking, unknown = [name for name in needed if name not in found], [n for n in found if n not in known]
         if lacking:
-            reason = f"has no column {_listed(lacking)}, which the {self.called} has" + _perhaps(lacking, unknown)
+            reason = f"has no column {quoted_list(lacking, 5)}, which the {self.called} has" + _perhaps(
+                lacking, unknown
+            )
             raise InvalidInput.because("path", file, reason)
         if unknown:
-            reason = f"has a column {_listed(unknown)}, which the {self.called} does not have; {self.remedy}"
+            reason = f"has a column {quoted_list(unknown, 5)}, which the {self.called} does not have; {self.remedy}"
             raise InvalidInput.because("path", file, reason)
 
     def to_values(self) -> list[dict[str, Any]]:
@@ -244,10 +246,6 @@ class PlainColumns(Schema):
     def encode(self, values: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.floating[Any]]:
         """Return the numbers themselves."""
         return np.column_stack([values[column.name] for column in self.features]).reshape(rows, -1)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def _perhaps(lacking: Sequence[str], unknown: Sequence[str]) -> str:
@@ -351,5 +349,5 @@ def _missing(key: str, column: Column, given: Any) -> str | float:
             raise InvalidInput(f"{key}.missing", given, "refuse, indicator, or the number that stands for it")
         return number
     if (text := spelled(given)) not in column.meanings:
-        raise InvalidInput(f"{key}.missing", given, f"refuse, indicator, or one of {', '.join(column.meanings)}")
+        raise InvalidInput(f"{key}.missing", given, f"refuse, indicator, or one of {quoted_list(column.meanings)}")
     return text

@@ -47,7 +47,8 @@ class _Seen:
     numbers: bool = True
     low: float = math.inf
     high: float = -math.inf
-    comma: bool = False
+    #: The first number with a decimal comma, and with a decimal point: where, and how it is written.
+    marked: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
 def draft_schema(
@@ -80,6 +81,7 @@ def draft_schema(
     if not any(column.role == "feature" for column in columns):
         why = "; ".join(f"{column.name}: {remarks[column.name]}" for column in columns if column.role == "ignore")
         raise InvalidInput.because("FILE", path, f"no column is left to learn from{f' ({why})' if why else ''}")
+    _require_one_mark(path, {column.name: seen[column.name] for column in columns if column.range is not None})
     schema = Schema.of([column.to_values() for column in columns])
     return SchemaDraft(schema, {name: remark for name, remark in remarks.items() if remark}, rows)
 
@@ -98,15 +100,33 @@ def _seen(file: Path) -> tuple[dict[str, _Seen], int]:
     seen: dict[str, _Seen] = {}
     rows = 0
     for names, block in parquet_blocks(file, check) if parquet else csv_blocks(file, delimiter_of(file), check):
-        rows += block.num_rows
         for place, name in enumerate(names):
-            _look(seen.setdefault(name.strip(), _Seen()), block.column(place))
+            _look(seen.setdefault(name.strip(), _Seen()), block.column(place), rows + 1)
+        rows += block.num_rows
     return seen, rows
 
 
-def _look(seen: _Seen, cells: Any) -> None:
-    values = [None if value is None else str(value).strip() for value in cells.to_pylist()]
-    for said in values:
+def _require_one_mark(path: str | Path, numbers: Mapping[str, _Seen]) -> None:
+    """Refuse a table with decimal points and decimal commas, as whoever reads it with the schema would."""
+    first: dict[str, tuple[str, int, str]] = {}
+    for name, seen in numbers.items():
+        for mark, (row, said) in seen.marked.items():
+            first.setdefault(mark, (name, row, said))
+    if len(first) < 2:
+        return
+    (earlier, row, said), (name, other_row, other) = first.values()
+    reason = (
+        f"column {name!r}, row {other_row}: {other!r} has a decimal {'comma' if ',' in other else 'point'},"
+        f" and {said!r} in column {earlier!r}, row {row}, does not"
+    )
+    raise InvalidInput.because("FILE", path, reason)
+
+
+def _look(seen: _Seen, cells: Any, first: int) -> None:
+    values = cells.to_pylist()
+    texts = any(isinstance(value, str) for value in values)  # numbers of a Parquet file have no marks
+    for row, value in enumerate(values, start=first):
+        said = None if value is None else str(value).strip()
         if said is None or said.lower() in MISSING_WORDS:
             seen.missing += 1
             continue
@@ -120,7 +140,8 @@ def _look(seen: _Seen, cells: Any) -> None:
         if seen.numbers:
             point = text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
             if is_number(point) and math.isfinite(float(point)):
-                seen.comma |= point != text
+                if texts and (mark := "," if "," in said else "." if "." in said else ""):
+                    seen.marked.setdefault(mark, (row, said))
                 number = float(point)
                 seen.low, seen.high = min(seen.low, number), max(seen.high, number)
             else:

@@ -27,12 +27,16 @@ _ROWS = 1 << 16
 
 
 class SchemaRows(NamedTuple):
-    """Some rows as a model sees them, and what is known of each: label, person and node, where the table says so."""
+    """Some rows as a model sees them, and what is known of each: label, person and node, where the table says so.
+
+    `blank_label`: the table has a column for the label, in which it says nothing.
+    """
 
     features: NDArray[np.floating[Any]]
     labels: NDArray[Any] | None
     persons: NDArray[np.str_] | None
     nodes: NDArray[np.str_] | None
+    blank_label: bool = False
 
 
 def read_with_schema(path: str | Path, schema: Schema, *, name: str | None = None) -> Dataset:
@@ -70,7 +74,7 @@ def _codes(
 def rows_of_file(path: str | Path, schema: Schema, *, labelled: bool = True) -> Iterator[SchemaRows]:
     """Yield the rows of a CSV or Parquet file, block after block, so that a large file does not fill the memory.
 
-    Without `labelled`, a file may lack the label.
+    Without `labelled`, a file may lack the label: it has no such column, or one without any value in it.
     """
     file = Path(path)
     if not file.is_file():
@@ -87,7 +91,7 @@ def rows_of_file(path: str | Path, schema: Schema, *, labelled: bool = True) -> 
         schema.require_columns(names, str(path), labelled=labelled)
 
     with closing(reader(file, schema, check)) as found:
-        yield from _rows(found, schema, str(path), semicolons=semicolons)
+        yield from _rows(found, schema, str(path), semicolons=semicolons, labelled=labelled)
 
 
 def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
@@ -110,7 +114,7 @@ def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
         raise InvalidInput("X", type(frame).__name__, f"a frame whose columns the schema names ({said})") from None
     try:
         schema.require_columns([name.strip() for name in table.column_names], "the frame", labelled=False)
-        return next(_rows(iter([(table.column_names, table)]), schema, "the frame"))
+        return next(_rows(iter([(table.column_names, table)]), schema, "the frame", labelled=False))
     except InvalidInput as problem:
         raise problem if problem.parameter != "path" else InvalidInput.because("X", "frame", problem.reason) from None
 
@@ -130,10 +134,13 @@ Block = tuple[Sequence[str], Any]
 Check = Callable[[Sequence[str]], None]
 
 
-def _rows(blocks: Iterator[Block], schema: Schema, file: str, *, semicolons: bool = False) -> Iterator[SchemaRows]:
+def _rows(
+    blocks: Iterator[Block], schema: Schema, file: str, *, labelled: bool, semicolons: bool = False
+) -> Iterator[SchemaRows]:
     from ._cells import Cells  # needs pyarrow
 
     cells, first = Cells(file, semicolons=semicolons), 1
+    kinds: dict[bool, int] = {}  # whether blocks have labels, and the first row of the first such block
     for names, block in blocks:
         at = {name.strip(): place for place, name in enumerate(names)}
 
@@ -147,7 +154,14 @@ def _rows(blocks: Iterator[Block], schema: Schema, file: str, *, semicolons: boo
             values[column.name] = read(column, column_of(column.name), first)
         labels: NDArray[Any] | None = None
         label, who, where = schema.label, schema.person, schema.node
+        blank = False
         if label is not None and label.name in at:
+            blank = not labelled and cells.are_blank(label, column_of(label.name))
+            if block.num_rows:
+                kinds.setdefault(blank, first)
+            if len(kinds) > 1:  # who fills in a part of the labels has forgotten the others
+                raise cells.no_label(label, kinds[True])
+        if label is not None and label.name in at and not blank:
             if label.range is not None:
                 numbers = cells.numbers(label, column_of(label.name), first)
                 bound = schema.label_bound or math.inf
@@ -158,7 +172,7 @@ def _rows(blocks: Iterator[Block], schema: Schema, file: str, *, semicolons: boo
         persons = None if who is None or who.name not in at else cells.names(who, column_of(who.name), first)
         nodes = None if where is None or where.name not in at else cells.names(where, column_of(where.name), first)
         cells.end_block()
-        yield SchemaRows(schema.encode(values, block.num_rows), labels, persons, nodes)
+        yield SchemaRows(schema.encode(values, block.num_rows), labels, persons, nodes, blank)
         first += block.num_rows
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from .._json import to_json
-from .._numbers import number
+from .._numbers import upper
 from .._version import __version__
 from ..privacy import HIDDEN, PrivacyReport, Relation, Unit
 
@@ -52,7 +52,7 @@ class EpsilonClaim:
         if math.isinf(self.epsilon):
             return f"For {self.whose}: nothing is hidden from {_LOOKERS.get(self.view, self.view)} (epsilon infinity)."
         return (
-            f"For {self.whose}: epsilon {number(self.epsilon)} at delta {self.delta:g} hides {HIDDEN[self.unit]}"
+            f"For {self.whose}: epsilon {upper(self.epsilon)} at delta {self.delta:g} hides {HIDDEN[self.unit]}"
             f" ({self.relation}) from {_LOOKERS.get(self.view, self.view)} (method {self.method}, view {self.view})."
         )
 

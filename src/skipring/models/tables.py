@@ -39,10 +39,14 @@ class Metrics:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What became of a table: how many rows were predicted, and how well, where the table has the label."""
+    """What became of a table: how many rows were predicted, and how well, where the table has the label.
+
+    `blank_label` is the label's column if it is there, and has no value in any row; there are no metrics then.
+    """
 
     rows: int
     metrics: Metrics | None = None
+    blank_label: str | None = None
 
 
 def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Prediction:
@@ -53,7 +57,7 @@ def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Pred
     """
     target = Path(out)
     draft = target.with_name(target.name + ".part")
-    judge = _Judge(model)
+    judge, blank = _Judge(model), False
     try:
         with draft.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -63,6 +67,7 @@ def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Pred
                     writer.writerow(_header(model, block))
                 writer.writerows(_lines(model, block, scores))
                 judge.saw(scores, block.labels)
+                blank |= block.blank_label
         if judge.rows == 0:
             raise InvalidInput.because("path", path, "has no rows")
         draft.replace(target)
@@ -70,7 +75,10 @@ def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Pred
         raise InvalidInput.because("out", out, f"cannot be written: {error.strerror}") from None
     finally:
         draft.unlink(missing_ok=True)
-    return Prediction(rows=judge.rows, metrics=judge.metrics())
+    label = model.inputs.table.label
+    return Prediction(
+        rows=judge.rows, metrics=judge.metrics(), blank_label=label.name if blank and label is not None else None
+    )
 
 
 def _small_blocks(path: str | Path, model: TrainedModel) -> Iterator[SchemaRows]:
@@ -78,8 +86,8 @@ def _small_blocks(path: str | Path, model: TrainedModel) -> Iterator[SchemaRows]
     for block in rows_of_file(path, model.inputs.table, labelled=False):
         for low in range(0, len(block.features), _ROWS):
             part = slice(low, low + _ROWS)
-            labels, persons, nodes = (None if each is None else each[part] for each in block[1:])
-            yield SchemaRows(block.features[part], labels, persons, nodes)
+            labels, persons, nodes = (None if each is None else each[part] for each in block[1:4])
+            yield SchemaRows(block.features[part], labels, persons, nodes, block.blank_label)
 
 
 def _header(model: TrainedModel, block: SchemaRows) -> list[str]:

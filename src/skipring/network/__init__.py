@@ -22,7 +22,7 @@ from .._lazy import lazily
 from .protocol import Action, Ballot, Copy, Entry, Kind, Memory, Message, Peer, Place, Rules, Token, agreed_path
 
 if TYPE_CHECKING:
-    from .node import NodeBudget, NodeStatus
+    from .node import NO_ROWS, NodeBudget, NodeStatus
     from .setup import (
         GivenAway,
         LocalNetwork,
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .transport import parse_nodes, require_cryptography
 
 __all__ = [
+    "NO_ROWS",
     "Action",
     "Ballot",
     "Copy",
@@ -105,6 +106,7 @@ __getattr__, __dir__ = lazily(
     {
         "GivenAway": "setup",
         "LocalNetwork": "setup",
+        "NO_ROWS": "node",
         "NodeBudget": "node",
         "NodeState": "setup",
         "NodeStatus": "node",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .._numbers import number
+from .._numbers import upper
 from ..errors import InvalidInput
 from .accountant import Unit
 from .record import PlannedRun
@@ -26,7 +26,7 @@ def promised(epsilon: float | None) -> str:
     """
     if epsilon is None:
         return "nothing is promised"
-    return number(epsilon) if epsilon <= _NOTHING else f"nothing is promised ({number(epsilon)})"
+    return upper(epsilon) if epsilon <= _NOTHING else f"nothing is promised ({upper(epsilon)})"
 
 
 #: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .._numbers import number
+from .._numbers import number, upper
 
-__all__ = ["number"]
+__all__ = ["number", "upper"]

@@ -16,9 +16,11 @@ import numpy as np
 from .. import __version__
 from ..errors import InvalidInput
 from ..privacy import PaperBound, PublishedEpsilon, RealisedPrivacy, forecast
+from ..runs import RunFile
 from ..simulation import COLUMNS, WORDS, Result, ResultRow, latex_rows, result_row
-from .numbers import number
+from .numbers import number, upper
 from .page_parts import (
+    LATENCY,
     chart,
     colour,
     differing_settings,
@@ -74,12 +76,13 @@ def row_of(folder: Folder) -> ResultRow:
 
 def report_page(folders: Sequence[Folder]) -> str:
     """Return the page as HTML, with everything it needs inside."""
-    title = f"{len(folders)} simulations side by side" if len(folders) > 1 else f"Simulation {folders[0].name}"
+    title = f"{len(folders)} simulations side by side" if len(folders) > 1 else _what_was_run(folders[0].result)
     return document(
         f"skipring: {title}",
         [
             f"<h1>{escape(title)}</h1>",
             f"<p>{_verdict(folders)}</p>",
+            f'<p class="quiet">Data: {escape(_each(folders, lambda r: r.data_words))}.</p>',
             *_numbers(folders),
             *_error(folders),
             *_privacy(folders),
@@ -88,6 +91,12 @@ def report_page(folders: Sequence[Folder]) -> str:
             *_settings(folders),
         ],
     )
+
+
+def _what_was_run(result: Result) -> str:
+    """Return the title of a page about one simulation: its folder's name may say nothing."""
+    data = Path(result.data).name or result.data
+    return f"{data}: {result.resolved.model}, {result.resolved.nodes} nodes, {result.schedule}"
 
 
 def _named(folders: Sequence[Folder], place: int) -> str:
@@ -126,7 +135,8 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
     return [
         "<h2>The numbers at the end</h2>",
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
-        f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Epsilon at'
+        f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Timeout and'
+        " latency are in the unit of time of the law of delays. Epsilon at"
         f" delta {_each(folders, lambda r: number(r.privacy.delta))} hides"
         f" {_each(folders, lambda r: r.privacy.hides)} from any other node that is always ready (view offered), the"
         f" final model included; <i>forecast</i> is by the method tight, <i>realised</i> by the transcript of the first"
@@ -140,7 +150,7 @@ def _other_epsilons(folders: Sequence[Folder]) -> str:
     """Say what an outsider learns, and what holds for a whole node, where that is known."""
     words = ""
     finals = {folder.name: folder.result.privacy.final for folder in folders}
-    known = [f"{number(part.epsilon)} ({escape(name)})" for name, part in finals.items() if part and part.epsilon]
+    known = [f"{upper(part.epsilon)} ({escape(name)})" for name, part in finals.items() if part and part.epsilon]
     if known:
         words += f" Whoever is shown the final model and nothing else: epsilon {', '.join(known)}."
     for promise in dict.fromkeys(folder.result.privacy.whole_node for folder in folders):
@@ -205,7 +215,7 @@ def _privacy(folders: Sequence[Folder]) -> list[str]:
 
 def _epsilon_layout(folders: Sequence[Folder], names: Sequence[str]) -> dict[str, Any]:
     longest = max(map(len, names))
-    return xy_layout("latency", "epsilon", log_x=_spread_out(folders), legend=len(names), longest=longest)
+    return xy_layout(LATENCY, "epsilon", log_x=_spread_out(folders), legend=len(names), longest=longest)
 
 
 def _noted(folders: Sequence[Folder], note: str, places: Sequence[int]) -> str:
@@ -259,17 +269,17 @@ def _rival_note(published: PublishedEpsilon, realised: RealisedPrivacy | None) -
     """Say what was published about the privacy of a schedule without a token, and what was proven for the first run."""
     words = f"published accounting ({published.method})"
     if published.epsilon is not None:
-        words += f": epsilon {number(published.epsilon)} at the end"
+        words += f": epsilon {upper(published.epsilon)} at the end"
     if not published.trusted:
         words += ", which is not proven for this protocol"
     if realised is None:
         return words
     if realised.other_node is not None:
-        return f"{words}; the line is about the server, another node learns {number(realised.other_node)}"
+        return f"{words}; the line is about the server, another node learns {upper(realised.other_node)}"
     if realised.pairs is None:
         return f"{words}; the line is about the server, and for other nodes nothing better is proven"
     pairs = f"the worst of {realised.pairs} pairs on the graphs of the first run"
-    return f"{words}; proven for {pairs}: {number(realised.worst)}"
+    return f"{words}; proven for {pairs}: {upper(realised.worst)}"
 
 
 def _moments(result: Result) -> list[int]:
@@ -291,7 +301,7 @@ def _pairs(folders: Sequence[Folder]) -> list[str]:
             missing.append(f"<li>{name}: the privacy of all pairs was not recorded.</li>")
             continue
         words = ", ".join(
-            f"{label} {number(value)}"
+            f"{label} {upper(value)}"
             for value, label in (
                 (realised.median, "median"),
                 (realised.pair_99, "99 % of pairs below"),
@@ -332,13 +342,29 @@ def _skips(folders: Sequence[Folder]) -> list[str]:
 
 def _with_unit(result: Result) -> dict[str, Any]:
     """Return all settings of a result, with what its file means by not saying whom the noise hides."""
-    settings = result.all_settings()
+    settings = _used(result.all_settings(), result.schedule)
     if settings.get("data", {}).get("path") is not None:  # the data set's name is a default that nobody looked at
         settings["data"] = {key: value for key, value in settings["data"].items() if key != "name"}
     said = settings.get("privacy", {})
     if said.get("protects") is None:
         settings["privacy"] = dict(said) | {"protects": f"{result.privacy.unit} (not said)"}
     return settings
+
+
+def _used(settings: dict[str, Any], schedule: str) -> dict[str, Any]:
+    """Return settings without those that only another schedule, or another way to deal rows, would look at."""
+    usual = RunFile().model_dump(mode="json")
+    used = {section: values for section, values in settings.items() if section not in ("gossip", "federated")}
+    if schedule in ("gossip", "federated") and schedule in settings:
+        used[schedule] = settings[schedule]
+    if used.get("stragglers") == usual["stragglers"]:  # nobody is one
+        del used["stragglers"]
+    data = dict(used.get("data", {}))
+    split = data.get("split") or ""
+    for key, kind in (("alpha", "dirichlet"), ("shards_per_node", "shards"), ("exponent", "power-law")):
+        if not split.startswith(kind):
+            data.pop(key, None)
+    return used | {"data": data}
 
 
 def _settings(folders: Sequence[Folder]) -> list[str]:

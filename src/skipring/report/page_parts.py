@@ -8,11 +8,14 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
+from ..errors import quoted_list
 from ..privacy import Histogram
 from ..simulation import Result
 from .figures import PALETTE
+from .numbers import upper
 
 __all__ = [
+    "LATENCY",
     "STYLE",
     "chart",
     "colour",
@@ -28,6 +31,10 @@ __all__ = [
 #: More nodes than this are shown as a histogram: thinner bars cannot be told apart.
 _MOST_BARS = 200
 _BINS = 40
+#: Pixels between a dashed line and its words.
+_GAP = 6
+#: What latency is measured in: a run file says how long nodes take in a unit of its own.
+LATENCY = "latency, in the unit of the law of delays"
 
 STYLE = """
 :root { color-scheme: light; }
@@ -106,7 +113,7 @@ def xy_layout(
     The longest entry has so many characters; there are as many columns as find room in the window.
     """
     axis = {"gridcolor": "#e6e9ed", "zeroline": False, "linecolor": "#59636e", "ticks": "outside"}
-    top, bottom = (34 if legend else 14), 52 + 22 * -(-legend // 2)
+    top, bottom = (34 if legend else 30), 52 + 22 * -(-legend // 2)
     across = axis | {"title": {"text": x + (" (log scale)" if log_x else ""), "standoff": 8}}
     return {
         "height": top + plot + bottom,
@@ -161,7 +168,7 @@ def error_chart(results: Sequence[tuple[str, Result]], log_x: bool) -> tuple[lis
         line = {"color": colour(place), "dash": _dash(place), "width": 2}
         traces.append(shared | {"x": latency.tolist(), "y": mean.tolist(), "name": escape(name), "line": line})
     entries, longest = len(results) if len(results) > 1 else 0, max(len(name) for name, _ in results)
-    layout = xy_layout("latency", "test error", log_x=log_x, legend=entries, longest=longest)
+    layout = xy_layout(LATENCY, "test error", log_x=log_x, legend=entries, longest=longest)
     if left is not None:
         right = max(float(result.latency[:, -1].mean()) for _, result in results)
         layout["xaxis"] |= {"range": [math.log10(left), math.log10(right)]}
@@ -184,7 +191,9 @@ def pair_chart(histogram: Histogram, forecast: float | None, place: int) -> tupl
     margin = 0.06 * (max(shown) - min(shown))
     layout["xaxis"] |= {"range": [min(shown) - margin, max(shown) + margin]}
     if forecast is not None:
-        layout |= _marked("x", forecast, f"forecast {forecast:.3g}", left=2.0 * forecast > min(shown) + max(shown))
+        layout |= _marked(
+            "x", forecast, f"forecast {upper(forecast, 3)}", left=2.0 * forecast > min(shown) + max(shown)
+        )
     return [bars], layout
 
 
@@ -212,13 +221,15 @@ def skip_chart(result: Result, place: int) -> tuple[list[dict[str, Any]], dict[s
 
 
 def _marked(axis: str, value: float, words: str, *, left: bool = False) -> dict[str, Any]:
-    """Return a dashed line across a chart, with its words at the top (left or right of it) or at the right end."""
+    """Return a dashed line across a chart, with its words above the chart (left or right of it) or at the right end."""
     other = "y" if axis == "x" else "x"
     line: dict[str, Any] = {"type": "line", f"{axis}0": value, f"{axis}1": value, f"{other}0": 0, f"{other}1": 1}
     line |= {f"{other}ref": "paper", "line": {"dash": "dash", "width": 1.5, "color": "#000"}}
     note: dict[str, Any] = {axis: value, other: 1, f"{other}ref": "paper", "text": words, "showarrow": False}
-    note |= {"xanchor": "left" if axis == "x" and not left else "right", "yanchor": "top" if axis == "x" else "bottom"}
+    note |= {"xanchor": "left" if axis == "x" and not left else "right", "yanchor": "bottom"}
     note |= {"bgcolor": "rgba(255,255,255,0.8)", "font": {"size": 12}}
+    # A little off the line: words that touch it are hard to read.
+    note |= {"xshift": -_GAP if left else _GAP} if axis == "x" else {"yshift": _GAP // 2}
     return {"shapes": [line], "annotations": [note]}
 
 
@@ -259,10 +270,41 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return all settings that have a value, as section.key and text."""
     found = {}
     for section, values in settings.items():
-        listed = isinstance(values, Sequence)  # the columns of a schema
-        for key, value in enumerate(values, start=1) if listed else values.items():
-            if value is None or value == []:
-                continue
-            many = isinstance(value, list) and len(value) > 6
-            found[f"{section}.{key}"] = f"{value[:3]} ... ({len(value)} values)" if many else str(value)
+        if isinstance(values, Sequence):  # the columns of a schema
+            for number, entry in enumerate(values, start=1):
+                found[f"{section}.{entry.get('name', number)}"] = _column(entry)
+            continue
+        for key, value in values.items():
+            if value is not None and value != []:
+                found[f"{section}.{key}"] = _text(value)
     return found
+
+
+def _text(value: Any) -> str:
+    """Return a value as a run file has it; of a long list the first few."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    many = isinstance(value, list) and len(value) > 6
+    return f"{value[:3]} ... ({len(value)} values)" if many else str(value)
+
+
+def _column(entry: Mapping[str, Any]) -> str:
+    """Say what a schema says of a column.
+
+    >>> _column({"name": "age", "range": [20, 80.0], "missing": "indicator"}), _column({"name": "id", "person": True})
+    ('20 to 80; missing: indicator', 'person')
+    >>> _column({"name": "ill", "label": True, "categories": {"no": ["0"], "yes": ["1", "2"]}})
+    "label; no ('0'), yes ('1', '2')"
+    """
+    parts = [role for role in ("label", "person", "node", "ignore") if entry.get(role)]
+    if entry.get("range") is not None:
+        low, high = entry["range"]
+        parts.append(f"{low:g} to {high:g}")
+    known = entry.get("categories") or []
+    if isinstance(known, Mapping):
+        parts.append(", ".join(f"{name} ({quoted_list(map(str, texts))})" for name, texts in known.items()))
+    elif known:
+        parts.append(quoted_list(map(str, known)))
+    if entry.get("missing") is not None:
+        parts.append(f"missing: {entry['missing']}")
+    return "; ".join(parts)

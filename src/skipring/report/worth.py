@@ -81,7 +81,6 @@ def draw_worth(found: Worth, paths: Sequence[Path], *, title: str) -> None:
             if row is not None:
                 level = row.mean_over_nodes.median
                 axes.axhline(level, color="0.25", lw=1.1, ls=(0, dots), label=names[who])
-        axes.axvline(len(epsilons) - 0.5, color="0.7", lw=0.8)
         axes.set_xticks(list(place.values()), [*(f"{epsilon:g}" for epsilon in epsilons), "no noise"])
         hides = {"record": "each record", "person": "each person", "node": "all data of a node"}[found.protects]
         error = "squared error" if found.numbers else "test error"

@@ -8,7 +8,16 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 from __future__ import annotations
 
 from .keys import RUN_KEYS, keys
-from .notes import most_units_of_a_node, no_noise, not_covered, old_timeout, rows_notes, turns_per_node, unsaid_unit
+from .notes import (
+    most_units_of_a_node,
+    no_noise,
+    not_covered,
+    old_timeout,
+    rows_notes,
+    turns_per_node,
+    unsaid_data,
+    unsaid_unit,
+)
 from .resolve import (
     Budget,
     ResolvedRun,
@@ -90,6 +99,7 @@ __all__ = [
     "toml_value",
     "turns_per_node",
     "unknown_key",
+    "unsaid_data",
     "unsaid_unit",
     "usual_batch",
     "with_changes",

@@ -15,8 +15,16 @@ __all__ = [
     "old_timeout",
     "rows_notes",
     "turns_per_node",
+    "unsaid_data",
     "unsaid_unit",
 ]
+
+
+def unsaid_data(run: RunFile) -> str | None:
+    """Say which rows are taken where the run file names none; None where it does."""
+    if run.data.path is not None or "name" in run.data.model_fields_set:
+        return None
+    return f"the file names no data (data.path, data.name), so these are rows for tries: {run.data.name}"
 
 
 def unsaid_unit(run: RunFile) -> str | None:

@@ -22,7 +22,7 @@ from ..data import (
     split_over_nodes,
     training_part,
 )
-from ..errors import InvalidInput
+from ..errors import InvalidInput, quoted_list
 from .keys import keys
 from .runfile import RunFile
 
@@ -181,8 +181,8 @@ def check_agreement(run: RunFile, dataset: Dataset) -> None:
     if agreed.columns is not None and agreed.columns != columns:
         raise InvalidInput.because("model.columns", agreed.columns, f"{dataset.name} has {columns} features")
     if agreed.classes is not None and tuple(agreed.classes) != dataset.classes:
-        its = f"the classes {', '.join(dataset.classes)}" if dataset.classes else "numbers as labels"
-        raise InvalidInput.because("model.classes", ", ".join(agreed.classes), f"{dataset.name} has {its}")
+        its = f"the classes {quoted_list(dataset.classes)}" if dataset.classes else "numbers as labels"
+        raise InvalidInput.because("model.classes", quoted_list(agreed.classes), f"{dataset.name} has {its}")
     if agreed.label_bound is not None and dataset.classes:
         raise InvalidInput.because("model.label_bound", agreed.label_bound, f"{dataset.name} has classes, not numbers")
 

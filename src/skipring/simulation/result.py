@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._json import from_json, json_text, to_json
-from .._numbers import number
+from .._numbers import number, upper
 from ..errors import InvalidInput
 from ..learning import Guess
 from ..privacy import HIDDEN, PrivacyReport
@@ -45,7 +45,8 @@ class ResolvedFacts:
     update (None: all of a node), `parts` the most parts that a node's rows rotate through (None where nodes are
     protected), and `rows_left_out` how many rows were left out because a person has too many. `notes` say what somebody
     who chose these values may not expect, each a sentence without capital and full stop. `guess` is the test error of
-    whoever always guesses the commonest class (of numbers: the mean) of the training rows.
+    whoever always guesses the commonest class (of numbers: the mean) of the training rows. `rows` are learned from,
+    `test_rows` tested on, and `columns` are those of the table that a model sees; None in folders of earlier versions.
     """
 
     nodes: int
@@ -64,6 +65,9 @@ class ResolvedFacts:
     rows_left_out: int | None = None
     notes: tuple[str, ...] = ()
     guess: Guess | None = None
+    rows: int | None = None
+    test_rows: int | None = None
+    columns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as run.json has it: what the rival says of itself stands beside the rest."""
@@ -142,7 +146,7 @@ class Result:
         error = f"test error {number(summary.test_error.mean)} ± {summary.test_error.std:.2g}"
         stated = "no epsilon"
         if epsilon is not None:
-            stated = f"epsilon {number(epsilon)} at delta {self.privacy.delta:g} for {HIDDEN[self.privacy.unit]}"
+            stated = f"epsilon {upper(epsilon)} at delta {self.privacy.delta:g} for {HIDDEN[self.privacy.unit]}"
         return (
             f"<Result of {self.schedule}: {resolved.model}, {resolved.nodes} nodes, {resolved.steps} steps,"
             f" {self.runs} {'run' if self.runs == 1 else 'runs'};\n"
@@ -153,6 +157,20 @@ class Result:
     def schedule(self) -> str:
         """Name of the schedule, or of the rival that has none."""
         return str(self.settings["schedule"]["name"])
+
+    @property
+    def data(self) -> str:
+        """What was learned from: the name of a data set, the path of a file, or ``arrays``."""
+        said = self.settings.get("data", {})
+        return str(said.get("path") or said.get("name") or "-")
+
+    @property
+    def data_words(self) -> str:
+        """The same with how much of it there is, as far as that is known."""
+        facts = self.resolved
+        parts = [] if facts.rows is None else [f"{facts.rows} rows to learn from", f"{facts.test_rows} to test"]
+        parts += [] if facts.columns is None else [f"{facts.columns} column{'' if facts.columns == 1 else 's'}"]
+        return f"{self.data}: {', '.join([*parts, f'{facts.nodes} nodes'])}"
 
     @property
     def runs(self) -> int:

@@ -22,6 +22,7 @@ from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..learning import MarginLoss, NeuralModel, guess_of, register_loss
+from ..models import Inputs
 from ..models import save_model as save_trained
 from ..runs import (
     RunFile,
@@ -201,7 +202,7 @@ def _simulate(
     if privacy.refused is None:
         privacy = dataclasses.replace(privacy, not_covered=not_covered(run))
     settings = run.model_dump(mode="json") | given.described()
-    result = gather(finished, setup.points, settings, _resolved(setup), _versions(setup), privacy)
+    result = gather(finished, setup.points, settings, _resolved(setup, inputs), _versions(setup), privacy)
     if folder is not None:
         result.save(folder)
         for path in (folder / "runs").glob("*.npz"):
@@ -217,7 +218,7 @@ def _without_model(output: RunOutput) -> RunOutput:
     return dataclasses.replace(output, model=np.zeros(0))
 
 
-def _resolved(setup: Setup) -> ResolvedFacts:
+def _resolved(setup: Setup, inputs: Inputs) -> ResolvedFacts:
     """Return what the defaults and searches came to."""
     return ResolvedFacts(
         nodes=setup.data.nodes,
@@ -242,6 +243,9 @@ def _resolved(setup: Setup) -> ResolvedFacts:
         guess=guess_of(
             setup.data.labels, setup.test_y, classes=0 if setup.model.loss == "squared" else setup.model.classes
         ),
+        rows=len(setup.data.labels),
+        test_rows=len(setup.test_y),
+        columns=inputs.columns if inputs.schema is None else len(inputs.schema.features),
     )
 
 

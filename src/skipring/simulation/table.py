@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._numbers import number
+from .._numbers import number, upper
 
 if TYPE_CHECKING:
     from .result import Result, Spread
@@ -62,7 +62,9 @@ class ResultRow:
         if key == "test_error":
             return f"{number(value.mean)} ± {value.std:.2g}"
         if key == "epsilon_paper" and not self.paper_trusted:
-            return f"{number(value)} (not proven)"
+            return f"{upper(value)} (not proven)"
+        if key.startswith("epsilon_"):
+            return upper(value)
         return value if isinstance(value, str) else number(value)
 
 

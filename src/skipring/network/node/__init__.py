@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .claims import final_claims, final_epsilon
     from .config import NodeBudget, NodeConfig, NodeDelay, OwnData, node_config_text, read_node_config
     from .driver import Driver, Wires
-    from .learner import learner_on, make_learner, node_rows, require_shared_data
+    from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
     from .ledger import AccountTerms, OwnAccount, account_of, willing
     from .monitor import Monitor, metrics_text, status_text
     from .node import Node
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from .node_setup import NodeSetup
     from .noise import NoiseSource, unreached
     from .pace import AdaptivePace, FixedPace, Pace
-    from .status import RESULT, STOPPED, NodeStatus, read_status
+    from .status import RESULT, STOPPED, NodeStatus, hidden_from_whom, read_status
     from .telemetry import Telemetry
     from .updater import Stopped
 
 __all__ = [
+    "NO_ROWS",
     "RESULT",
     "STOPPED",
     "AccountTerms",
@@ -52,6 +53,7 @@ __all__ = [
     "account_of",
     "final_claims",
     "final_epsilon",
+    "hidden_from_whom",
     "learner_on",
     "make_learner",
     "metrics_text",
@@ -74,6 +76,7 @@ __getattr__, __dir__ = lazily(
         "Driver": "driver",
         "FixedPace": "pace",
         "Monitor": "monitor",
+        "NO_ROWS": "learner",
         "Node": "node",
         "NodeBudget": "config",
         "NodeConfig": "config",
@@ -93,6 +96,7 @@ __getattr__, __dir__ = lazily(
         "account_of": "ledger",
         "final_claims": "claims",
         "final_epsilon": "claims",
+        "hidden_from_whom": "status",
         "learner_on": "learner",
         "make_learner": "learner",
         "metrics_text": "monitor",

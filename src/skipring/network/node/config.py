@@ -95,11 +95,15 @@ def node_config_text(
     address: Address,
     *,
     with_run: bool,
+    with_schema: bool = False,
     delay: str | None = None,
     budget: NodeBudget | None = None,
     data: Path | None = None,
 ) -> str:
-    """Return the settings that a new node starts with; with `delay`, it is late on purpose. `data` is its own file."""
+    """Return the settings that a new node starts with; with `delay`, it is late on purpose. `data` is its own file.
+
+    `with_schema`: the run says which column is the label, so that the node's own settings need not.
+    """
     everywhere = "[::]" if ":" in address.host else "0.0.0.0"
     listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
     own, late = OwnData.model_fields, NodeDelay.model_fields
@@ -114,7 +118,7 @@ def node_config_text(
         "",
         "[data]",
         f"{'# ' if data is None else ''}path = {quoted(str(data or 'rows.csv'))}    # {own['path'].description}",
-        f'# label = "outcome"    # {own["label"].description}',
+        *([] if with_schema else [f'# label = "outcome"    # {own["label"].description}']),
         "",
         "[budget]",
         *_budget_lines(NodeBudget() if budget is None else budget),

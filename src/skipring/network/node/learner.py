@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data import Dataset, Scaling, read_table, read_with_schema
-from ...errors import InvalidInput, require_integer
+from ...errors import InvalidInput, quoted_list, require_integer
 from ...learning import Learner, LinearLearner, LinearModel, Rows, parts_stream, require_torch
 from ...models import Inputs, inputs_of
 from ...runs import (
@@ -37,7 +37,10 @@ from ...runs import (
 )
 from .config import OwnData
 
-__all__ = ["learner_on", "make_learner", "node_rows", "require_shared_data"]
+__all__ = ["NO_ROWS", "learner_on", "make_learner", "node_rows", "require_shared_data"]
+
+#: What is said of a node whose owner has not filled in where its own file is.
+NO_ROWS = "this node has not said where its rows are; give path under [data] in its node.toml"
 
 Floats = NDArray[np.floating[Any]]
 #: The stream of a node's own test rows; that of shared data has the same number, and no name after it.
@@ -95,6 +98,8 @@ def learner_on(run: RunFile, rows: Rows, *, index: int, rng: np.random.Generator
 def require_shared_data(run: RunFile) -> None:
     """Refuse a run whose nodes would share the data set that is there for tries, because nobody has named another."""
     if run.data.path is None and "name" not in run.data.model_fields_set:
+        if run.table is not None:  # only files of nodes' own have such columns
+            raise InvalidInput.because("data.path", "missing", NO_ROWS)
         reason = (
             "the run file names no data set that nodes share (data.name), and a node no file of its own ([data] path in"
             " node.toml, with a schema in the run file); give one of them"
@@ -202,7 +207,7 @@ def _class_numbers(table: Dataset, classes: list[str], column: str) -> NDArray[n
     numbers = {name: number for number, name in enumerate(classes)}
     labels = _spelled(table)
     if unknown := sorted(set(labels) - set(numbers)):
-        reason = f"{table.name} has the label {unknown[0]!r} there, and model.classes are {', '.join(classes)}"
+        reason = f"{table.name} has the label {unknown[0]!r} there, and model.classes are {quoted_list(classes)}"
         raise InvalidInput.because("data.label", column, reason)
     return np.array([numbers[label] for label in labels], dtype=np.float64)
 
@@ -211,7 +216,7 @@ def _numbers(table: Dataset, run: RunFile) -> NDArray[np.float64]:
     try:
         return np.array([float(label) for label in _spelled(table)])
     except ValueError:
-        some = ", ".join(table.classes[:3])
+        some = quoted_list(table.classes[:3])
         reason = f"{table.name} has labels such as {some}, which are no numbers; use model.classes"
         bound = run.model.label_bound
         key, given = ("model.name", run.model.name) if bound is None else ("model.label_bound", bound)

@@ -5,16 +5,42 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ..._json import from_json
 from ...learning import Guess
 from ...privacy import HIDDEN, Relation, Unit
 
-__all__ = ["RESULT", "STOPPED", "NodeStatus", "read_status"]
+__all__ = ["RESULT", "STOPPED", "NodeStatus", "hidden_from_whom", "read_status"]
 
 #: What a node leaves in its folder at the end of the run, and what when it is told to stop before.
 RESULT = "result.json"
 STOPPED = "stopped.json"
+
+
+class Account(Protocol):
+    """What an epsilon of a node cannot be read without."""
+
+    @property
+    def unit(self) -> Unit: ...
+    @property
+    def relation(self) -> Relation: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def view(self) -> str: ...
+
+
+def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
+    """Say what the epsilons of a node hide, and from whom; without noise that is nothing, whatever was asked for."""
+    if no_noise:
+        return "nothing from anybody: there is no noise (privacy.noise_multiplier = 0)"
+    return (
+        f"{HIDDEN[account.unit]} ({account.relation}) at delta {account.delta:g} from any other node"
+        f" (method {account.method}, view {account.view})"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,12 +117,7 @@ class NodeStatus:
     @property
     def hides(self) -> str:
         """What the epsilons hide from whom, in words that no epsilon can be read without."""
-        if self.no_noise:
-            return "nothing from anybody: there is no noise (privacy.noise_multiplier = 0)"
-        return (
-            f"{HIDDEN[self.unit]} ({self.relation}) at delta {self.delta:g} from any other node"
-            f" (method {self.method}, view {self.view})"
-        )
+        return hidden_from_whom(self, no_noise=self.no_noise)
 
     @property
     def place(self) -> tuple[bool, tuple[int, int], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -84,7 +85,13 @@ def _fill(
     _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
     for name, address, (key, certificate) in zip(names, addresses, issued, strict=True):
         config = node_config_text(
-            name, address, with_run=run is not None, delay=delay, budget=budget, data=data.get(name)
+            name,
+            address,
+            with_run=run is not None,
+            with_schema=run is not None and "column" in tomllib.loads(run.decode()),
+            delay=delay,
+            budget=budget,
+            data=data.get(name),
         ).encode()
         own = public | {"node.crt": made.certificate_pem(certificate), "node.toml": config}
         _write_folder(folder / name, own, {"node.key": made.key_pem(key)})

@@ -21,6 +21,7 @@ from ..node import (
     account_of,
     final_claims,
     final_epsilon,
+    hidden_from_whom,
     node_rows,
     read_node_config,
     write_node_model,
@@ -80,6 +81,11 @@ class GivenAway:
     parts: int = 1
     node_epsilon: float | None = None
     final_epsilon: float | None = None
+
+    @property
+    def hides(self) -> str:
+        """What the epsilons hide from whom, in the words of `network up`."""
+        return hidden_from_whom(self, no_noise=self.noise_multiplier == 0.0)
 
 
 class _Read(NamedTuple):
