@@ -90,7 +90,8 @@ def test_the_record_that_is_kept_gives_the_forecast_again(schedule: str, tmp_pat
     again = Result.load(tmp_path / "out").privacy
     assert again == result.privacy
     assert again.planned is not None
-    assert forecast(again.planned).epsilon(again.delta) == again.epsilon
+    # A simulation computes with one thread of linear algebra; more of them round the last digit differently.
+    assert forecast(again.planned).epsilon(again.delta) == pytest.approx(again.epsilon, rel=1e-12)
     assert again.planned_for(40) == again.planned
     # After half of the steps it is what a run of half the length states.
     half = simulate(with_changes(None, [*SMALL, f"schedule.name={schedule}", "schedule.steps=20", _noise(result)]))

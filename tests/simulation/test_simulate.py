@@ -66,7 +66,7 @@ def test_the_report_holds_forecast_paper_and_realised_privacy() -> None:
         skip=float(setup.delay.survival(setup.timeout)),
         noise_multiplier=setup.noise_multiplier,
     )
-    assert privacy.epsilon == forecast(record).epsilon(1e-5)
+    assert privacy.epsilon == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-12)  # as many threads as there are
     assert privacy.epsilon == pytest.approx(3.0, rel=1e-5)
     assert privacy.paper is not None
     assert privacy.paper.epsilon is not None
