@@ -71,6 +71,9 @@ class FakeWires:
         else:
             self.world.send(self.me, node, self.world.named(message))
 
+    async def leave(self, why: str) -> None:
+        """The others see that it is gone."""
+
     def say_once(self, event: str, text: str) -> None:
         raise Broken(f"node {self.me} says {event}: {text}")
 

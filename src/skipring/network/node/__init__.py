@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from .node_setup import NodeSetup
     from .noise import NoiseSource, unreached
     from .pace import AdaptivePace, FixedPace, Pace
+    from .reminders import OLD_JOURNAL, OldJournal, is_old
     from .status import RESULT, STOPPED, NodeStatus, read_status
     from .telemetry import Telemetry
     from .updater import Stopped
 
 __all__ = [
+    "OLD_JOURNAL",
     "RESULT",
     "STOPPED",
     "AccountTerms",
@@ -43,6 +45,7 @@ __all__ = [
     "NodeSetup",
     "NodeStatus",
     "NoiseSource",
+    "OldJournal",
     "OwnAccount",
     "OwnData",
     "Pace",
@@ -52,6 +55,7 @@ __all__ = [
     "account_of",
     "final_claims",
     "final_epsilon",
+    "is_old",
     "learner_on",
     "make_learner",
     "metrics_text",
@@ -82,6 +86,8 @@ __getattr__, __dir__ = lazily(
         "NodeSetup": "node_setup",
         "NodeStatus": "status",
         "NoiseSource": "noise",
+        "OLD_JOURNAL": "reminders",
+        "OldJournal": "reminders",
         "OwnAccount": "ledger",
         "OwnData": "config",
         "Pace": "pace",
@@ -93,6 +99,7 @@ __getattr__, __dir__ = lazily(
         "account_of": "ledger",
         "final_claims": "claims",
         "final_epsilon": "claims",
+        "is_old": "reminders",
         "learner_on": "learner",
         "make_learner": "learner",
         "metrics_text": "monitor",

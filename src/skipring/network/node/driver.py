@@ -93,6 +93,9 @@ class Wires(Protocol):
     def carry_rates(self) -> Sequence[float]:
         """Bytes per second of the newest large models that arrived."""
 
+    async def leave(self, why: str) -> None:
+        """Tell everybody for a moment why this node takes no further part."""
+
     def say_once(self, event: str, text: str) -> None:
         """Say something, but not again and again."""
 
@@ -171,6 +174,10 @@ class Driver:
     def take(self, sender: int, message: Message) -> None:
         """Take a message that was checked."""
         self._tell(lambda: self._noticed(sender, message))
+
+    def write(self, entry: Entry) -> None:
+        """Write an entry of which the protocol need not know."""
+        self._tell(lambda: [Write(entry)])
 
     def close(self) -> None:
         """Let no timer ring any more."""

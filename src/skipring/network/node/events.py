@@ -17,6 +17,7 @@ __all__ = [
     "LabelsClipped",
     "Note",
     "OfferRefused",
+    "OwnUpdatesForgotten",
     "ProtocolNews",
     "RowsLeftOut",
     "RunOver",
@@ -120,6 +121,18 @@ class ProtocolNews(Event):
 @dataclass(frozen=True)
 class OfferRefused(Event):
     """The node does not take part at a hop that it was offered."""
+
+
+@dataclass(frozen=True)
+class OwnUpdatesForgotten(Event):
+    """A node has sent a token with own updates that are not in the journal; from now on they count."""
+
+    name = "forgotten"
+    level = "error"
+    sender: str
+    hops: tuple[int, ...]
+    releases: int
+    why: str = "the journal is an old copy, or the sender has forged them; they count, and the token is refused"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ..protocol import Copy, Kind, Message, Pass, Peer, Token, WantOutcome
+from ..protocol import Copy, Kind, Message, Offer, Pass, Peer, Token, WantOutcome
 from ..storage import digest_of
 from ..transport import Done, Receiver, Transport
 from ._view import status_of
@@ -19,6 +19,7 @@ from .events import Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Start
 from .ledger import OwnAccount
 from .life import Life
 from .node_setup import NodeSetup
+from .reminders import OLD_JOURNAL, OldJournal, Reminders
 from .sight import NodeSight
 from .status import STOPPED, NodeStatus
 from .taking_part import TakingPart
@@ -87,15 +88,24 @@ class Node:
             clock=clock,
             ended=self._end,
         )
+        self.reminders = Reminders(
+            self.account,
+            setup.roster.names,
+            memory.reminded,
+            write=self.driver.write,
+            note=self.telemetry.note,
+            give_up=self._give_up,
+        )
         self.arrivals = Arrivals(
             setup.check_parameters,
             setup.rules.path,
             at_once=self.updater.is_quick,
             spawn=self._life.spawn,
+            lets_in=self.reminders.lets_in,
             take=self._take,
             refuse=self._refuse,
         )
-        self._begun = False
+        self._begun = self._leaving = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
         self.all_done: set[int] = set()
@@ -185,13 +195,26 @@ class Node:
 
     def received(self, sender: int, message: Message) -> None:
         """Take a message that is well formed; what is in it is checked before the protocol is told."""
-        if not self._life.is_over:
+        if not self._life.is_over and not self._leaving:
             self.arrivals.received(sender, message)
 
     def _take(self, sender: int, message: Message) -> None:
         if not self._life.is_over:
             self._begin()  # whoever sends something has begun
+            self.taking_part.distrusted = isinstance(message, Offer) and sender in self.reminders.senders
             self.driver.take(sender, message)
+            self.taking_part.distrusted = False
+
+    def _give_up(self) -> None:
+        """Stop for good: with an old journal the node would take back what it has said, and release more unseen."""
+        if not self._leaving:
+            self._leaving = True
+            self.driver.close()
+            self._life.spawn(self._leave_for_good())
+
+    async def _leave_for_good(self) -> None:
+        await self.transport.leave(f"its journal {OLD_JOURNAL}; it takes no further part in this run")
+        self._life.fail(OldJournal(f"journal {self.setup.config.journal}: {OLD_JOURNAL}"))
 
     def _refuse(self, sender: int, problem: str) -> None:
         self.transport.say_once("refused", f"{self.setup.roster.names[sender]}: {problem}")

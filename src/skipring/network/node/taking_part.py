@@ -35,6 +35,8 @@ class TakingPart:
         self._account, self._budget, self._delta, self._copy, self._note = account, budget, delta, copy, note
         #: Whether the node was told to stop: it begins nothing more.
         self.stopping = False
+        #: Whether the node that asks is one whose tokens are not let in.
+        self.distrusted = False
 
     def __call__(self, place: Place, _ledger: Sequence[Place] = ()) -> bool:
         """Say whether the node takes part at a place."""
@@ -43,7 +45,7 @@ class TakingPart:
         affordable = willing(self._account, self._budget, *place)
         if not affordable:
             self._note(BudgetSpent(place[1], self._account.epsilon(self._delta), self._budget.epsilon))
-        if (self.stopping and not accepted) or not affordable:
+        if ((self.stopping or self.distrusted) and not accepted) or not affordable:
             self._note(OfferRefused())
             return False
         return True

@@ -45,6 +45,7 @@ _LARGEST = 2 * _CHUNK
 #: Messages per second, and at once, that a peer may send; two nodes alone with hops of 2 ms send each other 1250.
 _RATE, _BURST = 2000.0, 4000.0
 _PENALTY = 10.0
+_FAREWELL = 1.0  # seconds in which a node that leaves for good tells so: calls are made again within 100 ms
 _QUIET = 600.0  # seconds in which the same refusal is said once
 #: How gRPC's reasons begin if somebody answers that is not who it should be.
 _IMPOSTOR = re.compile("SSL_ERROR|TSI_|Peer name|[Vv]erification")
@@ -169,6 +170,7 @@ class Transport:
         self._receiver = receiver
         self._links = {node: Link(self, node) for node in range(len(roster)) if node != me}
         self._server: Any = None
+        self._left = ""  # why this node takes no further part
         self._talks: dict[int, asyncio.Task[Any]] = {}
         self._carries: dict[int, asyncio.Task[Any]] = {}
         self._allowances = {node: _Allowance() for node in self._links}
@@ -202,6 +204,13 @@ class Transport:
         await asyncio.gather(*(link.stop() for link in self._links.values()))
         if self._server is not None:
             await self._server.stop(0.2)
+
+    async def leave(self, why: str) -> None:
+        """Tell everybody for a moment why this node takes no further part: whoever calls it, or has, is refused."""
+        self._left = why
+        for call in (*self._talks.values(), *self._carries.values()):
+            call.cancel()
+        await asyncio.sleep(_FAREWELL)
 
     @property
     def reachable(self) -> set[int]:
@@ -239,6 +248,8 @@ class Transport:
         node = self._roster.index(name)
         if node == self.me:
             await self._refuse(context, "PERMISSION_DENIED", f"{where} has the certificate of this very node")
+        if self._left:
+            await context.abort(self.grpc.StatusCode.PERMISSION_DENIED, self._left)
         if self._allowances[node].spent:
             await self._refuse(context, "RESOURCE_EXHAUSTED", f"{name} sends too much")
         given = dict(context.invocation_metadata() or ()).get("skipring-run", "")
@@ -282,6 +293,8 @@ class Transport:
         try:
             yield
         except asyncio.CancelledError:
+            if self._left:
+                await context.abort(self.grpc.StatusCode.PERMISSION_DENIED, self._left)
             if calls.get(sender) is mine:
                 raise
             # If there is somebody at the other end, it must be told: it would go on to send what nobody reads.
