@@ -76,6 +76,7 @@ class Node:
         self.updater = Updater(setup)
         self.transport = connect(setup, self)
         self.taking_part = TakingPart(self.account, setup.config.budget, setup.delta, self._copy, self.telemetry.note)
+        self.taking_part.renewed = memory.copy.kind is Kind.INITIAL
         pace = setup.new_pace()
         self.driver = Driver(
             Peer(setup.me, setup.rules, memory, self.taking_part, NodeSight(pace, self.transport)),
@@ -88,6 +89,7 @@ class Node:
             clock=clock,
             ended=self._end,
         )
+        self.taking_part.holding = lambda: self.peer.holding
         self.reminders = Reminders(
             self.account,
             setup.roster.names,
@@ -200,6 +202,10 @@ class Node:
 
     def _take(self, sender: int, message: Message) -> None:
         if not self._life.is_over:
+            if not self._begun and not isinstance(message, WantOutcome):
+                self.taking_part.renewed = False  # the others are on their way: this is not the beginning of the run
+            if isinstance(message, Pass) and self.peer.expects((message.ballot, message.hop)):
+                self.taking_part.renewed = True
             self._begin()  # whoever sends something has begun
             self.taking_part.distrusted = isinstance(message, Offer) and sender in self.reminders.senders
             self.driver.take(sender, message)
