@@ -121,10 +121,13 @@ def test_histories_with_old_journals_are_as_rough_as_they_claim(folder: Path) ->
 
 def test_histories_find_an_account_that_forgets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reminders, "lets_in", lambda self, sender, message: True)
-    with pytest.raises((restored.Broken, InvalidInput)):
-        for seed in range(100):
-            with tempfile.TemporaryDirectory(dir=folder) as empty:
+    for seed in range(100):
+        with tempfile.TemporaryDirectory(dir=folder) as empty:
+            try:
                 restored.history(seed, Path(empty))
+            except (restored.Broken, InvalidInput):
+                return
+    pytest.fail("no history tells")
 
 
 @pytest.mark.parametrize("how", ["lost", "rolled back"])

@@ -29,7 +29,7 @@ from ..storage import LARGE, ModelWriter, chunks_of, digest_of, size_of
 from .agreement import Agreement
 from .identity import peer_name, server_name
 from .link import Link
-from .roster import Roster
+from .roster import AddressInUse, Roster
 from .wire import INLINE, PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = ["Keys", "Receiver", "Shape", "Transport"]
@@ -194,7 +194,7 @@ class Transport:
             self._server.add_secure_port(self._listen, credentials)
         except RuntimeError:
             reason = "cannot be listened on: in use, or not an address of this machine"
-            raise InvalidInput.because("listen", self._listen, reason) from None
+            raise AddressInUse.because("listen", self._listen, reason) from None
         await self._server.start()
         for link in self._links.values():
             link.start()
