@@ -14,8 +14,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from driven import NOISE, DrivenWorld, Life, WatchedJournal, _watched
-from fake_machine import Crashed
+from driven import NOISE, DrivenWorld, Life, _watched
+from fake_machine import Crashed, WatchedJournal
 from virtual_time import VirtualLoop
 from watched import exact_mu2
 from world import Broken, Weather
@@ -107,6 +107,7 @@ class RestoredWorld(DrivenWorld):
         machine.memory = machine.memory.after(entry)
         if isinstance(entry, Released):
             made = entry.copy.token.parameters
+            assert isinstance(made, bytes)
             self.seen.setdefault(node, set()).update((made, self.updates[made][1]))
 
     def check_sent(self, sender: int, to: int, message: Any) -> None:

@@ -53,7 +53,7 @@ from skipring.network.protocol import (
 from skipring.network.setup import LocalNetwork, agreed_run, load_node, make_network, run_text
 from skipring.network.transport import PACKAGE, Heading, Keys, encode, load_grpc, node_uri, parse_nodes, server_name
 from skipring.network.transport import certificates as x
-from skipring.network.transport.connections import _Allowance
+from skipring.network.transport._calls import Allowance
 from skipring.runs import parse_run
 
 #: Each attack is made so often; the log has one line about it.
@@ -474,7 +474,7 @@ def check_a_flood_is_cut_off(attacked: Attacked) -> None:
 def test_how_much_a_peer_may_send(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("skipring.network.transport.connections.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    allowance = _Allowance()
+    allowance = Allowance()
     assert all(allowance.take() for _ in range(4000))
     assert not allowance.take()
     spent = [allowance.spent]

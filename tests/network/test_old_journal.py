@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import restored
-from test_nodes import QUICK, make, run_nodes
+from test_nodes import LOOP, QUICK, make, run_nodes
+from world import Broken
 
 from skipring.errors import InvalidInput
 from skipring.models import load_model
-from skipring.network.node import AccountTerms, OwnAccount
+from skipring.network.node import AccountTerms, Node, OldJournal, OwnAccount
 from skipring.network.node.reminders import Reminders
-from skipring.network.protocol import Entry, Fold, Forgotten, Memory, Outcome, Pass, Token, blank_chain, extended_chain
+from skipring.network.protocol import (
+    Entry,
+    Final,
+    Fold,
+    Forgotten,
+    Memory,
+    Outcome,
+    Pass,
+    Token,
+    blank_chain,
+    extended_chain,
+    updates_of,
+)
 from skipring.network.setup import given_away, load_node, open_journal, why_not_started
 from skipring.network.storage import JournalUnusable
 
@@ -125,7 +140,7 @@ def test_histories_find_an_account_that_forgets(folder: Path, monkeypatch: pytes
         with tempfile.TemporaryDirectory(dir=folder) as empty:
             try:
                 restored.history(seed, Path(empty))
-            except (restored.Broken, InvalidInput):
+            except (Broken, InvalidInput):
                 return
     pytest.fail("no history tells")
 
@@ -180,3 +195,48 @@ def test_a_node_with_an_old_journal_does_not_start_again(tmp_path: Path) -> None
     assert "old copy" in why_not_started(configs[1].parent)
     assert given_away(configs[1].parent).releases == 1
     assert isinstance(JournalUnusable("journal", "x", "y"), InvalidInput)
+
+
+def test_the_others_are_told_who_leaves_and_why(tmp_path: Path) -> None:
+    """Real nodes, one of which is shown own updates by two others in the middle of a run."""
+    configs = make(tmp_path / "net", 4, QUICK | {"schedule": {"steps": 400}})
+    said: list[tuple[int, str, str]] = []
+
+    async def story() -> BaseException | None:
+        setups = [load_node(config) for config in configs]
+        journals = [open_journal(setup) for setup in setups]
+        nodes = [
+            Node(setup, journal, lambda event, me=setup.me, **facts: said.append((me, event, str(facts))))
+            for setup, journal in zip(setups, journals, strict=True)
+        ]
+        tasks = [asyncio.create_task(node.run()) for node in nodes]
+        while nodes[1].account.releases < 3:
+            await asyncio.sleep(0.01)
+        chain = nodes[1].peer.memory.copy.token.chain
+        forged = bytearray(chain)
+        own = [hop for hop, node in enumerate(setups[1].rules.path, start=1) if node == 1]
+        forged[32 + (own[-1] - 1) // 8] |= 1 << (own[-1] - 1) % 8
+        token = replace(nodes[1].peer.memory.copy.token, chain=bytes(forged))
+        token = replace(token, updates=updates_of(token.chain))
+        counted = nodes[1].account.releases
+        nodes[1].received(0, Outcome(token, FIRST))
+        assert nodes[1].account.releases > counted
+        nodes[1].received(2, Final(FIRST, token))
+        (problem,) = await asyncio.gather(tasks[1], return_exceptions=True)
+        while sum("does not listen" in facts for _, _, facts in said) < 3 and not all(task.done() for task in tasks):
+            await asyncio.sleep(0.01)
+        for node in nodes:
+            node.stop()
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 40.0)
+        for journal in journals:
+            journal.close()
+        return problem
+
+    assert isinstance(LOOP.run(story()), OldJournal)
+    assert {
+        me
+        for me, event, facts in said
+        if event == "refused" and "node2 does not listen: its journal is an old" in facts
+    } == {0, 2, 3}
+    assert [(me, "node1" in facts) for me, event, facts in said if event == "forgotten"] == [(1, True), (1, False)]
+    assert "old copy" in why_not_started(configs[1].parent)

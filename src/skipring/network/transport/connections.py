@@ -8,6 +8,7 @@ not in the roster, speaks of another run, sends what is no message or sends too 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from urllib.parse import unquote
 from ...errors import InvalidInput
 from ..protocol import Final, Message, Outcome, Pass, Token
 from ..storage import LARGE, ModelWriter, chunks_of, digest_of, size_of
+from ._calls import Allowance, Call
 from .agreement import Agreement
 from .identity import peer_name, server_name
 from .link import Link
@@ -42,10 +44,8 @@ _CHUNK = 1 << 20
 _AHEAD = 8  # chunks that may wait for the disk
 #: No frame is larger. gRPC itself refuses only what is far larger: it does so without a word.
 _LARGEST = 2 * _CHUNK
-#: Messages per second, and at once, that a peer may send; two nodes alone with hops of 2 ms send each other 1250.
-_RATE, _BURST = 2000.0, 4000.0
-_PENALTY = 10.0
 _FAREWELL = 1.0  # seconds in which a node that leaves for good tells so: calls are made again within 100 ms
+_NEWER = "a newer call has taken the place of this one"
 _QUIET = 600.0  # seconds in which the same refusal is said once
 #: How gRPC's reasons begin if somebody answers that is not who it should be.
 _IMPOSTOR = re.compile("SSL_ERROR|TSI_|Peer name|[Vv]erification")
@@ -171,9 +171,10 @@ class Transport:
         self._links = {node: Link(self, node) for node in range(len(roster)) if node != me}
         self._server: Any = None
         self._left = ""  # why this node takes no further part
-        self._talks: dict[int, asyncio.Task[Any]] = {}
-        self._carries: dict[int, asyncio.Task[Any]] = {}
-        self._allowances = {node: _Allowance() for node in self._links}
+        self._talks: dict[int, Call] = {}
+        self._carries: dict[int, Call] = {}
+        self._process, self._made = os.urandom(8).hex(), itertools.count()
+        self._allowances = {node: Allowance() for node in self._links}
         self._said: dict[str, tuple[float, int]] = {}
         self._saying = threading.Lock()  # who reads gRPC's own log is another thread
         #: Bytes per second of the newest large models that arrived.
@@ -209,7 +210,7 @@ class Transport:
         """Tell everybody for a moment why this node takes no further part: whoever calls it, or has, is refused."""
         self._left = why
         for call in (*self._talks.values(), *self._carries.values()):
-            call.cancel()
+            call.task.cancel()
         await asyncio.sleep(_FAREWELL)
 
     @property
@@ -283,13 +284,17 @@ class Transport:
                     self._receiver.received(sender, frame.message)
 
     @asynccontextmanager
-    async def _newest(self, calls: dict[int, asyncio.Task[Any]], sender: int, context: Any) -> AsyncIterator[None]:
-        """Let the newest call of a node be the one that counts: an older one may have broken without noticing."""
-        before, mine = calls.get(sender), asyncio.current_task()
-        assert mine is not None
+    async def _newest(self, calls: dict[int, Call], sender: int, context: Any) -> AsyncIterator[None]:
+        """Let the newest call of a node be the one that counts: an older one may have broken without noticing.
+
+        Calls of one process are numbered: if both ends are busy, an older one may get here after a newer one.
+        """
+        before, mine = calls.get(sender), Call.of(context)
+        if before is not None and before.is_newer_than(mine):
+            await context.abort(self.grpc.StatusCode.ABORTED, _NEWER)
         calls[sender] = mine
         if before is not None:
-            before.cancel()
+            before.task.cancel()
         try:
             yield
         except asyncio.CancelledError:
@@ -298,7 +303,9 @@ class Transport:
             if calls.get(sender) is mine:
                 raise
             # If there is somebody at the other end, it must be told: it would go on to send what nobody reads.
-            await context.abort(self.grpc.StatusCode.ALREADY_EXISTS, "a newer call has taken the place of this one")
+            now = calls.get(sender)
+            same = now is not None and now.process == mine.process
+            await context.abort(getattr(self.grpc.StatusCode, "ABORTED" if same else "ALREADY_EXISTS"), _NEWER)
         finally:
             if calls.get(sender) is mine:
                 del calls[sender]
@@ -380,7 +387,8 @@ class Transport:
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """What every call says before its first message."""
-        return (("skipring-run", self._agreement.digest.hex()),)
+        call = f"{self._process} {next(self._made)}"
+        return (("skipring-run", self._agreement.digest.hex()), ("skipring-call", call))
 
     def channel(self, node: int) -> Any:
         """Return a connection to a node; TLS checks that its certificate has the node's name."""
@@ -452,23 +460,3 @@ async def _unbroken(work: Awaitable[_Some]) -> _Some:
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)
         raise
-
-
-class _Allowance:
-    """How much a peer may still send: a bucket that fills with time."""
-
-    def __init__(self) -> None:
-        self._left, self._at = _BURST, time.monotonic()
-        self._until = 0.0
-
-    @property
-    def spent(self) -> bool:
-        return time.monotonic() < self._until
-
-    def take(self) -> bool:
-        now = time.monotonic()
-        self._left = min(_BURST, self._left + (now - self._at) * _RATE) - 1.0
-        self._at = now
-        if self._left < 0.0:
-            self._until = now + _PENALTY
-        return self._left >= 0.0
