@@ -43,6 +43,7 @@ class FakeWires:
         self.carried: set[tuple[int, Message]] = set()
         self.arriving = 0
         self.carry_rates: Sequence[float] = ()
+        self.disagreeing: dict[int, str] = {}
 
     async def start(self) -> None:
         self.up = True

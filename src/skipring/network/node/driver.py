@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -78,6 +78,10 @@ class Wires(Protocol):
     @property
     def reachable(self) -> set[int]:
         """The nodes that messages go through to."""
+
+    @property
+    def disagreeing(self) -> Mapping[int, str]:
+        """The nodes that are there but have another run, and where theirs differs."""
 
     @property
     def receives(self) -> bool:

@@ -12,6 +12,7 @@ from ..protocol import News
 
 __all__ = [
     "BudgetSpent",
+    "Disagreeing",
     "Event",
     "Incomplete",
     "LabelsClipped",
@@ -85,6 +86,15 @@ class Incomplete(Event):
     name = "incomplete"
     missing: int
     waited: float
+
+
+@dataclass(frozen=True)
+class Disagreeing(Event):
+    """The run does not begin, because a node that is there has another one."""
+
+    name = "waiting"
+    node: str
+    why: str
 
 
 @dataclass(frozen=True)

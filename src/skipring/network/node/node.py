@@ -15,7 +15,7 @@ from ._view import status_of
 from .arrivals import Arrivals
 from .claims import final_claims
 from .driver import Driver, Journal, Wires
-from .events import Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Started, ToldToStop
+from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Started, ToldToStop
 from .ledger import OwnAccount
 from .life import Life
 from .node_setup import NodeSetup
@@ -30,6 +30,8 @@ __all__ = ["Node", "over_grpc"]
 
 #: How long a node that was told to stop may go on, until it has passed the token on.
 _GRACE = 15.0
+#: How often a node says what it waits for before the run begins.
+_REMIND = 60.0
 
 
 def over_grpc(setup: NodeSetup, receiver: Receiver) -> Transport:
@@ -180,7 +182,15 @@ class Node:
         others = len(self.setup.roster) - 1
         memory = self.peer.memory
         fresh = memory.copy.kind is Kind.INITIAL and memory.passing is None and memory.outcome is None
-        while fresh and len(self.transport.reachable) < others and self._clock() < deadline and not self._begun:
+        said = self._clock() - _REMIND + 2.0  # by then both sides have shown each other what they have
+        while fresh and len(self.transport.reachable) < others and not self._begun:
+            disagreeing = self.transport.disagreeing  # they are there, and can be mended: the run needs them
+            if self._clock() > deadline and not disagreeing:
+                break
+            if disagreeing and self._clock() - said > _REMIND:
+                said = self._clock()
+                for node, why in sorted(disagreeing.items()):
+                    self.telemetry.note(Disagreeing(self.setup.roster.names[node], f"it has another run: {why}"))
             await asyncio.sleep(0.02)
         if fresh and not self._begun and len(self.transport.reachable) < others:
             self.telemetry.note(Incomplete(others - len(self.transport.reachable), patience))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..node import (
     read_node_config,
     unreached,
 )
-from ..protocol import Memory, Rules, Token, blank_chain, path_of
+from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain, path_of
 from ..storage import JournalFile, JournalUnusable, ModelFile, digest_of, read_journal, size_of, store
 from ..transport import Keys, Roster, read_roster
 from .agreed import resolved_run
@@ -195,6 +196,8 @@ def require_journal(setup: NodeSetup) -> None:
     if before == now:
         _require_newest(setup, reading.memory)
         return
+    if _was_never_used(setup):
+        return
     if before.identity != now.identity:
         reason = f"is of {before.name}, not of {now.name}; `skipring network again` puts it away"
         raise JournalUnusable.because("journal", path, reason)
@@ -225,6 +228,8 @@ def open_journal(setup: NodeSetup) -> JournalFile:
         try:
             journal = JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
         except JournalUnusable:
+            if _was_never_used(setup):
+                return _create(setup, digest)
             require_journal(setup)  # which may know more about it
             raise
         try:
@@ -233,7 +238,29 @@ def open_journal(setup: NodeSetup) -> JournalFile:
             journal.close()
             raise
         return journal
+    return _create(setup, digest)
+
+
+def _create(setup: NodeSetup, digest: str) -> JournalFile:
+    """Make the journal of a new run, in place of one that was never used."""
     for name in ("model.npy", "model.npz", RESULT, STOPPED):  # of an earlier run
         (setup.config.journal.parent / name).unlink(missing_ok=True)
-    blank = Memory.blank(setup.rules.path[0], setup.initial)
+    initial = setup.initial
+    if setup.config.journal.exists():
+        for path in setup.config.journal.parent.glob(f"{setup.config.journal.name}*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        first = np.ascontiguousarray(setup.learner.initial(), dtype=setup.learner.dtype)
+        initial = dataclasses.replace(initial, parameters=store(first, setup.models))
+    blank = Memory.blank(setup.rules.path[0], initial)
     return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)
+
+
+def _was_never_used(setup: NodeSetup) -> bool:
+    """Say whether the journal is of another agreement, under which the node took no token and released nothing.
+
+    So it is after a node was started with a wrong run file: nobody has listened to it, so that it can begin anew.
+    """
+    reading = read_journal(setup.config.journal, node=setup.name)
+    if RunMark.parse(reading.run_digest).agreement == setup.agreement.digest.hex():
+        return False
+    return all(isinstance(entry, Heard | Passing | Gone) for _, entry in reading.entries)

@@ -16,7 +16,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from ...errors import InvalidInput
 from ..protocol import Final, Message, Outcome, Pass, Token
 from ..storage import LARGE, ModelWriter, chunks_of, digest_of, size_of
 from ._calls import Allowance, Call
-from .agreement import Agreement
+from .agreement import SHOWS, Agreement, shown_in
 from .identity import peer_name, server_name
 from .link import Link
 from .roster import AddressInUse, Roster
@@ -45,6 +45,8 @@ _AHEAD = 8  # chunks that may wait for the disk
 #: No frame is larger. gRPC itself refuses only what is far larger: it does so without a word.
 _LARGEST = 2 * _CHUNK
 _FAREWELL = 1.0  # seconds in which a node that leaves for good tells so: calls are made again within 100 ms
+_MARKS = "skipring-marks-bin"
+_THERE = 15.0  # a node that was refused so many seconds ago is still there
 _NEWER = "a newer call has taken the place of this one"
 _QUIET = 600.0  # seconds in which the same refusal is said once
 #: How gRPC's reasons begin if somebody answers that is not who it should be.
@@ -173,6 +175,8 @@ class Transport:
         self._left = ""  # why this node takes no further part
         self._talks: dict[int, Call] = {}
         self._carries: dict[int, Call] = {}
+        self._shows: dict[int, tuple[tuple[str, bytes], ...]] = {}  # to whom which values are shown
+        self.disagreements: dict[int, tuple[float, str]] = {}  # when a node was last refused for its run, and why
         self._process, self._made = os.urandom(8).hex(), itertools.count()
         self._allowances = {node: Allowance() for node in self._links}
         self._said: dict[str, tuple[float, int]] = {}
@@ -256,16 +260,22 @@ class Transport:
         given = dict(context.invocation_metadata() or ()).get("skipring-run", "")
         if given != self._agreement.digest.hex():
             await self._other_run(context, name)
+        self.disagreements.pop(node, None)
         return node
 
     async def _other_run(self, context: Any, name: str) -> NoReturn:
-        marks = json.dumps(self._agreement.marks).encode()
-        await self._refuse(context, "FAILED_PRECONDITION", f"{name} speaks of another run", marks)
+        shown = shown_in(context.invocation_metadata())
+        why = f"{name} speaks of another run"
+        if compared := self._agreement.compared(shown):  # it was refused before, and says what it has
+            why = f"{name} has another run: {compared}"
+            self.disagreements[self._roster.index(name)] = time.monotonic(), compared
+        marks, values = self._agreement.marks, self._agreement.shown(shown)
+        trailing = [(_MARKS, json.dumps(marks).encode()), (SHOWS, json.dumps(values).encode())]
+        await self._refuse(context, "FAILED_PRECONDITION", why, trailing)
 
-    async def _refuse(self, context: Any, code: str, why: str, marks: bytes | None = None) -> NoReturn:
+    async def _refuse(self, context: Any, code: str, why: str, trailing: Sequence[tuple[str, bytes]] = ()) -> NoReturn:
         self.say_once("refused", why)
-        trailing = () if marks is None else (("skipring-marks-bin", marks),)
-        await context.abort(getattr(self.grpc.StatusCode, code), why, trailing)
+        await context.abort(getattr(self.grpc.StatusCode, code), why, tuple(trailing))
         raise AssertionError  # abort has raised
 
     async def _talk(self, frames: AsyncIterator[bytes], context: Any) -> None:
@@ -385,10 +395,16 @@ class Transport:
 
     # What links need (link.Caller).
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What every call says before its first message."""
+    def metadata(self, node: int) -> tuple[tuple[str, str | bytes], ...]:
+        """What every call to a node says before its first message."""
         call = f"{self._process} {next(self._made)}"
-        return (("skipring-run", self._agreement.digest.hex()), ("skipring-call", call))
+        return (("skipring-run", self._agreement.digest.hex()), ("skipring-call", call), *self._shows.get(node, ()))
+
+    @property
+    def disagreeing(self) -> dict[int, str]:
+        """The nodes that are there but have another run, and where theirs differs."""
+        since = time.monotonic() - _THERE
+        return {node: what for node, (at, what) in self.disagreements.items() if at > since}
 
     def channel(self, node: int) -> Any:
         """Return a connection to a node; TLS checks that its certificate has the node's name."""
@@ -412,13 +428,21 @@ class Transport:
         """Say once why a node does not take calls, if it is more than being away."""
         name, code = self._roster.names[node], error.code().name
         if code == "FAILED_PRECONDITION":
-            marks = dict(error.trailing_metadata() or ()).get("skipring-marks-bin", b"{}")
+            marks = dict(error.trailing_metadata() or ()).get(_MARKS, b"{}")
+            theirs = shown_in(error.trailing_metadata())
             try:
                 keys = self._agreement.differing(json.loads(marks))
             except (ValueError, AttributeError, TypeError, RecursionError):
                 keys = ()
-            differing = ", ".join(key for key in keys if key in self._agreement.marks) or "unknown keys"
-            self.say_once("refused", f"{name} has another run; differing: {differing}")
+            known = [key for key in keys if key in self._agreement.marks]
+            differing = ", ".join(known) or "unknown keys"
+            compared = self._agreement.compared(theirs)
+            self.disagreements[node] = time.monotonic(), compared or differing
+            # From the next call on it is shown what they are here, and answers what they are there.
+            self._shows[node] = ((SHOWS, json.dumps(self._agreement.shown(known)).encode()),) if known else ()
+            self.say_once(
+                "refused", f"{name} has another run{f': {compared}' if compared else f'; differing: {differing}'}"
+            )
         elif code in ("UNAUTHENTICATED", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "DATA_LOSS"):
             self.say_once("refused", f"{name} does not listen: {error.details()}", f"{name} {code}")
         elif code == "ALREADY_EXISTS":
@@ -430,6 +454,8 @@ class Transport:
 
     def arrived(self, node: int) -> None:
         """Tell that a node can be reached."""
+        self.disagreements.pop(node, None)
+        self._shows.pop(node, None)
         self._receiver.connected(node)
 
     def say_once(self, event: str, text: str, kind: str | None = None) -> None:
