@@ -43,6 +43,7 @@ class FakeWires:
         self.carried: set[tuple[int, Message]] = set()
         self.arriving = 0
         self.carry_rates: Sequence[float] = ()
+        self.disagreeing: dict[int, str] = {}
 
     async def start(self) -> None:
         self.up = True
@@ -70,6 +71,9 @@ class FakeWires:
             self.world.carry_large(self, node, message)
         else:
             self.world.send(self.me, node, self.world.named(message))
+
+    async def leave(self, why: str) -> None:
+        """The others see that it is gone."""
 
     def say_once(self, event: str, text: str) -> None:
         raise Broken(f"node {self.me} says {event}: {text}")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 IDENTITY = "2026-03-01-000102030405060708090a0b"
 
@@ -21,3 +25,11 @@ def free_ports(count: int) -> int:
             continue
         return first
     raise AssertionError("no ports are free")
+
+
+def ended(config: Path) -> tuple[int, dict[str, str]]:
+    """Run a node that cannot start; return its exit code and its last line."""
+    words = [sys.executable, "-m", "skipring", "node", "run", str(config)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    said: dict[str, str] = json.loads(done.stderr.splitlines()[-1])
+    return done.returncode, said

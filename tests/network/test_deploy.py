@@ -14,13 +14,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer.main
-from networks import IDENTITY
+from networks import IDENTITY, ended
+from test_nodes import QUICK, make
 
 from skipring.cli._main import app
-from skipring.network.node import Monitor, NodeFacts, make_learner, node_rows, read_node_config, write_node_model
+from skipring.errors import InvalidInput
+from skipring.network.node import (
+    Monitor,
+    NodeFacts,
+    OldJournal,
+    Stopped,
+    make_learner,
+    node_rows,
+    read_node_config,
+    write_node_model,
+)
 from skipring.network.node.monitor import _METRICS
 from skipring.network.protocol import Token
-from skipring.network.setup import agreed_run
+from skipring.network.setup import ExitCode, agreed_run, load_node, open_journal
+from skipring.network.setup.exit_codes import exit_code_of
+from skipring.network.storage import JournalFull, JournalInUse, JournalUnusable
+from skipring.network.transport import AddressInUse
 from skipring.runs import RunFile, read_run_file, with_changes
 from skipring.simulation import simulate
 
@@ -209,3 +223,51 @@ def test_what_is_installed_reads_the_tables_of_the_nodes() -> None:
     installed = re.findall(r"pip install [^\n]*?\[([a-z,]+)\]", GUIDE) + re.findall(r"/source\[([a-z,]+)\]", CONTAINER)
     assert len(installed) >= 3
     assert set(installed) == {"network,tables"}
+
+
+def test_unit_and_guide_say_what_the_table_of_exit_codes_says() -> None:
+    hopeless = [code for code in ExitCode if code not in (ExitCode.DONE, ExitCode.FOR_NOW)]
+    assert unit()["Service"]["RestartPreventExitStatus"].split() == [str(int(code)) for code in hopeless]
+    assert [code for code in ExitCode if code.is_worth_a_restart] == [ExitCode.FOR_NOW]
+    table = GUIDE.partition("| exit code of `node run` |")[2].partition("\n\n")[0]
+    rows = dict(re.findall(r"^\| (\d) \| (.*) \|$", table, re.MULTILINE))
+    assert sorted(rows) == [str(int(code)) for code in ExitCode]
+    for code in ExitCode:
+        assert ("start it again" in rows[str(int(code))]) == code.is_worth_a_restart
+        assert ("does not help" in rows[str(int(code))]) == (code in hopeless)
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (JournalUnusable("journal", "j", "whole"), ExitCode.JOURNAL),
+        (OldJournal("old"), ExitCode.JOURNAL),
+        (JournalInUse("journal", "j", "free"), ExitCode.FOR_NOW),
+        (AddressInUse("listen", "a:1", "free"), ExitCode.FOR_NOW),
+        (JournalFull("the disk is full"), ExitCode.FOR_NOW),
+        (Stopped("the model has gone"), ExitCode.FOR_NOW),
+        (InvalidInput("data.path", "rows.csv", "there"), ExitCode.SETTINGS),
+    ],
+)
+def test_a_node_ends_with_what_is_wrong(problem: Exception, code: ExitCode) -> None:
+    assert exit_code_of(problem) is code
+
+
+def test_a_node_says_what_is_wrong_in_its_log_and_not_as_options(tmp_path: Path) -> None:
+    """Processes: a port in use is worth another try, a journal of somebody else is not."""
+    (config,) = make(tmp_path / "net", 2, QUICK)[:1]
+    with socket.create_server(("127.0.0.1", load_node(config).roster.addresses[0].port)):
+        code, said = ended(config)
+    assert (code, said["event"], said["node"]) == (ExitCode.FOR_NOW, "failed", "node1")
+    assert re.match(r"listen 127\.0\.0\.1:\d+: cannot be listened on", said["why"])
+    with open_journal(load_node(config)):
+        code, said = ended(config)
+    assert code == ExitCode.FOR_NOW
+    assert said["why"].startswith("journal /")
+    assert said["why"].endswith("journal.sqlite: is in use by another process")
+    config.with_name("journal.sqlite").write_bytes(b"x" * 5000)
+    code, said = ended(config)
+    assert (code, "--" in said["why"]) == (ExitCode.JOURNAL, False)
+    config.with_name("node.key").write_text("no key")
+    code, said = ended(config)
+    assert (code, "--" in said["why"]) == (ExitCode.SETTINGS, False)

@@ -53,7 +53,7 @@ from skipring.network.protocol import (
 from skipring.network.setup import LocalNetwork, agreed_run, load_node, make_network, run_text
 from skipring.network.transport import PACKAGE, Heading, Keys, encode, load_grpc, node_uri, parse_nodes, server_name
 from skipring.network.transport import certificates as x
-from skipring.network.transport.connections import _Allowance
+from skipring.network.transport._calls import Allowance
 from skipring.runs import parse_run
 
 #: Each attack is made so often; the log has one line about it.
@@ -162,7 +162,10 @@ class Enemy:
         with open(log, "wb") as file, subprocess.Popen(words, stdout=file, stderr=file) as process:
             try:
                 yield
-                wait_for("a node with another run is refused", lambda: log.read_text().count("has another run") == 2)
+                wait_for(
+                    "a node with another run is refused by both",
+                    lambda: all(f'"{name} has another run: ' in log.read_text() for name in "ab"),
+                )
             finally:
                 process.terminate()
 
@@ -474,7 +477,7 @@ def check_a_flood_is_cut_off(attacked: Attacked) -> None:
 def test_how_much_a_peer_may_send(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("skipring.network.transport.connections.time", SimpleNamespace(monotonic=lambda: clock[0]))
-    allowance = _Allowance()
+    allowance = Allowance()
     assert all(allowance.take() for _ in range(4000))
     assert not allowance.take()
     spent = [allowance.spent]
@@ -495,14 +498,20 @@ def check_whoever_has_lost_its_keys_is_told(attacked: Attacked) -> None:
 
 def check_a_node_with_another_run_is_told_which_keys_differ(attacked: Attacked) -> None:
     differing = "differing: privacy.noise_multiplier, schedule.steps"
-    assert attacked.refusals("other") == {f"{name} has another run; {differing}": 1 for name in "ab"}
+    found = attacked.refusals("other")
+    assert all(found[f"{name} has another run; {differing}"] == 1 for name in "ab")
+    with_values = [
+        line for line in found if re.match(r"[ab] has another run: privacy\.noise_multiplier is \S+ there", line)
+    ]
+    assert len(with_values) == 2
+    assert all(re.search(r"; schedule\.steps is \d+ there, \d+ here$", line) for line in with_values)
     assert attacked.refusals("b")["c speaks of another run"] == 1
 
 
 def check_logs_have_lines_of_json_and_nothing_else(attacked: Attacked) -> None:
     for node in ("a", "b", "c", "other"):
         events = {line["event"] for line in attacked.log(node)}
-        assert events <= {"started", "note", "refused", "protocol", "over", "stopped"}
+        assert events <= {"started", "note", "refused", "protocol", "over", "stopped", "waiting"}
 
 
 def check_how_attacks_end_for_the_attacker(attacked: Attacked) -> None:

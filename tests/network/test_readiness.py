@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import free_ports
+from networks import ended, free_ports
 from test_nodes import make, run_nodes
 
 from skipring.network import Memory, Peer, Rules, Token
@@ -74,7 +74,7 @@ def test_nobody_learns_from_data_that_nobody_has_named(skipring_words: Command, 
     net = prepared(skipring_words, tmp_path)
     run = net / "node1" / "run.toml"
     run.write_text(run.read_text().replace('name = "breast-cancer"\n', ""))
-    assert "names no data set that nodes share" in skipring_words("node", "run", "net/node1/node.toml").err
+    assert "names no data set that nodes share" in ended(net / "node1" / "node.toml")[1]["why"]
     assert skipring_words("network", "check", "net").code == 1
     assert skipring_words("network", "init", "default", "--nodes", "3").code == 0
     assert 'name = "breast-cancer"' in (tmp_path / "default" / "run.toml").read_text()

@@ -99,7 +99,7 @@ def test_a_large_model_of_which_nothing_leaves_does_not_move(monkeypatch: pytest
         caller: Any = SimpleNamespace(
             grpc=SimpleNamespace(aio=SimpleNamespace(AioRpcError=failure)),
             frame=lambda message: (b"heading", iter([b"chunk"])),
-            metadata=tuple,
+            metadata=lambda node: (),
         )
         one = link.Link(caller, 1)
         one._channel, one.connected = SimpleNamespace(stream_unary=stream_unary), True

@@ -107,7 +107,7 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     (folder / "node1" / "journal.sqlite").write_bytes(b"x" * 5000)
     words = [sys.executable, "-m", "skipring", "node", "run", str(folder / "node1" / "node.toml")]
     refused = subprocess.run(words, capture_output=True, text=True, check=False, timeout=90)
-    assert refused.returncode == 2
+    assert refused.returncode == 3
     assert len(refused.stderr.splitlines()) == 1
     assert "journal.sqlite: is" in refused.stderr
     # Without a majority nobody waits for ever; and results of an earlier run are not shown as those of a new one.

@@ -29,7 +29,8 @@ def node_run(
     """Run one node in the foreground, until the run is over or it is told to stop.
 
     Logs go to standard error. SIGTERM or Ctrl-C: the node finishes its step, passes the token on and stops; started
-    again, it goes on where it was. Exit code 0: over, or stopped; 1: it could not go on; 2: bad settings.
+    again, it goes on where it was. Exit code 0: over, or stopped; 1: it could not go on for now;
+    2: settings, keys or data are wrong; 3: so is the journal. Only after 1 it helps to start it again.
     """
     if log not in (None, "json", "text"):
         raise InvalidInput("log", log, "json or text")

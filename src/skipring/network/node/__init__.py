@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from .node_setup import NodeSetup
     from .noise import NoiseSource, unreached
     from .pace import AdaptivePace, FixedPace, Pace
+    from .reminders import OLD_JOURNAL, OldJournal, is_old
     from .status import RESULT, STOPPED, NodeStatus, hidden_from_whom, read_status
     from .telemetry import Telemetry
     from .updater import Stopped
 
 __all__ = [
     "NO_ROWS",
+    "OLD_JOURNAL",
     "RESULT",
     "STOPPED",
     "AccountTerms",
@@ -44,6 +46,7 @@ __all__ = [
     "NodeSetup",
     "NodeStatus",
     "NoiseSource",
+    "OldJournal",
     "OwnAccount",
     "OwnData",
     "Pace",
@@ -54,6 +57,7 @@ __all__ = [
     "final_claims",
     "final_epsilon",
     "hidden_from_whom",
+    "is_old",
     "learner_on",
     "make_learner",
     "metrics_text",
@@ -85,6 +89,8 @@ __getattr__, __dir__ = lazily(
         "NodeSetup": "node_setup",
         "NodeStatus": "status",
         "NoiseSource": "noise",
+        "OLD_JOURNAL": "reminders",
+        "OldJournal": "reminders",
         "OwnAccount": "ledger",
         "OwnData": "config",
         "Pace": "pace",
@@ -97,6 +103,7 @@ __getattr__, __dir__ = lazily(
         "final_claims": "claims",
         "final_epsilon": "claims",
         "hidden_from_whom": "status",
+        "is_old": "reminders",
         "learner_on": "learner",
         "make_learner": "learner",
         "metrics_text": "monitor",

@@ -27,6 +27,7 @@ class Arrivals:
     path : the node of each hop.
     at_once : whether models are so small that nobody has to wait for the check; else it is done in a thread.
     spawn : begins something beside other things.
+    lets_in : says whether the own updates on a token are such as this node knows.
     take : is given what is let in, and who sent it.
     refuse : is told who sent what is not let in, and why.
     """
@@ -38,11 +39,12 @@ class Arrivals:
         *,
         at_once: bool,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        lets_in: Callable[[int, Pass | Final | Outcome], bool],
         take: Callable[[int, Message], None],
         refuse: Callable[[int, str], None],
     ) -> None:
         self._check, self._path, self._at_once = check, path, at_once
-        self._spawn, self._take, self._refuse = spawn, take, refuse
+        self._spawn, self._lets_in, self._take, self._refuse = spawn, lets_in, take, refuse
         self._checking = 0
 
     @property
@@ -73,5 +75,5 @@ class Arrivals:
         problem = problem or wrong_way(message.token, self._path, sender=sender, hop=hop)
         if problem:
             self._refuse(sender, problem)
-        else:
+        elif self._lets_in(sender, message):
             self._take(sender, message)

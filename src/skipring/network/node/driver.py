@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -80,6 +80,10 @@ class Wires(Protocol):
         """The nodes that messages go through to."""
 
     @property
+    def disagreeing(self) -> Mapping[int, str]:
+        """The nodes that are there but have another run, and where theirs differs."""
+
+    @property
     def receives(self) -> bool:
         """Whether a large model is arriving."""
 
@@ -92,6 +96,9 @@ class Wires(Protocol):
     @property
     def carry_rates(self) -> Sequence[float]:
         """Bytes per second of the newest large models that arrived."""
+
+    async def leave(self, why: str) -> None:
+        """Tell everybody for a moment why this node takes no further part."""
 
     def say_once(self, event: str, text: str) -> None:
         """Say something, but not again and again."""
@@ -171,6 +178,10 @@ class Driver:
     def take(self, sender: int, message: Message) -> None:
         """Take a message that was checked."""
         self._tell(lambda: self._noticed(sender, message))
+
+    def write(self, entry: Entry) -> None:
+        """Write an entry of which the protocol need not know."""
+        self._tell(lambda: [Write(entry)])
 
     def close(self) -> None:
         """Let no timer ring any more."""

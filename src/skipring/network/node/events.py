@@ -12,11 +12,13 @@ from ..protocol import News
 
 __all__ = [
     "BudgetSpent",
+    "Disagreeing",
     "Event",
     "Incomplete",
     "LabelsClipped",
     "Note",
     "OfferRefused",
+    "OwnUpdatesForgotten",
     "ProtocolNews",
     "RowsLeftOut",
     "RunOver",
@@ -87,6 +89,15 @@ class Incomplete(Event):
 
 
 @dataclass(frozen=True)
+class Disagreeing(Event):
+    """The run does not begin, because a node that is there has another one."""
+
+    name = "waiting"
+    node: str
+    why: str
+
+
+@dataclass(frozen=True)
 class TokenAccepted(Event):
     """The token of a hop is here."""
 
@@ -120,6 +131,18 @@ class ProtocolNews(Event):
 @dataclass(frozen=True)
 class OfferRefused(Event):
     """The node does not take part at a hop that it was offered."""
+
+
+@dataclass(frozen=True)
+class OwnUpdatesForgotten(Event):
+    """A node has sent a token with own updates that are not in the journal; from now on they count."""
+
+    name = "forgotten"
+    level = "error"
+    sender: str
+    hops: tuple[int, ...]
+    releases: int
+    why: str = "the journal is an old copy, or the sender has forged them; they count, and the token is refused"
 
 
 @dataclass(frozen=True)

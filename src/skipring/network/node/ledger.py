@@ -29,6 +29,13 @@ neither a restart nor a recovery changes it). A person or a record is in one par
 post-processing to it. So all of the above holds for each part with its own releases only, and the account is that of
 the part about which most is known.
 
+*A journal that was rolled back or lost.* Own updates on the chain of a token that arrives, and that the journal does
+not know (`OwnUpdates`), count as releases from that moment on, and all releases so far count in full, as after a fork:
+give the observer the exact token before and after each of them, and all tokens on all chains without a later release
+are post-processing. That holds whether they were made and forgotten or somebody has forged the chain: a release that
+never was only adds to the account. What nobody shows to this node it cannot count: a forgotten update on a chain that
+was lost in a recovery, or one that no token with it has brought back yet.
+
 *What it cannot know.* A fork that this node has not heard of, because it is cut off with a minority while a majority
 went on, is counted only once it hears of it, and then raises the account at once. (If the final model was decided under
 the newest ballot that it knows, there was none: who has promised a higher one does not accept that model.) If that must
@@ -51,6 +58,7 @@ from ..._digest import digest
 from ...errors import InvalidInput, require_integer, require_non_negative
 from ...privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, Unit, gdp_delta, gdp_epsilon
 from ..protocol import Ballot, Entry, Fold, Memory, Token, check_chain, marks_of, updated_between
+from .own_updates import OwnUpdates
 
 if TYPE_CHECKING:
     from .config import NodeBudget
@@ -149,11 +157,9 @@ class OwnAccount(GaussianAccountant):
         self.releases = 0
         self._one = (2.0 / terms.noise_multiplier) ** 2 if terms.noise_multiplier else math.inf
         self._sizes: list[float] = np.asarray(terms.step_sizes).tolist()
-        own = np.packbits(np.array(terms.path) == terms.me, bitorder="little")
-        self._own_hops = int.from_bytes(own.tobytes(), "little")  # bit h - 1 is hop h, as in a chain
         turns = (hop for hop, node in enumerate(terms.path, start=1) if node == terms.me)
         self._part_at = {hop: turn % terms.parts for turn, hop in enumerate(turns)}
-        self._released_hops = 0
+        self.updates = OwnUpdates(terms.path, terms.me)
         self._promised: Ballot = (0, terms.path[0])
         self._of_part: Counter[int] = Counter()  # the releases of each part
         self._of_any = 0  # releases of which the part is not known: they count for each
@@ -175,7 +181,7 @@ class OwnAccount(GaussianAccountant):
         except InvalidInput:
             self._count_in_full()
             raise
-        self._released_hops |= 1 << (hop - 1)
+        self.updates.wrote(hop, marks)
         if ballot != self._promised:  # others may have gone on under the higher one, from before this update or after
             self._count_in_full()
             return
@@ -204,6 +210,12 @@ class OwnAccount(GaussianAccountant):
         if ballot > self._promised:
             self._promised = ballot
             self._count_in_full()
+
+    def forgotten(self, chain: bytes) -> None:
+        """Count the own updates on a chain that the journal does not know, each in full and each once."""
+        for hop in self.updates.reminded(marks_of(chain)):
+            self._count(hop)
+        self._count_in_full()
 
     # What it has cost.
 
@@ -323,15 +335,11 @@ class OwnAccount(GaussianAccountant):
         marks = marks_of(chain)
         if not marks >> (hop - 1) & 1:
             raise InvalidInput.because("chain", f"no update at hop {hop}", "it was released there")
-        unknown = marks & self._own_hops & ~self._released_hops & ~(1 << (hop - 1))
-        if unknown:
-            # Only this node makes them, after writing them down: this is an old copy of its journal.
-            for forgotten in [hop for hop in self._part_at if unknown >> (hop - 1) & 1]:
+        before = marks ^ 1 << (hop - 1)
+        if unknown := self.updates.never_made(before):  # such a token is not let in, so this does not happen
+            for forgotten in self.updates.reminded(before):
                 self._count(forgotten)
-            self._released_hops |= unknown
-            raise InvalidInput.because(
-                "chain", f"an own update at hop {unknown.bit_length()}", "the journal has forgotten it"
-            )
+            raise InvalidInput.because("chain", f"an own update at hop {unknown}", "the journal has forgotten it")
         return marks
 
     def _append(self, first: int, last: int, chain: bytes, updates: int) -> None:

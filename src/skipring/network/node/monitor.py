@@ -16,7 +16,7 @@ from typing import Any
 
 from ..._json import json_text, to_json
 from ...errors import InvalidInput
-from ..transport import Address
+from ..transport import Address, AddressInUse
 from .status import NodeStatus
 
 __all__ = ["Monitor", "metrics_text", "status_text"]
@@ -112,7 +112,7 @@ class Monitor:
         try:
             self._server = (_Server6 if ":" in where.host else _Server)((where.host, where.port), _answers(status))
         except OSError as error:
-            raise InvalidInput.because("metrics", address, f"cannot be listened on: {error.strerror}") from None
+            raise AddressInUse.because("metrics", address, f"cannot be listened on: {error.strerror}") from None
         threading.Thread(target=self._server.serve_forever, name="monitor", daemon=True).start()
 
     def close(self) -> None:

@@ -8,17 +8,18 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ..protocol import Copy, Kind, Message, Pass, Peer, Token, WantOutcome
+from ..protocol import Copy, Kind, Message, Offer, Pass, Peer, Token, WantOutcome
 from ..storage import digest_of
 from ..transport import Done, Receiver, Transport
 from ._view import status_of
 from .arrivals import Arrivals
 from .claims import final_claims
 from .driver import Driver, Journal, Wires
-from .events import Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Started, ToldToStop
+from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Started, ToldToStop
 from .ledger import OwnAccount
 from .life import Life
 from .node_setup import NodeSetup
+from .reminders import OLD_JOURNAL, OldJournal, Reminders
 from .sight import NodeSight
 from .status import STOPPED, NodeStatus
 from .taking_part import TakingPart
@@ -29,6 +30,8 @@ __all__ = ["Node", "over_grpc"]
 
 #: How long a node that was told to stop may go on, until it has passed the token on.
 _GRACE = 15.0
+#: How often a node says what it waits for before the run begins.
+_REMIND = 60.0
 
 
 def over_grpc(setup: NodeSetup, receiver: Receiver) -> Transport:
@@ -75,6 +78,7 @@ class Node:
         self.updater = Updater(setup)
         self.transport = connect(setup, self)
         self.taking_part = TakingPart(self.account, setup.config.budget, setup.delta, self._copy, self.telemetry.note)
+        self.taking_part.renewed = memory.copy.kind is Kind.INITIAL
         pace = setup.new_pace()
         self.driver = Driver(
             Peer(setup.me, setup.rules, memory, self.taking_part, NodeSight(pace, self.transport)),
@@ -87,15 +91,25 @@ class Node:
             clock=clock,
             ended=self._end,
         )
+        self.taking_part.holding = lambda: self.peer.holding
+        self.reminders = Reminders(
+            self.account,
+            setup.roster.names,
+            memory.reminded,
+            write=self.driver.write,
+            note=self.telemetry.note,
+            give_up=self._give_up,
+        )
         self.arrivals = Arrivals(
             setup.check_parameters,
             setup.rules.path,
             at_once=self.updater.is_quick,
             spawn=self._life.spawn,
+            lets_in=self.reminders.lets_in,
             take=self._take,
             refuse=self._refuse,
         )
-        self._begun = False
+        self._begun = self._leaving = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
         self.all_done: set[int] = set()
@@ -168,7 +182,15 @@ class Node:
         others = len(self.setup.roster) - 1
         memory = self.peer.memory
         fresh = memory.copy.kind is Kind.INITIAL and memory.passing is None and memory.outcome is None
-        while fresh and len(self.transport.reachable) < others and self._clock() < deadline and not self._begun:
+        said = self._clock() - _REMIND + 2.0  # by then both sides have shown each other what they have
+        while fresh and len(self.transport.reachable) < others and not self._begun:
+            disagreeing = self.transport.disagreeing  # they are there, and can be mended: the run needs them
+            if self._clock() > deadline and not disagreeing:
+                break
+            if disagreeing and self._clock() - said > _REMIND:
+                said = self._clock()
+                for node, why in sorted(disagreeing.items()):
+                    self.telemetry.note(Disagreeing(self.setup.roster.names[node], f"it has another run: {why}"))
             await asyncio.sleep(0.02)
         if fresh and not self._begun and len(self.transport.reachable) < others:
             self.telemetry.note(Incomplete(others - len(self.transport.reachable), patience))
@@ -185,13 +207,30 @@ class Node:
 
     def received(self, sender: int, message: Message) -> None:
         """Take a message that is well formed; what is in it is checked before the protocol is told."""
-        if not self._life.is_over:
+        if not self._life.is_over and not self._leaving:
             self.arrivals.received(sender, message)
 
     def _take(self, sender: int, message: Message) -> None:
         if not self._life.is_over:
+            if not self._begun and not isinstance(message, WantOutcome):
+                self.taking_part.renewed = False  # the others are on their way: this is not the beginning of the run
+            if isinstance(message, Pass) and self.peer.expects((message.ballot, message.hop)):
+                self.taking_part.renewed = True
             self._begin()  # whoever sends something has begun
+            self.taking_part.distrusted = isinstance(message, Offer) and sender in self.reminders.senders
             self.driver.take(sender, message)
+            self.taking_part.distrusted = False
+
+    def _give_up(self) -> None:
+        """Stop for good: with an old journal the node would take back what it has said, and release more unseen."""
+        if not self._leaving:
+            self._leaving = True
+            self.driver.close()
+            self._life.spawn(self._leave_for_good())
+
+    async def _leave_for_good(self) -> None:
+        await self.transport.leave(f"its journal {OLD_JOURNAL}; it takes no further part in this run")
+        self._life.fail(OldJournal(f"journal {self.setup.config.journal}: {OLD_JOURNAL}"))
 
     def _refuse(self, sender: int, problem: str) -> None:
         self.transport.say_once("refused", f"{self.setup.roster.names[sender]}: {problem}")

@@ -35,6 +35,13 @@ class TakingPart:
         self._account, self._budget, self._delta, self._copy, self._note = account, budget, delta, copy, note
         #: Whether the node was told to stop: it begins nothing more.
         self.stopping = False
+        #: Whether the node that asks is one whose tokens are not let in.
+        self.distrusted = False
+        #: Whether the token comes from another node, or from the beginning of the run. With one that only its journal
+        #: has brought, a node that was restored from an old copy would make an update a second time, at the same hop
+        #: and with other noise, and nobody could tell the two apart: it passes such a token on as it is.
+        self.renewed = True
+        self.holding: Callable[[], bool] = lambda: False
 
     def __call__(self, place: Place, _ledger: Sequence[Place] = ()) -> bool:
         """Say whether the node takes part at a place."""
@@ -43,7 +50,8 @@ class TakingPart:
         affordable = willing(self._account, self._budget, *place)
         if not affordable:
             self._note(BudgetSpent(place[1], self._account.epsilon(self._delta), self._budget.epsilon))
-        if (self.stopping and not accepted) or not affordable:
+        repeated = not self.renewed and (accepted or self.holding())
+        if repeated or ((self.stopping or self.distrusted) and not accepted) or not affordable:
             self._note(OfferRefused())
             return False
         return True

@@ -14,7 +14,7 @@ from ..._lazy import lazily
 from ._state import Rules
 from .actions import Action, Compute, News, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
 from .fold import Account, Fold, Release
-from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
+from .journal import Entry, Forgotten, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     Accepted,
     Agree,
@@ -85,6 +85,7 @@ __all__ = [
     "FinalAccepted",
     "Fine",
     "Fold",
+    "Forgotten",
     "Gone",
     "Heard",
     "Hello",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .journal import Entry, Heard, Kept, Memory, Over, Released
+from .journal import Entry, Forgotten, Heard, Kept, Memory, Over, Released
 from .messages import Ballot, Parameters
 
 __all__ = ["Account", "Fold", "Release"]
@@ -35,6 +35,9 @@ class Account(Protocol):
 
     def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
         """Take an own update; `chain` and `updates` are of the token with it."""
+
+    def forgotten(self, chain: bytes) -> None:
+        """Take the chain of a token with own updates that the journal does not know."""
 
 
 class Fold:
@@ -106,6 +109,8 @@ def _tell(account: Account, entry: Entry) -> None:
     elif isinstance(entry, Released):
         copy = entry.copy
         account.released(copy.ballot, copy.hop, copy.token.chain, copy.token.updates)
+    elif isinstance(entry, Forgotten):
+        account.forgotten(entry.chain)
     elif isinstance(entry, Over):
         # A majority that decided under a ballot had promised none above it: a node that hears of it has heard of all
         # forks. Recoveries after it find the final model, and update nothing.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from .messages import Ballot, Copy, Kind, Place, Token
 
-__all__ = ["Entry", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
+__all__ = ["Entry", "Forgotten", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,18 @@ class Over:
     ballot: Ballot
 
 
-Entry = Heard | Kept | Released | Passing | Gone | Over
+@dataclass(frozen=True)
+class Forgotten:
+    """A node has sent a token whose chain has own updates that this journal does not know: it may be an old copy.
+
+    Whether it is, or the sender lies, `chain` cannot tell: the updates count all the same.
+    """
+
+    chain: bytes
+    sender: int
+
+
+Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,7 @@ class Memory:
     unchanged: tuple[Place, ...] = field(default=())  # tokens that were accepted, and passed on as they were
     outcome: Token | None = None
     decided: Ballot | None = None
+    reminded: tuple[int, ...] = field(default=())  # the nodes that have sent own updates which are not in the ledger
 
     @classmethod
     def blank(cls, first: int, initial: Token) -> Memory:
@@ -98,6 +110,8 @@ class Memory:
         if isinstance(entry, Gone):
             place = entry.ballot, entry.hop
             return replace(self, gone=place if self.gone is None else max(self.gone, place))
+        if isinstance(entry, Forgotten):
+            return replace(self, reminded=tuple(sorted({*self.reminded, entry.sender})))
         return replace(self, outcome=entry.token, decided=entry.ballot)
 
     def replayed(self, entries: Iterable[Entry]) -> Memory:

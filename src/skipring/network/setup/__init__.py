@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text
     from .agreed_values import MOST_STEPS, agreement_of, require_network_run
     from .checks import check_network, check_node, is_node_folder
+    from .exit_codes import ExitCode
     from .folders import make_network
     from .giving import GivenAway, KnownByObserver, given_away, save_node_model
     from .load import load_node, open_journal, terms_of
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CERTIFICATE",
     "MOST_STEPS",
+    "ExitCode",
     "GivenAway",
     "KnownByObserver",
     "LocalNetwork",
@@ -104,6 +106,7 @@ __getattr__, __dir__ = lazily(
         "require_data": "agreed",
         "require_network_run": "agreed_values",
         "run_node": "process",
+        "ExitCode": "exit_codes",
         "run_notes": "readiness",
         "run_text": "agreed",
         "running_pid": "local",

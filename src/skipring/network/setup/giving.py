@@ -180,6 +180,9 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         notes.append(
             f"There was a recovery (ballot {memory.promised[0]}): releases before the node heard of it count in full."
         )
+    if memory.reminded:
+        by = ", ".join(roster.names[node] for node in memory.reminded)
+        notes.append(f"A part of the releases is not in its journal, but in tokens of {by}: they count in full.")
     if not terms.convex:
         notes.append("Updates of this model are no contractions: each release counts in full.")
     # All of a node's units may change at once, in each of its releases.

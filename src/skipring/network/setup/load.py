@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +14,19 @@ from ...errors import InvalidInput
 from ...learning import Learner
 from ...runs import RunFile, no_noise, not_covered, read_run_file, rows_notes, step_sizes_of
 from ..node import (
+    OLD_JOURNAL,
     RESULT,
     STOPPED,
     AccountTerms,
     NodeSetup,
+    is_old,
     learner_on,
     node_rows,
     read_node_config,
     unreached,
 )
-from ..protocol import Memory, Rules, Token, blank_chain, path_of
-from ..storage import JournalFile, ModelFile, digest_of, read_journal, size_of, store
+from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain, path_of
+from ..storage import JournalFile, JournalUnusable, ModelFile, digest_of, read_journal, size_of, store
 from ..transport import Keys, Roster, read_roster
 from .agreed import resolved_run
 from .agreed_values import agreement_of, require_network_run
@@ -188,21 +191,32 @@ def require_journal(setup: NodeSetup) -> None:
     if not setup.config.journal.exists():
         return
     path, now = setup.config.journal, _run_mark(setup)
-    before = RunMark.parse(read_journal(path, node=setup.name).run_digest)
+    reading = read_journal(path, node=setup.name)
+    before = RunMark.parse(reading.run_digest)
     if before == now:
+        _require_newest(setup, reading.memory)
+        return
+    if _was_never_used(setup):
         return
     if before.identity != now.identity:
         reason = f"is of {before.name}, not of {now.name}; `skipring network again` puts it away"
-        raise InvalidInput.because("journal", path, reason)
+        raise JournalUnusable.because("journal", path, reason)
     if (before.agreement, before.terms) != (now.agreement, now.terms):
         reason = "run file, roster or version have changed since it began; put back what was agreed then"
-        raise InvalidInput.because("journal", path, reason)
+        raise JournalUnusable.because("journal", path, reason)
     unit = setup.learner.protection.unit
     given = f"{now.rows[2]} {unit}s" if before.rows[2:3] != now.rows[2:3] else "other rows, or another order of them"
     reason = (
         f"the run began with {before.rows[2]} {unit}s as they were then; else one might be used more often than counted"
     )
     raise InvalidInput.because("data", given, reason)
+
+
+def _require_newest(setup: NodeSetup, memory: Memory) -> None:
+    """Refuse a journal that is an old copy, before anybody is called: its node would take back what it has said."""
+    if memory.outcome is None and is_old(memory, len(setup.roster)):
+        reason = f"{OLD_JOURNAL}; this node takes no further part in this run, `skipring network again` begins another"
+        raise JournalUnusable.because("journal", setup.config.journal, reason)
 
 
 def open_journal(setup: NodeSetup) -> JournalFile:
@@ -212,11 +226,41 @@ def open_journal(setup: NodeSetup) -> JournalFile:
         if isinstance(setup.initial.parameters, ModelFile):
             setup.initial.parameters.discard()  # the journal has it
         try:
-            return JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
-        except InvalidInput:
+            journal = JournalFile.open(setup.config.journal, node=setup.name, run_digest=digest)
+        except JournalUnusable:
+            if _was_never_used(setup):
+                return _create(setup, digest)
             require_journal(setup)  # which may know more about it
             raise
+        try:
+            _require_newest(setup, journal.memory)
+        except JournalUnusable:
+            journal.close()
+            raise
+        return journal
+    return _create(setup, digest)
+
+
+def _create(setup: NodeSetup, digest: str) -> JournalFile:
+    """Make the journal of a new run, in place of one that was never used."""
     for name in ("model.npy", "model.npz", RESULT, STOPPED):  # of an earlier run
         (setup.config.journal.parent / name).unlink(missing_ok=True)
-    blank = Memory.blank(setup.rules.path[0], setup.initial)
+    initial = setup.initial
+    if setup.config.journal.exists():
+        for path in setup.config.journal.parent.glob(f"{setup.config.journal.name}*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        first = np.ascontiguousarray(setup.learner.initial(), dtype=setup.learner.dtype)
+        initial = dataclasses.replace(initial, parameters=store(first, setup.models))
+    blank = Memory.blank(setup.rules.path[0], initial)
     return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)
+
+
+def _was_never_used(setup: NodeSetup) -> bool:
+    """Say whether the journal is of another agreement, under which the node took no token and released nothing.
+
+    So it is after a node was started with a wrong run file: nobody has listened to it, so that it can begin anew.
+    """
+    reading = read_journal(setup.config.journal, node=setup.name)
+    if RunMark.parse(reading.run_digest).agreement == setup.agreement.digest.hex():
+        return False
+    return all(isinstance(entry, Heard | Passing | Gone) for _, entry in reading.entries)

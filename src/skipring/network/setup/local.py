@@ -21,12 +21,13 @@ from ..node import RESULT, STOPPED, NodeConfig, NodeStatus, read_node_config, re
 from ..transport import Address, Roster, read_roster
 from .agreed import run_text
 from .agreed_values import MOST_STEPS
+from .exit_codes import ExitCode
 from .process import process_start
 
 __all__ = ["LocalNetwork", "NodeState", "node_result", "node_status", "read_network", "set_steps", "stop_nodes"]
 
-#: A node that could not go on, or was given bad settings, is not started again.
-_FINAL = (0, 1, 2)
+#: A node that ends by itself is not started again, whatever the code: somebody is looking on, and is told why.
+_FINAL = tuple(ExitCode)
 
 
 @dataclass
@@ -190,7 +191,10 @@ class LocalNetwork:
     @property
     def stuck(self) -> bool:
         """Whether so many nodes could not go on that no majority is left."""
-        return sum(state.code in (1, 2) for state in self.states) > (len(self.states) - 1) // 2
+        return (
+            sum(state.code in _FINAL and state.code != ExitCode.DONE for state in self.states)
+            > (len(self.states) - 1) // 2
+        )
 
     @property
     def seconds(self) -> float:

@@ -25,31 +25,40 @@ __all__ = ["process_start", "run_node"]
 def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | None = None) -> int:
     """Run a node in the foreground until the run is over or the process is told to stop (SIGTERM, SIGINT).
 
-    Return 0 then, and 1 if the node could not go on. Bad settings raise InvalidInput. Logs go to standard error: lines
-    of JSON, or of text if it is a terminal.
+    Return an `ExitCode`. A settings file that cannot be read raises InvalidInput; whatever else is wrong is the node's
+    last line. Logs go to standard error: lines of JSON, or of text if it is a terminal.
     """
     from ..transport import watch_native_log
 
     log = _Log(verbose=verbose, as_json=not sys.stderr.isatty() if json_logs is None else json_logs)
     log.file = watch_native_log(log.refused)
     # Imports of its own begin here: what gRPC prints must be read before it is loaded.
-    from ..node import Node, Stopped
+    from ..node import Node, Stopped, read_node_config
     from ..storage import JournalError
+    from .exit_codes import ExitCode, exit_code_of
     from .load import load_node, open_journal
 
     _raise_file_limit()
     os.umask(0o077)  # what a node writes is its owner's alone
-    setup = load_node(config)
-    log.name = setup.name
+    log.name = read_node_config(config).name
     try:
+        setup = load_node(config)
         with open_journal(setup) as journal, _pid_file(setup.config.journal.parent):
             node = Node(setup, journal, log.say)
             log.once = node.transport.say_once
             asyncio.run(_run(node, setup.config.metrics))
-    except (Stopped, JournalError) as stopped:
-        log.say("failed", why=str(stopped), level="error")
-        return 1
-    return 0
+    except (Stopped, JournalError, InvalidInput) as problem:
+        log.failed(_in_words(problem))
+        return exit_code_of(problem)
+    return ExitCode.DONE
+
+
+def _in_words(problem: Exception) -> str:
+    """Return what is wrong with the key or the file that it is about, which is no option of a command here."""
+    if not isinstance(problem, InvalidInput):
+        return str(problem)
+    key = "" if problem.parameter in ("DIR", "FILE", "FEATURE") else problem.parameter
+    return f"{f'{key} {problem.given}'.strip()}: {problem.reason}"
 
 
 async def _run(node: Node, metrics: str | None) -> None:
@@ -94,6 +103,14 @@ class _Log:
             line = f"{time.strftime('%H:%M:%S', time.localtime(now))} {self.name} {event} {words}".rstrip()
         with contextlib.suppress(OSError):  # whoever read the log has gone; the run goes on
             os.write(self.file, line.encode() + b"\n")
+
+    def failed(self, why: str) -> None:
+        """Say why the node ends; to people who look on as one plain line."""
+        if self.as_json:
+            self.say("failed", why=why, level="error")
+            return
+        with contextlib.suppress(OSError):
+            os.write(self.file, f"{self.name}: {why}\n".encode())
 
     def refused(self, why: str) -> None:
         if self.once is not None:

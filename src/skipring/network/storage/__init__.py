@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ._journal_errors import JournalBroken, JournalError, JournalFull
+from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, read_journal
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
@@ -17,7 +17,9 @@ __all__ = [
     "JournalError",
     "JournalFile",
     "JournalFull",
+    "JournalInUse",
     "JournalReading",
+    "JournalUnusable",
     "ModelFile",
     "ModelFolder",
     "ModelWriter",

@@ -10,7 +10,21 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..protocol import Ballot, Copy, Entry, Gone, Heard, Kept, Kind, Over, Parameters, Passing, Released, Token
+from ..protocol import (
+    Ballot,
+    Copy,
+    Entry,
+    Forgotten,
+    Gone,
+    Heard,
+    Kept,
+    Kind,
+    Over,
+    Parameters,
+    Passing,
+    Released,
+    Token,
+)
 from .model_file import ModelFile
 
 __all__ = ["dated_entry", "entry_fields", "entry_from", "entry_text", "token_in"]
@@ -50,6 +64,8 @@ def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, A
         return {"copy": copy_fields(entry.copy, name, file)}
     if isinstance(entry, Passing | Gone):
         return {"ballot": entry.ballot, "hop": entry.hop}
+    if isinstance(entry, Forgotten):
+        return {"chain": entry.chain.hex(), "sender": entry.sender}
     return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot}
 
 
@@ -81,6 +97,8 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
         return Released(copy_from(fields["copy"], models))
     if kind in {"Passing", "Gone"}:
         return (Passing if kind == "Passing" else Gone)(ballot_from(fields["ballot"]), fields["hop"])
+    if kind == "Forgotten":
+        return Forgotten(bytes.fromhex(fields["chain"]), fields["sender"])
     if kind == "Over":
         return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]))
     raise ValueError(f"an entry of kind {kind}")

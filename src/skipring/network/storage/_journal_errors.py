@@ -8,7 +8,24 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 
-__all__ = ["JournalBroken", "JournalError", "JournalFull", "code_of", "damaged", "failure"]
+__all__ = [
+    "JournalBroken",
+    "JournalError",
+    "JournalFull",
+    "JournalInUse",
+    "JournalUnusable",
+    "code_of",
+    "damaged",
+    "failure",
+]
+
+
+class JournalUnusable(InvalidInput):
+    """The journal is damaged, of another run, or an old copy: its node must not go on with it, now or later."""
+
+
+class JournalInUse(InvalidInput):
+    """Another process has the journal open: its node can be started once that has ended."""
 
 
 class JournalError(Exception):
@@ -23,9 +40,9 @@ class JournalBroken(JournalError):
     """The disk, or something else, failed."""
 
 
-def damaged(path: Path, why: str) -> InvalidInput:
+def damaged(path: Path, why: str) -> JournalUnusable:
     """Return the refusal of a journal that is not what was written."""
-    return InvalidInput.because("journal", path, f"is damaged: {why}")
+    return JournalUnusable("journal", path, f"is damaged: {why}", must_be=False)
 
 
 def code_of(error: BaseException) -> int:

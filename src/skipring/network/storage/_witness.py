@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from ...errors import InvalidInput
-from ._journal_errors import damaged
+from ._journal_errors import JournalInUse, damaged
 
 __all__ = ["lock_witness", "parse_witness", "read_witness", "witness_text", "write_witness"]
 
@@ -31,8 +31,9 @@ def lock_witness(path: Path, create: int) -> int:
         fcntl.flock(witness, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(witness)
-        reason = "is in use by another process" if isinstance(error, BlockingIOError) else "cannot be locked"
-        raise InvalidInput.because("journal", path, reason) from None
+        if isinstance(error, BlockingIOError):
+            raise JournalInUse.because("journal", path, "is in use by another process") from None
+        raise InvalidInput.because("journal", path, "cannot be locked") from None
     return witness
 
 

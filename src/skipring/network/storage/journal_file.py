@@ -24,7 +24,7 @@ from types import TracebackType
 from ...errors import InvalidInput
 from ..protocol import Account, Entry, Kept, Memory, Over, Parameters, Release, Released, Token
 from ._entries import copy_fields, dated_entry, entry_fields, entry_text, token_in
-from ._journal_errors import JournalBroken, JournalError, JournalFull, failure
+from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalUnusable, failure
 from ._witness import lock_witness, read_witness, write_witness
 from .journal_reading import APPLICATION, FORMAT, ROOT, TABLES, JournalReading, connect, folder_of, load, read_journal
 from .model_file import ModelFile, digest_of, sync_folder
@@ -86,7 +86,7 @@ class JournalFile:
         try:
             _require_nothing(path)
             if (read_witness(path, witness) or (0, ""))[0] > 0:
-                raise InvalidInput.because("journal", path, "is missing, but its witness knows of entries in it")
+                raise JournalUnusable.because("journal", path, "is missing, but its witness knows of entries in it")
             if folder_of(path).models() - {digest_of(blank.copy.token.parameters)}:
                 reason = f"is missing, but {path.name}-models has models; if nobody needs them, delete the folder"
                 raise InvalidInput.because("journal", path, reason)
@@ -231,6 +231,7 @@ class JournalFile:
         token = replace(token, parameters=file)
         if isinstance(entry, Kept | Released):
             return replace(entry, copy=replace(entry.copy, token=token))
+        assert isinstance(entry, Over)
         return Over(token, entry.ballot)
 
     def _entries(self, count: int) -> Iterator[tuple[float, Entry]]:

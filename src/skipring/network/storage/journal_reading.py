@@ -15,7 +15,7 @@ from pathlib import Path
 from ...errors import InvalidInput
 from ..protocol import Entry, Fold, Memory, Parameters, Release
 from ._entries import ballot_from, copy_from, dated_entry, entry_from
-from ._journal_errors import JournalError, code_of, damaged, failure
+from ._journal_errors import JournalError, JournalUnusable, code_of, damaged, failure
 from ._witness import parse_witness, witness_text
 from .model_file import ModelFile, ModelFolder, digest_of
 
@@ -139,10 +139,10 @@ def load(
 def _require_format(path: Path, connection: sqlite3.Connection) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
-        raise InvalidInput.because("journal", path, "is not a journal of skipring, or damaged")
+        raise JournalUnusable.because("journal", path, "is not a journal of skipring, or damaged")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != FORMAT:
-        raise InvalidInput.because("journal", path, f"has format {version}; this skipring reads format {FORMAT}")
+        raise JournalUnusable.because("journal", path, f"has format {version}; this skipring reads format {FORMAT}")
     tables = [row[0] for row in connection.execute("SELECT sql FROM sqlite_master ORDER BY name")]
     if tables != [table.encode() for table in TABLES]:
         raise damaged(path, "its tables are not those of a journal")
@@ -180,7 +180,7 @@ def _replayed(
             wanted = is_of[0] if node is None else node, is_of[1] if run_digest is None else run_digest
             if is_of != wanted:
                 whose = "is of node {} in run {}, not of node {} in run {}".format(*is_of, *wanted)
-                raise InvalidInput.because("journal", path, whose)
+                raise JournalUnusable.because("journal", path, whose)
             memory = Memory(ballot_from(fields["promised"]), copy_from(fields["copy"], {}))
             name = token["parameters"]
             found = Found(fields["node"], fields["run"], Fold(memory), digest, {"initial": name, "copy": name})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .agreement import PROTOCOL, Agreement
     from .connections import Keys, Receiver, Shape, Transport, load_grpc
     from .identity import node_uri, peer_name, require_cryptography, server_name
-    from .roster import Address, Roster, parse_nodes, read_roster
+    from .roster import Address, AddressInUse, Roster, parse_nodes, read_roster
     from .votes import Notary, OutcomeCertificate, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
@@ -25,6 +25,7 @@ __all__ = [
     "PACKAGE",
     "PROTOCOL",
     "Address",
+    "AddressInUse",
     "Agreement",
     "Done",
     "Frame",
@@ -55,6 +56,7 @@ __getattr__, __dir__ = lazily(
     __name__,
     {
         "Address": "roster",
+        "AddressInUse": "roster",
         "Agreement": "agreement",
         "Done": "wire",
         "Frame": "wire",

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..._digest import digest
 
-__all__ = ["PROTOCOL", "Agreement"]
+__all__ = ["PROTOCOL", "SHOWS", "Agreement", "shown_in"]
 
 #: Nodes with another number do not understand each other.
 PROTOCOL = 1
+#: Under this name two nodes show each other the values in which they differ.
+SHOWS = "skipring-shows-bin"
+_LARGEST = 4096
+_SHOWN, _MOST = 60, 12  # signs of a value, and keys, that two nodes show each other
 _MARK = 16  # hexadecimal digits that tell two values of a key apart
 
 
@@ -31,3 +36,30 @@ class Agreement:
     def differing(self, marks: Mapping[str, str]) -> tuple[str, ...]:
         """Return the keys whose values are others, or missing, on one of the two sides."""
         return tuple(key for key in sorted({*self.marks, *marks}) if self.marks.get(key) != marks.get(key))
+
+    def shown(self, keys: Iterable[str]) -> dict[str, str]:
+        """Return the values of some keys as short texts: what is agreed on is no secret among the nodes."""
+        texts = {key: json.dumps(self.values.get(key), default=str) for key in list(keys)[:_MOST]}
+        return {key: text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..." for key, text in texts.items()}
+
+    def compared(self, theirs: Mapping[str, str]) -> str:
+        """Say for the keys that another node has shown what they are there, and here.
+
+        >>> Agreement({"steps": 8}).compared({"steps": "9"})
+        'steps is 9 there, 8 here'
+        """
+        shown = {key: text for key, text in theirs.items() if key in self.values}
+        here = self.shown(shown)
+        return "; ".join(f"{key} is {shown[key][:_SHOWN]} there, {text} here" for key, text in here.items())
+
+
+def shown_in(metadata: Any) -> dict[str, str]:
+    """Return the values that the other end of a call shows; what is no such thing is nothing."""
+    given = dict(metadata or ()).get(SHOWS, b"{}")
+    try:
+        found = json.loads(given) if len(given) <= _LARGEST else {}
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, str)}

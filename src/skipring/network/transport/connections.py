@@ -8,6 +8,7 @@ not in the roster, speaks of another run, sends what is no message or sends too 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,10 +27,11 @@ from urllib.parse import unquote
 from ...errors import InvalidInput
 from ..protocol import Final, Message, Outcome, Pass, Token
 from ..storage import LARGE, ModelWriter, chunks_of, digest_of, size_of
-from .agreement import Agreement
+from ._calls import Allowance, Call
+from .agreement import SHOWS, Agreement, shown_in
 from .identity import peer_name, server_name
 from .link import Link
-from .roster import Roster
+from .roster import AddressInUse, Roster
 from .wire import INLINE, PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = ["Keys", "Receiver", "Shape", "Transport"]
@@ -42,9 +44,10 @@ _CHUNK = 1 << 20
 _AHEAD = 8  # chunks that may wait for the disk
 #: No frame is larger. gRPC itself refuses only what is far larger: it does so without a word.
 _LARGEST = 2 * _CHUNK
-#: Messages per second, and at once, that a peer may send; two nodes alone with hops of 2 ms send each other 1250.
-_RATE, _BURST = 2000.0, 4000.0
-_PENALTY = 10.0
+_FAREWELL = 1.0  # seconds in which a node that leaves for good tells so: calls are made again within 100 ms
+_MARKS = "skipring-marks-bin"
+_THERE = 15.0  # a node that was refused so many seconds ago is still there
+_NEWER = "a newer call has taken the place of this one"
 _QUIET = 600.0  # seconds in which the same refusal is said once
 #: How gRPC's reasons begin if somebody answers that is not who it should be.
 _IMPOSTOR = re.compile("SSL_ERROR|TSI_|Peer name|[Vv]erification")
@@ -169,9 +172,13 @@ class Transport:
         self._receiver = receiver
         self._links = {node: Link(self, node) for node in range(len(roster)) if node != me}
         self._server: Any = None
-        self._talks: dict[int, asyncio.Task[Any]] = {}
-        self._carries: dict[int, asyncio.Task[Any]] = {}
-        self._allowances = {node: _Allowance() for node in self._links}
+        self._left = ""  # why this node takes no further part
+        self._talks: dict[int, Call] = {}
+        self._carries: dict[int, Call] = {}
+        self._shows: dict[int, tuple[tuple[str, bytes], ...]] = {}  # to whom which values are shown
+        self.disagreements: dict[int, tuple[float, str]] = {}  # when a node was last refused for its run, and why
+        self._process, self._made = os.urandom(8).hex(), itertools.count()
+        self._allowances = {node: Allowance() for node in self._links}
         self._said: dict[str, tuple[float, int]] = {}
         self._saying = threading.Lock()  # who reads gRPC's own log is another thread
         #: Bytes per second of the newest large models that arrived.
@@ -192,7 +199,7 @@ class Transport:
             self._server.add_secure_port(self._listen, credentials)
         except RuntimeError:
             reason = "cannot be listened on: in use, or not an address of this machine"
-            raise InvalidInput.because("listen", self._listen, reason) from None
+            raise AddressInUse.because("listen", self._listen, reason) from None
         await self._server.start()
         for link in self._links.values():
             link.start()
@@ -202,6 +209,13 @@ class Transport:
         await asyncio.gather(*(link.stop() for link in self._links.values()))
         if self._server is not None:
             await self._server.stop(0.2)
+
+    async def leave(self, why: str) -> None:
+        """Tell everybody for a moment why this node takes no further part: whoever calls it, or has, is refused."""
+        self._left = why
+        for call in (*self._talks.values(), *self._carries.values()):
+            call.task.cancel()
+        await asyncio.sleep(_FAREWELL)
 
     @property
     def reachable(self) -> set[int]:
@@ -239,21 +253,29 @@ class Transport:
         node = self._roster.index(name)
         if node == self.me:
             await self._refuse(context, "PERMISSION_DENIED", f"{where} has the certificate of this very node")
+        if self._left:
+            await context.abort(self.grpc.StatusCode.PERMISSION_DENIED, self._left)
         if self._allowances[node].spent:
             await self._refuse(context, "RESOURCE_EXHAUSTED", f"{name} sends too much")
         given = dict(context.invocation_metadata() or ()).get("skipring-run", "")
         if given != self._agreement.digest.hex():
             await self._other_run(context, name)
+        self.disagreements.pop(node, None)
         return node
 
     async def _other_run(self, context: Any, name: str) -> NoReturn:
-        marks = json.dumps(self._agreement.marks).encode()
-        await self._refuse(context, "FAILED_PRECONDITION", f"{name} speaks of another run", marks)
+        shown = shown_in(context.invocation_metadata())
+        why = f"{name} speaks of another run"
+        if compared := self._agreement.compared(shown):  # it was refused before, and says what it has
+            why = f"{name} has another run: {compared}"
+            self.disagreements[self._roster.index(name)] = time.monotonic(), compared
+        marks, values = self._agreement.marks, self._agreement.shown(shown)
+        trailing = [(_MARKS, json.dumps(marks).encode()), (SHOWS, json.dumps(values).encode())]
+        await self._refuse(context, "FAILED_PRECONDITION", why, trailing)
 
-    async def _refuse(self, context: Any, code: str, why: str, marks: bytes | None = None) -> NoReturn:
+    async def _refuse(self, context: Any, code: str, why: str, trailing: Sequence[tuple[str, bytes]] = ()) -> NoReturn:
         self.say_once("refused", why)
-        trailing = () if marks is None else (("skipring-marks-bin", marks),)
-        await context.abort(getattr(self.grpc.StatusCode, code), why, trailing)
+        await context.abort(getattr(self.grpc.StatusCode, code), why, tuple(trailing))
         raise AssertionError  # abort has raised
 
     async def _talk(self, frames: AsyncIterator[bytes], context: Any) -> None:
@@ -272,20 +294,28 @@ class Transport:
                     self._receiver.received(sender, frame.message)
 
     @asynccontextmanager
-    async def _newest(self, calls: dict[int, asyncio.Task[Any]], sender: int, context: Any) -> AsyncIterator[None]:
-        """Let the newest call of a node be the one that counts: an older one may have broken without noticing."""
-        before, mine = calls.get(sender), asyncio.current_task()
-        assert mine is not None
+    async def _newest(self, calls: dict[int, Call], sender: int, context: Any) -> AsyncIterator[None]:
+        """Let the newest call of a node be the one that counts: an older one may have broken without noticing.
+
+        Calls of one process are numbered: if both ends are busy, an older one may get here after a newer one.
+        """
+        before, mine = calls.get(sender), Call.of(context)
+        if before is not None and before.is_newer_than(mine):
+            await context.abort(self.grpc.StatusCode.ABORTED, _NEWER)
         calls[sender] = mine
         if before is not None:
-            before.cancel()
+            before.task.cancel()
         try:
             yield
         except asyncio.CancelledError:
+            if self._left:
+                await context.abort(self.grpc.StatusCode.PERMISSION_DENIED, self._left)
             if calls.get(sender) is mine:
                 raise
             # If there is somebody at the other end, it must be told: it would go on to send what nobody reads.
-            await context.abort(self.grpc.StatusCode.ALREADY_EXISTS, "a newer call has taken the place of this one")
+            now = calls.get(sender)
+            same = now is not None and now.process == mine.process
+            await context.abort(getattr(self.grpc.StatusCode, "ABORTED" if same else "ALREADY_EXISTS"), _NEWER)
         finally:
             if calls.get(sender) is mine:
                 del calls[sender]
@@ -365,9 +395,16 @@ class Transport:
 
     # What links need (link.Caller).
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What every call says before its first message."""
-        return (("skipring-run", self._agreement.digest.hex()),)
+    def metadata(self, node: int) -> tuple[tuple[str, str | bytes], ...]:
+        """What every call to a node says before its first message."""
+        call = f"{self._process} {next(self._made)}"
+        return (("skipring-run", self._agreement.digest.hex()), ("skipring-call", call), *self._shows.get(node, ()))
+
+    @property
+    def disagreeing(self) -> dict[int, str]:
+        """The nodes that are there but have another run, and where theirs differs."""
+        since = time.monotonic() - _THERE
+        return {node: what for node, (at, what) in self.disagreements.items() if at > since}
 
     def channel(self, node: int) -> Any:
         """Return a connection to a node; TLS checks that its certificate has the node's name."""
@@ -391,13 +428,21 @@ class Transport:
         """Say once why a node does not take calls, if it is more than being away."""
         name, code = self._roster.names[node], error.code().name
         if code == "FAILED_PRECONDITION":
-            marks = dict(error.trailing_metadata() or ()).get("skipring-marks-bin", b"{}")
+            marks = dict(error.trailing_metadata() or ()).get(_MARKS, b"{}")
+            theirs = shown_in(error.trailing_metadata())
             try:
                 keys = self._agreement.differing(json.loads(marks))
             except (ValueError, AttributeError, TypeError, RecursionError):
                 keys = ()
-            differing = ", ".join(key for key in keys if key in self._agreement.marks) or "unknown keys"
-            self.say_once("refused", f"{name} has another run; differing: {differing}")
+            known = [key for key in keys if key in self._agreement.marks]
+            differing = ", ".join(known) or "unknown keys"
+            compared = self._agreement.compared(theirs)
+            self.disagreements[node] = time.monotonic(), compared or differing
+            # From the next call on it is shown what they are here, and answers what they are there.
+            self._shows[node] = ((SHOWS, json.dumps(self._agreement.shown(known)).encode()),) if known else ()
+            self.say_once(
+                "refused", f"{name} has another run{f': {compared}' if compared else f'; differing: {differing}'}"
+            )
         elif code in ("UNAUTHENTICATED", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "DATA_LOSS"):
             self.say_once("refused", f"{name} does not listen: {error.details()}", f"{name} {code}")
         elif code == "ALREADY_EXISTS":
@@ -409,6 +454,8 @@ class Transport:
 
     def arrived(self, node: int) -> None:
         """Tell that a node can be reached."""
+        self.disagreements.pop(node, None)
+        self._shows.pop(node, None)
         self._receiver.connected(node)
 
     def say_once(self, event: str, text: str, kind: str | None = None) -> None:
@@ -439,23 +486,3 @@ async def _unbroken(work: Awaitable[_Some]) -> _Some:
     except asyncio.CancelledError:
         await asyncio.gather(task, return_exceptions=True)
         raise
-
-
-class _Allowance:
-    """How much a peer may still send: a bucket that fills with time."""
-
-    def __init__(self) -> None:
-        self._left, self._at = _BURST, time.monotonic()
-        self._until = 0.0
-
-    @property
-    def spent(self) -> bool:
-        return time.monotonic() < self._until
-
-    def take(self) -> bool:
-        now = time.monotonic()
-        self._left = min(_BURST, self._left + (now - self._at) * _RATE) - 1.0
-        self._at = now
-        if self._left < 0.0:
-            self._until = now + _PENALTY
-        return self._left >= 0.0

@@ -25,8 +25,8 @@ class Caller(Protocol):
     def channel(self, node: int) -> Any:
         """Return a connection to a node."""
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return what every call says before its first message."""
+    def metadata(self, node: int) -> tuple[tuple[str, str | bytes], ...]:
+        """Return what every call to a node says before its first message."""
 
     def frame(self, message: Message | Done) -> tuple[bytes, Iterator[bytes] | None]:
         """Return a message as bytes, and the chunks that follow it if its model is large."""
@@ -104,7 +104,7 @@ class Link:
         call = self._channel.stream_unary(f"/{PACKAGE}.Node/Carry")
         try:
             async with self._carrying:
-                await call(parts(), metadata=self._caller.metadata())
+                await call(parts(), metadata=self._caller.metadata(self._node))
         except OSError:
             pass  # the file has gone: something newer has taken its place
         except self._caller.grpc.aio.AioRpcError as error:
@@ -131,7 +131,7 @@ class Link:
         talk: Callable[..., Any] = self._channel.stream_stream(f"/{PACKAGE}.Node/Talk")
         pause, patient = 0.1, True
         while True:
-            call = talk(metadata=self._caller.metadata(), wait_for_ready=patient)
+            call = talk(metadata=self._caller.metadata(self._node), wait_for_ready=patient)
             call.add_done_callback(lambda _: self._wake())
             limit, patient = _AWAY if patient else None, True
             try:

@@ -12,7 +12,7 @@ from ..._digest import digest
 from ...errors import InvalidInput
 from .._files import Section, quoted, read_checked
 
-__all__ = ["Address", "Roster", "parse_nodes", "read_roster"]
+__all__ = ["Address", "AddressInUse", "Roster", "parse_nodes", "read_roster"]
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _HOST = re.compile(
@@ -21,6 +21,10 @@ _HOST = re.compile(
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _RESERVED = ("ca",)  # the folder of the authority
 NODE_DOMAIN = ".node.skipring"  # no host is called so; certificates bind a node's name as one (identity.server_name)
+
+
+class AddressInUse(InvalidInput):
+    """Nobody can listen on an address at present: somebody else does, or the machine has not got it (yet)."""
 
 
 @dataclass(frozen=True)
