@@ -34,7 +34,8 @@ class News(StrEnum):
     """What the protocol has to tell the people who run a node."""
 
     RECOVERY = "recovery"  # this node has started one
-    NOBODY_ANSWERS = "nobody answers"
+    NO_QUORUM = "no quorum"  # too few nodes answer, and the token waits here
+    QUORUM = "quorum"  # enough answer again, and it goes on
 
 
 @dataclass(frozen=True)
