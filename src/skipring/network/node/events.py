@@ -13,6 +13,7 @@ from ..protocol import News
 __all__ = [
     "BudgetSpent",
     "Event",
+    "GoesOn",
     "Incomplete",
     "LabelsClipped",
     "Note",
@@ -20,6 +21,7 @@ __all__ = [
     "ProtocolNews",
     "RowsLeftOut",
     "RunOver",
+    "Standstill",
     "Started",
     "TokenAccepted",
     "ToldToStop",
@@ -115,6 +117,35 @@ class ProtocolNews(Event):
     def facts(self) -> dict[str, object]:
         """What the log says of it."""
         return {"what": self.what}
+
+
+@dataclass(frozen=True)
+class Standstill(Event):
+    """Nothing has moved for so many `seconds`, as far as this node sees; `what` it waits for, and for whom."""
+
+    name = "standstill"
+    stand: str
+    what: str
+    nodes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {"what": self.what, "seconds": round(self.seconds)}
+
+
+@dataclass(frozen=True)
+class GoesOn(Event):
+    """A standstill that was told of is over."""
+
+    name = "goes on"
+    seconds: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {"stood_still": round(self.seconds)}
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ class Stand(StrEnum):
     """What a node waits for."""
 
     READY = "ready"  # the token is offered, and its node is not ready yet
+    BATCH = "batch"  # this node prepares for an own hop
     UPDATE = "update"  # an update is being made here
     RECEIPT = "receipt"  # the token was sent, and its receiver has not said that it has it
     QUORUM = "quorum"  # too few nodes answer
@@ -70,7 +71,7 @@ def standing_of(core: Core) -> Standing | None:
         case Offering(hop):
             node = rules.node_of(hop)
             if node == core.me:
-                return standing(Stand.UPDATE, hop, (), f"preparing its own update of hop {hop}")
+                return standing(Stand.BATCH, hop, (), f"preparing its own update of hop {hop}")
             return standing(Stand.READY, hop, {node}, f"offering hop {hop}: waiting for {rules.name_of(node)}")
         case Computing(hop):
             return standing(Stand.UPDATE, hop, (), f"making its own update of hop {hop}")

@@ -10,7 +10,7 @@ from ..node import read_node_config
 from ..storage import ModelFile
 from ..transport import read_roster
 from .agreed import has_own_files
-from .agreed_values import require_network_run
+from .agreed_values import quorum_of, require_network_run
 from .load import load_node, require_journal, terms_of
 
 __all__ = ["run_notes", "why_not_started"]
@@ -29,6 +29,7 @@ def why_not_started(folder: str | Path, *, elsewhere: bool = False) -> str:
             run, roster = read_run_file(config.run), read_roster(path.with_name("roster.toml"))
             if has_own_files(run):
                 require_network_run(run, len(roster))
+                quorum_of(run, roster.names)
                 terms_of(run, config.run, roster, roster.index(config.name), parts=1)
                 return ""
         setup = load_node(path)
