@@ -7,7 +7,7 @@ bytes; 2 the final model is one chain of updates, each in its author's journal; 
 ledger before anybody else has it; 4 nothing is accepted below a promised ballot; 5 no token is sent to a node that has
 not said ready; 6 the run ends once a majority is up and the network is fair; 7 whatever a node says is on its disk
 before; 8 a node that is reached is given its time, and one that is not no longer than an offer lives; 9 nobody is asked
-for a token that is still on its way to it.
+for a token that is still on its way to it; 10 no hop is offered unless a quorum was heard from in the last two rounds.
 """
 
 from __future__ import annotations

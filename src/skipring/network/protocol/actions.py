@@ -19,7 +19,7 @@ class Timer(StrEnum):
 
     OFFER = "offer"  # the node of the hop may say that it is ready
     SKIP = "skip"  # an own hop that is not taken is over at once
-    WAIT = "wait"  # until everybody is greeted again, if nobody answers
+    WAIT = "wait"  # until everybody is greeted again, if too few answer
     BEAT = "beat"  # until the holder greets
     LEASE = "lease"  # the node that the token was sent to may confirm it
     WATCH = "watch"  # until the node that confirmed it is asked whether it still has it
