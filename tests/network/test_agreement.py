@@ -56,6 +56,7 @@ AGREED: dict[str, Any] = {
     "simulation.seed": 2,
     "network.lease": 2.5,
     "network.silence": 31.0,
+    "network.quorum": ["a", "c"],
     "network.identity": "2026-03-01-000102030405060708090a0b",
 }
 #: And for each key that is a node's own affair, or a simulation's.

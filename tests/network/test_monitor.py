@@ -56,6 +56,7 @@ TOLD: dict[str, Any] = {
     "reachable": 2,
     "peak_memory": 4096,
     "running_for": 3.5,
+    "stands_still": 0.0,
 }
 STATUS = from_json(NodeStatus, TOLD)
 
@@ -150,6 +151,7 @@ def test_prometheus_can_read_the_metrics() -> None:
         "test_error": 0.125,
         "timeout_seconds": 0.5,
         "reachable_nodes": 2,
+        "standstill_seconds": 0.0,
         "peak_memory_bytes": 4096,
         "running_seconds": 3.5,
     }

@@ -27,7 +27,7 @@ def told(*events: Event) -> tuple[Telemetry, list[dict[str, Any]]]:
 
 
 def test_recoveries_are_counted_by_kind_whatever_the_text_says() -> None:
-    other = ProtocolNews(News.NOBODY_ANSWERS, "no recovery, only waiting")
+    other = ProtocolNews(News.NO_QUORUM, "no recovery, only waiting")
     telemetry, lines = told(ProtocolNews(News.RECOVERY, "a new ballot"), other)
     assert telemetry.recoveries == 1
     assert lines == [

@@ -47,7 +47,7 @@ FIELDS = {
     "Offer": "1 ballot Ballot, 2 hop uint64",
     "Ready": "1 ballot Ballot, 2 hop uint64",
     "Refuse": "1 ballot Ballot, 2 hop uint64, 3 promised Ballot",
-    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token",
+    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token, 4 heard bytes",
     "Accepted": "1 ballot Ballot, 2 hop uint64",
     "Ask": "1 ballot Ballot, 2 hop uint64",
     "Answer": "1 ballot Ballot, 2 hop uint64, 3 has bool",
@@ -80,6 +80,7 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "asked": st.booleans(),
     "rank": st.tuples(ballots, hops, st.sampled_from(Kind)),
     "token": tokens,
+    "heard": st.sampled_from([b"", bytes(range(4 * NODES))]),
 }
 messages: st.SearchStrategy[Message] = st.one_of(
     [st.builds(kind, **{name: PARTS[name] for name in kind.__dataclass_fields__}) for kind in get_args(Message)]
@@ -205,6 +206,8 @@ def check_part(name: str, value: Any, found: Frame) -> None:
         check_part("ballot", value[0], found)
         check_part("hop", value[1], found)
         assert isinstance(value[2], Kind)
+    elif name == "heard":
+        assert len(value) in (0, 4 * NODES)
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
     else:

@@ -9,6 +9,7 @@ import hashlib
 import heapq
 import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +29,7 @@ from skipring.network.protocol import (
     Kind,
     Memory,
     Message,
+    Offer,
     Outcome,
     Over,
     Pass,
@@ -151,6 +153,9 @@ class World:
         self.carriages: dict[tuple[int, int], list[Carriage]] = {}  # by sender and receiver
         self.extended = 0  # leases that a model on its way has outlived
         self.unreached = 0  # offers to nodes that were not reached
+        self.sent: Counter[type[Message]] = Counter()
+        self.reached: dict[int, float] = {}  # when the run first came to a hop, on any branch
+        self.heard: dict[int, float] = {}  # when something of a node last arrived somewhere
         self.forever = set(self.rng.sample(range(rules.nodes), weather.lost_for_good))
         self.cuts = [self.cut() for _ in range(weather.partitions)]
         for node in range(rules.nodes):
@@ -209,6 +214,7 @@ class World:
     def do(self, node: int, actions: list[Action]) -> None:
         machine = self.machines[node]
         life = machine.life
+        self.look_how_far(machine)
         for action in actions:
             if self.stormy and self.rng.random() < self.weather.crash:
                 self.crash(node)  # between any two actions
@@ -234,6 +240,12 @@ class World:
             elif isinstance(action, Say):
                 self.said.append(f"{self.now:.2f} {node}: {action.text}")
 
+    def look_how_far(self, machine: Machine) -> None:
+        """Take note of the newest hop that a node knows of."""
+        hop = machine.peer._presence._hop if machine.peer is not None else 0
+        while hop >= 0 and hop not in self.reached:
+            self.reached[hop], hop = self.now, hop - 1
+
     def is_prepared(self, node: int, life: int, action: PrepareBatch) -> None:
         self.tell(node, life, lambda p: p.prepared(action.ballot, action.hop))
 
@@ -249,7 +261,9 @@ class World:
         before = parameters_of(action.token)
         made = hashlib.sha256(before + bytes([node]) + noise).digest()
         self.updates[made] = node, before
-        chain = hashlib.sha256(action.token.chain + made).digest()
+        marks = int.from_bytes(action.token.chain[32:], "little") | 1 << (action.hop - 1)
+        bitmap = marks.to_bytes(-(-self.rules.steps // 8), "little")
+        chain = hashlib.sha256(action.token.chain + made).digest() + bitmap
         token = Token(action.token.updates + 1, made, chain)
         self.later(
             self.rng.expovariate(20.0),
@@ -306,6 +320,8 @@ class World:
     def check_sent(self, sender: int, to: int, message: Message) -> None:
         """What is sent must be on the sender's disk, and a token must have been asked for."""
         self.check_written(sender, message)
+        if isinstance(message, Offer):
+            self.check_present(sender, message.hop)
         if isinstance(message, Ready):
             self.readied.add((sender, message.ballot, message.hop))
         if isinstance(message, Pass):
@@ -313,12 +329,21 @@ class World:
                 raise Broken(f"5: node {to} is sent the token of {message.hop} without having said ready")
             self.check_release(parameters_of(message.token))
 
+    def check_present(self, sender: int, hop: int) -> None:
+        """No hop is offered unless enough nodes were heard from by somebody since two rounds before it."""
+        since = self.reached.get(hop - 2 * self.rules.nodes)
+        if since is not None and hop > 2 * self.rules.nodes:
+            heard = {node for node, when in self.heard.items() if when >= since} | {sender}
+            if not self.rules.is_quorum(heard):
+                raise Broken(f"10: node {sender} offers hop {hop}, and only {heard} were heard from in two rounds")
+
     def check_asked(self, sender: int, to: int, message: Ask) -> None:
         for carriage in self.carried(sender, to):
             if isinstance(carriage.message, Pass) and carriage.message.hop == message.hop:
                 raise Broken(f"9: node {sender} asks for the token of {message.hop}, which is on its way to {to}")
 
     def send(self, sender: int, to: int, message: Message) -> None:
+        self.sent[type(message)] += 1
         self.check_sent(sender, to, message)
         if isinstance(message, Ask):
             self.check_asked(sender, to, message)
@@ -349,6 +374,7 @@ class World:
 
     def deliver(self, sender: int, to: int, message: Message) -> None:
         if not self.is_cut(sender, to):
+            self.heard[sender] = self.now
             self.tell(to, None, lambda p: p.received(sender, message))
 
     def is_cut(self, sender: int, to: int) -> bool:
@@ -410,6 +436,7 @@ class World:
 
     def arrive(self, sender: int, to: int, carriage: Carriage, *, arrives: bool) -> None:
         if self.unload(sender, to, carriage) and arrives:
+            self.heard[sender] = self.now
             self.tell(to, None, lambda p: p.received(sender, carriage.message))
 
     # What must hold in the end.

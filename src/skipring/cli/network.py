@@ -17,6 +17,8 @@ from ..errors import InvalidInput
 from ._output import Json, print_json, sentence
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..network import NodeBudget
     from ..privacy import Unit
 
@@ -60,7 +62,7 @@ def network_init(
     if delay is not None:
         parse_delay(delay)
     files = None if data is None else {name: _own_file(data, name) for name in names}
-    text, budget, unit, notes = _agreed(run, len(names))
+    text, budget, unit, notes = _agreed(run, names)
     roster = make_network(
         folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget, data=files
     )
@@ -117,13 +119,14 @@ def _own_file(folder: Path, name: str) -> Path:
     return found[0].absolute()
 
 
-def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, list[str]]:
+def _agreed(path: Path | None, names: Sequence[str]) -> tuple[str, NodeBudget, Unit, list[str]]:
     """Return the run that all nodes share, what each is to keep, for what, and what its author may not expect."""
     from ..network import (
         agreed_run,
         asked_budget,
         new_identity,
         notes_on,
+        quorum_of,
         require_data,
         run_text,  # loaded when the command runs
     )
@@ -134,6 +137,8 @@ def _agreed(path: Path | None, nodes: int) -> tuple[str, NodeBudget, Unit, list[
     asked = parse_run(tried) if path is None else read_run_file(path)
     require_data(asked)
     identity = new_identity(datetime.now(UTC).date(), secrets.token_bytes(12))
+    quorum_of(asked, names)
+    nodes = len(names)
     agreed, unsaid = agreed_run(asked, nodes, identity), unsaid_unit(asked)
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
     return run_text(agreed), asked_budget(asked), asked.privacy.unit, notes
@@ -164,8 +169,8 @@ def network_again(
             raise InvalidInput.because("run", run, reason)
         text, notes = run.read_text(encoding="utf-8"), list[str]()
     else:
-        nodes = len(read_network(folder)[0])
-        text, _, _, notes = _agreed(folder / "run.toml" if run is None else run, nodes)
+        names = read_network(folder)[0].names
+        text, _, _, notes = _agreed(folder / "run.toml" if run is None else run, names)
     kept = begin_again(folder, text)
     if as_json:
         print_json({"folder": str(folder), "put_away": [str(place) for place in kept], "notes": notes})

@@ -171,6 +171,8 @@ def _word(state: NodeState) -> str:
         return f"over{again}"
     away = state.status.nodes - 1 - state.status.reachable
     spent = "budget spent" if state.status.refused_for_budget else ""
+    if state.status.waits_for is not None:
+        return f"for {state.status.stands_still:.0f} s: {state.status.waits_for}{again}"
     return (f"{away} away" if away else spent) + again
 
 

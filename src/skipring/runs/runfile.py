@@ -341,6 +341,11 @@ class NetworkSection(_Section):
         pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9a-f]{24}$",
         description="which run it is; `skipring network init` and `network again` make it up",
     )
+    quorum: int | list[str] | None = Field(
+        None,
+        description="the run goes on while a majority of nodes answers; ask for more: how many, or the names of nodes "
+        "without which it waits",
+    )
 
 
 class RunFile(_Section):

@@ -16,11 +16,12 @@ __all__ = ["expected", "refusal", "require_no_quotes", "unknown_key"]
 
 #: What pydantic adds to the place of a value that may be of several types.
 _TYPES = ("literal", "float", "function")
+_OTHER_TYPES = ("int", "list[str]")
 
 
 def refusal(problem: Mapping[str, Any], model: type[BaseModel]) -> InvalidInput:
     """Return the first problem that pydantic has found in a run file as one line; its sections are in brackets."""
-    where = [str(part) for part in problem["loc"] if not str(part).startswith(_TYPES)]
+    where = [str(part) for part in problem["loc"] if not str(part).startswith(_TYPES) and part not in _OTHER_TYPES]
     given = _shown(problem["input"])
     if problem["type"] == "extra_forbidden":
         if len(where) == 1:

@@ -67,4 +67,6 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         reachable=len(node.transport.reachable),
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         running_for=telemetry.running_for,
+        waits_for=None if telemetry.standstill is None else telemetry.standstill.what,
+        stands_still=0.0 if telemetry.standstill is None else node.watch.stands_for,
     )

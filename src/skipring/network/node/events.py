@@ -14,6 +14,7 @@ __all__ = [
     "BudgetSpent",
     "Disagreeing",
     "Event",
+    "GoesOn",
     "Incomplete",
     "LabelsClipped",
     "Note",
@@ -22,6 +23,7 @@ __all__ = [
     "ProtocolNews",
     "RowsLeftOut",
     "RunOver",
+    "Standstill",
     "Started",
     "TokenAccepted",
     "ToldToStop",
@@ -126,6 +128,35 @@ class ProtocolNews(Event):
     def facts(self) -> dict[str, object]:
         """What the log says of it."""
         return {"what": self.what}
+
+
+@dataclass(frozen=True)
+class Standstill(Event):
+    """Nothing has moved for so many `seconds`, as far as this node sees; `what` it waits for, and for whom."""
+
+    name = "standstill"
+    stand: str
+    what: str
+    nodes: tuple[str, ...]
+    seconds: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {"what": self.what, "seconds": round(self.seconds)}
+
+
+@dataclass(frozen=True)
+class GoesOn(Event):
+    """A standstill that was told of is over."""
+
+    name = "goes on"
+    seconds: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {"stood_still": round(self.seconds)}
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,12 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
     ),
     ("skipring_hop_overhead_seconds", "gauge", "The same without the wait for the next node.", attrgetter("overhead")),
     ("skipring_reachable_nodes", "gauge", "Nodes that messages go through to.", attrgetter("reachable")),
+    (
+        "skipring_standstill_seconds",
+        "gauge",
+        "For how long nothing has moved, as far as this node sees; 0 below ten seconds.",
+        attrgetter("stands_still"),
+    ),
     ("skipring_peak_memory_bytes", "gauge", "The most memory that this process has used.", attrgetter("peak_memory")),
     ("skipring_running_seconds", "gauge", "Time since this process started.", attrgetter("running_for")),
 )

@@ -21,6 +21,7 @@ from .life import Life
 from .node_setup import NodeSetup
 from .reminders import OLD_JOURNAL, OldJournal, Reminders
 from .sight import NodeSight
+from .standstill import StandstillWatch
 from .status import STOPPED, NodeStatus
 from .taking_part import TakingPart
 from .telemetry import Telemetry
@@ -109,6 +110,9 @@ class Node:
             take=self._take,
             refuse=self._refuse,
         )
+        self.watch = StandstillWatch(
+            self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
+        )
         self._begun = self._leaving = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
@@ -119,6 +123,9 @@ class Node:
         """The protocol, which knows where the node stands."""
         return self.driver.peer
 
+    def _peer_if_begun(self) -> Peer | None:
+        return self.peer if self._begun else None
+
     def _copy(self) -> Copy:
         return self.peer.memory.copy
 
@@ -128,6 +135,7 @@ class Node:
         self.setup.forget_the_stop()
         self._say_what_is_known()
         self._life.spawn(self._begin_in_time())
+        self._life.spawn(self.watch.keep())
         try:
             await self._life.wait()
         finally:

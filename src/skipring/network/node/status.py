@@ -76,6 +76,8 @@ class NodeStatus:
     recoveries : how many it has started.
     reachable : nodes that messages go through to.
     peak_memory, running_for : bytes and seconds of its process.
+    waits_for, stands_still : what it waits for, in words, and for how many seconds, if nothing moves; None and 0 if
+        something does.
     """
 
     name: str
@@ -113,6 +115,8 @@ class NodeStatus:
     reachable: int
     peak_memory: int
     running_for: float
+    waits_for: str | None = None
+    stands_still: float = 0.0
 
     @property
     def hides(self) -> str:

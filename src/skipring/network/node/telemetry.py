@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..protocol import News
-from .events import BudgetSpent, Event, OfferRefused, ProtocolNews, TokenAccepted, Updated
+from .events import BudgetSpent, Event, GoesOn, OfferRefused, ProtocolNews, Standstill, TokenAccepted, Updated
 from .hop_times import HopTimes
 from .status import NodeStatus
 
@@ -34,6 +34,8 @@ class Telemetry:
         self._refused_before = 0 if before is None else before.refused_for_budget
         self._unaffordable: set[int] = set()  # own hops whose update would have exceeded the budget
         self.times = HopTimes()
+        #: What the node has last said that it waits for, as long as it does.
+        self.standstill: Standstill | None = None
 
     @property
     def refused_for_budget(self) -> int:
@@ -55,6 +57,10 @@ class Telemetry:
             self.times.accepted(self._clock())
         elif isinstance(event, ProtocolNews):
             self.recoveries += event.news is News.RECOVERY
+        elif isinstance(event, Standstill):
+            self.standstill = event
+        elif isinstance(event, GoesOn):
+            self.standstill = None
         elif isinstance(event, OfferRefused):
             self.refused += 1
         elif isinstance(event, BudgetSpent):

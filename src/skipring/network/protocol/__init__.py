@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..._lazy import lazily
+from ._presence import HOP_BYTES
 from ._state import Rules
 from .actions import Action, Compute, News, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
 from .fold import Account, Fold, Release
@@ -52,6 +53,7 @@ from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path, path_of
 from .peer import Peer
 from .sight import FRESH, ClearSight, Sight
+from .standing import Stand, Standing
 
 if TYPE_CHECKING:
     from .chain import (
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FRESH",
+    "HOP_BYTES",
     "Accepted",
     "Account",
     "Action",
@@ -120,6 +123,8 @@ __all__ = [
     "Send",
     "SetTimer",
     "Sight",
+    "Stand",
+    "Standing",
     "StopTimer",
     "Timer",
     "Token",

@@ -98,6 +98,7 @@ class Core:
         """There was a sign of progress: wait anew, each node for another time."""
         state = self.state
         state.failures = 0
+        state.signs += 1
         state.hushed = False
         if not state.holds or state.has_it:
             state.doubted = None

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ._core import Core
 from ._ending import Ending
+from ._presence import Presence
 from ._state import Computing, Idle, Invitation, Offering, Unconfirmed, Waiting, Watching
 from .actions import News, Timer
 from .journal import Kept, Passing, Released
@@ -15,7 +16,6 @@ from .messages import (
     Ask,
     Ballot,
     Copy,
-    Hello,
     Here,
     Kind,
     Moved,
@@ -27,6 +27,7 @@ from .messages import (
     Token,
 )
 from .sight import FRESH
+from .standing import too_few
 
 __all__ = ["Keeping"]
 
@@ -37,8 +38,8 @@ _ASKED = 3
 class Keeping:
     """A node's part while it has the token, and until whoever has it next has passed it on."""
 
-    def __init__(self, core: Core, ending: Ending) -> None:
-        self.core, self._ending = core, ending
+    def __init__(self, core: Core, ending: Ending, presence: Presence) -> None:
+        self.core, self._ending, self.presence = core, ending, presence
 
     def begin(self) -> None:
         """Go on after a start, if this node was the holder when it stopped, or is the first one."""
@@ -83,6 +84,10 @@ class Keeping:
             core.write(Kept(Copy(copy.ballot, hop, Kind.FINAL, copy.token)))
             self._ending.announce()
             return
+        if not self.presence.is_enough(hop):
+            # What a few alone go on with costs everybody's hops, and their own privacy. Who is out there?
+            self._greet_all(Waiting(hop - 1, frozenset({core.me})))
+            return
         if core.state.quiet:
             core.greet()
         core.state.doing = Offering(hop)
@@ -111,34 +116,34 @@ class Keeping:
             self.skip(self.core.state.doing.hop)
 
     def skip(self, hop: int) -> None:
-        """Offer the next hop, or wait if nobody has answered for long."""
+        """Offer the next hop."""
+        self.core.stop(Timer.OFFER)
+        self.offer(hop + 1)
+
+    def _greet_all(self, doing: Waiting) -> None:
         core = self.core
-        core.stop(Timer.OFFER)
-        core.state.alone += 1
-        if core.state.alone < 2 * core.rules.nodes:
-            self.offer(hop + 1)
-            return
-        # Hops must not be used up while there is nobody to pass the token to. Who is out there?
-        core.say("nobody answers; waiting for a majority", News.NOBODY_ANSWERS)
-        core.state.doing = Waiting(hop, frozenset({core.me}))
-        self.on_wait_late()
+        core.state.doing = replace(doing, greeted=doing.greeted + 1)
+        core.greet()
+        core.wait(Timer.WAIT, core.rules.lease)
 
     def on_wait_late(self) -> None:
-        """Ask everybody again whether they are there."""
-        core = self.core
-        if isinstance(core.state.doing, Waiting):
-            core.send_all(Hello(core.memory.copy.ballot))
-            core.wait(Timer.WAIT, core.rules.lease)
+        """Ask everybody again whether they are there; the first time that too few have answered is news."""
+        core, doing = self.core, self.core.state.doing
+        if isinstance(doing, Waiting):
+            if doing.greeted == 1:
+                core.say(too_few(core.rules, doing.heard), News.NO_QUORUM)
+            self._greet_all(doing)
 
     def on_here(self, sender: int, message: Here) -> None:
-        """Go on once a majority is there."""
+        """Go on once enough nodes are there."""
         core, doing = self.core, self.core.state.doing
         if isinstance(doing, Waiting) and message.ballot == core.memory.copy.ballot:
             heard = doing.heard | {sender}
-            core.state.doing = Waiting(doing.hop, heard)
-            if len(heard) >= core.rules.majority:
+            core.state.doing = replace(doing, heard=heard)
+            if core.rules.is_quorum(heard):
                 core.stop(Timer.WAIT)
-                core.state.alone = 0
+                if doing.greeted > 1:
+                    core.say(f"enough nodes answer ({len(heard)} of {core.rules.nodes}): it goes on", News.QUORUM)
                 self.offer(doing.hop + 1)
 
     def on_beat_late(self) -> None:
@@ -151,10 +156,9 @@ class Keeping:
         """Send the token to the node that it was offered to."""
         core, doing, copy = self.core, self.core.state.doing, self.core.memory.copy
         if isinstance(doing, Offering) and self._is_from_its_node(sender, (message.ballot, message.hop), doing.hop):
-            core.state.alone = 0
             core.stop(Timer.OFFER)
             core.state.doing = Unconfirmed(doing.hop)
-            core.send(sender, Pass(message.ballot, message.hop, copy.token))
+            core.send(sender, Pass(message.ballot, message.hop, copy.token, self.presence.told()))
             core.wait(Timer.LEASE, core.rules.lease)
 
     def on_refuse(self, sender: int, message: Refuse) -> None:
@@ -163,7 +167,6 @@ class Keeping:
         if message.promised > core.memory.promised:
             core.give_way(message.promised)
         elif isinstance(doing, Offering) and self._is_from_its_node(sender, (message.ballot, message.hop), doing.hop):
-            core.state.alone = 0
             self.skip(doing.hop)
 
     def accept_own(self, hop: int) -> None:

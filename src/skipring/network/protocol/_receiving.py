@@ -79,7 +79,7 @@ class Receiving:
             core.write(Kept(Copy(message.ballot, message.hop, Kind.ACCEPTED, message.token), sender))
             core.send(sender, Accepted(*place))
             core.rest()
-            core.state.alone = 0
+            self._keeping.presence.learn(message.heard, message.hop)
             self._keeping.hold()
 
     def on_ask(self, sender: int, message: Ask) -> None:

@@ -169,7 +169,6 @@ class Recovery:
         # The same bytes under a new ballot: nothing new is released.
         core.write(Kept(replace(copy, ballot=ballot), None))
         core.rest()
-        core.state.alone = 0
         self._keeping.hold()
 
     def on_resumed(self, message: Resumed) -> None:

@@ -8,8 +8,8 @@ are values of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from .journal import Memory
 from .messages import Ballot, Kind, Place
@@ -47,6 +47,10 @@ class Rules:
     timeout : how long a node is waited for.
     lease : how long an answer may take that has nothing to wait for; after some of them a node counts as silent.
     silence : after so long without a sign of progress a node starts a recovery; each node a little later than the last.
+    quorum : so many nodes must have been heard from in the last two rounds, or the holder waits; never fewer than a
+        majority.
+    needed : nodes that must be among them.
+    names : what people call the nodes; without any, they are told their numbers.
     """
 
     nodes: int
@@ -54,6 +58,9 @@ class Rules:
     timeout: float
     lease: float = 2.0
     silence: float = 30.0
+    quorum: int = 0
+    needed: frozenset[int] = frozenset()
+    names: Sequence[str] = ()
 
     @property
     def beat(self) -> float:
@@ -69,6 +76,19 @@ class Rules:
     def majority(self) -> int:
         """The least number of nodes that is more than half of them."""
         return self.nodes // 2 + 1
+
+    @property
+    def two_rounds(self) -> int:
+        """The number of hops after which a node that was not heard from may be dead."""
+        return 2 * self.nodes
+
+    def is_quorum(self, nodes: Set[int]) -> bool:
+        """Say whether these nodes are enough for the run to go on."""
+        return len(nodes) >= max(self.majority, self.quorum) and self.needed <= nodes
+
+    def name_of(self, node: int) -> str:
+        """Return what people call a node."""
+        return self.names[node] if self.names else f"node {node}"
 
     def node_of(self, hop: int) -> int:
         """Return the node that a hop is offered to."""
@@ -120,10 +140,14 @@ class Computing:
 
 @dataclass(frozen=True)
 class Waiting:
-    """This node has the token, and nobody answers: after this hop it waits until a majority was heard from."""
+    """This node has the token, and too few were heard from: after this hop it waits until a quorum has answered.
+
+    `heard` are this node and those that have answered since it waits; `greeted` counts how often it has asked all.
+    """
 
     hop: int
     heard: frozenset[int]
+    greeted: int = 0
 
 
 @dataclass(frozen=True)
@@ -184,7 +208,8 @@ class State:
     doubted: Doubted | None = None
     waits_for_fine: bool = False  # a majority agrees with a doubt, and the others have a moment to know better
     recovering: Recovering | None = None
-    alone: int = 0  # hops in a row without a word from anybody else
+    heard: dict[int, int] = field(default_factory=dict)  # the hop at which each node was last known to be there
+    signs: int = 0  # of progress, so far
     quiet: bool = False  # nobody has said for a while that the token is on its way
     hushed: bool = True  # there has been no sign of the token for longer than that
     failures: int = 0  # doubts and recoveries since the last sign of progress

@@ -19,7 +19,7 @@ class Timer(StrEnum):
 
     OFFER = "offer"  # the node of the hop may say that it is ready
     SKIP = "skip"  # an own hop that is not taken is over at once
-    WAIT = "wait"  # until everybody is greeted again, if nobody answers
+    WAIT = "wait"  # until everybody is greeted again, if too few answer
     BEAT = "beat"  # until the holder greets
     LEASE = "lease"  # the node that the token was sent to may confirm it
     WATCH = "watch"  # until the node that confirmed it is asked whether it still has it
@@ -34,7 +34,8 @@ class News(StrEnum):
     """What the protocol has to tell the people who run a node."""
 
     RECOVERY = "recovery"  # this node has started one
-    NOBODY_ANSWERS = "nobody answers"
+    NO_QUORUM = "no quorum"  # too few nodes answer, and the token waits here
+    QUORUM = "quorum"  # enough answer again, and it goes on
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ __all__ = [
     "marks_of",
     "sealed",
     "updated_between",
+    "updated_by",
     "updated_hops",
     "updates_of",
     "wrong_way",
@@ -104,6 +105,18 @@ def updated_between(chain: bytes, first: int, last: int) -> list[bool]:
         np.unpackbits(bitmap, bitorder="little")[first - 1 - 8 * byte : last - 8 * byte].astype(bool).tolist()
     )
     return marks
+
+
+def updated_by(chain: bytes, path: Sequence[int], first: int, last: int) -> set[int]:
+    """Return the nodes that made an update in the hops from `first` to `last` of a path.
+
+    >>> chain = extended_chain(blank_chain(20, b"run"), (0, 3), 7, bytes(32))
+    >>> updated_by(chain, [0, 1, 2, 3] * 5, 1, 6), updated_by(chain, [0, 1, 2, 3] * 5, 7, 9)
+    (set(), {2})
+    """
+    byte = (first - 1) // 8
+    marks = int.from_bytes(chain[_DIGEST + byte : _DIGEST - (-last // 8)], "little") >> (first - 1 - 8 * byte)
+    return {path[hop - 1] for hop in range(first, last + 1) if marks >> (hop - first) & 1}
 
 
 def check_chain(chain: bytes, steps: int, *, updates: int, before_hop: int) -> None:

@@ -137,11 +137,12 @@ class Refuse:
 @numbered(13)
 @dataclass(frozen=True)
 class Pass:
-    """The token for a hop."""
+    """The token for a hop; `heard` says of each node at which hop it was last heard from (see `Presence`)."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     hop: int = field(metadata=on_wire(2))
     token: Token = field(metadata=on_wire(3))
+    heard: bytes = field(default=b"", metadata=on_wire(4))
 
 
 @numbered(14)

@@ -17,6 +17,7 @@ from typing import assert_never
 from ._core import Core, Willing
 from ._ending import Ending
 from ._keeping import Keeping
+from ._presence import Presence
 from ._receiving import Receiving
 from ._recovery import Recovery
 from ._state import Computing, Deciding, Ended, Idle, Offering, Rules, Unconfirmed, Waiting, Watching
@@ -53,6 +54,7 @@ from .messages import (
     WantOutcome,
 )
 from .sight import ClearSight, Sight
+from .standing import Standing, standing_of
 
 __all__ = ["Peer"]
 
@@ -74,6 +76,7 @@ class Peer:
     _core_type = Core
     _ending_type = Ending
     _keeping_type = Keeping
+    _presence_type = Presence
     _receiving_type = Receiving
     _recovery_type = Recovery
 
@@ -88,7 +91,8 @@ class Peer:
         self.rules = rules
         self._core = self._core_type(me, rules, memory, willing, sight or ClearSight(rules.timeout))
         self._ending = self._ending_type(self._core)
-        self._keeping = self._keeping_type(self._core, self._ending)
+        self._presence = self._presence_type(self._core)
+        self._keeping = self._keeping_type(self._core, self._ending, self._presence)
         self._receiving = self._receiving_type(self._core, self._keeping)
         self._recovery = self._recovery_type(self._core, self._keeping)
 
@@ -111,6 +115,7 @@ class Peer:
             self._ending.after_the_end(sender, message)
         else:
             self._take_note(message)
+            self._presence.hear(sender, message)
             self._take(sender, message)
         return self._core.done()
 
@@ -240,6 +245,11 @@ class Peer:
     def holding(self) -> bool:
         """Whether this node has the token, or has sent it and does not know that it arrived."""
         return self._core.state.holds
+
+    @property
+    def standing(self) -> Standing | None:
+        """What this node waits for; nothing once the run is over."""
+        return standing_of(self._core)
 
     @property
     def is_ready(self) -> bool:

@@ -14,7 +14,7 @@ from ..._lazy import lazily
 if TYPE_CHECKING:
     from .again import begin_again
     from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text
-    from .agreed_values import MOST_STEPS, agreement_of, require_network_run
+    from .agreed_values import MOST_STEPS, agreement_of, quorum_of, require_network_run
     from .checks import check_network, check_node, is_node_folder
     from .exit_codes import ExitCode
     from .folders import make_network
@@ -61,6 +61,7 @@ __all__ = [
     "notes_on",
     "open_journal",
     "pack_node",
+    "quorum_of",
     "read_network",
     "require_data",
     "require_network_run",
@@ -102,6 +103,7 @@ __getattr__, __dir__ = lazily(
         "notes_on": "agreed",
         "open_journal": "load",
         "pack_node": "pack",
+        "quorum_of": "agreed_values",
         "read_network": "local",
         "require_data": "agreed",
         "require_network_run": "agreed_values",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..._version import __version__
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...runs import RunFile
     from ..transport import Roster
 
-__all__ = ["MOST_STEPS", "agreement_of", "require_network_run"]
+__all__ = ["MOST_STEPS", "agreement_of", "quorum_of", "require_network_run"]
 
 #: A node's own affair: where its files and its processor are, and what only a simulation knows.
 _OWN = {
@@ -61,3 +61,21 @@ def require_network_run(run: RunFile, nodes: int) -> None:
         refused.append(("stragglers", "", "the section is for simulations; real nodes are late by themselves"))
     for key, given, reason in refused:
         raise InvalidInput.because(key, given, reason)
+
+
+def quorum_of(run: RunFile, names: Sequence[str]) -> tuple[int, frozenset[int]]:
+    """Return how many of these nodes must answer for the run to go on, and which; refuse what can never be."""
+    asked, majority = run.network.quorum, len(names) // 2 + 1
+    if asked is None:
+        return majority, frozenset()
+    if isinstance(asked, int):
+        if not majority <= asked <= len(names):
+            reason = f"must be from {majority}, a majority, to {len(names)}, all nodes; or a list of names"
+            raise InvalidInput.because("network.quorum", asked, reason)
+        return asked, frozenset()
+    if not asked:
+        raise InvalidInput("network.quorum", asked, "a number of nodes, or a list with the name of one at least")
+    for name in asked:
+        if name not in names:
+            raise InvalidInput.because("network.quorum", name, f"is none of the nodes: {', '.join(names)}")
+    return majority, frozenset(names.index(name) for name in asked)

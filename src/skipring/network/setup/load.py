@@ -29,7 +29,7 @@ from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain, 
 from ..storage import JournalFile, JournalUnusable, ModelFile, digest_of, read_journal, size_of, store
 from ..transport import Keys, Roster, read_roster
 from .agreed import resolved_run
-from .agreed_values import agreement_of, require_network_run
+from .agreed_values import agreement_of, quorum_of, require_network_run
 from .checks import check_node
 from .run_mark import RunMark, require_identity
 
@@ -55,6 +55,7 @@ def load_node(path: str | Path) -> NodeSetup:
         raise InvalidInput.because("FILE", path, 'says no run; add: run = "run.toml"')
     run = read_run_file(config.run)
     require_network_run(run, len(roster))
+    quorum, needed = quorum_of(run, roster.names)
     require_identity(run.network.identity, config.run)
     problems = check_node(folder, expected=config.name).problems
     if problems:  # others would only hang up on it
@@ -84,6 +85,9 @@ def load_node(path: str | Path) -> NodeSetup:
         timeout=_FIRST_TIMEOUT if run.delay.timeout == "adaptive" else _timeout(run, config.run),
         lease=run.network.lease + 2.0 * size_of(initial) / _SLOWEST,
         silence=run.network.silence + 4.0 * size_of(initial) / _SLOWEST,
+        quorum=quorum,
+        needed=needed,
+        names=roster.names,
     )
     return NodeSetup(
         name=config.name,

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, get_args
 
 from ...errors import InvalidInput
-from ..protocol import Ballot, Kind, Message, Token, field_numbers, message_number, numbered
+from ..protocol import HOP_BYTES, Ballot, Kind, Message, Token, field_numbers, message_number, numbered
 
 __all__ = ["INLINE", "Done", "Frame", "Heading", "Malformed", "decode", "encode"]
 
@@ -47,6 +47,7 @@ _FIELDS = {
     "asked": "bool",
     "rank": "Rank",
     "token": "Token",
+    "heard": "bytes",
 }
 
 
@@ -188,6 +189,8 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
         elif field == "token":
             fields[field] = Token(_number(value.updates), value.parameters, value.chain)
             heading = _heading(value)
+        elif field == "heard":
+            fields[field] = _heard(value, nodes)
         else:
             fields[field] = value
     return Frame(frame.run, made(**fields), heading)
@@ -209,6 +212,12 @@ def _hop(hop: int, most: int) -> int:
     if hop > most:
         raise Malformed.because("hop", hop, f"the run has only {most - 1} hops")
     return hop
+
+
+def _heard(heard: bytes, nodes: int) -> bytes:
+    if len(heard) not in (0, HOP_BYTES * nodes):
+        raise Malformed.because("heard", f"{len(heard)} bytes", f"there are {nodes} nodes, {HOP_BYTES} bytes for each")
+    return heard
 
 
 def _heading(body: Any) -> Heading:
