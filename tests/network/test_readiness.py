@@ -11,7 +11,7 @@ from networks import ended, free_ports
 from test_nodes import make, run_nodes
 
 from skipring.network import Memory, Peer, Rules, Token
-from skipring.network.protocol import Accepted, Answer, Ready
+from skipring.network.protocol import Accepted, Answer, Copy, Kept, Kind, Ready
 from skipring.network.setup import given_away, load_node, open_journal, why_not_started
 
 Command = Callable[..., Any]
@@ -142,7 +142,9 @@ def test_a_turn_that_goes_on_is_not_one_that_was_skipped() -> None:
 
 def test_a_journal_of_another_run_does_not_pass(tmp_path: Path) -> None:
     configs = make(tmp_path / "net", 3, {"data": {"name": "breast-cancer"}, "schedule": {"steps": 12}})
-    open_journal(load_node(configs[0])).close()
+    setup = load_node(configs[0])
+    with open_journal(setup) as journal:
+        journal.append(Kept(Copy((0, setup.rules.path[0]), 1, Kind.ACCEPTED, setup.initial), 1))
     assert why_not_started(configs[0].parent) == ""
     run = configs[0].with_name("run.toml")
     run.write_text(run.read_text().replace("steps = 12", "steps = 13"))
