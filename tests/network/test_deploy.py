@@ -104,6 +104,7 @@ def test_run_files_can_be_agreed_on_without_any_data(tmp_path: Path) -> None:
     assert run.privacy.noise_multiplier == 6.05
     assert texts[1].count("[network]") == 1
     given = tomllib.loads(texts[1])["network"]
+    assert given.pop("quorum") == 4  # an example: by default it is a majority, which depends on how many there are
     assert given == {key: getattr(RunFile().network, key) for key in given}, "the guide calls these the defaults"
 
 
