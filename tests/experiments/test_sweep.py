@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from skipring._numbers import upper
 from skipring.experiments import Store, Sweep, _ray, curves, parse_sweep, read_sweep, run_sweep, runner
 from skipring.simulation import Interrupted, Result, simulate
 
@@ -234,7 +235,7 @@ def test_a_sweep_prints_a_table_and_leaves_curves(skipring: Callable[[str], Any]
         result = Result.load(tmp_path / "skips-sweep" / "cells" / cell.key)
         error, latency = result.summary().test_error, result.summary().latency
         assert f"{error.mean:.4f} ± {error.std:.4f}" in words
-        assert f"{result.privacy.epsilon:.4g}" in words
+        assert upper(result.privacy.epsilon) in words
         last = [row for row in rows if row["label"] == cell.label][-1]
         assert float(last["delay.skip"]) == cell.run.delay.skip
         assert last["schedule.name"] == cell.run.schedule.name

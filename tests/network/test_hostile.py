@@ -575,6 +575,7 @@ def any_message(chance: random.Random) -> Message:
         "has": chance.random() < 0.5,
         "rank": ((chance.randrange(3), chance.randrange(3)), hop, Kind(chance.randrange(4))),
         "token": Token(chance.randrange(3), b"", b""),
+        "heard": chance.choice([b"", bytes(chance.randrange(256) for _ in range(4 * 3))]),
     }
     kind = chance.choice(get_args(Message))
     made: Message = kind(**{name: parts[name] for name in kind.__dataclass_fields__})

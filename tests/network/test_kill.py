@@ -54,7 +54,7 @@ def test_nodes_that_are_killed_lose_nothing(tmp_path: Path) -> None:
         network.finish()
     report = chaos.check_all(network)
     print(report)
-    assert report.kills >= 3
+    assert report.kills >= 2
     assert report.releases[0] <= 5
     assert len(network.ended) >= 4
     see_that_damage_is_noticed(network)
