@@ -235,6 +235,7 @@ def test_a_sweep_prints_a_table_and_leaves_curves(skipring: Callable[[str], Any]
         result = Result.load(tmp_path / "skips-sweep" / "cells" / cell.key)
         error, latency = result.summary().test_error, result.summary().latency
         assert f"{error.mean:.4f} ± {error.std:.4f}" in words
+        assert result.privacy.epsilon is not None
         assert upper(result.privacy.epsilon) in words
         last = [row for row in rows if row["label"] == cell.label][-1]
         assert float(last["delay.skip"]) == cell.run.delay.skip
