@@ -475,6 +475,7 @@ def parts(tmp_path: Path) -> list[Path]:
 
 
 @pytest.mark.early
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_and_interrupted_goes_on(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
     with started(tmp_path, "--workers", "2") as process:
         until(lambda: len(parts(tmp_path)) > 5, process)

@@ -355,6 +355,7 @@ def test_trying_a_module_out_leaves_no_trace() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch is slower then, and says so
+@pytest.mark.slow
 def test_the_traced_graph_computes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is handed to the compiler: forward and backward pass, lengths and sums as one graph."""
     monkeypatch.setattr(torch, "compile", lambda graph, dynamic: graph)

@@ -116,7 +116,7 @@ def waits(network: Any, name: str) -> list[str]:
 def bereft(folder: Path, nodes: int, *, minutes: int) -> None:
     """Kill most nodes: the others say it, and release nothing more; once they are back, the run ends."""
     addresses = chaos.on_loopback(free_ports(nodes), nodes)
-    chaos.make(folder, addresses, steps=200, delay="exponential:0.02", timeout=0.3, lease=0.5, silence=5.0)
+    chaos.make(folder, addresses, steps=400, delay="exponential:0.02", timeout=0.3, lease=0.5, silence=5.0)
     names = [f"node{number}" for number in range(1, nodes + 1)]
     few, dead = names[: nodes // 2], names[nodes // 2 :]
     wanted = f"no majority answers ({len(few)} of {nodes}): waiting for {', '.join(dead)}"
@@ -174,6 +174,7 @@ def given_away(network: Any, names: Sequence[str]) -> list[tuple[int, float]]:
     return [(status.own_updates, status.epsilon) for status in (status_of(network, name) for name in names)]
 
 
+@pytest.mark.slow
 def test_most_nodes_that_are_killed_are_waited_for(tmp_path: Path) -> None:
     bereft(tmp_path / "network", 3, minutes=0)
 
