@@ -51,7 +51,7 @@ def free_port(count: int = 1) -> int:
 def make_network(folder: Path, nodes: int, run: str, *more: str) -> int:
     """Make a network with a run file; return its first port."""
     file = folder.with_suffix(".toml")
-    file.write_text(run)
+    file.write_text(run if "[data]" in run else f'[data]\nname = "breast-cancer"\n{run}')
     port = free_port(nodes)
     words = ["network", "init", str(folder), "--nodes", str(nodes), "--port", str(port), "--run", str(file), "--json"]
     words += more
