@@ -18,6 +18,7 @@ from skipring.errors import InvalidInput
 from skipring.experiments import Band, Worth, WorthRow, baselines, worth
 from skipring.experiments.split_scores import Case, Split, cases_of
 from skipring.learning import LinearLearner, LinearModel, Protection, Rows
+from skipring.network.node import NoiseSource
 from skipring.privacy import Unit, gdp_epsilon
 from skipring.runs import RunFile, dataset_of, dealt_rows, parse_run, read_run_file
 from skipring.simulation import Interrupted, build, simulate
@@ -48,8 +49,7 @@ def descended(run: RunFile, own: NodeData, batch: int | None, updates: int) -> n
     )
     w = learner.initial()
     for turn, size in enumerate(build(run).step_sizes.first(updates)):
-        # Without noise nobody asks for a source of it.
-        w = learner.update(w, turn=turn, step_size=float(size), noise_multiplier=0.0, noise=None)  # type: ignore[arg-type]
+        w = learner.update(w, turn=turn, step_size=float(size), noise_multiplier=0.0, noise=NoiseSource())
     return w
 
 
@@ -79,7 +79,8 @@ def test_test_rows_keep_their_node() -> None:
     _, ready, owned = dealt_rows(HOSPITALS, dataset)
     assert ready.test_groups is not None
     counts = np.bincount(ready.test_groups, minlength=4) + owned.sizes
-    assert counts.tolist() == np.bincount(dataset.groups).tolist()  # type: ignore[arg-type] # it has groups
+    assert dataset.groups is not None
+    assert counts.tolist() == np.bincount(dataset.groups).tolist()
 
 
 def test_a_hospital_alone_learns_from_its_own_rows_and_is_tested_on_its_own() -> None:
@@ -307,7 +308,8 @@ def test_made_up_rows_are_uniform_within_the_schema() -> None:
     assert [float((columns[f"kind={name}"] > 0).mean()) for name in "abc"] == pytest.approx([1 / 3] * 3, abs=0.014)
     assert float((columns["pain"] > 0).mean()) == pytest.approx(0.5, abs=0.015)
     assert not columns["pain is missing"].any()
-    assert np.bincount(made.groups).tolist() == [10_000] * 3  # type: ignore[arg-type] # it has groups
+    assert made.groups is not None
+    assert np.bincount(made.groups).tolist() == [10_000] * 3
     # The rule is linear but for the noise: least squares finds it, and nobody finds more than it says.
     x = np.column_stack([made.features, np.ones(len(made.labels))])
     w = np.linalg.lstsq(x, 2.0 * made.labels - 1.0, rcond=None)[0]

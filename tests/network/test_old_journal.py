@@ -65,7 +65,7 @@ class Judge:
     """The check of one node, with the account that its entries add up to."""
 
     def __init__(self) -> None:
-        self.account, self.said, self.given_up = OwnAccount(TERMS), [], 0  # type: ignore[var-annotated] # events
+        self.account, self.said, self.given_up = OwnAccount(TERMS), list[Any](), 0
         self.fold = Fold(Memory.blank(0, Token(0, b"", b"")), self.account)
         self.reminders = Reminders(
             self.account, "abc", (), write=self.fold.add, note=self.said.append, give_up=self.give_up

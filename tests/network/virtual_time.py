@@ -48,7 +48,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if not made.done():
                 try:
                     made.set_result(func(*args))
-                except Exception as error:
+                except Exception as error:  # as of a thread: whoever waits for the result is told
                     made.set_exception(error)
 
         self.call_later(self.rng.expovariate(20.0), work)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
+from importlib import import_module
 
 from ...errors import InvalidInput
 from .roster import NODE_DOMAIN, Roster
@@ -19,7 +20,7 @@ _URI = "skipring://node/"
 def require_cryptography() -> None:
     """Say how to install what certificates need, if it is not there."""
     try:
-        import cryptography  # noqa: F401
+        import_module("cryptography")
     except ImportError:
         raise InvalidInput.because(
             "FEATURE", "certificates", "needs cryptography: pip install skipring[network]"
