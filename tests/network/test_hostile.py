@@ -513,7 +513,7 @@ def check_a_node_with_another_run_is_told_which_keys_differ(attacked: Attacked) 
 def check_logs_have_lines_of_json_and_nothing_else(attacked: Attacked) -> None:
     for node in ("a", "b", "c", "other"):
         events = {line["event"] for line in attacked.log(node)}
-        assert events <= {"started", "note", "refused", "protocol", "over", "stopped", "waiting"}
+        assert events <= {"started", "note", "refused", "protocol", "over", "stopped", "waiting", "standstill"}
 
 
 def check_how_attacks_end_for_the_attacker(attacked: Attacked) -> None:

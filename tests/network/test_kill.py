@@ -30,8 +30,8 @@ def made(folder: Path, *, nodes: int, steps: int, delay: str, budget: int) -> An
 def kill_some(network: Any, rng: random.Random, *, seconds: float, every: float) -> None:
     """Kill somebody every now and then: who holds the token, two at once, anybody, and one node for good."""
     kinds: list[str] = []
-    until = time.monotonic() + seconds
     network.wait("begun", lambda: any(reading.releases for reading in network.readings()))
+    until = time.monotonic() + seconds
     while time.monotonic() < until and not network.ended:
         if not kinds:
             kinds = ["holder", "one", "two", "one", "holder", "one", "two", "one"]
