@@ -12,7 +12,7 @@ for a token that is still on its way to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -43,6 +43,7 @@ from skipring.network.protocol import (
     Released,
     Resume,
     Rules,
+    Seal,
     Send,
     Sight,
     Token,
@@ -102,11 +103,11 @@ def test_a_seed_replays_exactly() -> None:
 def test_a_node_whose_budget_is_spent_stays_skipped() -> None:
     """It refuses from then on; the others end without it, and its ledger never has more than it allows."""
 
-    def at_most_two(me: int, rules: Rules, memory: Memory, *, sight: Sight) -> Peer:
+    def at_most_two(me: int, rules: Rules, memory: Memory, seal: Seal, *, sight: Sight) -> Peer:
         def willing(_: Place, ledger: Sequence[Place]) -> bool:
             return me != 0 or len(ledger) < 2
 
-        return Peer(me, rules, memory, willing, sight)
+        return Peer(me, rules, memory, seal, willing, sight)
 
     spent = 0
     for seed in range(300):
@@ -119,16 +120,16 @@ def test_a_node_whose_budget_is_spent_stays_skipped() -> None:
 
 def test_an_update_that_a_recovery_makes_too_dear_is_not_made() -> None:
     """A node that accepted the token, and is told to go on with it under a higher ballot, may pass it on as it is."""
-    token = Token(1, b"model", b"")
+    token, seal = Token(1, b"model", b""), world.fake_seals(3)[1]
     rules = Rules(nodes=3, path=[0, 1, 2] * 3, timeout=1.0)
     accepted = Memory.blank(0, INITIAL).after(Kept(Copy((0, 0), 2, Kind.ACCEPTED, token), 0)).after(Heard((1, 2)))
-    peer = Peer(1, rules, accepted, lambda place, _: place[0][0] == 0)
+    peer = Peer(1, rules, accepted, seal, lambda place, _: place[0][0] == 0)
     actions = peer.received(2, Resume((1, 2), ((0, 0), 2, Kind.ACCEPTED)))
     assert not any(isinstance(action, Compute) for action in actions)
     assert Send(2, Offer((1, 2), 3)) in actions
     assert Send(2, Pass((1, 2), 3, token)) in peer.received(2, Ready((1, 2), 3))
     # After a crash it may have been sent: it is not updated then, but asked for.
-    again = Peer(1, rules, peer.memory, lambda place, _: True).begin()
+    again = Peer(1, rules, peer.memory, seal, lambda place, _: True).begin()
     assert Send(2, Ask((1, 2), 3)) in again
     assert not any(isinstance(action, Compute) for action in again)
 
@@ -270,8 +271,8 @@ class _DrawsNoiseAgain(Keeping):
 
 
 class _DecidesAlone(Ending):
-    def count(self, votes: frozenset[int]) -> None:
-        self.end(self.core.memory.copy.token, self.core.memory.copy.ballot)
+    def count(self, votes: Mapping[int, bytes]) -> None:
+        self.end(self.core.memory.copy.token, self.core.memory.copy.ballot, tuple(votes.items()))
 
 
 class _RecoversWithAnybody(Recovery):

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 import pytest
 from networks import IDENTITY, free_ports
+from world import fake_seals
 
 from skipring.network.node import NodeSetup
 from skipring.network.protocol import (
@@ -303,7 +304,7 @@ class Enemy:
             passed(self.token(np.full(count, 1e6).tobytes())),
             passed(by_another),
             self.frame(Final(first, self.token(chain=bytes(40))), inside),
-            self.frame(Outcome(self.token(updates=2, chain=blank), first), inside),
+            self.frame(Outcome(self.token(updates=2, chain=blank), first, ()), inside),
             self.frame(Pass(first, 1, self.token()), inside),
             good,
         ]
@@ -528,7 +529,7 @@ def test_whatever_a_node_says_the_others_go_on() -> None:
     for seed in range(1500):
         chance = random.Random(seed)
         me = seed % 3
-        peer = Peer(me, Rules(3, path, 1.0), Memory.blank(path[0], Token(0, b"", b"")))
+        peer = Peer(me, Rules(3, path, 1.0), Memory.blank(path[0], Token(0, b"", b"")), fake_seals(3)[me])
         timers: set[Timer] = set()
         todo: list[Compute | PrepareBatch] = []
         actions = peer.begin()

@@ -423,7 +423,7 @@ def test_the_journal_of_another_node_run_or_format_is_refused(tmp_path: Path) ->
         JournalFile.open(path, node="ann", run_digest="run-2")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=1")
-    with pytest.raises(InvalidInput, match="has format 1; this skipring reads format 2"):
+    with pytest.raises(InvalidInput, match="has format 1; this skipring reads format 3"):
         reopen(path)
 
 

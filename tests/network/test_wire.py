@@ -43,6 +43,7 @@ FIELDS = {
     "Ballot": "1 number uint64, 2 node uint32",
     "Rank": "1 ballot Ballot, 2 hop uint64, 3 kind uint32",
     "Token": "1 updates uint64, 2 chain bytes, 3 dtype string, 4 size uint64, 5 digest bytes, 6 parameters bytes",
+    "Signature": "1 node uint32, 2 signature bytes",
     "Done": "",
     "Offer": "1 ballot Ballot, 2 hop uint64",
     "Ready": "1 ballot Ballot, 2 hop uint64",
@@ -60,10 +61,10 @@ FIELDS = {
     "Resume": "1 ballot Ballot, 2 rank Rank",
     "Resumed": "1 ballot Ballot",
     "Final": "1 ballot Ballot, 2 token Token",
-    "FinalAccepted": "1 ballot Ballot",
-    "Decided": "1 ballot Ballot",
+    "FinalAccepted": "1 ballot Ballot, 2 vote bytes",
+    "Decided": "1 ballot Ballot, 2 votes Signature",
     "WantOutcome": "",
-    "Outcome": "1 token Token, 2 ballot Ballot",
+    "Outcome": "1 token Token, 2 ballot Ballot, 3 votes Signature",
     "Doubt": "1 ballot Ballot, 2 hop uint64, 3 asked bool",
     "Agree": "1 ballot Ballot, 2 hop uint64",
     "Fine": "1 ballot Ballot, 2 hop uint64",
@@ -80,6 +81,10 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "asked": st.booleans(),
     "rank": st.tuples(ballots, hops, st.sampled_from(Kind)),
     "token": tokens,
+    "vote": st.binary(max_size=90),
+    "votes": st.dictionaries(st.integers(0, NODES - 1), st.binary(max_size=90)).map(
+        lambda votes: tuple(sorted(votes.items()))
+    ),
 }
 messages: st.SearchStrategy[Message] = st.one_of(
     [st.builds(kind, **{name: PARTS[name] for name in kind.__dataclass_fields__}) for kind in get_args(Message)]
@@ -110,7 +115,7 @@ def test_every_kind_of_message_has_been_thought_of() -> None:
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(tokens, st.binary(min_size=32, max_size=32))
 def test_large_parameters_follow_their_frame(token: Token, digest: bytes) -> None:
-    for message in (Pass((1, 2), 3, token), Final((1, 2), token), Outcome(token, (1, 2))):
+    for message in (Pass((1, 2), 3, token), Final((1, 2), token), Outcome(token, (1, 2), ())):
         heading = heading_of(message, digest)
         found = read(encode(RUN, message, heading))
         assert found == Frame(RUN, replace(message, token=replace(token, parameters=b"")), heading)
@@ -299,7 +304,7 @@ def put(part: str, **values: object) -> Callable[[Any], None]:
         (PASS, put("token", dtype="<f8<f8<f8"), "too long a name"),
         (PASS, lambda body: body.ClearField("token"), "has no token"),
         (PASS, lambda body: body.ClearField("ballot"), "has no ballot"),
-        (Outcome(TOKEN, (0, 0)), lambda body: body.ClearField("token"), "has no token"),
+        (Outcome(TOKEN, (0, 0), ()), lambda body: body.ClearField("token"), "has no token"),
         (Reject((0, 0)), lambda body: body.ClearField("promised"), "has no promised"),
         (PROMISE, put("rank", kind=4), "has no rank that means anything"),
         (PROMISE, put("rank", kind=2**32 - 1), "has no rank that means anything"),

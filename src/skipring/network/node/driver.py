@@ -18,6 +18,7 @@ from ..._json import to_json
 from ..protocol import (
     Accepted,
     Action,
+    Broke,
     Compute,
     Entry,
     Final,
@@ -96,7 +97,7 @@ class Node:
             receiver=self,
         )
         self.pace = setup.new_pace()
-        self.peer = Peer(setup.me, setup.rules, memory, self._willing, NodeSight(self.pace, self.transport))
+        self.peer = Peer(setup.me, setup.rules, memory, setup.seal, self._willing, NodeSight(self.pace, self.transport))
         self._queue: deque[Action] = deque()
         self._entries: list[Entry] = []
         self._messages: list[Send] = []
@@ -120,6 +121,7 @@ class Node:
         self.recoveries = 0 if before is None else before.recoveries
         self.times = HopTimes()
         self._go_began = 0.0
+        self.broken_rules = [0] * len(setup.roster)  # by node: how often each has done what no honest node does
 
     async def run(self) -> None:
         """Take part until the run is over and everybody knows, or until `stop`; raise Stopped if it cannot go on."""
@@ -327,6 +329,9 @@ class Node:
         elif isinstance(action, Say):
             self.recoveries += "recovery" in action.text
             self._say("protocol", what=action.text)
+        elif isinstance(action, Broke):
+            self.broken_rules[action.node] += 1
+            self.transport.say_once("refused", f"{self.setup.roster.names[action.node]}: {action.what}")
 
     def _write(self, entry: Entry) -> None:
         self._entries.append(entry)
@@ -419,6 +424,7 @@ class Node:
         try:
             claims = partial(final_claims, self.account, self.setup.name, self._delta, token)
             await self.updater.keep_model(token, claims)
+            self.setup.write_certificate(self.peer.memory)
             self.setup.write_result(to_json(self.status(finished=True)))
         except OSError as error:
             self._fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..._lazy import lazily
 from ._state import Rules
-from .actions import Action, Compute, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
+from .actions import Action, Broke, Compute, PrepareBatch, Rule, Say, Send, SetTimer, StopTimer, Timer, Write
 from .journal import Entry, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     Accepted,
@@ -44,12 +44,14 @@ from .messages import (
     Reject,
     Resume,
     Resumed,
+    Signatures,
     Token,
     WantOutcome,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path, path_of
 from .peer import Peer
+from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ __all__ = [
     "Answer",
     "Ask",
     "Ballot",
+    "Broke",
     "ClearSight",
     "Compute",
     "Copy",
@@ -109,11 +112,14 @@ __all__ = [
     "Released",
     "Resume",
     "Resumed",
+    "Rule",
     "Rules",
     "Say",
+    "Seal",
     "Send",
     "SetTimer",
     "Sight",
+    "Signatures",
     "StopTimer",
     "Timer",
     "Token",

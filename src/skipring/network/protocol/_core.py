@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ._state import Idle, Rules, State
-from .actions import Action, Compute, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
+from .actions import Action, Broke, Compute, PrepareBatch, Rule, Say, Send, SetTimer, StopTimer, Timer, Write
 from .journal import Entry, Heard, Memory
 from .messages import Ballot, Hello, Message, Place, Token
+from .seal import Seal
 from .sight import Sight
 
 __all__ = ["Core", "Willing"]
@@ -19,8 +20,8 @@ Willing = Callable[[Place, Sequence[Place]], bool]
 class Core:
     """A node's memory and state, and how it sends, writes and waits."""
 
-    def __init__(self, me: int, rules: Rules, memory: Memory, willing: Willing, sight: Sight) -> None:
-        self.me, self.rules, self.memory, self.sight = me, rules, memory, sight
+    def __init__(self, me: int, rules: Rules, memory: Memory, seal: Seal, willing: Willing, sight: Sight) -> None:
+        self.me, self.rules, self.memory, self.seal, self.sight = me, rules, memory, seal, sight
         self.state = State.after_a_start(memory)
         self._willing = willing
         self._actions: list[Action] = []
@@ -61,6 +62,10 @@ class Core:
     def say(self, text: str) -> None:
         """Tell the people who run the node."""
         self._actions.append(Say(text))
+
+    def broke(self, node: int, rule: Rule, what: str, *, proof: bool = False) -> None:
+        """Name a node that has broken a rule."""
+        self._actions.append(Broke(node, rule, what, proof))
 
     def done(self) -> list[Action]:
         """Return what was asked for since the last time."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ._core import Core
 from ._state import Deciding, Ended
-from .actions import Timer
+from .actions import Rule, Timer
 from .journal import Kept, Over
 from .messages import (
     Ballot,
@@ -16,6 +18,7 @@ from .messages import (
     Message,
     Outcome,
     Reject,
+    Signatures,
     Token,
     WantOutcome,
 )
@@ -31,10 +34,12 @@ class Ending:
 
     def announce(self) -> None:
         """Propose the newest copy as the final model."""
-        self.core.state.doing = Deciding(frozenset({self.core.me}))
-        self._propose(frozenset({self.core.me}))
+        copy = self.core.memory.copy
+        votes = {self.core.me: self.core.seal.vote(copy.ballot, copy.token)}
+        self.core.state.doing = Deciding(votes)
+        self._propose(votes)
 
-    def _propose(self, votes: frozenset[int]) -> None:
+    def _propose(self, votes: Mapping[int, bytes]) -> None:
         core, copy = self.core, self.core.memory.copy
         for node in core.others:
             if node not in votes:
@@ -48,7 +53,7 @@ class Ending:
             self._propose(self.core.state.doing.votes)
 
     def on_final(self, sender: int, message: Final) -> None:
-        """Write down the model that a holder proposes, unless a higher ballot was promised."""
+        """Write down the model that a holder proposes, unless a higher ballot was promised, and vote for it."""
         core = self.core
         if message.ballot < core.memory.promised:
             core.send(sender, Reject(core.memory.promised))
@@ -60,43 +65,64 @@ class Ending:
             core.let_go()
             core.write(Kept(copy, sender))
         core.rest()
-        core.send(sender, FinalAccepted(message.ballot))
+        core.send(sender, FinalAccepted(message.ballot, core.seal.vote(message.ballot, message.token)))
 
     def on_final_accepted(self, sender: int, message: FinalAccepted) -> None:
         """Count a vote."""
-        state = self.core.state
-        if isinstance(state.doing, Deciding) and message.ballot == self.core.memory.copy.ballot:
-            votes = state.doing.votes | {sender}
-            state.doing = Deciding(votes)
-            self.count(votes)
+        doing, copy = self.core.state.doing, self.core.memory.copy
+        if not isinstance(doing, Deciding) or message.ballot != copy.ballot:
+            return
+        if not self.core.seal.is_vote(sender, copy.ballot, copy.token, message.vote):
+            self.core.broke(sender, Rule.VOTE, "its vote is not for the model that it was sent")
+            return
+        votes = {**doing.votes, sender: message.vote}
+        self.core.state.doing = Deciding(votes)
+        self.count(votes)
 
-    def count(self, votes: frozenset[int]) -> None:
+    def count(self, votes: Mapping[int, bytes]) -> None:
         """End the run if a majority has the model on disk."""
         core = self.core
         if len(votes) >= core.rules.majority:
-            ballot, token = core.memory.copy.ballot, core.memory.copy.token
-            self.end(token, ballot)
+            ballot, token, signed = core.memory.copy.ballot, core.memory.copy.token, tuple(sorted(votes.items()))
+            self.end(token, ballot, signed)
             for node in core.others:
-                core.send(node, Decided(ballot) if node in votes else Outcome(token, ballot))
+                core.send(node, Decided(ballot, signed) if node in votes else Outcome(token, ballot, signed))
 
     def on_decided(self, sender: int, message: Decided) -> None:
         """Take the news that what this node wrote down is final; a node that has not got it asks for it."""
         copy = self.core.memory.copy
         if copy.kind is Kind.FINAL and copy.ballot == message.ballot:
-            self.end(copy.token, message.ballot)
+            self._end_if_signed(sender, copy.token, message.ballot, message.votes)
         else:
             self.core.send(sender, WantOutcome())
 
-    def end(self, token: Token, ballot: Ballot) -> None:
+    def on_outcome(self, sender: int, message: Outcome) -> None:
+        """Take a final model that a majority has signed."""
+        self._end_if_signed(sender, message.token, message.ballot, message.votes)
+
+    def _end_if_signed(self, sender: int, token: Token, ballot: Ballot, votes: Signatures) -> None:
+        """End the run with a model for which a majority has voted; one node's word does not end it."""
+        core = self.core
+        good = {node: vote for node, vote in votes if core.seal.is_vote(node, ballot, token, vote)}
+        if len(good) < core.rules.majority:
+            core.broke(sender, Rule.OUTCOME, f"says that the run is over, with {len(good)} good votes of {len(votes)}")
+            return
+        self.end(token, ballot, tuple(sorted(good.items())))
+
+    def end(self, token: Token, ballot: Ballot, votes: Signatures) -> None:
         """Write down the outcome, and stop."""
         core = self.core
         core.let_go()
-        core.write(Over(token, ballot))
+        core.write(Over(token, ballot, votes))
         core.stop(Timer.SILENCE, Timer.RECOVERY, Timer.VOTE, Timer.BEAT, Timer.HUSH, Timer.AGREED)
         core.state.doing = Ended()
 
     def after_the_end(self, sender: int, message: Message) -> None:
-        """Tell everybody who does not know it yet."""
-        token, ballot = self.core.memory.outcome, self.core.memory.decided
-        if token is not None and ballot is not None and not isinstance(message, Outcome | Decided | FinalAccepted):
-            self.core.send(sender, Outcome(token, ballot))
+        """Tell everybody who does not know it yet, and prove it."""
+        memory = self.core.memory
+        if (
+            memory.outcome is not None
+            and memory.decided is not None
+            and not isinstance(message, Outcome | Decided | FinalAccepted)
+        ):
+            self.core.send(sender, Outcome(memory.outcome, memory.decided, memory.votes))

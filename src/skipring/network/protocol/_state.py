@@ -130,7 +130,7 @@ class Waiting:
 class Deciding:
     """This node has the final model, and collects the votes of a majority for it."""
 
-    votes: frozenset[int]
+    votes: Mapping[int, bytes]
 
 
 @dataclass(frozen=True)

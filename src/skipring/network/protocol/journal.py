@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .messages import Ballot, Copy, Kind, Place, Token
+from .messages import Ballot, Copy, Kind, Place, Signatures, Token
 
 __all__ = ["Entry", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
 
@@ -50,10 +50,11 @@ class Gone:
 
 @dataclass(frozen=True)
 class Over:
-    """The run is over, and this is its model, decided under a ballot."""
+    """The run is over, and this is its model, decided under a ballot with the votes of a majority."""
 
     token: Token
     ballot: Ballot
+    votes: Signatures = ()
 
 
 Entry = Heard | Kept | Released | Passing | Gone | Over
@@ -72,6 +73,7 @@ class Memory:
     unchanged: tuple[Place, ...] = field(default=())  # tokens that were accepted, and passed on as they were
     outcome: Token | None = None
     decided: Ballot | None = None
+    votes: Signatures = ()
 
     @classmethod
     def blank(cls, first: int, initial: Token) -> Memory:
@@ -98,7 +100,7 @@ class Memory:
         if isinstance(entry, Gone):
             place = entry.ballot, entry.hop
             return replace(self, gone=place if self.gone is None else max(self.gone, place))
-        return replace(self, outcome=entry.token, decided=entry.ballot)
+        return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes)
 
     def replayed(self, entries: Iterable[Entry]) -> Memory:
         """Return the memory after all entries of a journal."""

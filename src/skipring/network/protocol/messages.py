@@ -39,6 +39,7 @@ __all__ = [
     "Reject",
     "Resume",
     "Resumed",
+    "Signatures",
     "Token",
     "WantOutcome",
 ]
@@ -47,6 +48,8 @@ __all__ = [
 Ballot = tuple[int, int]
 #: (ballot, hop): where a run is.
 Place = tuple[Ballot, int]
+#: Who has signed something, and the signature of each.
+Signatures = tuple[tuple[int, bytes], ...]
 
 
 class LargeParameters(Protocol):
@@ -279,17 +282,19 @@ class Final:
 @numbered(26)
 @dataclass(frozen=True)
 class FinalAccepted:
-    """I have written it down."""
+    """I have written it down, and this is my vote for it."""
 
     ballot: Ballot = field(metadata=on_wire(1))
+    vote: bytes = field(metadata=on_wire(2))
 
 
 @numbered(27)
 @dataclass(frozen=True)
 class Decided:
-    """A majority has written it down: it is final."""
+    """A majority has written it down: it is final, and these are their votes."""
 
     ballot: Ballot = field(metadata=on_wire(1))
+    votes: Signatures = field(metadata=on_wire(2))
 
 
 @numbered(28)
@@ -301,10 +306,11 @@ class WantOutcome:
 @numbered(29)
 @dataclass(frozen=True)
 class Outcome:
-    """The run is over; this is its model, and the ballot it was decided under."""
+    """The run is over; this is its model, the ballot it was decided under, and the votes of a majority for it."""
 
     token: Token = field(metadata=on_wire(1))
     ballot: Ballot = field(metadata=on_wire(2))
+    votes: Signatures = field(metadata=on_wire(3))
 
 
 Message = (

@@ -52,6 +52,7 @@ from .messages import (
     Token,
     WantOutcome,
 )
+from .seal import Seal
 from .sight import ClearSight, Sight
 
 __all__ = ["Peer"]
@@ -65,6 +66,7 @@ class Peer:
     me : its number.
     rules : what all agree on.
     memory : what its journal adds up to (`Memory.blank` for a new run).
+    seal : signs what this node votes for, and checks what others have signed.
     willing : says whether the node takes part at a place, given its ledger; a node whose privacy budget is spent does
         not. It must not depend on data or parameters.
     sight : tells it what decides how long it waits; if there is none, all offers wait for `rules.timeout`.
@@ -82,11 +84,12 @@ class Peer:
         me: int,
         rules: Rules,
         memory: Memory,
+        seal: Seal,
         willing: Willing = lambda place, ledger: True,
         sight: Sight | None = None,
     ) -> None:
         self.rules = rules
-        self._core = self._core_type(me, rules, memory, willing, sight or ClearSight(rules.timeout))
+        self._core = self._core_type(me, rules, memory, seal, willing, sight or ClearSight(rules.timeout))
         self._ending = self._ending_type(self._core)
         self._keeping = self._keeping_type(self._core, self._ending)
         self._receiving = self._receiving_type(self._core, self._keeping)
@@ -191,7 +194,7 @@ class Peer:
             case Decided():
                 self._ending.on_decided(sender, message)
             case Outcome():
-                self._ending.end(message.token, message.ballot)
+                self._ending.on_outcome(sender, message)
             case WantOutcome():
                 pass  # there is none yet
             case _:

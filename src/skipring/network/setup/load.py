@@ -24,7 +24,7 @@ from ..node import (
 )
 from ..protocol import Memory, Rules, Token, blank_chain, path_of
 from ..storage import JournalFile, ModelFile, digest_of, read_journal, size_of, store
-from ..transport import Keys, Roster, read_roster
+from ..transport import CERTIFICATE, Keys, Roster, read_roster
 from .agreed import resolved_run
 from .agreed_values import agreement_of, require_network_run
 from .checks import check_node
@@ -216,7 +216,7 @@ def open_journal(setup: NodeSetup) -> JournalFile:
         except InvalidInput:
             require_journal(setup)  # which may know more about it
             raise
-    for name in ("model.npy", "model.npz", RESULT, STOPPED):  # of an earlier run
+    for name in ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED):  # of an earlier run
         (setup.config.journal.parent / name).unlink(missing_ok=True)
     blank = Memory.blank(setup.rules.path[0], setup.initial)
     return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)

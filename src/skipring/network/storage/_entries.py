@@ -62,7 +62,8 @@ def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, A
         return {"copy": copy_fields(entry.copy, name, file)}
     if isinstance(entry, Passing | Gone):
         return {"ballot": entry.ballot, "hop": entry.hop}
-    return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot}
+    votes = [[node, vote.hex()] for node, vote in entry.votes]
+    return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot, "votes": votes}
 
 
 def ballot_from(numbers: list[int]) -> Ballot:
@@ -94,7 +95,8 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
     if kind in {"Passing", "Gone"}:
         return (Passing if kind == "Passing" else Gone)(ballot_from(fields["ballot"]), fields["hop"])
     if kind == "Over":
-        return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]))
+        votes = tuple((node, bytes.fromhex(vote)) for node, vote in fields["votes"])
+        return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]), votes)
     raise ValueError(f"an entry of kind {kind}")
 
 

@@ -233,7 +233,8 @@ class JournalFile:
         token = replace(token, parameters=file)
         if isinstance(entry, Kept | Released):
             return replace(entry, copy=replace(entry.copy, token=token))
-        return Over(token, entry.ballot)
+        assert isinstance(entry, Over)
+        return replace(entry, token=token)
 
     def _entries(self, count: int) -> Iterator[tuple[float, Entry]]:
         models: dict[str, Parameters] = dict(self._files)

@@ -10,7 +10,7 @@ from ..._digest import digest
 __all__ = ["PROTOCOL", "Agreement"]
 
 #: Nodes with another number do not understand each other.
-PROTOCOL = 1
+PROTOCOL = 2
 _MARK = 16  # hexadecimal digits that tell two values of a key apart
 
 

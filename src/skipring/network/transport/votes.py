@@ -17,7 +17,10 @@ from ..protocol import Ballot, Token
 from ..storage import digest_of
 from .roster import Roster
 
-__all__ = ["Notary", "OutcomeCertificate", "Statement"]
+__all__ = ["CERTIFICATE", "Notary", "OutcomeCertificate", "RunSeal", "Statement"]
+
+#: The file with the votes, beside the final model.
+CERTIFICATE = "outcome.json"
 
 _TAG = b"skipring: this model ended the run\n"
 _LENGTH = 2  # bytes that say how long the certificate in a vote is
@@ -82,6 +85,21 @@ def is_vote_of(roster: Roster, node: int, statement: Statement, vote: bytes) -> 
     if hashlib.sha256(certificate).hexdigest() != roster.fingerprints[node]:
         return False
     return known.is_signature(certificate, signature, statement.signed_bytes)
+
+
+class RunSeal:
+    """What a node signs in one run (`protocol.Seal`), with its own key; `run` is the digest of what was agreed."""
+
+    def __init__(self, notary: Notary, run: bytes) -> None:
+        self._notary, self._run = notary, run
+
+    def vote(self, ballot: Ballot, token: Token) -> bytes:
+        """Sign that this node has written down a final model."""
+        return self._notary.vote(Statement.of(self._run, ballot, token))
+
+    def is_vote(self, node: int, ballot: Ballot, token: Token, vote: bytes) -> bool:
+        """Say whether a node has signed that it has written down this final model."""
+        return self._notary.is_vote(node, Statement.of(self._run, ballot, token), vote)
 
 
 @dataclass(frozen=True)
