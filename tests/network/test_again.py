@@ -86,6 +86,7 @@ def test_another_run_with_the_same_people_and_one_old_journal(finished: Path, sk
         "model.npy",
         "model.npz",
         "node.log",
+        "outcome.json",
         "result.json",
         "run.toml",
     ]

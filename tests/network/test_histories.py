@@ -246,7 +246,7 @@ class _TakesOldTokens(Receiving):
     def on_pass(self, sender: int, message: Pass) -> None:
         core, promised = self.core, self.core.memory.promised
         if message.ballot < promised:
-            core.memory = replace(core.memory, promised=message.ballot, gone=None)
+            core.memory = replace(core.memory, promised=message.ballot, gone=())
         super().on_pass(sender, message)
         core.memory = replace(core.memory, promised=max(promised, core.memory.promised))
 

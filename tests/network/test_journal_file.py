@@ -59,7 +59,7 @@ def random_entry(rng: random.Random) -> Entry:
         kept,
         Released(copy),
         Passing(ballot, hop),
-        Gone(ballot, hop),
+        Gone(ballot, hop, node),
         Over(token, ballot),
     ]
     return rng.choice(entries)

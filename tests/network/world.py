@@ -319,7 +319,7 @@ class World:
                 if other != self.liar and m.memory.outcome not in (None, entry.token):
                     raise Broken(f"1: nodes {node} and {other} end with different models")
 
-    def check_written(self, sender: int, message: Message) -> None:
+    def check_written(self, sender: int, to: int, message: Message) -> None:
         """What a message says must be on the sender's disk: a crash right after it must not take it back."""
         memory = self.machines[sender].memory
         place = (memory.copy.ballot, memory.copy.hop)
@@ -332,7 +332,8 @@ class World:
             kept = memory.copy.kind is Kind.FINAL and memory.copy.ballot == message.ballot
         elif isinstance(message, Answer) and not message.has:
             asked = (message.ballot, message.hop)
-            kept = asked <= place or (memory.gone is not None and asked <= memory.gone)
+            denied = memory.denied(to)
+            kept = asked <= place or (denied is not None and asked <= denied)
         elif isinstance(message, Pass):
             kept = memory.passing == (message.ballot, message.hop) and memory.copy.token == message.token
         elif isinstance(message, Outcome):
@@ -351,7 +352,7 @@ class World:
 
     def check_sent(self, sender: int, to: int, message: Message) -> None:
         """What is sent must be on the sender's disk, and a token must have been asked for."""
-        self.check_written(sender, message)
+        self.check_written(sender, to, message)
         if isinstance(message, Ready):
             self.readied.add((sender, message.ballot, message.hop))
         if isinstance(message, Pass):
@@ -445,7 +446,7 @@ class World:
     def announce(self, sender: int, to: int, carriage: Carriage) -> None:
         """Let the receiver of a model say that it does not want it."""
         message, peer = carriage.message, self.machines[to].peer
-        unasked = isinstance(message, Pass) and peer is not None and not peer.expects((message.ballot, message.hop))
+        unasked = isinstance(message, Pass) and peer is not None and not peer.expects((message.ballot, message.hop), sender)
         if unasked or (peer is not None and peer.memory.outcome is not None):
             self.unload(sender, to, carriage)
 

@@ -42,7 +42,6 @@ from ..protocol import (
     Token,
     WantOutcome,
     Write,
-    wrong_way,
 )
 from ..storage import JournalError, JournalFile, ModelFile, digest_of
 from ..transport import Done, Transport
@@ -219,8 +218,6 @@ class Node:
 
     def _take_token(self, sender: int, message: Message, problem: str) -> None:
         assert isinstance(message, Pass | Final | Outcome)
-        hop = message.hop if isinstance(message, Pass) else None
-        problem = problem or wrong_way(message.token, self.setup.rules.path, sender=sender, hop=hop)
         if problem:
             self.transport.say_once("refused", f"{self.setup.roster.names[sender]}: {problem}")
         else:
@@ -245,7 +242,7 @@ class Node:
         memory = self.peer.memory
         if memory.outcome is not None:
             return "the run is over here"
-        if isinstance(message, Pass) and not self.peer.expects((message.ballot, message.hop)):
+        if isinstance(message, Pass) and not self.peer.expects((message.ballot, message.hop), sender):
             return "not asked for"
         return ""
 

@@ -25,6 +25,8 @@ class Core:
         self.state = State.after_a_start(memory)
         self._willing = willing
         self._actions: list[Action] = []
+        turns = "".join("1" if node == me else "0" for node in reversed(rules.path))
+        self._own_turns = int(turns, 2) if len(turns) else 0
 
     # What is asked for.
 
@@ -89,9 +91,26 @@ class Core:
         """The furthest place that this node knows of, or is at."""
         return max(self.state.seen, self.place)
 
-    def is_new(self, place: Place) -> bool:
-        """Say whether a place is beyond all that this node has, or has said that it has not."""
-        return place > self.place and (self.memory.gone is None or place > self.memory.gone)
+    def is_new(self, place: Place, sender: int) -> bool:
+        """Say whether a place is beyond all that this node has, or has told that sender that it has not.
+
+        What one node was told binds this node towards that node alone: another one that asks in vain, and perhaps
+        about all hops to come, must not keep the token from coming by its right way. That is enough for safety. The
+        node that was told so goes on from there, and offers that place never again; nobody else had it to offer, for
+        one node goes on per ballot.
+        """
+        denied = self.memory.denied(sender)
+        return place > self.place and (denied is None or place > denied)
+
+    @property
+    def last_turn(self) -> int:
+        """The last hop of this node, 0 if it has none."""
+        return self._own_turns.bit_length()
+
+    @property
+    def own_turns(self) -> int:
+        """The hops of this node, as the marks of a chain: bit h - 1 is hop h."""
+        return self._own_turns
 
     def is_willing(self, place: Place) -> bool:
         """Say whether this node takes part at a place."""
@@ -117,6 +136,13 @@ class Core:
         """Let everybody know that the token is on its way: in a large ring a node's turn comes seldom."""
         self.hear_greeting()
         self.send_all(Hello(self.memory.copy.ballot))
+
+    def oppose(self, node: int) -> None:
+        """Take note that a node shows a token: a final model that another one has proposed came before its time."""
+        proposed = self.state.proposed
+        if proposed is not None and proposed[0] != node:
+            self.broke(proposed[0], Rule.FINAL, "proposes a final model, and another node has the token")
+            self.state.proposed, self.state.unopposed = None, False
 
     def hear_greeting(self) -> None:
         """Take note that somebody has greeted."""

@@ -62,10 +62,33 @@ class Ending:
         if had != copy and (had.ballot, had.kind) == (copy.ballot, Kind.FINAL):
             return  # one model per ballot, whatever went wrong elsewhere
         if had != copy:
+            if not self.is_in_time(sender, message):
+                return
             core.let_go()
             core.write(Kept(copy, sender))
         core.rest()
         core.send(sender, FinalAccepted(message.ballot, core.seal.vote(message.ballot, message.token)))
+
+    def is_in_time(self, sender: int, message: Final) -> bool:
+        """Say whether a final model may come now: this node was offered its last turn, or nobody objects for long.
+
+        A node that has, or sees, a token that is still on its way would end the run with an old model. Whoever has the
+        token greets more often than this node waits here (`Core.oppose` forgets the proposal then). If there was no other
+        token, and the offers were lost, the end is merely later by that time.
+        """
+        core, state = self.core, self.core.state
+        last = core.last_turn
+        if last == 0 or (state.turn is not None and state.turn >= (message.ballot, last)):
+            return True
+        if state.proposed == (sender, message.token):
+            return state.unopposed
+        state.proposed, state.unopposed = (sender, message.token), False
+        core.wait(Timer.OPPOSED, core.rules.silence)
+        return False
+
+    def on_opposed_late(self) -> None:
+        """Nobody has shown a sign of another token since a final model was proposed before its time."""
+        self.core.state.unopposed = True
 
     def on_final_accepted(self, sender: int, message: FinalAccepted) -> None:
         """Count a vote."""
@@ -114,7 +137,7 @@ class Ending:
         core = self.core
         core.let_go()
         core.write(Over(token, ballot, votes))
-        core.stop(Timer.SILENCE, Timer.RECOVERY, Timer.VOTE, Timer.BEAT, Timer.HUSH, Timer.AGREED)
+        core.stop(Timer.SILENCE, Timer.RECOVERY, Timer.VOTE, Timer.BEAT, Timer.HUSH, Timer.AGREED, Timer.OPPOSED)
         core.state.doing = Ended()
 
     def after_the_end(self, sender: int, message: Message) -> None:

@@ -92,8 +92,10 @@ class Keeping:
             # Written before the offer and not before the token itself: on the disk together with the update before it.
             core.write(Passing(*place))
             core.send(node, Offer(*place))
-        elif core.is_willing(place):
-            core.state.invitation = Invitation(place, ready=False, by=None)
+            return
+        core.state.turn = place
+        if core.is_willing(place):
+            core.state.invitation = Invitation(place, ready=False, by=frozenset())
             core.prepare(place)
         else:  # there is nobody to wait for
             core.stop(Timer.OFFER)

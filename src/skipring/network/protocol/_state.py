@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .journal import Memory
-from .messages import Ballot, Kind, Place
+from .messages import Ballot, Kind, Place, Token
 
 __all__ = [
     "Computing",
@@ -148,11 +148,15 @@ Doing = Idle | Watching | Holding | Ended
 
 @dataclass(frozen=True)
 class Invitation:
-    """The place that this node prepares for, or is ready for; nobody has invited it to an own hop of the holder."""
+    """The place that this node prepares for, or is ready for; nobody has invited it to an own hop of the holder.
+
+    All that offer the place are told, and the token is taken from any of them: one that has no token to send, and
+    offers it nevertheless, must not take the place of the holder.
+    """
 
     place: Place
     ready: bool
-    by: int | None
+    by: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,9 @@ class State:
     quiet: bool = False  # nobody has said for a while that the token is on its way
     hushed: bool = True  # there has been no sign of the token for longer than that
     failures: int = 0  # doubts and recoveries since the last sign of progress
+    turn: Place | None = None  # the last own hop that was offered to this node
+    proposed: tuple[int, Token] | None = None  # who proposed a final model before its time
+    unopposed: bool = False  # and nobody else has shown a token for long
     recoveries: int = 0  # that this node has started since it took the token
 
     @classmethod

@@ -40,6 +40,7 @@ class Timer(StrEnum):
     AGREED = "agreed"  # somebody who knows better than a majority may say so
     RECOVERY = "recovery"  # until a doubt, or a recovery, is tried again
     VOTE = "vote"  # until the final model is proposed again
+    OPPOSED = "opposed"  # another token may show itself, if a final model was proposed before its time
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Rule(StrEnum):
     TWO_VOTES = "two votes"  # it has signed two models under one ballot: a proof
     WAY = "way"  # its token did not come along the agreed path
     MARKS = "marks"  # its token has marks of this node that it did not make, or lacks some that it did
+    FINAL = "final"  # it proposes a final model while another node has the token
     HOP = "hop"  # it asks about a hop that it cannot have sent
     BALLOT = "ballot"  # it goes on under a ballot that no majority has promised
     STALLS = "stalls"  # it says again and again that all is fine, and nothing moves

@@ -42,10 +42,11 @@ class Passing:
 
 @dataclass(frozen=True)
 class Gone:
-    """Told somebody that the token of a place is not here; it will never be accepted."""
+    """Told a node that the token of a place is not here; it will never be accepted from that node."""
 
     ballot: Ballot
     hop: int
+    to: int
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Memory:
     copy: Copy
     sender: int | None = None
     passing: Place | None = None
-    gone: Place | None = None
+    gone: tuple[tuple[int, Place], ...] = field(default=())  # whom it was told that a token is not here, and the last
     ledger: tuple[Place, ...] = field(default=())
     unchanged: tuple[Place, ...] = field(default=())  # tokens that were accepted, and passed on as they were
     outcome: Token | None = None
@@ -99,8 +100,14 @@ class Memory:
             return replace(self, passing=(entry.ballot, entry.hop))
         if isinstance(entry, Gone):
             place = entry.ballot, entry.hop
-            return replace(self, gone=place if self.gone is None else max(self.gone, place))
+            denied = self.denied(entry.to)
+            others = tuple(told for told in self.gone if told[0] != entry.to)
+            return replace(self, gone=(*others, (entry.to, place if denied is None else max(denied, place))))
         return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes)
+
+    def denied(self, node: int) -> Place | None:
+        """Return the furthest place whose token a node was told is not here, if it was told so."""
+        return next((place for told, place in self.gone if told == node), None)
 
     def replayed(self, entries: Iterable[Entry]) -> Memory:
         """Return the memory after all entries of a journal."""

@@ -19,6 +19,7 @@ from ._ending import Ending
 from ._keeping import Keeping
 from ._receiving import Receiving
 from ._recovery import Recovery
+from ._scrutiny import Scrutiny
 from ._state import Computing, Deciding, Ended, Idle, Offering, Rules, Unconfirmed, Waiting, Watching
 from .actions import Action, Timer
 from .journal import Memory
@@ -78,6 +79,7 @@ class Peer:
     _keeping_type = Keeping
     _receiving_type = Receiving
     _recovery_type = Recovery
+    _scrutiny_type = Scrutiny
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class Peer:
         self._keeping = self._keeping_type(self._core, self._ending)
         self._receiving = self._receiving_type(self._core, self._keeping)
         self._recovery = self._recovery_type(self._core, self._keeping)
+        self._scrutiny = self._scrutiny_type(self._core)
 
     # What happened.
 
@@ -112,7 +115,7 @@ class Peer:
         """Take a message."""
         if self._is_over:
             self._ending.after_the_end(sender, message)
-        else:
+        elif self._scrutiny.lets_in(sender, message):
             self._take_note(message)
             self._take(sender, message)
         return self._core.done()
@@ -223,6 +226,8 @@ class Peer:
                 self._recovery.on_recovery_late()
             case Timer.VOTE:
                 self._ending.on_vote_late()
+            case Timer.OPPOSED:
+                self._ending.on_opposed_late()
             case _:
                 assert_never(timer)
         if lost is not None:
@@ -271,9 +276,9 @@ class Peer:
         doing = self._core.state.doing
         return isinstance(doing, Unconfirmed) and doing.hop == hop and self.rules.node_of(hop) == node
 
-    def expects(self, place: Place) -> bool:
-        """Say whether the token of a place would be taken."""
-        return self._receiving.expects(place)
+    def expects(self, place: Place, sender: int) -> bool:
+        """Say whether the token of a place would be taken from a node."""
+        return self._receiving.expects(place, sender)
 
     @property
     def decided(self) -> int:

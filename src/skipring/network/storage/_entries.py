@@ -60,8 +60,10 @@ def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, A
         return {"copy": copy_fields(entry.copy, name, file), "sender": entry.sender}
     if isinstance(entry, Released):
         return {"copy": copy_fields(entry.copy, name, file)}
-    if isinstance(entry, Passing | Gone):
+    if isinstance(entry, Passing):
         return {"ballot": entry.ballot, "hop": entry.hop}
+    if isinstance(entry, Gone):
+        return {"ballot": entry.ballot, "hop": entry.hop, "to": entry.to}
     votes = [[node, vote.hex()] for node, vote in entry.votes]
     return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot, "votes": votes}
 
@@ -92,8 +94,10 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
         return Kept(copy_from(fields["copy"], models), fields["sender"])
     if kind == "Released":
         return Released(copy_from(fields["copy"], models))
-    if kind in {"Passing", "Gone"}:
-        return (Passing if kind == "Passing" else Gone)(ballot_from(fields["ballot"]), fields["hop"])
+    if kind == "Passing":
+        return Passing(ballot_from(fields["ballot"]), fields["hop"])
+    if kind == "Gone":
+        return Gone(ballot_from(fields["ballot"]), fields["hop"], fields["to"])
     if kind == "Over":
         votes = tuple((node, bytes.fromhex(vote)) for node, vote in fields["votes"])
         return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]), votes)
