@@ -93,6 +93,8 @@ class LyingWorld(World):
     def deliver(self, sender: int, to: int, message: Message) -> None:
         if to == self.liar:
             self.heard.append((sender, to, message))
+            if self.lying and not self.script.hears(message):
+                return
         super().deliver(sender, to, message)
 
     def check_sent(self, sender: int, to: int, message: Message) -> None:
@@ -151,6 +153,7 @@ class LyingWorld(World):
             "asked": lambda: rng.random() < 0.5,
             "rank": lambda: (rng.choice(ballots), rng.choice(hops), rng.choice(list(Kind))),
             "token": lambda: self.model(marks),
+            "signature": lambda: rng.randbytes(8),
             "vote": lambda: rng.randbytes(8),
             "votes": lambda: any_votes,
             "promises": lambda: any_votes,
@@ -170,6 +173,10 @@ class Script:
 
     def act(self, found: LyingWorld) -> None:
         """Send lies; called every half second."""
+
+    def hears(self, message: Message) -> bool:
+        """Say whether the liar lets a message in at all."""
+        return True
 
     def instead(self, found: LyingWorld, to: int, message: Message) -> Message | None:
         """Say what is sent instead of what an honest node in the liar's place would send; None for nothing."""
@@ -243,6 +250,9 @@ class EndsEarly(Script):
     def act(self, found: LyingWorld) -> None:
         token = found.initial if found.lies.random() < 0.5 else found.model([])
         found.say_to_all(Final(found.ballot, token))
+
+    def hears(self, message: Message) -> bool:
+        return not isinstance(message, Reject)  # it knows why they reject it
 
 
 class PassesOnNothing(Script):
@@ -329,6 +339,7 @@ class Anything(Script):
 def fake(kind: type[Any], **given: Any) -> Any:
     """Make a message; what is not given is empty."""
     blank: dict[str, Any] = {"ballot": (0, 0), "promised": (0, 0), "hop": 1, "votes": (), "vote": b"", "promises": ()}
+    blank |= {"signature": b"", "rank": ((0, 0), 0, Kind.INITIAL)}
     return kind(**{field.name: given.get(field.name, blank.get(field.name)) for field in fields(kind)})
 
 

@@ -59,7 +59,7 @@ def random_entry(rng: random.Random) -> Entry:
         kept,
         Released(copy),
         Passing(ballot, hop),
-        Gone(ballot, hop, node),
+        Gone(ballot, hop, rng.randrange(5)),
         Over(token, ballot),
     ]
     return rng.choice(entries)
@@ -95,7 +95,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
     kinds: set[type] = set()
     for seed in range(10, 40):
         found = world.history(seed)
-        blank = Memory.blank(found.rules.path[0], world.INITIAL)
+        blank = Memory.blank(found.rules.path[0], found.initial)
         for node, machine in enumerate(found.machines):
             path = quick_path / f"{seed}-{node}"
             half = len(machine.disk) // 2

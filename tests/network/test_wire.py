@@ -37,7 +37,7 @@ KINDS = {
     **{"Done": 2, "Offer": 10, "Ready": 11, "Refuse": 12, "Pass": 13, "Accepted": 14, "Ask": 15, "Answer": 16},
     **{"Moved": 17, "Hello": 18, "Here": 19, "Prepare": 20, "Promise": 21, "Reject": 22, "Resume": 23, "Resumed": 24},
     **{"Final": 25, "FinalAccepted": 26, "Decided": 27, "WantOutcome": 28, "Outcome": 29},
-    **{"Doubt": 30, "Agree": 31, "Fine": 32},
+    **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34},
 }
 FIELDS = {
     "Ballot": "1 number uint64, 2 node uint32",
@@ -56,9 +56,9 @@ FIELDS = {
     "Hello": "1 ballot Ballot",
     "Here": "1 ballot Ballot",
     "Prepare": "1 ballot Ballot",
-    "Promise": "1 ballot Ballot, 2 rank Rank",
+    "Promise": "1 ballot Ballot, 2 rank Rank, 3 signature bytes",
     "Reject": "1 promised Ballot",
-    "Resume": "1 ballot Ballot, 2 rank Rank",
+    "Resume": "1 ballot Ballot, 2 rank Rank, 3 promises Signature",
     "Resumed": "1 ballot Ballot",
     "Final": "1 ballot Ballot, 2 token Token",
     "FinalAccepted": "1 ballot Ballot, 2 vote bytes",
@@ -68,11 +68,16 @@ FIELDS = {
     "Doubt": "1 ballot Ballot, 2 hop uint64, 3 asked bool",
     "Agree": "1 ballot Ballot, 2 hop uint64",
     "Fine": "1 ballot Ballot, 2 hop uint64",
+    "Ticket": "1 ballot Ballot, 2 promises Signature",
+    "WantTicket": "1 ballot Ballot",
 }
 
 ballots = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, NODES - 1))
 hops = st.integers(0, STEPS + 1)
 tokens = st.builds(Token, st.integers(0, 2**63 - 1), st.binary(max_size=80), st.binary(max_size=50))
+signatures = st.dictionaries(st.integers(0, NODES - 1), st.binary(max_size=90)).map(
+    lambda signed: tuple(sorted(signed.items()))
+)
 PARTS: dict[str, st.SearchStrategy[Any]] = {
     "ballot": ballots,
     "promised": ballots,
@@ -82,9 +87,9 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "rank": st.tuples(ballots, hops, st.sampled_from(Kind)),
     "token": tokens,
     "vote": st.binary(max_size=90),
-    "votes": st.dictionaries(st.integers(0, NODES - 1), st.binary(max_size=90)).map(
-        lambda votes: tuple(sorted(votes.items()))
-    ),
+    "signature": st.binary(max_size=90),
+    "votes": signatures,
+    "promises": signatures,
 }
 messages: st.SearchStrategy[Message] = st.one_of(
     [st.builds(kind, **{name: PARTS[name] for name in kind.__dataclass_fields__}) for kind in get_args(Message)]
@@ -168,7 +173,7 @@ def test_a_message_or_a_field_without_a_number_of_its_own_is_no_message() -> Non
     [
         (Done(), "1200"),
         (Offer((0, 0), 0), "52020a00"),
-        (Promise((300, 1), ((2, 3), 4, Kind.UPDATED)), "aa01130a0508ac0210011 20a0a04080210031004 1802"),
+        (Promise((300, 1), ((2, 3), 4, Kind.UPDATED), b"+"), "aa01160a0508ac0210011 20a0a04080210031004 18021a012b"),
         (Reject((7, 4)), "b201060a0408071004"),
         (
             Pass((1, 2), 3, Token(4, b"12345678", b"ch")),
@@ -212,6 +217,10 @@ def check_part(name: str, value: Any, found: Frame) -> None:
         assert isinstance(value[2], Kind)
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
+    elif name in ("vote", "signature"):
+        assert len(value) <= 4096
+    elif name in ("votes", "promises"):
+        assert [node for node, _ in value] == sorted({node for node, _ in value} & set(range(NODES)))
     else:
         assert name == "token"
         assert 0 <= value.updates < 2**63
@@ -271,7 +280,7 @@ def spoiled(message: Message, change: Callable[[Any], None]) -> bytes:
 
 TOKEN = Token(1, bytes(16), bytes(40))
 PASS = Pass((0, 1), 2, TOKEN)
-PROMISE = Promise((1, 1), ((0, 1), 2, Kind.FINAL))
+PROMISE = Promise((1, 1), ((0, 1), 2, Kind.FINAL), b"")
 
 
 def put(part: str, **values: object) -> Callable[[Any], None]:
@@ -331,7 +340,7 @@ def test_a_frame_without_a_message() -> None:
     with pytest.raises(Malformed, match="no message of a known kind"):
         read(encode(RUN, Done())[:34])
     with pytest.raises(Malformed, match="no message of a known kind"):
-        read(encode(RUN, Done())[:34] + varint(33 << 3 | 2) + varint(0))  # the next kind that somebody invents
+        read(encode(RUN, Done())[:34] + varint(35 << 3 | 2) + varint(0))  # the next kind that somebody invents
 
 
 def test_names_that_are_no_text_are_refused() -> None:

@@ -143,6 +143,12 @@ class FakeSeal:
     def vote(self, ballot: Ballot, token: Token) -> bytes:
         return self._signed(self._me, "vote", ballot, token)
 
+    def promise(self, ballot: Ballot) -> bytes:
+        return self._signed(self._me, "promise", ballot)
+
+    def is_promise(self, node: int, ballot: Ballot, promise: bytes) -> bool:
+        return 0 <= node < len(self._secrets) and promise == self._signed(node, "promise", ballot)
+
     def is_vote(self, node: int, ballot: Ballot, token: Token, vote: bytes) -> bool:
         return 0 <= node < len(self._secrets) and vote == self._signed(node, "vote", ballot, token)
 
@@ -269,6 +275,8 @@ class World:
             elif isinstance(action, Compute):
                 self.compute(node, life, action)
             elif isinstance(action, Broke):
+                if self.liar < 0:
+                    raise Broken(f"10: node {node} names {action.node}, and nobody lies: {action.what}")
                 self.broke.append((node, action))
             elif isinstance(action, Say):
                 self.said.append(f"{self.now:.2f} {node}: {action.text}")
@@ -310,11 +318,17 @@ class World:
     def check_entry(self, node: int, memory: Memory, entry: Entry) -> None:
         if isinstance(entry, Kept) and entry.copy.ballot < memory.promised:
             raise Broken(f"4: node {node} accepts {entry.copy.ballot} below its promise {memory.promised}")
-        if isinstance(entry, Kept) and entry.sender is None and entry.copy.ballot != memory.copy.ballot:
+        goes_on = isinstance(entry, Kept) and entry.sender is None and entry.copy.ballot != memory.copy.ballot
+        if isinstance(entry, Kept) and goes_on and entry.copy.ballot[1] != self.liar:  # it may tell two to go on
             other = self.resumed.setdefault(entry.copy.ballot, node)
             if other != node:
                 raise Broken(f"1: nodes {other} and {node} both go on under ballot {entry.copy.ballot}")
         if isinstance(entry, Over):
+            good = {
+                voter for voter, vote in entry.votes if self.seals[0].is_vote(voter, entry.ballot, entry.token, vote)
+            }
+            if len(good) < self.rules.majority:
+                raise Broken(f"11: node {node} ends with the votes of {sorted(good)}")
             for other, m in enumerate(self.machines):
                 if other != self.liar and m.memory.outcome not in (None, entry.token):
                     raise Broken(f"1: nodes {node} and {other} end with different models")
@@ -446,7 +460,8 @@ class World:
     def announce(self, sender: int, to: int, carriage: Carriage) -> None:
         """Let the receiver of a model say that it does not want it."""
         message, peer = carriage.message, self.machines[to].peer
-        unasked = isinstance(message, Pass) and peer is not None and not peer.expects((message.ballot, message.hop), sender)
+        place = (message.ballot, message.hop) if isinstance(message, Pass) else None
+        unasked = place is not None and peer is not None and not peer.expects(place, sender)
         if unasked or (peer is not None and peer.memory.outcome is not None):
             self.unload(sender, to, carriage)
 

@@ -66,6 +66,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         pass_rate=node.times.pass_rate,
         recoveries=node.recoveries,
         reachable=len(node.transport.reachable),
+        broken_rules=tuple(node.broken_rules),
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         running_for=time.time() - node.started,
     )

@@ -45,8 +45,10 @@ from .messages import (
     Resume,
     Resumed,
     Signatures,
+    Ticket,
     Token,
     WantOutcome,
+    WantTicket,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path, path_of
@@ -121,9 +123,11 @@ __all__ = [
     "Sight",
     "Signatures",
     "StopTimer",
+    "Ticket",
     "Timer",
     "Token",
     "WantOutcome",
+    "WantTicket",
     "Write",
     "agreed_path",
     "blank_chain",

@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from ._state import Idle, Rules, State
 from .actions import Action, Broke, Compute, PrepareBatch, Rule, Say, Send, SetTimer, StopTimer, Timer, Write
 from .journal import Entry, Heard, Memory
-from .messages import Ballot, Hello, Message, Place, Token
+from .messages import Ballot, Hello, Message, Place, Signatures, Token
 from .seal import Seal
 from .sight import Sight
 
-__all__ = ["Core", "Willing"]
+__all__ = ["STEP", "Core", "Willing"]
+
+#: How far one message moves the highest ballot that a node knows of.
+STEP = 1000
 
 #: Says whether a node takes part at a place, given its ledger.
 Willing = Callable[[Place, Sequence[Place]], bool]
@@ -66,8 +69,10 @@ class Core:
         self._actions.append(Say(text))
 
     def broke(self, node: int, rule: Rule, what: str, *, proof: bool = False) -> None:
-        """Name a node that has broken a rule."""
+        """Name a node that has broken a rule; after a proof nothing is taken from it any more."""
         self._actions.append(Broke(node, rule, what, proof))
+        if proof:
+            self.state.shut_out |= {node}
 
     def done(self) -> list[Action]:
         """Return what was asked for since the last time."""
@@ -116,13 +121,31 @@ class Core:
         """Say whether this node takes part at a place."""
         return self._willing(place, self.memory.ledger)
 
+    @property
+    def proven(self) -> Ballot:
+        """The highest ballot of which this node knows that a majority has promised it; the first one needs no proof."""
+        ticket = self.memory.ticket
+        return (0, self.rules.path[0]) if ticket is None else ticket[0]
+
+    def note(self, ballot: Ballot) -> bool:
+        """Remember a ballot that somebody speaks of, and say whether it is within reach.
+
+        One message moves this node by a bounded step, so that no number is ever used up: a step for each message that
+        a peer may send takes longer than anybody lives to get to the largest one. A node that is behind others by more
+        catches up, step by step, as they speak.
+        """
+        reach = max(self.state.highest[0], self.memory.promised[0]) + STEP
+        self.state.highest = max(self.state.highest, ballot if ballot[0] <= reach else (reach, ballot[1]))
+        return ballot[0] <= reach
+
     # What happens in every part.
 
     def rest(self) -> None:
         """There was a sign of progress: wait anew, each node for another time."""
         state = self.state
         state.failures = 0
-        state.hushed = False
+        state.hushed = state.new = False
+        state.agreed = frozenset()
         if not state.holds or state.has_it:
             state.doubted = None
         self.wait_for_progress()
@@ -138,10 +161,9 @@ class Core:
         self.send_all(Hello(self.memory.copy.ballot))
 
     def oppose(self, node: int) -> None:
-        """Take note that a node shows a token: a final model that another one has proposed came before its time."""
+        """Take note that a node shows a token: a final model that only others have proposed came before its time."""
         proposed = self.state.proposed
-        if proposed is not None and proposed[0] != node:
-            self.broke(proposed[0], Rule.FINAL, "proposes a final model, and another node has the token")
+        if proposed is not None and node not in proposed[0]:
             self.state.proposed, self.state.unopposed = None, False
 
     def hear_greeting(self) -> None:
@@ -154,9 +176,9 @@ class Core:
         self.state.doing = Idle()
         self.stop(Timer.OFFER, Timer.SKIP, Timer.LEASE, Timer.WAIT, Timer.WATCH, Timer.VOTE)
 
-    def give_way(self, ballot: Ballot) -> None:
-        """Somebody has promised a higher ballot: what is done under this one is lost, and released all the same."""
+    def give_way(self, ballot: Ballot, promises: Signatures = ()) -> None:
+        """Promise a higher ballot: what is done under this one is lost, and released all the same."""
         self.let_go()
         self.state.recovering = None
-        self.write(Heard(ballot))
+        self.write(Heard(ballot, promises))
         self.rest()

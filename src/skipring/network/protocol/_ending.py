@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ._core import Core
 from ._state import Deciding, Ended
@@ -49,8 +50,10 @@ class Ending:
 
     def on_vote_late(self) -> None:
         """Ask those again who have not answered."""
-        if isinstance(self.core.state.doing, Deciding):
-            self._propose(self.core.state.doing.votes)
+        doing = self.core.state.doing
+        if isinstance(doing, Deciding):
+            self.core.state.doing = replace(doing, tries=doing.tries + 1)
+            self._propose(doing.votes)
 
     def on_final(self, sender: int, message: Final) -> None:
         """Write down the model that a holder proposes, unless a higher ballot was promised, and vote for it."""
@@ -60,6 +63,7 @@ class Ending:
             return
         copy, had = Copy(message.ballot, core.rules.steps + 1, Kind.FINAL, message.token), core.memory.copy
         if had != copy and (had.ballot, had.kind) == (copy.ballot, Kind.FINAL):
+            core.send(sender, Reject(core.memory.promised))
             return  # one model per ballot, whatever went wrong elsewhere
         if had != copy:
             if not self.is_in_time(sender, message):
@@ -73,16 +77,17 @@ class Ending:
         """Say whether a final model may come now: this node was offered its last turn, or nobody objects for long.
 
         A node that has, or sees, a token that is still on its way would end the run with an old model. Whoever has the
-        token greets more often than this node waits here (`Core.oppose` forgets the proposal then). If there was no other
-        token, and the offers were lost, the end is merely later by that time.
+        token greets more often than this node waits here (`Core.oppose` forgets the proposal then). If there was no
+        other token, and the offers were lost, the end is merely later by that time.
         """
         core, state = self.core, self.core.state
         last = core.last_turn
         if last == 0 or (state.turn is not None and state.turn >= (message.ballot, last)):
             return True
-        if state.proposed == (sender, message.token):
+        if state.proposed is not None and state.proposed[1] == message.token:
+            state.proposed = state.proposed[0] | {sender}, message.token
             return state.unopposed
-        state.proposed, state.unopposed = (sender, message.token), False
+        state.proposed, state.unopposed = (frozenset({sender}), message.token), False
         core.wait(Timer.OPPOSED, core.rules.silence)
         return False
 
@@ -99,7 +104,7 @@ class Ending:
             self.core.broke(sender, Rule.VOTE, "its vote is not for the model that it was sent")
             return
         votes = {**doing.votes, sender: message.vote}
-        self.core.state.doing = Deciding(votes)
+        self.core.state.doing = replace(doing, votes=votes)
         self.count(votes)
 
     def count(self, votes: Mapping[int, bytes]) -> None:
@@ -143,9 +148,19 @@ class Ending:
     def after_the_end(self, sender: int, message: Message) -> None:
         """Tell everybody who does not know it yet, and prove it."""
         memory = self.core.memory
+        if isinstance(message, Outcome) and message.token != memory.outcome and message.ballot == memory.decided:
+            self._find_who_voted_twice(message)
         if (
             memory.outcome is not None
             and memory.decided is not None
             and not isinstance(message, Outcome | Decided | FinalAccepted)
         ):
             self.core.send(sender, Outcome(memory.outcome, memory.decided, memory.votes))
+
+    def _find_who_voted_twice(self, message: Outcome) -> None:
+        """Name those who have signed another final model under the ballot of the outcome: no honest node does."""
+        core = self.core
+        for node, vote in message.votes:
+            twice = any(voter == node for voter, _ in core.memory.votes)
+            if twice and core.seal.is_vote(node, message.ballot, message.token, vote):
+                core.broke(node, Rule.TWO_VOTES, "has signed two final models under one ballot", proof=True)

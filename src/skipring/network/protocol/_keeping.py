@@ -56,6 +56,7 @@ class Keeping:
         """Go on from the newest copy, as its holder."""
         core, copy = self.core, self.core.memory.copy
         core.stop(Timer.WATCH)
+        core.state.against = frozenset()
         if core.state.quiet:
             core.greet()
         if copy.kind is Kind.ACCEPTED and core.is_willing(core.place):
@@ -162,10 +163,11 @@ class Keeping:
     def on_refuse(self, sender: int, message: Refuse) -> None:
         """Offer the next hop, if it was this node's offer that was refused."""
         core, doing = self.core, self.core.state.doing
-        if message.promised > core.memory.promised:
-            core.give_way(message.promised)
-        elif isinstance(doing, Offering) and self._is_from_its_node(sender, (message.ballot, message.hop), doing.hop):
+        if isinstance(doing, Offering) and self._is_from_its_node(sender, (message.ballot, message.hop), doing.hop):
             core.state.alone = 0
+            if message.promised > core.memory.promised:
+                # It may be that a recovery goes on; whether a majority does not listen any more is seen to in `Peer`.
+                core.state.against |= {sender}
             self.skip(doing.hop)
 
     def accept_own(self, hop: int) -> None:

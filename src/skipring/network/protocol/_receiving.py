@@ -84,6 +84,7 @@ class Receiving:
         elif self.expects(place, sender):
             core.let_go()
             core.state.recoveries = 0  # the run goes on; patience need not grow any more
+            core.state.shunned = frozenset()
             core.write(Kept(Copy(message.ballot, message.hop, Kind.ACCEPTED, message.token), sender))
             core.send(sender, Accepted(*place))
             core.rest()

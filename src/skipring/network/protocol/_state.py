@@ -131,6 +131,7 @@ class Deciding:
     """This node has the final model, and collects the votes of a majority for it."""
 
     votes: Mapping[int, bytes]
+    tries: int = 0
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,7 @@ class Recovering:
 
     ballot: Ballot
     promises: Mapping[int, tuple[Ballot, int, Kind]]
+    signed: Mapping[int, bytes]
     chosen: int | None = None
 
 
@@ -191,9 +193,15 @@ class State:
     alone: int = 0  # hops in a row without a word from anybody else
     quiet: bool = False  # nobody has said for a while that the token is on its way
     hushed: bool = True  # there has been no sign of the token for longer than that
+    new: bool = True  # it has just started, and has not waited for a sign of the token yet
     failures: int = 0  # doubts and recoveries since the last sign of progress
+    agreed: frozenset[int] = frozenset()  # those whose doubt this node shares, since the last sign of the token
+    against: frozenset[int] = frozenset()  # those who do not listen to the ballot of this holder
+    granted: tuple[int, ...] = ()  # those who were promised a ballot on their word alone, each time
+    shunned: frozenset[int] = frozenset()  # those who were to go on after a recovery, and did not
+    shut_out: frozenset[int] = frozenset()  # those who are proven to lie
     turn: Place | None = None  # the last own hop that was offered to this node
-    proposed: tuple[int, Token] | None = None  # who proposed a final model before its time
+    proposed: tuple[frozenset[int], Token] | None = None  # who proposed which final model before its time
     unopposed: bool = False  # and nobody else has shown a token for long
     recoveries: int = 0  # that this node has started since it took the token
 

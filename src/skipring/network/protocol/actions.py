@@ -98,10 +98,8 @@ class Rule(StrEnum):
     TWO_VOTES = "two votes"  # it has signed two models under one ballot: a proof
     WAY = "way"  # its token did not come along the agreed path
     MARKS = "marks"  # its token has marks of this node that it did not make, or lacks some that it did
-    FINAL = "final"  # it proposes a final model while another node has the token
     HOP = "hop"  # it asks about a hop that it cannot have sent
     BALLOT = "ballot"  # it goes on under a ballot that no majority has promised
-    STALLS = "stalls"  # it says again and again that all is fine, and nothing moves
 
 
 @dataclass(frozen=True)

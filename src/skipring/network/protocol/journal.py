@@ -12,9 +12,10 @@ __all__ = ["Entry", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Relea
 
 @dataclass(frozen=True)
 class Heard:
-    """Promised: no ballot below this one is listened to."""
+    """Promised: no ballot below this one is listened to. With promises of a majority, it may be gone on under."""
 
     ballot: Ballot
+    promises: Signatures = ()
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Memory:
     outcome: Token | None = None
     decided: Ballot | None = None
     votes: Signatures = ()
+    ticket: tuple[Ballot, Signatures] | None = None  # the highest ballot that a majority promised, and their signatures
 
     @classmethod
     def blank(cls, first: int, initial: Token) -> Memory:
@@ -85,7 +87,10 @@ class Memory:
     def after(self, entry: Entry) -> Memory:
         """Return the memory with one more entry."""
         if isinstance(entry, Heard):
-            return replace(self, promised=max(self.promised, entry.ballot))
+            promised = max(self.promised, entry.ballot)
+            if not entry.promises:
+                return replace(self, promised=promised)
+            return replace(self, promised=promised, ticket=(entry.ballot, entry.promises))
         if isinstance(entry, Kept):
             promised = max(self.promised, entry.copy.ballot)
             unchanged = self.unchanged

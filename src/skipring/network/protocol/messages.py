@@ -40,8 +40,10 @@ __all__ = [
     "Resume",
     "Resumed",
     "Signatures",
+    "Ticket",
     "Token",
     "WantOutcome",
+    "WantTicket",
 ]
 
 #: (number, node): ballots are ordered, and no two nodes choose the same.
@@ -239,10 +241,11 @@ class Prepare:
 @numbered(21)
 @dataclass(frozen=True)
 class Promise:
-    """I listen to no lower ballot from now on; my newest copy is of this rank."""
+    """I listen to no lower ballot from now on, which I sign; my newest copy is of this rank."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
+    signature: bytes = field(metadata=on_wire(3))
 
 
 @numbered(22)
@@ -256,10 +259,11 @@ class Reject:
 @numbered(23)
 @dataclass(frozen=True)
 class Resume:
-    """A majority has promised this ballot, and your copy is the furthest: go on with it."""
+    """A majority has promised this ballot, as they have signed, and your copy is the furthest: go on with it."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
+    promises: Signatures = field(metadata=on_wire(3))
 
 
 @numbered(24)
@@ -313,6 +317,23 @@ class Outcome:
     votes: Signatures = field(metadata=on_wire(3))
 
 
+@numbered(33)
+@dataclass(frozen=True)
+class Ticket:
+    """A majority has promised this ballot, as they have signed: whoever has a token of a lower one lets it go."""
+
+    ballot: Ballot = field(metadata=on_wire(1))
+    promises: Signatures = field(metadata=on_wire(2))
+
+
+@numbered(34)
+@dataclass(frozen=True)
+class WantTicket:
+    """You speak of this ballot: has a majority promised it?"""
+
+    ballot: Ballot = field(metadata=on_wire(1))
+
+
 Message = (
     Offer
     | Ready
@@ -337,4 +358,6 @@ Message = (
     | Doubt
     | Agree
     | Fine
+    | Ticket
+    | WantTicket
 )

@@ -50,8 +50,10 @@ from .messages import (
     Reject,
     Resume,
     Resumed,
+    Ticket,
     Token,
     WantOutcome,
+    WantTicket,
 )
 from .seal import Seal
 from .sight import ClearSight, Sight
@@ -105,7 +107,7 @@ class Peer:
         core = self._core
         if not self._is_over:
             core.rest()
-            core.state.hushed = True
+            core.state.hushed = core.state.new = True
             core.wait(Timer.BEAT, core.rules.beat)
             self._keeping.begin()
             core.send_all(WantOutcome())
@@ -113,17 +115,22 @@ class Peer:
 
     def received(self, sender: int, message: Message) -> list[Action]:
         """Take a message."""
+        if sender in self._core.state.shut_out:
+            return []
         if self._is_over:
             self._ending.after_the_end(sender, message)
         elif self._scrutiny.lets_in(sender, message):
-            self._take_note(message)
+            if isinstance(message, Offer | Pass):
+                self._core.state.seen = max(self._core.state.seen, (message.ballot, message.hop))
             self._take(sender, message)
+            self._recovery.recover_if_nobody_listens()
         return self._core.done()
 
     def expired(self, timer: Timer) -> list[Action]:
         """Take the end of a timer."""
         if not self._is_over:
             self._is_late(timer)
+            self._recovery.recover_if_nobody_listens()
         return self._core.done()
 
     def prepared(self, ballot: Ballot, hop: int) -> list[Action]:
@@ -139,18 +146,6 @@ class Peer:
         return self._core.done()
 
     # Which part takes it.
-
-    def _take_note(self, message: Message) -> None:
-        """Remember how far others are, and give way to a higher ballot."""
-        if isinstance(message, Outcome | WantOutcome):
-            return
-        core, state = self._core, self._core.state
-        ballot = message.promised if isinstance(message, Reject) else message.ballot
-        state.highest = max(state.highest, ballot)
-        if isinstance(message, Offer | Pass):
-            state.seen = max(state.seen, (message.ballot, message.hop))
-        if isinstance(message, Offer | Hello | Ask | Pass | Final | Doubt) and ballot > core.memory.promised:
-            core.give_way(ballot)  # only a node that goes on under it, after a recovery, says so
 
     def _take(self, sender: int, message: Message) -> None:
         match message:
@@ -179,13 +174,17 @@ class Peer:
             case Agree():
                 self._recovery.on_agree(sender, message)
             case Fine():
-                self._recovery.on_fine(message)
+                self._recovery.on_fine(sender, message)
             case Prepare():
                 self._recovery.on_prepare(sender, message)
             case Promise():
                 self._recovery.on_promise(sender, message)
             case Reject():
-                self._recovery.on_reject(message)
+                self._recovery.on_reject(sender, message)
+            case Ticket():
+                self._recovery.on_ticket(sender, message)
+            case WantTicket():
+                self._recovery.on_want_ticket(sender, message)
             case Resume():
                 self._recovery.on_resume(sender, message)
             case Resumed():

@@ -19,5 +19,11 @@ class Seal(Protocol):
     def vote(self, ballot: Ballot, token: Token) -> bytes:
         """Sign that this node has written down a final model under a ballot."""
 
+    def promise(self, ballot: Ballot) -> bytes:
+        """Sign that this node listens to no lower ballot."""
+
+    def is_promise(self, node: int, ballot: Ballot, promise: bytes) -> bool:
+        """Say whether a node has signed that it listens to no lower ballot than this one."""
+
     def is_vote(self, node: int, ballot: Ballot, token: Token, vote: bytes) -> bool:
         """Say whether a node has signed that it has written down this final model under this ballot."""

@@ -11,7 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..protocol import Ballot, Copy, Entry, Gone, Heard, Kept, Kind, Over, Parameters, Passing, Released, Token
+from ..protocol import (
+    Ballot,
+    Copy,
+    Entry,
+    Gone,
+    Heard,
+    Kept,
+    Kind,
+    Over,
+    Parameters,
+    Passing,
+    Released,
+    Signatures,
+    Token,
+)
 from .model_file import ModelFile
 
 __all__ = ["Release", "dated_entry", "entry_fields", "entry_from", "entry_text", "release_from", "token_in"]
@@ -55,7 +69,7 @@ def token_in(entry: Entry) -> Token | None:
 def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, Any]:
     """Return an entry without parameters; `name` is their SHA-256, `file` where they are if they are in a file."""
     if isinstance(entry, Heard):
-        return {"ballot": entry.ballot}
+        return {"ballot": entry.ballot, "promises": _signature_fields(entry.promises)}
     if isinstance(entry, Kept):
         return {"copy": copy_fields(entry.copy, name, file), "sender": entry.sender}
     if isinstance(entry, Released):
@@ -64,8 +78,17 @@ def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, A
         return {"ballot": entry.ballot, "hop": entry.hop}
     if isinstance(entry, Gone):
         return {"ballot": entry.ballot, "hop": entry.hop, "to": entry.to}
-    votes = [[node, vote.hex()] for node, vote in entry.votes]
+    votes = _signature_fields(entry.votes)
     return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot, "votes": votes}
+
+
+def _signature_fields(signatures: Signatures) -> list[tuple[int, str]]:
+    return [(node, signature.hex()) for node, signature in signatures]
+
+
+def signatures_from(fields: list[list[Any]]) -> Signatures:
+    """Return who has signed something, and the signatures."""
+    return tuple((node, bytes.fromhex(signature)) for node, signature in fields)
 
 
 def ballot_from(numbers: list[int]) -> Ballot:
@@ -89,7 +112,7 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
     """Return an entry with the parameters that are still there."""
     kind = fields["entry"]
     if kind == "Heard":
-        return Heard(ballot_from(fields["ballot"]))
+        return Heard(ballot_from(fields["ballot"]), signatures_from(fields["promises"]))
     if kind == "Kept":
         return Kept(copy_from(fields["copy"], models), fields["sender"])
     if kind == "Released":
@@ -99,7 +122,7 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
     if kind == "Gone":
         return Gone(ballot_from(fields["ballot"]), fields["hop"], fields["to"])
     if kind == "Over":
-        votes = tuple((node, bytes.fromhex(vote)) for node, vote in fields["votes"])
+        votes = signatures_from(fields["votes"])
         return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]), votes)
     raise ValueError(f"an entry of kind {kind}")
 

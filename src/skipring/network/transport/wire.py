@@ -51,10 +51,12 @@ _FIELDS = {
     "rank": "Rank",
     "token": "Token",
     "vote": "bytes",
+    "signature": "bytes",
     "votes": "Signature",
+    "promises": "Signature",
 }
 #: Fields of which there are several, one for each node at most.
-_REPEATED = {"votes"}
+_REPEATED = {"votes", "promises"}
 
 
 class Malformed(InvalidInput):
@@ -199,7 +201,7 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
         elif field == "token":
             fields[field] = Token(_number(value.updates), value.parameters, value.chain)
             heading = _heading(value)
-        elif field == "vote":
+        elif field in ("vote", "signature"):
             fields[field] = _signature(value)
         elif field in _REPEATED:
             fields[field] = _signatures(value, nodes)
