@@ -412,7 +412,7 @@ REFUSED_BY_A = {
     "model missing": "c: a model is missing",
     "updated by another": "c: passes on a token that it never had.*",
     "short chain": "c: chain = 40 bytes: must be .*",
-    "contradictory chain": "c: chain = 0 updates: the token says 2",
+    "outcome without votes": "c: says that the run is over, with 0 good votes of 0",
     "too many bytes": "c: a model larger than it says",
     "too few bytes": "c: a model that breaks off",
     "wrong checksum": "c: a model that its checksum does not fit",

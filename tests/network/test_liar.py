@@ -100,7 +100,7 @@ def test_two_votes_under_one_ballot_prove_a_lie() -> None:
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("block", range(13))
 def test_promises_hold_whatever_one_member_sends(block: int) -> None:
-    """Of what comes after these seeds, about one in a thousand gets stuck: a copy that the liar made up got furthest."""
+    """Beyond these seeds about one in a thousand gets stuck: a copy that the liar made up got furthest."""
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         liar.history(seed)
 
