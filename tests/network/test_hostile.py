@@ -410,7 +410,8 @@ REFUSED_BY_A = {
     "other numbers": "c: a model of other numbers than <f8",
     "other size": "c: a model of 40 bytes, not of 32",
     "model missing": "c: a model is missing",
-    "updated by another": "c: passes on a token that it never had.*",
+    "updated by another": "c: passes on a token that it never had: the last update.*",
+    "without an update": "c: passes on a token that it never had: it has no update yet.*",
     "short chain": "c: chain = 40 bytes: must be .*",
     "outcome without votes": "c: says that the run is over, with 0 good votes of 0",
     "too many bytes": "c: a model larger than it says",
@@ -564,7 +565,11 @@ def any_message(chance: random.Random) -> Message:
         "asked": chance.random() < 0.5,
         "has": chance.random() < 0.5,
         "rank": ((chance.randrange(3), chance.randrange(3)), hop, Kind(chance.randrange(4))),
-        "token": Token(chance.randrange(3), b"", b""),
+        "token": Token(chance.randrange(3), b"", chance.choice([b"", blank_chain(12, b"run")])),
+        "vote": chance.randbytes(3),
+        "signature": chance.randbytes(3),
+        "votes": tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
+        "promises": tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
     }
     kind = chance.choice(get_args(Message))
     made: Message = kind(**{name: parts[name] for name in kind.__dataclass_fields__})
