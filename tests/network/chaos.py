@@ -323,7 +323,8 @@ def _check_kept(found: Findings, node: int, memory: Memory, entry: Kept) -> None
         if found.starts.setdefault(new.ballot, (node, chain))[0] != node:
             raise Broken(f"1: nodes {found.starts[new.ballot][0]} and {node} both go on under {new.ballot}")
     elif new.kind is Kind.ACCEPTED:
-        if place <= (had.ballot, had.hop) or (memory.gone is not None and place <= memory.gone):
+        denied = None if entry.sender is None else memory.denied(entry.sender)
+        if place <= (had.ballot, had.hop) or (denied is not None and place <= denied):
             raise Broken(f"3: node {node} accepts {place}, which it had, or said it never would")
         if found.terms.path[new.hop - 1] != node:
             raise Broken(f"3: node {node} accepts {place}, which is not its own")

@@ -22,7 +22,7 @@ import numpy as np
 from fake_machine import Crashed, Drawn, FakeWires, WatchedJournal
 from virtual_time import VirtualLoop
 from watched import Watched, exact_mu2
-from world import INITIAL, Broken, Weather
+from world import Broken, FakeSeal, Weather
 
 import skipring.network.node.updater as updater_module
 import skipring.network.storage.model_file as model_file_module
@@ -42,6 +42,7 @@ from skipring.network.node import (
     read_status,
 )
 from skipring.network.protocol import (
+    Ballot,
     Entry,
     Final,
     Kept,
@@ -88,6 +89,36 @@ def parts_of(nodes: int, index: int, adaptive: bool) -> tuple[RunFile, Learner, 
     return run, learner_on(run, rows, index=index, rng=np.random.default_rng(index)), inputs
 
 
+class NamedSeal(FakeSeal):
+    """Signs as the world's seals do, with the digest of a model in the place of the model."""
+
+    def __init__(self, world: DrivenWorld, me: int) -> None:
+        self._world, self._real = world, world.seals[me]
+
+    def vote(self, ballot: Ballot, token: Token) -> bytes:
+        return self._real.vote(ballot, self._world.token_named(token))
+
+    def promise(self, ballot: Ballot) -> bytes:
+        return self._real.promise(ballot)
+
+    def is_vote(self, node: int, ballot: Ballot, token: Token, vote: bytes) -> bool:
+        return self._real.is_vote(node, ballot, self._world.token_named(token), vote)
+
+    def is_promise(self, node: int, ballot: Ballot, promise: bytes) -> bool:
+        return self._real.is_promise(node, ballot, promise)
+
+
+@dataclass(frozen=True)
+class SealedSetup(NodeSetup):
+    """A node without keys: what it signs with is the world's."""
+
+    fake_seal: NamedSeal | None = None
+
+    @property
+    def seal(self) -> Any:
+        return self.fake_seal
+
+
 class DrivenWorld(Watched):
     """All nodes of one run. What travels is known here by its digest, so that the promises of `world` can be checked.
 
@@ -123,7 +154,7 @@ class DrivenWorld(Watched):
         self.ended: set[int] = set()
         self.happened: Counter[str] = Counter()
         self.sizes = (1.0 / np.sqrt(1.0 + np.arange(rules.steps))).tolist()
-        self.initial: Token | None = None
+        self.blank: Token | None = None
         super().__init__(seed, rules, weather)
         self.loop.rng = self.rng
         for _ in range(self.rng.choice([0, 0, 1, 2]) if weather.clear_at else 0):
@@ -161,10 +192,10 @@ class DrivenWorld(Watched):
         journal = self.folder / self.roster.names[me] / "journal.sqlite"
         journal.parent.mkdir(exist_ok=True)
         parameters = store(first, Path(f"{journal}-models"))
-        self.initial = Token(0, parameters, blank_chain(self.rules.steps, self.agreement.digest))
+        blank = self.blank = Token(0, parameters, blank_chain(self.rules.steps, self.agreement.digest))
         self.models[bytes.fromhex(digest_of(parameters))] = first.tobytes()
         if me in self.setups:
-            return replace(self.setups[me], initial=self.initial)
+            return replace(self.setups[me], initial=blank)
         budget = NodeBudget()
         if me == 0 and self.budget is not None:
             mu = 2.0 / NOISE * np.sqrt(self.budget)
@@ -177,7 +208,7 @@ class DrivenWorld(Watched):
             budget=budget,
         )
         path = self.rules.path
-        self.setups[me] = NodeSetup(
+        self.setups[me] = SealedSetup(
             name=config.name,
             me=me,
             config=config,
@@ -188,9 +219,10 @@ class DrivenWorld(Watched):
             agreement=self.agreement,
             rules=self.rules,
             terms=AccountTerms(self.rules.nodes, me, path, self.sizes, NOISE, True),
-            initial=self.initial,
+            initial=blank,
             delay=Drawn(self),  # type: ignore[arg-type] # all that a node asks of a law is a number
             inputs=inputs,
+            fake_seal=NamedSeal(self, me),
         )
         return self.setups[me]
 
@@ -321,7 +353,7 @@ class DrivenWorld(Watched):
 
     def token_named(self, token: Token) -> Token:
         name = bytes.fromhex(digest_of(token.parameters))
-        return INITIAL if token.updates == 0 else Token(token.updates, name, token.chain)
+        return self.initial if token.updates == 0 else Token(token.updates, name, token.chain)
 
     def named(self, message: Message) -> Any:
         """Return a message with the digest of its model instead of the model."""
@@ -333,10 +365,10 @@ class DrivenWorld(Watched):
         """Return a message with its model; in a new file, if there is a folder for it."""
         if not isinstance(message, Pass | Final | Outcome):
             return message
-        token, initial = message.token, self.initial
+        token, initial = message.token, self.blank
         assert initial is not None
-        name = bytes.fromhex(digest_of(initial.parameters)) if token == INITIAL else token.parameters
-        chain = initial.chain if token == INITIAL else token.chain
+        name = bytes.fromhex(digest_of(initial.parameters)) if token == self.initial else token.parameters
+        chain = initial.chain if token == self.initial else token.chain
         assert isinstance(name, bytes)
         parameters: Parameters = self.models[name]
         if folder is not None:

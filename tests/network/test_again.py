@@ -73,6 +73,9 @@ def test_a_run_file_without_one_is_refused(skipring_words: Command, tmp_path: Pa
 def test_another_run_with_the_same_people_and_one_old_journal(finished: Path, skipring_words: Command) -> None:
     first = identity_of(finished / "run.toml")
     model = (finished / "node2" / "model.npy").read_bytes()
+    verified = skipring_words("network", "verify", str(finished / "node2" / "model.npz"))
+    assert verified.code == 0, verified.err
+    assert verified.out.startswith("Verified: ")
     # The mistake: everybody begins anew, and one has put its old journal back.
     again = skipring_words("network", "again", str(finished))
     assert again.code == 0, again.err
@@ -86,6 +89,7 @@ def test_another_run_with_the_same_people_and_one_old_journal(finished: Path, sk
         "model.npy",
         "model.npz",
         "node.log",
+        "outcome.json",
         "result.json",
         "run.toml",
     ]

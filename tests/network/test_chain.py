@@ -9,6 +9,7 @@ import pytest
 
 from skipring.errors import InvalidInput
 from skipring.network.protocol import (
+    Token,
     blank_chain,
     check_chain,
     extended_chain,
@@ -17,6 +18,7 @@ from skipring.network.protocol import (
     updated_between,
     updated_hops,
     updates_of,
+    wrong_way,
 )
 
 DIGEST = hashlib.sha256(b"parameters").digest()
@@ -135,3 +137,11 @@ def test_chains_that_no_token_of_the_run_has_are_refused(chain: bytes, updates: 
         check_chain(chain, 20, updates=updates, before_hop=before)
     assert reason in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_a_token_without_updates_came_along_the_path_too() -> None:
+    """Until a recovery it began with the first node; whoever was never its turn cannot have it."""
+    token, path = Token(0, b"", blank_chain(5, b"run")), [0, 1, 2, 3, 4]
+    assert wrong_way(token, path, sender=1, hop=3, recovered=False) == ""
+    assert "never had" in wrong_way(token, path, sender=2, hop=3, recovered=False)
+    assert wrong_way(token, path, sender=2, hop=3, recovered=True) == ""

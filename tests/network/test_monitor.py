@@ -54,6 +54,7 @@ TOLD: dict[str, Any] = {
     "pass_rate": None,
     "recoveries": 1,
     "reachable": 2,
+    "broken_rules": [],
     "peak_memory": 4096,
     "running_for": 3.5,
     "stands_still": 0.0,

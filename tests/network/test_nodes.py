@@ -18,7 +18,15 @@ from skipring.errors import InvalidInput
 from skipring.learning import Learner
 from skipring.network.node import AdaptivePace, Node, NodeSetup, Pace, account_of
 from skipring.network.node.taking_part import TakingPart
-from skipring.network.setup import agreed_run, given_away, load_node, make_network, open_journal, run_text
+from skipring.network.setup import (
+    agreed_run,
+    given_away,
+    load_node,
+    make_network,
+    open_journal,
+    run_text,
+    verify_outcome,
+)
 from skipring.network.storage import read_journal
 from skipring.network.transport import parse_nodes
 from skipring.privacy import Transcript, TranscriptAccountant
@@ -107,6 +115,9 @@ def test_all_nodes_end_with_the_same_model_and_an_account_of_their_own(tmp_path:
         account = account_of(node.setup.terms, (entry for _, entry in reading.entries))
         assert account.by_observer() == pytest.approx(node.account.by_observer(), rel=1e-12)
         assert (np.sqrt(account.by_observer()) >= whole[me] * (1.0 - 1e-12)).all()
+        seen = verify_outcome(config.with_name("model.npz"))
+        assert seen.problem is None
+        assert len(seen.signed) >= 3
         told = given_away(config.parent)
         assert told.releases == len(list(reading.releases)) == node.account.releases
         assert told.epsilon == pytest.approx(node.account.epsilon(told.delta))

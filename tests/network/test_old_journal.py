@@ -101,7 +101,7 @@ def test_a_second_sender_is_believed_and_nothing_counts_twice() -> None:
 
 
 def test_an_outcome_that_two_have_sent_is_taken_with_what_was_forgotten() -> None:
-    judge, outcome = Judge(), Outcome(passed(1, 2, 4, 7, 10).token, FIRST)
+    judge, outcome = Judge(), Outcome(passed(1, 2, 4, 7, 10).token, FIRST, ())
     assert not judge.reminders.lets_in(1, outcome)
     assert judge.reminders.lets_in(2, outcome)
     assert (judge.account.releases, judge.given_up) == (4, 0)
@@ -219,7 +219,7 @@ def test_the_others_are_told_who_leaves_and_why(tmp_path: Path) -> None:
         token = replace(nodes[1].peer.memory.copy.token, chain=bytes(forged))
         token = replace(token, updates=updates_of(token.chain))
         counted = nodes[1].account.releases
-        nodes[1].received(0, Outcome(token, FIRST))
+        nodes[1].received(0, Outcome(token, FIRST, ()))
         assert nodes[1].account.releases > counted
         nodes[1].received(2, Final(FIRST, token))
         (problem,) = await asyncio.gather(tasks[1], return_exceptions=True)

@@ -19,6 +19,7 @@ from skipring.network.protocol import (
     Place,
     PrepareBatch,
     Rules,
+    Seal,
     Sight,
     Stand,
 )
@@ -145,11 +146,11 @@ class Sleepy(Lenient):
 def spent(make: type[Peer]) -> world.Make:
     """Let three of five nodes refuse all that they are offered."""
 
-    def with_budget(me: int, rules: Rules, memory: Memory, *, sight: Sight) -> Peer:
+    def with_budget(me: int, rules: Rules, memory: Memory, seal: Seal, *, sight: Sight) -> Peer:
         def willing(_: Place, __: Sequence[Place]) -> bool:
             return me < 2
 
-        return make(me, rules, memory, willing, sight)
+        return make(me, rules, memory, seal, willing, sight)
 
     return with_budget
 

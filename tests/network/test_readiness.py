@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from networks import ended, free_ports
 from test_nodes import make, run_nodes
+from world import fake_seals
 
 from skipring.network import Memory, Peer, Rules, Token
 from skipring.network.protocol import Accepted, Answer, Copy, Kept, Kind, Ready
@@ -118,7 +119,7 @@ categories = ["no", "yes"]
 def test_a_turn_that_goes_on_is_not_one_that_was_skipped() -> None:
     """Of its own update, of an offer and of a token on its way nobody knows yet what becomes."""
     rules = Rules(nodes=2, path=[0, 1, 0, 1], timeout=1.0)
-    peer = Peer(0, rules, Memory.blank(0, Token(0, b"initial", b"")))
+    peer = Peer(0, rules, Memory.blank(0, Token(0, b"initial", b"")), fake_seals(rules.nodes)[0])
     ballot, known = (0, 0), [peer.decided]
     peer.begin()
     known.append(peer.decided)

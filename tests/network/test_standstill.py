@@ -11,6 +11,7 @@ from typing import Any
 import chaos
 import pytest
 from networks import free_ports
+from world import fake_seals
 
 from skipring.network.node import NodeStatus, Telemetry
 from skipring.network.node.standstill import StandstillWatch
@@ -35,7 +36,7 @@ class Watched:
         self.now, self.lines = 0.0, list[tuple[float, dict[str, Any]]]()
         self.telemetry = Telemetry(self.say, lambda: self.now, 0)
         self.wires, self.begun = Wires(), False
-        self.peer = Peer(me, rules, Memory.blank(0, Token(0, b"initial", b"")))
+        self.peer = Peer(me, rules, Memory.blank(0, Token(0, b"initial", b"")), fake_seals(rules.nodes)[me])
         self.watch = StandstillWatch(
             lambda: self.peer if self.begun else None, rules, self.wires, self.telemetry, lambda: self.now, me=me
         )

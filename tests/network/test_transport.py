@@ -326,8 +326,8 @@ async def two_models_at_once(folder: Path) -> object:
     await until(lambda: 1 in one.reachable)
     token = Token(0, os.urandom(size), bytes(33))
     one.send(1, Final((0, 0), token))
-    one.send(1, Outcome(token, (0, 0)))
-    one.send(1, Outcome(token, (0, 0)))  # on its way already
+    one.send(1, Outcome(token, (0, 0), ()))
+    one.send(1, Outcome(token, (0, 0), ()))  # on its way already
     await until(lambda: len(got.got) == 2)
     await one.stop()
     await other.stop()

@@ -37,12 +37,13 @@ KINDS = {
     **{"Done": 2, "Offer": 10, "Ready": 11, "Refuse": 12, "Pass": 13, "Accepted": 14, "Ask": 15, "Answer": 16},
     **{"Moved": 17, "Hello": 18, "Here": 19, "Prepare": 20, "Promise": 21, "Reject": 22, "Resume": 23, "Resumed": 24},
     **{"Final": 25, "FinalAccepted": 26, "Decided": 27, "WantOutcome": 28, "Outcome": 29},
-    **{"Doubt": 30, "Agree": 31, "Fine": 32},
+    **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34},
 }
 FIELDS = {
     "Ballot": "1 number uint64, 2 node uint32",
     "Rank": "1 ballot Ballot, 2 hop uint64, 3 kind uint32",
     "Token": "1 updates uint64, 2 chain bytes, 3 dtype string, 4 size uint64, 5 digest bytes, 6 parameters bytes",
+    "Signature": "1 node uint32, 2 signature bytes",
     "Done": "",
     "Offer": "1 ballot Ballot, 2 hop uint64",
     "Ready": "1 ballot Ballot, 2 hop uint64",
@@ -55,23 +56,28 @@ FIELDS = {
     "Hello": "1 ballot Ballot",
     "Here": "1 ballot Ballot",
     "Prepare": "1 ballot Ballot",
-    "Promise": "1 ballot Ballot, 2 rank Rank",
+    "Promise": "1 ballot Ballot, 2 rank Rank, 3 signature bytes",
     "Reject": "1 promised Ballot",
-    "Resume": "1 ballot Ballot, 2 rank Rank",
+    "Resume": "1 ballot Ballot, 2 rank Rank, 3 promises Signature",
     "Resumed": "1 ballot Ballot",
     "Final": "1 ballot Ballot, 2 token Token",
-    "FinalAccepted": "1 ballot Ballot",
-    "Decided": "1 ballot Ballot",
+    "FinalAccepted": "1 ballot Ballot, 2 vote bytes",
+    "Decided": "1 ballot Ballot, 2 votes Signature",
     "WantOutcome": "",
-    "Outcome": "1 token Token, 2 ballot Ballot",
+    "Outcome": "1 token Token, 2 ballot Ballot, 3 votes Signature",
     "Doubt": "1 ballot Ballot, 2 hop uint64, 3 asked bool",
     "Agree": "1 ballot Ballot, 2 hop uint64",
     "Fine": "1 ballot Ballot, 2 hop uint64",
+    "Ticket": "1 ballot Ballot, 2 promises Signature",
+    "WantTicket": "1 ballot Ballot",
 }
 
 ballots = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, NODES - 1))
 hops = st.integers(0, STEPS + 1)
 tokens = st.builds(Token, st.integers(0, 2**63 - 1), st.binary(max_size=80), st.binary(max_size=50))
+signatures = st.dictionaries(st.integers(0, NODES - 1), st.binary(max_size=90)).map(
+    lambda signed: tuple(sorted(signed.items()))
+)
 PARTS: dict[str, st.SearchStrategy[Any]] = {
     "ballot": ballots,
     "promised": ballots,
@@ -81,6 +87,10 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "rank": st.tuples(ballots, hops, st.sampled_from(Kind)),
     "token": tokens,
     "heard": st.sampled_from([b"", bytes(range(4 * NODES))]),
+    "vote": st.binary(max_size=90),
+    "signature": st.binary(max_size=90),
+    "votes": signatures,
+    "promises": signatures,
 }
 messages: st.SearchStrategy[Message] = st.one_of(
     [st.builds(kind, **{name: PARTS[name] for name in kind.__dataclass_fields__}) for kind in get_args(Message)]
@@ -111,7 +121,7 @@ def test_every_kind_of_message_has_been_thought_of() -> None:
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(tokens, st.binary(min_size=32, max_size=32))
 def test_large_parameters_follow_their_frame(token: Token, digest: bytes) -> None:
-    for message in (Pass((1, 2), 3, token), Final((1, 2), token), Outcome(token, (1, 2))):
+    for message in (Pass((1, 2), 3, token), Final((1, 2), token), Outcome(token, (1, 2), ())):
         heading = heading_of(message, digest)
         found = read(encode(RUN, message, heading))
         assert found == Frame(RUN, replace(message, token=replace(token, parameters=b"")), heading)
@@ -164,7 +174,7 @@ def test_a_message_or_a_field_without_a_number_of_its_own_is_no_message() -> Non
     [
         (Done(), "1200"),
         (Offer((0, 0), 0), "52020a00"),
-        (Promise((300, 1), ((2, 3), 4, Kind.UPDATED)), "aa01130a0508ac0210011 20a0a04080210031004 1802"),
+        (Promise((300, 1), ((2, 3), 4, Kind.UPDATED), b"+"), "aa01160a0508ac0210011 20a0a04080210031004 18021a012b"),
         (Reject((7, 4)), "b201060a0408071004"),
         (
             Pass((1, 2), 3, Token(4, b"12345678", b"ch")),
@@ -210,6 +220,10 @@ def check_part(name: str, value: Any, found: Frame) -> None:
         assert len(value) in (0, 4 * NODES)
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
+    elif name in ("vote", "signature"):
+        assert len(value) <= 4096
+    elif name in ("votes", "promises"):
+        assert [node for node, _ in value] == sorted({node for node, _ in value} & set(range(NODES)))
     else:
         assert name == "token"
         assert 0 <= value.updates < 2**63
@@ -269,7 +283,7 @@ def spoiled(message: Message, change: Callable[[Any], None]) -> bytes:
 
 TOKEN = Token(1, bytes(16), bytes(40))
 PASS = Pass((0, 1), 2, TOKEN)
-PROMISE = Promise((1, 1), ((0, 1), 2, Kind.FINAL))
+PROMISE = Promise((1, 1), ((0, 1), 2, Kind.FINAL), b"")
 
 
 def put(part: str, **values: object) -> Callable[[Any], None]:
@@ -302,7 +316,7 @@ def put(part: str, **values: object) -> Callable[[Any], None]:
         (PASS, put("token", dtype="<f8<f8<f8"), "too long a name"),
         (PASS, lambda body: body.ClearField("token"), "has no token"),
         (PASS, lambda body: body.ClearField("ballot"), "has no ballot"),
-        (Outcome(TOKEN, (0, 0)), lambda body: body.ClearField("token"), "has no token"),
+        (Outcome(TOKEN, (0, 0), ()), lambda body: body.ClearField("token"), "has no token"),
         (Reject((0, 0)), lambda body: body.ClearField("promised"), "has no promised"),
         (PROMISE, put("rank", kind=4), "has no rank that means anything"),
         (PROMISE, put("rank", kind=2**32 - 1), "has no rank that means anything"),
@@ -329,7 +343,7 @@ def test_a_frame_without_a_message() -> None:
     with pytest.raises(Malformed, match="no message of a known kind"):
         read(encode(RUN, Done())[:34])
     with pytest.raises(Malformed, match="no message of a known kind"):
-        read(encode(RUN, Done())[:34] + varint(33 << 3 | 2) + varint(0))  # the next kind that somebody invents
+        read(encode(RUN, Done())[:34] + varint(35 << 3 | 2) + varint(0))  # the next kind that somebody invents
 
 
 def test_names_that_are_no_text_are_refused() -> None:

@@ -11,16 +11,19 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
+from skipring.errors import InvalidInput
 from skipring.network.protocol import (
     FRESH,
     Accepted,
     Action,
     Answer,
     Ask,
+    Ballot,
+    Broke,
     Compute,
     Entry,
     Final,
@@ -40,6 +43,7 @@ from skipring.network.protocol import (
     Released,
     Rules,
     Say,
+    Seal,
     Send,
     SetTimer,
     Sight,
@@ -47,6 +51,8 @@ from skipring.network.protocol import (
     Timer,
     Token,
     Write,
+    blank_chain,
+    extended_chain,
 )
 
 INITIAL = Token(0, b"initial", b"")
@@ -55,7 +61,7 @@ INITIAL = Token(0, b"initial", b"")
 class Make(Protocol):
     """Makes the peer of a node that starts."""
 
-    def __call__(self, me: int, rules: Rules, memory: Memory, *, sight: Sight) -> Peer: ...
+    def __call__(self, me: int, rules: Rules, memory: Memory, seal: Seal, *, sight: Sight) -> Peer: ...
 
 
 def parameters_of(token: Token) -> bytes:
@@ -130,6 +136,34 @@ class Seen:
         return any(self._world.now < one.stalls for one in self._world.carried(self._node, node))
 
 
+class FakeSeal:
+    """Signs with a secret that no other node is given."""
+
+    def __init__(self, me: int, secrets: list[bytes]) -> None:
+        self._me, self._secrets = me, secrets
+
+    def vote(self, ballot: Ballot, token: Token) -> bytes:
+        return self._signed(self._me, "vote", ballot, token)
+
+    def promise(self, ballot: Ballot) -> bytes:
+        return self._signed(self._me, "promise", ballot)
+
+    def is_promise(self, node: int, ballot: Ballot, promise: bytes) -> bool:
+        return 0 <= node < len(self._secrets) and promise == self._signed(node, "promise", ballot)
+
+    def is_vote(self, node: int, ballot: Ballot, token: Token, vote: bytes) -> bool:
+        return 0 <= node < len(self._secrets) and vote == self._signed(node, "vote", ballot, token)
+
+    def _signed(self, node: int, *what: object) -> bytes:
+        return hashlib.sha256(self._secrets[node] + repr(what).encode()).digest()
+
+
+def fake_seals(nodes: int) -> list[FakeSeal]:
+    """Return the seals of all nodes of a run."""
+    secrets = [b"secret of %d" % node for node in range(nodes)]
+    return [FakeSeal(node, secrets) for node in range(nodes)]
+
+
 class Broken(AssertionError):
     """A promise of the protocol was broken."""
 
@@ -137,18 +171,24 @@ class Broken(AssertionError):
 class World:
     """All nodes of one run, from its beginning to its end."""
 
+    #: The node that lies, -1 if none does; the promises are about the others.
+    liar = -1
+
     def __init__(self, seed: int, rules: Rules, weather: Weather, make: Make = Peer) -> None:
         self.rng = random.Random(seed)
         self.rules, self.weather, self.make = rules, weather, make
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
-        self.machines = [Machine(Memory.blank(rules.path[0], INITIAL)) for _ in range(rules.nodes)]
+        self.initial = replace(INITIAL, chain=blank_chain(rules.steps, b"world"))
+        self.machines = [Machine(Memory.blank(rules.path[0], self.initial)) for _ in range(rules.nodes)]
         self.released: dict[tuple[int, Any, int], bytes] = {}  # author, ballot, hop -> bytes that others may have
         self.readied: set[tuple[int, Any, int]] = set()
         self.updates: dict[bytes, tuple[int, bytes]] = {}  # bytes -> author, bytes before
         self.resumed: dict[Any, int] = {}  # ballot -> who went on under it
         self.said: list[str] = []
+        self.broke: list[tuple[int, Broke]] = []  # who has named whom
+        self.seals = fake_seals(rules.nodes)
         self.sights = [Seen(self, node) for node in range(rules.nodes)]
         self.carriages: dict[tuple[int, int], list[Carriage]] = {}  # by sender and receiver
         self.extended = 0  # leases that a model on its way has outlived
@@ -184,7 +224,10 @@ class World:
                 return
 
     def finished(self) -> bool:
-        return all(m.gone or (m.peer is not None and m.peer.memory.outcome is not None) for m in self.machines)
+        return all(
+            m.gone or node == self.liar or (m.peer is not None and m.peer.memory.outcome is not None)
+            for node, m in enumerate(self.machines)
+        )
 
     # Machines.
 
@@ -194,7 +237,7 @@ class World:
             return
         machine.life += 1
         machine.timers = {}
-        machine.peer = self.make(node, self.rules, machine.memory, sight=self.sights[node])
+        machine.peer = self.make(node, self.rules, machine.memory, self.seals[node], sight=self.sights[node])
         self.do(node, machine.peer.begin())
 
     def crash(self, node: int) -> None:
@@ -237,6 +280,10 @@ class World:
                 self.later(delay, partial(self.is_prepared, node, life, action))
             elif isinstance(action, Compute):
                 self.compute(node, life, action)
+            elif isinstance(action, Broke):
+                if self.liar < 0:
+                    raise Broken(f"10: node {node} names {action.node}, and nobody lies: {action.what}")
+                self.broke.append((node, action))
             elif isinstance(action, Say):
                 self.said.append(f"{self.now:.2f} {node}: {action.text}")
 
@@ -261,9 +308,10 @@ class World:
         before = parameters_of(action.token)
         made = hashlib.sha256(before + bytes([node]) + noise).digest()
         self.updates[made] = node, before
-        marks = int.from_bytes(action.token.chain[32:], "little") | 1 << (action.hop - 1)
-        bitmap = marks.to_bytes(-(-self.rules.steps // 8), "little")
-        chain = hashlib.sha256(action.token.chain + made).digest() + bitmap
+        try:
+            chain = extended_chain(action.token.chain, action.ballot, action.hop, hashlib.sha256(made).digest())
+        except InvalidInput as problem:
+            raise Broken(f"3: node {node} updates a token twice at one hop") from problem
         token = Token(action.token.updates + 1, made, chain)
         self.later(
             self.rng.expovariate(20.0),
@@ -274,20 +322,30 @@ class World:
 
     def write(self, node: int, entry: Any) -> None:
         machine = self.machines[node]
-        if isinstance(entry, Kept) and entry.copy.ballot < machine.memory.promised:
-            raise Broken(f"4: node {node} accepts {entry.copy.ballot} below its promise {machine.memory.promised}")
-        if isinstance(entry, Kept) and entry.sender is None and entry.copy.ballot != machine.memory.copy.ballot:
+        if node != self.liar:
+            self.check_entry(node, machine.memory, entry)
+        machine.disk.append(entry)
+        machine.memory = machine.memory.after(entry)
+
+    def check_entry(self, node: int, memory: Memory, entry: Entry) -> None:
+        if isinstance(entry, Kept) and entry.copy.ballot < memory.promised:
+            raise Broken(f"4: node {node} accepts {entry.copy.ballot} below its promise {memory.promised}")
+        goes_on = isinstance(entry, Kept) and entry.sender is None and entry.copy.ballot != memory.copy.ballot
+        if isinstance(entry, Kept) and goes_on and entry.copy.ballot[1] != self.liar:  # it may tell two to go on
             other = self.resumed.setdefault(entry.copy.ballot, node)
             if other != node:
                 raise Broken(f"1: nodes {other} and {node} both go on under ballot {entry.copy.ballot}")
-        machine.disk.append(entry)
-        machine.memory = machine.memory.after(entry)
         if isinstance(entry, Over):
+            good = {
+                voter for voter, vote in entry.votes if self.seals[0].is_vote(voter, entry.ballot, entry.token, vote)
+            }
+            if len(good) < self.rules.majority:
+                raise Broken(f"11: node {node} ends with the votes of {sorted(good)}")
             for other, m in enumerate(self.machines):
-                if m.memory.outcome not in (None, entry.token):
+                if other != self.liar and m.memory.outcome not in (None, entry.token):
                     raise Broken(f"1: nodes {node} and {other} end with different models")
 
-    def check_written(self, sender: int, message: Message) -> None:
+    def check_written(self, sender: int, to: int, message: Message) -> None:
         """What a message says must be on the sender's disk: a crash right after it must not take it back."""
         memory = self.machines[sender].memory
         place = (memory.copy.ballot, memory.copy.hop)
@@ -300,11 +358,12 @@ class World:
             kept = memory.copy.kind is Kind.FINAL and memory.copy.ballot == message.ballot
         elif isinstance(message, Answer) and not message.has:
             asked = (message.ballot, message.hop)
-            kept = asked <= place or (memory.gone is not None and asked <= memory.gone)
+            denied = memory.denied(to)
+            kept = asked <= place or (denied is not None and asked <= denied)
         elif isinstance(message, Pass):
             kept = memory.passing == (message.ballot, message.hop) and memory.copy.token == message.token
         elif isinstance(message, Outcome):
-            kept = memory.outcome == message.token
+            kept = (memory.outcome, memory.votes) == (message.token, message.votes)
         if not kept:
             raise Broken(f"7: node {sender} says {message}, which a crash would take back")
 
@@ -319,7 +378,7 @@ class World:
 
     def check_sent(self, sender: int, to: int, message: Message) -> None:
         """What is sent must be on the sender's disk, and a token must have been asked for."""
-        self.check_written(sender, message)
+        self.check_written(sender, to, message)
         if isinstance(message, Offer):
             self.check_present(sender, message.hop)
         if isinstance(message, Ready):
@@ -375,6 +434,8 @@ class World:
     def deliver(self, sender: int, to: int, message: Message) -> None:
         if not self.is_cut(sender, to):
             self.heard[sender] = self.now
+        ballot = getattr(message, "ballot", getattr(message, "promised", (0, 0)))
+        if not self.is_cut(sender, to) and ballot[0] < 2**63:  # a larger one is no frame of the protocol
             self.tell(to, None, lambda p: p.received(sender, message))
 
     def is_cut(self, sender: int, to: int) -> bool:
@@ -424,7 +485,8 @@ class World:
     def announce(self, sender: int, to: int, carriage: Carriage) -> None:
         """Let the receiver of a model say that it does not want it."""
         message, peer = carriage.message, self.machines[to].peer
-        unasked = isinstance(message, Pass) and peer is not None and not peer.expects((message.ballot, message.hop))
+        place = (message.ballot, message.hop) if isinstance(message, Pass) else None
+        unasked = place is not None and peer is not None and not peer.expects(place, sender)
         if unasked or (peer is not None and peer.memory.outcome is not None):
             self.unload(sender, to, carriage)
 
@@ -441,19 +503,24 @@ class World:
 
     # What must hold in the end.
 
+    def check_chain(self, token: Token) -> None:
+        """The final model is one chain of updates, each in its author's journal."""
+        parameters, count = parameters_of(token), 0
+        while parameters != INITIAL.parameters:
+            before = self.updates[parameters][1]
+            self.check_release(parameters)
+            parameters, count = before, count + 1
+        if count != token.updates:
+            raise Broken("2: the final model is not one chain of updates")
+
     def check_end(self) -> None:
-        outcomes = {e.token for m in self.machines for e in m.disk if isinstance(e, Over)}
+        honest = [(node, machine) for node, machine in enumerate(self.machines) if node != self.liar]
+        outcomes = {e.token for _, m in honest for e in m.disk if isinstance(e, Over)}
         if len(outcomes) > 1:
             raise Broken("1: different final models")
         for token in outcomes:
-            parameters, count = parameters_of(token), 0
-            while parameters != INITIAL.parameters:
-                before = self.updates[parameters][1]
-                self.check_release(parameters)
-                parameters, count = before, count + 1
-            if count != token.updates:
-                raise Broken("2: the final model is not one chain of updates")
-        for node, machine in enumerate(self.machines):
+            self.check_chain(token)
+        for node, machine in honest:
             places = [(e.copy.ballot, e.copy.hop) for e in machine.disk if isinstance(e, Released)]
             if len(places) != len(set(places)):
                 raise Broken(f"3: node {node} has two updates for one place")

@@ -28,6 +28,7 @@ from .report import report
 from .schema import schema
 from .simulate import init, simulate
 from .sweep import sweep
+from .verify import network_verify
 from .worth import worth
 
 __all__ = ["app", "main"]
@@ -78,6 +79,7 @@ _add(app, predict, panel=SIMULATE)
 _add(network_app, network_init, "init")
 _add(network_app, network_pack, "pack")
 _add(network_app, network_again, "again")
+_add(network_app, network_verify, "verify")
 _add(network_app, network_check, "check")
 _add(network_app, network_up, "up")
 _add(network_app, network_status, "status")

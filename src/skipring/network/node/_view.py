@@ -65,6 +65,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         pass_rate=times.pass_rate,
         recoveries=telemetry.recoveries,
         reachable=len(node.transport.reachable),
+        broken_rules=tuple(node.telemetry.broken_rules[each] for each in range(len(node.setup.roster))),
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         running_for=telemetry.running_for,
         waits_for=None if telemetry.standstill is None else telemetry.standstill.what,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from ..protocol import Final, Message, Outcome, Parameters, Pass, wrong_way
+from ..protocol import Broke, Final, Message, Outcome, Parameters, Pass, Rule, Token, wrong_way
 from ..storage import ModelFile
 
 __all__ = ["Arrivals", "discard"]
@@ -23,18 +23,19 @@ class Arrivals:
 
     Parameters
     ----------
-    check : says why parameters cannot be a model of this run; nothing if they can.
+    check : says why a token cannot be of this run; nothing if it can.
     path : the node of each hop.
     at_once : whether models are so small that nobody has to wait for the check; else it is done in a thread.
     spawn : begins something beside other things.
     lets_in : says whether the own updates on a token are such as this node knows.
     take : is given what is let in, and who sent it.
     refuse : is told who sent what is not let in, and why.
+    broke : is told whose token did not come along the path.
     """
 
     def __init__(
         self,
-        check: Callable[[Parameters], str],
+        check: Callable[[Token], str],
         path: Sequence[int],
         *,
         at_once: bool,
@@ -42,9 +43,10 @@ class Arrivals:
         lets_in: Callable[[int, Pass | Final | Outcome], bool],
         take: Callable[[int, Message], None],
         refuse: Callable[[int, str], None],
+        broke: Callable[[Broke], None],
     ) -> None:
         self._check, self._path, self._at_once = check, path, at_once
-        self._spawn, self._lets_in, self._take, self._refuse = spawn, lets_in, take, refuse
+        self._spawn, self._lets_in, self._take, self._refuse, self._broke = spawn, lets_in, take, refuse, broke
         self._checking = 0
 
     @property
@@ -57,23 +59,26 @@ class Arrivals:
         if not isinstance(message, Pass | Final | Outcome):
             self._take(sender, message)
         elif self._at_once:
-            self._judge(sender, message, self._check(message.token.parameters))
+            self._judge(sender, message, self._check(message.token))
         else:
             self._spawn(self._check_large(sender, message))
 
     async def _check_large(self, sender: int, message: Pass | Final | Outcome) -> None:
-        parameters = message.token.parameters
         self._checking += 1
         try:
-            self._judge(sender, message, await asyncio.to_thread(self._check, parameters))
+            self._judge(sender, message, await asyncio.to_thread(self._check, message.token))
         finally:
             self._checking -= 1
-            discard(parameters)  # if the journal has not taken it
+            discard(message.token.parameters)  # if the journal has not taken it
 
     def _judge(self, sender: int, message: Pass | Final | Outcome, problem: str) -> None:
         hop = message.hop if isinstance(message, Pass) else None
-        problem = problem or wrong_way(message.token, self._path, sender=sender, hop=hop)
+        recovered = message.ballot[0] > 0
+        # The protocol checks the way, too; here, so that nothing is written down of own updates on a made-up token.
+        way = wrong_way(message.token, self._path, sender=sender, hop=hop, recovered=recovered)
         if problem:
             self._refuse(sender, problem)
+        elif way:
+            self._broke(Broke(sender, Rule.WAY, way))
         elif self._lets_in(sender, message):
             self._take(sender, message)

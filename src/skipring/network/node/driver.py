@@ -16,6 +16,7 @@ from ..protocol import (
     Accepted,
     Account,
     Action,
+    Broke,
     Compute,
     Entry,
     Kept,
@@ -145,6 +146,7 @@ class Driver:
     life : what the node's tasks belong to; whatever goes wrong here ends it.
     clock : the time in seconds; only differences matter.
     ended : is called once the final model is on disk.
+    broke : is told who has broken a rule.
     """
 
     def __init__(
@@ -159,10 +161,11 @@ class Driver:
         life: Life,
         clock: Callable[[], float],
         ended: Callable[[], None],
+        broke: Callable[[Broke], None],
     ) -> None:
         self.peer, self.journal, self.transport, self.updater = peer, journal, transport, updater
         self.pace, self.telemetry = pace, telemetry
-        self._life, self._clock, self._ended = life, clock, ended
+        self._life, self._clock, self._ended, self._broke = life, clock, ended, broke
         self._go: _Go | None = None
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._preparing: asyncio.Task[None] | None = None
@@ -257,6 +260,8 @@ class Driver:
                 self._life.spawn(self._compute(action))
         elif isinstance(action, Say):
             self.telemetry.note(ProtocolNews(action.news, action.text))
+        elif isinstance(action, Broke):
+            self._broke(action)
 
     def _wrote(self, entry: Entry) -> None:
         if isinstance(entry, Released):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from ..protocol import News
+from ..protocol import News, Rule
 
 __all__ = [
     "BudgetSpent",
@@ -22,6 +22,7 @@ __all__ = [
     "OwnUpdatesForgotten",
     "ProtocolNews",
     "RowsLeftOut",
+    "RuleBroken",
     "RunOver",
     "Standstill",
     "Started",
@@ -174,6 +175,14 @@ class OwnUpdatesForgotten(Event):
     hops: tuple[int, ...]
     releases: int
     why: str = "the journal is an old copy, or the sender has forged them; they count, and the token is refused"
+
+
+@dataclass(frozen=True)
+class RuleBroken(Event):
+    """Another node has done what no honest one does; the log has a line of it as a refusal, once."""
+
+    node: int
+    rule: Rule
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ..protocol import Copy, Kind, Message, Offer, Pass, Peer, Token, WantOutcome
+import numpy as np
+
+from ..protocol import Broke, Copy, Kind, Message, Offer, Pass, Peer, Token, WantOutcome
 from ..storage import digest_of
 from ..transport import Done, Receiver, Transport
 from ._view import status_of
 from .arrivals import Arrivals
 from .claims import final_claims
 from .driver import Driver, Journal, Wires
-from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RunOver, Started, ToldToStop
+from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RuleBroken, RunOver, Started, ToldToStop
 from .ledger import OwnAccount
 from .life import Life
 from .node_setup import NodeSetup
@@ -23,6 +25,7 @@ from .reminders import OLD_JOURNAL, OldJournal, Reminders
 from .sight import NodeSight
 from .standstill import StandstillWatch
 from .status import STOPPED, NodeStatus
+from .strides import Strides
 from .taking_part import TakingPart
 from .telemetry import Telemetry
 from .updater import Stopped, Updater
@@ -82,7 +85,7 @@ class Node:
         self.taking_part.renewed = memory.copy.kind is Kind.INITIAL
         pace = setup.new_pace()
         self.driver = Driver(
-            Peer(setup.me, setup.rules, memory, self.taking_part, NodeSight(pace, self.transport)),
+            Peer(setup.me, setup.rules, memory, setup.seal, self.taking_part, NodeSight(pace, self.transport)),
             journal=journal,
             transport=self.transport,
             updater=self.updater,
@@ -91,6 +94,7 @@ class Node:
             life=self._life,
             clock=clock,
             ended=self._end,
+            broke=self._name,
         )
         self.taking_part.holding = lambda: self.peer.holding
         self.reminders = Reminders(
@@ -101,14 +105,21 @@ class Node:
             note=self.telemetry.note,
             give_up=self._give_up,
         )
+        self._strides = Strides(
+            setup.learner,
+            step_sizes=np.asarray(setup.terms.step_sizes).tolist(),
+            noise_multiplier=setup.terms.noise_multiplier,
+            ridge=setup.run.model.ridge,
+        )
         self.arrivals = Arrivals(
-            setup.check_parameters,
+            self._why_wrong,
             setup.rules.path,
             at_once=self.updater.is_quick,
             spawn=self._life.spawn,
             lets_in=self.reminders.lets_in,
             take=self._take,
             refuse=self._refuse,
+            broke=self._name,
         )
         self.watch = StandstillWatch(
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
@@ -222,7 +233,7 @@ class Node:
         if not self._life.is_over:
             if not self._begun and not isinstance(message, WantOutcome):
                 self.taking_part.renewed = False  # the others are on their way: this is not the beginning of the run
-            if isinstance(message, Pass) and self.peer.expects((message.ballot, message.hop)):
+            if isinstance(message, Pass) and self.peer.expects((message.ballot, message.hop), sender):
                 self.taking_part.renewed = True
             self._begin()  # whoever sends something has begun
             self.taking_part.distrusted = isinstance(message, Offer) and sender in self.reminders.senders
@@ -240,6 +251,16 @@ class Node:
         await self.transport.leave(f"its journal {OLD_JOURNAL}; it takes no further part in this run")
         self._life.fail(OldJournal(f"journal {self.setup.config.journal}: {OLD_JOURNAL}"))
 
+    def _why_wrong(self, token: Token) -> str:
+        """Say why a token cannot be of this run: its parameters, or how far they are from those seen last."""
+        copy = self.peer.memory.copy
+        return self.setup.check_parameters(token.parameters) or self._strides.too_far(copy.token, copy.hop, token)
+
+    def _name(self, broken: Broke) -> None:
+        """Name a node that has broken a rule."""
+        self.telemetry.note(RuleBroken(broken.node, broken.rule))
+        self._refuse(broken.node, broken.what)
+
     def _refuse(self, sender: int, problem: str) -> None:
         self.transport.say_once("refused", f"{self.setup.roster.names[sender]}: {problem}")
 
@@ -247,7 +268,7 @@ class Node:
         """Say why the large model of a message is not wanted."""
         if self.peer.memory.outcome is not None:
             return "the run is over here"
-        if isinstance(message, Pass) and not self.peer.expects((message.ballot, message.hop)):
+        if isinstance(message, Pass) and not self.peer.expects((message.ballot, message.hop), sender):
             return "not asked for"
         return ""
 
@@ -283,6 +304,7 @@ class Node:
         try:
             claims = partial(final_claims, self.account, self.setup.name, self.setup.delta, token)
             await self.updater.keep_model(token, claims)
+            self.setup.write_certificate(self.peer.memory)
             self.setup.write_result(self.status(finished=True))
         except OSError as error:
             self._life.fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))

@@ -14,9 +14,19 @@ from ...delays import Delay
 from ...learning import Learner
 from ...models import EpsilonClaim, Inputs
 from ...runs import RunFile
-from ..protocol import Rules, Token
+from ..protocol import Memory, Rules, Token
 from ..storage import chunks_of, size_of
-from ..transport import Agreement, Keys, Roster, Shape
+from ..transport import (
+    CERTIFICATE,
+    Agreement,
+    Keys,
+    Notary,
+    OutcomeCertificate,
+    Roster,
+    RunSeal,
+    Shape,
+    Statement,
+)
 from .config import NodeConfig
 from .ledger import AccountTerms
 from .monitor import status_text
@@ -106,6 +116,22 @@ class NodeSetup:
         """Write the same as a model that can be used: model.npz in the node's folder, with this node's own account."""
         about = NodeFacts(self.name, self.run, self.agreement.digest.hex(), claims, self.not_covered)
         write_node_model(self.config.journal.parent / "model.npz", token, self.inputs, about, self.shape.dtype)
+
+    @property
+    def seal(self) -> RunSeal:
+        """What the node signs with: its own key, for this run alone."""
+        notary = Notary(self.roster, self.me, self.keys.key, self.keys.certificate)
+        return RunSeal(notary, self.agreement.digest)
+
+    def write_certificate(self, memory: Memory) -> None:
+        """Write the votes for the final model beside it, so that anybody who has the roster can check it later."""
+        assert memory.outcome is not None
+        assert memory.decided is not None
+        statement = Statement.of(self.agreement.digest, memory.decided, memory.outcome)
+        path = self.config.journal.parent / CERTIFICATE
+        draft = path.with_suffix(".json.part")
+        draft.write_text(OutcomeCertificate(statement, dict(memory.votes)).to_json(self.roster), encoding="utf-8")
+        draft.rename(path)
 
     def left_at_a_stop(self) -> NodeStatus | None:
         """Return what the node knew when it was last told to stop, if it has not run since."""

@@ -75,6 +75,7 @@ class NodeStatus:
     carry_rate, pass_rate : median bytes per second of large tokens, between machines and within a hop.
     recoveries : how many it has started.
     reachable : nodes that messages go through to.
+    broken_rules : for each node, how often it has sent what no honest node sends, since this one started.
     peak_memory, running_for : bytes and seconds of its process.
     waits_for, stands_still : what it waits for, in words, and for how many seconds, if nothing moves; None and 0 if
         something does.
@@ -113,6 +114,7 @@ class NodeStatus:
     pass_rate: float | None
     recoveries: int
     reachable: int
+    broken_rules: tuple[int, ...] = ()
     peak_memory: int
     running_for: float
     waits_for: str | None = None

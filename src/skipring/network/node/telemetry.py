@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from ..protocol import News
-from .events import BudgetSpent, Event, GoesOn, OfferRefused, ProtocolNews, Standstill, TokenAccepted, Updated
+from .events import (
+    BudgetSpent,
+    Event,
+    GoesOn,
+    OfferRefused,
+    ProtocolNews,
+    RuleBroken,
+    Standstill,
+    TokenAccepted,
+    Updated,
+)
 from .hop_times import HopTimes
 from .status import NodeStatus
 
@@ -34,6 +45,8 @@ class Telemetry:
         self._refused_before = 0 if before is None else before.refused_for_budget
         self._unaffordable: set[int] = set()  # own hops whose update would have exceeded the budget
         self.times = HopTimes()
+        #: How often each of the others has done what no honest node does.
+        self.broken_rules: Counter[int] = Counter()
         #: What the node has last said that it waits for, as long as it does.
         self.standstill: Standstill | None = None
 
@@ -63,6 +76,8 @@ class Telemetry:
             self.standstill = None
         elif isinstance(event, OfferRefused):
             self.refused += 1
+        elif isinstance(event, RuleBroken):
+            self.broken_rules[event.node] += 1
         elif isinstance(event, BudgetSpent):
             if event.hop in self._unaffordable:
                 return

@@ -13,7 +13,20 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazily
 from ._presence import HOP_BYTES
 from ._state import Rules
-from .actions import Action, Compute, News, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
+from .actions import (
+    Action,
+    Broke,
+    Compute,
+    News,
+    PrepareBatch,
+    Rule,
+    Say,
+    Send,
+    SetTimer,
+    StopTimer,
+    Timer,
+    Write,
+)
 from .fold import Account, Fold, Release
 from .journal import Entry, Forgotten, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
@@ -46,12 +59,16 @@ from .messages import (
     Reject,
     Resume,
     Resumed,
+    Signatures,
+    Ticket,
     Token,
     WantOutcome,
+    WantTicket,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path, path_of
 from .peer import Peer
+from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
 from .standing import Stand, Standing
 
@@ -78,6 +95,7 @@ __all__ = [
     "Answer",
     "Ask",
     "Ballot",
+    "Broke",
     "ClearSight",
     "Compute",
     "Copy",
@@ -118,17 +136,22 @@ __all__ = [
     "Released",
     "Resume",
     "Resumed",
+    "Rule",
     "Rules",
     "Say",
+    "Seal",
     "Send",
     "SetTimer",
     "Sight",
+    "Signatures",
     "Stand",
     "Standing",
     "StopTimer",
+    "Ticket",
     "Timer",
     "Token",
     "WantOutcome",
+    "WantTicket",
     "Write",
     "agreed_path",
     "blank_chain",

@@ -5,12 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ._state import Idle, Rules, State
-from .actions import Action, Compute, News, PrepareBatch, Say, Send, SetTimer, StopTimer, Timer, Write
+from .actions import (
+    Action,
+    Broke,
+    Compute,
+    News,
+    PrepareBatch,
+    Rule,
+    Say,
+    Send,
+    SetTimer,
+    StopTimer,
+    Timer,
+    Write,
+)
 from .journal import Entry, Heard, Memory
-from .messages import Ballot, Hello, Message, Place, Token
+from .messages import Ballot, Hello, Message, Place, Signatures, Token
+from .seal import Seal
 from .sight import Sight
 
-__all__ = ["Core", "Willing"]
+__all__ = ["STEP", "Core", "Willing"]
+
+#: How far one message moves the highest ballot that a node knows of.
+STEP = 1000
 
 #: Says whether a node takes part at a place, given its ledger.
 Willing = Callable[[Place, Sequence[Place]], bool]
@@ -19,11 +36,13 @@ Willing = Callable[[Place, Sequence[Place]], bool]
 class Core:
     """A node's memory and state, and how it sends, writes and waits."""
 
-    def __init__(self, me: int, rules: Rules, memory: Memory, willing: Willing, sight: Sight) -> None:
-        self.me, self.rules, self.memory, self.sight = me, rules, memory, sight
+    def __init__(self, me: int, rules: Rules, memory: Memory, seal: Seal, willing: Willing, sight: Sight) -> None:
+        self.me, self.rules, self.memory, self.seal, self.sight = me, rules, memory, seal, sight
         self.state = State.after_a_start(memory)
         self._willing = willing
         self._actions: list[Action] = []
+        turns = "".join("1" if node == me else "0" for node in reversed(rules.path))
+        self._own_turns = int(turns, 2) if len(turns) else 0
 
     # What is asked for.
 
@@ -62,6 +81,12 @@ class Core:
         """Tell the people who run the node."""
         self._actions.append(Say(text, news))
 
+    def broke(self, node: int, rule: Rule, what: str, *, proof: bool = False) -> None:
+        """Name a node that has broken a rule; after a proof nothing is taken from it any more."""
+        self._actions.append(Broke(node, rule, what, proof))
+        if proof:
+            self.state.shut_out |= {node}
+
     def done(self) -> list[Action]:
         """Return what was asked for since the last time."""
         actions, self._actions = self._actions, []
@@ -84,13 +109,47 @@ class Core:
         """The furthest place that this node knows of, or is at."""
         return max(self.state.seen, self.place)
 
-    def is_new(self, place: Place) -> bool:
-        """Say whether a place is beyond all that this node has, or has said that it has not."""
-        return place > self.place and (self.memory.gone is None or place > self.memory.gone)
+    def is_new(self, place: Place, sender: int) -> bool:
+        """Say whether a place is beyond all that this node has, or has told that sender that it has not.
+
+        What one node was told binds this node towards that node alone: another one that asks in vain, and perhaps
+        about all hops to come, must not keep the token from coming by its right way. That is enough for safety. The
+        node that was told so goes on from there, and offers that place never again; nobody else had it to offer, for
+        one node goes on per ballot.
+        """
+        denied = self.memory.denied(sender)
+        return place > self.place and (denied is None or place > denied)
+
+    @property
+    def last_turn(self) -> int:
+        """The last hop of this node, 0 if it has none."""
+        return self._own_turns.bit_length()
+
+    @property
+    def own_turns(self) -> int:
+        """The hops of this node, as the marks of a chain: bit h - 1 is hop h."""
+        return self._own_turns
 
     def is_willing(self, place: Place) -> bool:
         """Say whether this node takes part at a place."""
         return self._willing(place, self.memory.ledger)
+
+    @property
+    def proven(self) -> Ballot:
+        """The highest ballot of which this node knows that a majority has promised it; the first one needs no proof."""
+        ticket = self.memory.ticket
+        return (0, self.rules.path[0]) if ticket is None else ticket[0]
+
+    def note(self, ballot: Ballot) -> bool:
+        """Remember a ballot that somebody speaks of, and say whether it is within reach.
+
+        One message moves this node by a bounded step, so that no number is ever used up: a step for each message that
+        a peer may send takes longer than anybody lives to get to the largest one. A node that is behind others by more
+        catches up, step by step, as they speak.
+        """
+        reach = max(self.state.highest[0], self.memory.promised[0]) + STEP
+        self.state.highest = max(self.state.highest, ballot if ballot[0] <= reach else (reach, ballot[1]))
+        return ballot[0] <= reach
 
     # What happens in every part.
 
@@ -99,7 +158,8 @@ class Core:
         state = self.state
         state.failures = 0
         state.signs += 1
-        state.hushed = False
+        state.hushed = state.new = False
+        state.agreed = frozenset()
         if not state.holds or state.has_it:
             state.doubted = None
         self.wait_for_progress()
@@ -114,6 +174,12 @@ class Core:
         self.hear_greeting()
         self.send_all(Hello(self.memory.copy.ballot))
 
+    def oppose(self, node: int) -> None:
+        """Take note that a node shows a token: a final model that only others have proposed came before its time."""
+        proposed = self.state.proposed
+        if proposed is not None and node not in proposed[0]:
+            self.state.proposed, self.state.unopposed = None, False
+
     def hear_greeting(self) -> None:
         """Take note that somebody has greeted."""
         self.state.quiet = False
@@ -124,9 +190,9 @@ class Core:
         self.state.doing = Idle()
         self.stop(Timer.OFFER, Timer.SKIP, Timer.LEASE, Timer.WAIT, Timer.WATCH, Timer.VOTE)
 
-    def give_way(self, ballot: Ballot) -> None:
-        """Somebody has promised a higher ballot: what is done under this one is lost, and released all the same."""
+    def give_way(self, ballot: Ballot, promises: Signatures = ()) -> None:
+        """Promise a higher ballot: what is done under this one is lost, and released all the same."""
         self.let_go()
         self.state.recovering = None
-        self.write(Heard(ballot))
+        self.write(Heard(ballot, promises))
         self.rest()

@@ -57,6 +57,7 @@ class Keeping:
         """Go on from the newest copy, as its holder."""
         core, copy = self.core, self.core.memory.copy
         core.stop(Timer.WATCH)
+        core.state.against = frozenset()
         if core.state.quiet:
             core.greet()
         if copy.kind is Kind.ACCEPTED and core.is_willing(core.place):
@@ -97,8 +98,10 @@ class Keeping:
             # Written before the offer and not before the token itself: on the disk together with the update before it.
             core.write(Passing(*place))
             core.send(node, Offer(*place))
-        elif core.is_willing(place):
-            core.state.invitation = Invitation(place, ready=False, by=None)
+            return
+        core.state.turn = place
+        if core.is_willing(place):
+            core.state.invitation = Invitation(place, ready=False, by=frozenset())
             core.prepare(place)
         else:  # there is nobody to wait for
             core.stop(Timer.OFFER)
@@ -164,9 +167,10 @@ class Keeping:
     def on_refuse(self, sender: int, message: Refuse) -> None:
         """Offer the next hop, if it was this node's offer that was refused."""
         core, doing = self.core, self.core.state.doing
-        if message.promised > core.memory.promised:
-            core.give_way(message.promised)
-        elif isinstance(doing, Offering) and self._is_from_its_node(sender, (message.ballot, message.hop), doing.hop):
+        if isinstance(doing, Offering) and self._is_from_its_node(sender, (message.ballot, message.hop), doing.hop):
+            if message.promised > core.memory.promised:
+                # It may be that a recovery goes on; whether a majority does not listen any more is seen to in `Peer`.
+                core.state.against |= {sender}
             self.skip(doing.hop)
 
     def accept_own(self, hop: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ._core import Core
 from ._keeping import Keeping
 from ._state import Invitation, Offering, Unconfirmed
+from .actions import Rule
 from .journal import Gone, Kept
 from .messages import Accepted, Answer, Ask, Ballot, Copy, Hello, Here, Kind, Offer, Pass, Place, Ready, Refuse, Reject
 
@@ -27,6 +28,7 @@ class Receiving:
             return
         if isinstance(state.doing, Unconfirmed):
             core.let_go()  # it was passed on: somebody else has it
+        core.oppose(sender)
         core.hear_greeting()
         core.rest()
         core.send(sender, Here(message.ballot))
@@ -37,16 +39,19 @@ class Receiving:
         if isinstance(state.doing, Unconfirmed) and place > (core.memory.copy.ballot, state.doing.hop):
             core.let_go()  # the token has moved on; whoever said so may have been overtaken by this offer
         mine = 1 <= message.hop <= core.rules.steps and core.rules.node_of(message.hop) == core.me
-        new = message.ballot >= core.memory.promised and core.is_new(place)
+        new = message.ballot >= core.memory.promised and core.is_new(place, sender)
+        if mine:
+            state.turn = max(state.turn or place, place)
         if not (mine and new and not state.holds and core.is_willing(place)):
             core.send(sender, Refuse(message.ballot, message.hop, core.memory.promised))
             return
+        core.oppose(sender)
         core.rest()
         if state.invitation is None or state.invitation.place != place:
-            state.invitation = Invitation(place, ready=False, by=sender)
+            state.invitation = Invitation(place, ready=False, by=frozenset({sender}))
             core.prepare(place)
             return
-        state.invitation = replace(state.invitation, by=sender)
+        state.invitation = replace(state.invitation, by=state.invitation.by | {sender})
         if state.invitation.ready:
             core.send(sender, Ready(*place))
 
@@ -58,13 +63,16 @@ class Receiving:
         state.invitation = replace(invitation, ready=True)
         if state.doing == Offering(hop) and core.memory.copy.ballot == ballot:
             self._keeping.accept_own(hop)
-        elif not state.holds and invitation.by is not None:
-            core.send(invitation.by, Ready(ballot, hop))
+        elif not state.holds:
+            for node in sorted(invitation.by):
+                core.send(node, Ready(ballot, hop))
 
-    def expects(self, place: Place) -> bool:
-        """Say whether the token of a place would be taken."""
+    def expects(self, place: Place, sender: int) -> bool:
+        """Say whether the token of a place would be taken from a node."""
         invitation = self.core.state.invitation
-        return invitation is not None and invitation.ready and invitation.place == place and self.core.is_new(place)
+        if invitation is None or invitation.place != place or sender not in invitation.by:
+            return False
+        return invitation.ready and self.core.is_new(place, sender)
 
     def on_pass(self, sender: int, message: Pass) -> None:
         """Write down the token that this node is ready for, and go on with it."""
@@ -73,9 +81,10 @@ class Receiving:
             core.send(sender, Reject(core.memory.promised))
         elif place == core.place and core.memory.copy.kind is not Kind.INITIAL and core.memory.sender == sender:
             core.send(sender, Accepted(*place))
-        elif self.expects(place):
+        elif self.expects(place, sender):
             core.let_go()
             core.state.recoveries = 0  # the run goes on; patience need not grow any more
+            core.state.shunned = frozenset()
             core.write(Kept(Copy(message.ballot, message.hop, Kind.ACCEPTED, message.token), sender))
             core.send(sender, Accepted(*place))
             core.rest()
@@ -87,9 +96,12 @@ class Receiving:
         core, place = self.core, (message.ballot, message.hop)
         if message.ballot < core.memory.promised:
             core.send(sender, Reject(core.memory.promised))
+        if not (1 <= message.hop <= core.rules.steps and core.rules.node_of(message.hop) == core.me):
+            core.broke(sender, Rule.HOP, f"asks for the token of hop {message.hop}, which is not this node's")
+            return
         has = core.place >= place and core.memory.copy.kind is not Kind.INITIAL and self._had(place)
-        if not has and core.is_new(place):
-            core.write(Gone(*place))  # it may still be on its way, and the sender will go on without it
+        if not has and core.is_new(place, sender):
+            core.write(Gone(*place, sender))  # it may still be on its way, and the sender will go on without it
         core.send(sender, Answer(message.ballot, message.hop, has))
 
     def _had(self, place: Place) -> bool:

@@ -6,19 +6,40 @@ the token is lost before anybody takes a higher ballot. A node that was cut off,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ._core import Core
 from ._keeping import Keeping
-from ._state import Doubted, Recovering, Unconfirmed
-from .actions import News, Timer
+from ._state import Deciding, Doubted, Recovering, Unconfirmed
+from .actions import News, Rule, Timer
 from .journal import Heard, Kept
-from .messages import Agree, Ballot, Doubt, Fine, Kind, Place, Prepare, Promise, Reject, Resume, Resumed
+from .messages import (
+    Agree,
+    Ballot,
+    Doubt,
+    Fine,
+    Kind,
+    Place,
+    Prepare,
+    Promise,
+    Reject,
+    Resume,
+    Resumed,
+    Signatures,
+    Ticket,
+    WantTicket,
+)
 
 __all__ = ["Recovery"]
 
 #: Recoveries that fail wait longer and longer, up to so many times the first wait.
 _LONGEST = 8
+#: A final model is proposed so often before its holder asks whether a recovery would help.
+_TRIES = 8
+#: A node is promised a ballot so often because it says that the token is lost, while there may be a sign of it.
+_BELIEVED = 3
+Rank = tuple[Ballot, int, Kind]
 
 
 class Recovery:
@@ -47,6 +68,8 @@ class Recovery:
         state, place = self.core.state, (message.ballot, message.hop)
         known = state.seen > place if message.asked else not state.hushed
         fine = state.has_it or known or self.sees_it_move()
+        if not fine:
+            state.agreed |= {sender}
         self.core.send(sender, Fine(*place) if fine else Agree(*place))
 
     def sees_it_move(self) -> bool:
@@ -79,7 +102,7 @@ class Recovery:
         if state.doubted is not None and len(state.doubted.agreed) >= self.core.rules.majority:
             self.recover("whoever has the token is silent" if state.doubted.asked else "no sign of the token")
 
-    def on_fine(self, message: Fine) -> None:
+    def on_fine(self, sender: int, message: Fine) -> None:
         """Somebody knows better: the token is not lost."""
         doubted = self.core.state.doubted
         if doubted is not None and doubted.place == (message.ballot, message.hop):
@@ -98,7 +121,7 @@ class Recovery:
 
     def on_hush_late(self) -> None:
         """Nobody has shown a sign of the token, though the holder greets more often than this."""
-        self.core.state.hushed = True
+        self.core.state.hushed, self.core.state.new = True, False
 
     # Recovery.
 
@@ -110,7 +133,8 @@ class Recovery:
         ballot = (max(state.highest[0], core.memory.promised[0]) + 1, core.me)
         state.highest = ballot
         core.write(Heard(ballot))
-        state.recovering = Recovering(ballot, {core.me: core.memory.copy.rank})
+        signed = {core.me: core.seal.promise(ballot)}
+        state.recovering = Recovering(ballot, {core.me: core.memory.copy.rank}, signed)
         core.say(f"recovery with ballot {ballot}: {why}", News.RECOVERY)
         core.send_all(Prepare(ballot))
         state.failures += 1
@@ -120,21 +144,57 @@ class Recovery:
         self.lead()
 
     def on_prepare(self, sender: int, message: Prepare) -> None:
-        """Promise a ballot, unless a higher one was promised."""
+        """Promise a ballot to its owner, unless a higher one was promised, or this node knows that the token is there.
+
+        An honest node asks only after a majority has agreed that the token is lost, and those who agreed promise; the
+        others do so when they have seen no sign of the token for a while, and until then count as not reached. So a
+        token that is lost is recovered as before, or a little later.
+        """
         core = self.core
         if message.ballot < core.memory.promised:
             core.send(sender, Reject(core.memory.promised))
             return
         if message.ballot > core.memory.promised:
+            if not self.may_be_lost(sender):
+                core.send(sender, Fine(message.ballot, 0))
+                return
             core.give_way(message.ballot)
-        core.send(sender, Promise(message.ballot, core.memory.copy.rank))
+        core.send(sender, Promise(message.ballot, core.memory.copy.rank, core.seal.promise(message.ballot)))
+
+    def may_be_lost(self, doubter: int) -> bool:
+        """Say whether the token may be lost, as far as this node knows: it has agreed to that, or sees no sign of it.
+
+        A node that has promised a ballot, and not heard that a majority did, listens to no token, so it knows of none.
+        """
+        core, state = self.core, self.core.state
+        if state.has_it or self.sees_it_move():
+            return False
+        if (state.hushed and not state.new) or core.memory.promised > core.proven:
+            return True
+        # It says that it has asked whoever has the token: that is believed a few times, and then waited for.
+        if doubter in state.agreed and state.granted.count(doubter) < _BELIEVED:
+            state.granted = (*state.granted, doubter)
+            return True
+        return False
 
     def on_promise(self, sender: int, message: Promise) -> None:
         """Count a promise."""
         state, recovering = self.core.state, self.core.state.recovering
-        if recovering is not None and message.ballot == recovering.ballot:
-            state.recovering = replace(recovering, promises={**recovering.promises, sender: message.rank})
+        if recovering is None or message.ballot != recovering.ballot:
+            return
+        if message.rank[0] >= message.ballot:
+            return  # it was asked twice, and has gone on in between
+        if not self._is_promise(sender, message):
+            self.core.broke(sender, Rule.BALLOT, "its promise is not signed")
+        elif message.rank[0] > self.core.proven:
+            self.core.send(sender, WantTicket(message.rank[0]))  # nobody has a copy of a ballot that nobody promised
+        else:
+            promises, signed = {**recovering.promises, sender: message.rank}, {**recovering.signed}
+            state.recovering = replace(recovering, promises=promises, signed={**signed, sender: message.signature})
             self.lead()
+
+    def _is_promise(self, sender: int, message: Promise) -> bool:
+        return self.core.seal.is_promise(sender, message.ballot, message.signature)
 
     def lead(self) -> None:
         """With the promises of a majority, choose who is to go on: once, for there may be one owner per ballot."""
@@ -143,20 +203,36 @@ class Recovery:
             return
         if core.memory.promised != recovering.ballot:
             return
-        rank, owner = max((rank, -node) for node, rank in recovering.promises.items())
+        promises = self._counted(recovering.promises)
+        if len(promises) < core.rules.majority:
+            return
+        rank, owner = max((rank, -node) for node, rank in promises.items())
         core.state.recovering = replace(recovering, chosen=-owner)
+        signed = tuple(sorted(recovering.signed.items()))
+        core.write(Heard(recovering.ballot, signed))
+        for node in core.others:
+            if node != -owner:
+                core.send(node, Ticket(recovering.ballot, signed))
         if -owner == core.me:
             self.resume(recovering.ballot, rank)
             core.state.recovering = None
         else:
-            core.send(-owner, Resume(recovering.ballot, rank))
+            core.send(-owner, Resume(recovering.ballot, rank, signed))
+
+    def _counted(self, promises: Mapping[int, Rank]) -> Mapping[int, Rank]:
+        """Return the promises that count: every other time without those who were to go on before, and did not.
+
+        A promise that is not counted might as well have been lost, so that any majority of the others is good enough.
+        """
+        shunned = self.core.state.shunned if self.core.state.recoveries % 2 == 0 else frozenset()
+        return {node: rank for node, rank in promises.items() if node not in shunned}
 
     def on_resume(self, sender: int, message: Resume) -> None:
         """Go on with the copy of this node, since it is the furthest."""
         core = self.core
         if message.ballot < core.memory.promised:
             core.send(sender, Reject(core.memory.promised))
-        elif message.ballot == core.memory.promised:
+        elif message.ballot == core.memory.promised and self.is_proven(sender, message.ballot, message.promises):
             self.resume(message.ballot, message.rank)
             core.send(sender, Resumed(message.ballot))
 
@@ -179,13 +255,57 @@ class Recovery:
             core.stop(Timer.RECOVERY)
             core.rest()
 
-    def on_reject(self, message: Reject) -> None:
-        """Somebody has promised more: a recovery with a lower ballot has no use."""
+    # Proofs. Nobody stops, or goes on, under a ballot because one node says so.
+
+    def is_proven(self, sender: int, ballot: Ballot, promises: Signatures) -> bool:
+        """Say whether a majority has promised a ballot; if that is news, write it down, and give way to it."""
         core = self.core
-        if message.promised > core.memory.promised:
-            core.give_way(message.promised)
-        if core.state.recovering is not None and message.promised > core.state.recovering.ballot:
-            core.state.recovering = None
+        if ballot <= core.proven:
+            return ballot == core.proven
+        good = {node: promise for node, promise in promises if core.seal.is_promise(node, ballot, promise)}
+        if len(good) < core.rules.majority:
+            core.broke(sender, Rule.BALLOT, f"goes on under ballot {ballot}, which {len(good)} nodes have promised")
+            return False
+        signed = tuple(sorted(good.items()))
+        if ballot > core.memory.promised:
+            core.give_way(ballot, signed)
+        else:
+            core.write(Heard(ballot, signed))
+        return True
+
+    def on_ticket(self, sender: int, message: Ticket) -> None:
+        """Take the proof that a majority has promised a ballot."""
+        core = self.core
+        if message.ballot > core.proven and self.is_proven(sender, message.ballot, message.promises):
+            recovering = core.state.recovering
+            if recovering is not None and recovering.chosen is None:  # promises may have waited for this
+                for node in core.others:
+                    if node not in recovering.promises:
+                        core.send(node, Prepare(recovering.ballot))
+
+    def on_want_ticket(self, sender: int, message: WantTicket) -> None:
+        """Prove a ballot that this node has spoken of, if it can."""
+        ticket = self.core.memory.ticket
+        if ticket is not None and ticket[0] >= message.ballot:
+            self.core.send(sender, Ticket(*ticket))
+
+    def on_reject(self, sender: int, message: Reject) -> None:
+        """Take note that a node does not listen to the token of this holder, or not to its final model."""
+        core = self.core
+        if core.state.holds and message.promised >= core.memory.copy.ballot:
+            core.state.against |= {sender}
+
+    def recover_if_nobody_listens(self) -> None:
+        """Recover if so many nodes do not listen to this holder that no majority does: its model would never be final.
+
+        Fewer of them may lie; but if a final model has not found its majority for long, while somebody does not listen,
+        the others may be gone. Then nothing is lost by a recovery, whoever has lied.
+        """
+        core, state = self.core, self.core.state
+        in_vain = isinstance(state.doing, Deciding) and state.doing.tries >= _TRIES and bool(state.against)
+        if state.holds and (in_vain or len(state.against) > core.rules.nodes - core.rules.majority):
+            state.against = frozenset()
+            self.recover("a majority does not listen to this node's token")
 
     def on_recovery_late(self) -> None:
         """Ask again, or doubt again if a recovery led to nothing."""
@@ -193,5 +313,7 @@ class Recovery:
         if state.doubted is not None:
             self.doubt(state.doubted.place, asked=state.doubted.asked)
         elif state.recovering is not None:
+            if state.recovering.chosen is not None:
+                state.shunned |= {state.recovering.chosen}
             state.recovering = None
             self.doubt(core.furthest, asked=False)

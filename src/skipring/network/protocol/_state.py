@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from .journal import Memory
-from .messages import Ballot, Kind, Place
+from .messages import Ballot, Kind, Place, Token
 
 __all__ = [
     "Computing",
@@ -154,7 +154,8 @@ class Waiting:
 class Deciding:
     """This node has the final model, and collects the votes of a majority for it."""
 
-    votes: frozenset[int]
+    votes: Mapping[int, bytes]
+    tries: int = 0
 
 
 @dataclass(frozen=True)
@@ -172,11 +173,15 @@ Doing = Idle | Watching | Holding | Ended
 
 @dataclass(frozen=True)
 class Invitation:
-    """The place that this node prepares for, or is ready for; nobody has invited it to an own hop of the holder."""
+    """The place that this node prepares for, or is ready for; nobody has invited it to an own hop of the holder.
+
+    All that offer the place are told, and the token is taken from any of them: one that has no token to send, and
+    offers it nevertheless, must not take the place of the holder.
+    """
 
     place: Place
     ready: bool
-    by: int | None
+    by: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,7 @@ class Recovering:
 
     ballot: Ballot
     promises: Mapping[int, tuple[Ballot, int, Kind]]
+    signed: Mapping[int, bytes]
     chosen: int | None = None
 
 
@@ -212,7 +218,16 @@ class State:
     signs: int = 0  # of progress, so far
     quiet: bool = False  # nobody has said for a while that the token is on its way
     hushed: bool = True  # there has been no sign of the token for longer than that
+    new: bool = True  # it has just started, and has not waited for a sign of the token yet
     failures: int = 0  # doubts and recoveries since the last sign of progress
+    agreed: frozenset[int] = frozenset()  # those whose doubt this node shares, since the last sign of the token
+    against: frozenset[int] = frozenset()  # those who do not listen to the ballot of this holder
+    granted: tuple[int, ...] = ()  # those who were promised a ballot on their word alone, each time
+    shunned: frozenset[int] = frozenset()  # those who were to go on after a recovery, and did not
+    shut_out: frozenset[int] = frozenset()  # those who are proven to lie
+    turn: Place | None = None  # the last own hop that was offered to this node
+    proposed: tuple[frozenset[int], Token] | None = None  # who proposed which final model before its time
+    unopposed: bool = False  # and nobody else has shown a token for long
     recoveries: int = 0  # that this node has started since it took the token
 
     @classmethod

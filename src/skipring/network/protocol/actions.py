@@ -11,7 +11,20 @@ from enum import StrEnum
 from .journal import Entry
 from .messages import Ballot, Message, Token
 
-__all__ = ["Action", "Compute", "News", "PrepareBatch", "Say", "Send", "SetTimer", "StopTimer", "Timer", "Write"]
+__all__ = [
+    "Action",
+    "Broke",
+    "Compute",
+    "News",
+    "PrepareBatch",
+    "Rule",
+    "Say",
+    "Send",
+    "SetTimer",
+    "StopTimer",
+    "Timer",
+    "Write",
+]
 
 
 class Timer(StrEnum):
@@ -28,6 +41,7 @@ class Timer(StrEnum):
     AGREED = "agreed"  # somebody who knows better than a majority may say so
     RECOVERY = "recovery"  # until a doubt, or a recovery, is tried again
     VOTE = "vote"  # until the final model is proposed again
+    OPPOSED = "opposed"  # another token may show itself, if a final model was proposed before its time
 
 
 class News(StrEnum):
@@ -86,6 +100,28 @@ class Say:
     news: News
 
 
+class Rule(StrEnum):
+    """What no honest node does; whoever does it is named."""
+
+    OUTCOME = "outcome"  # it says that the run is over, without the votes of a majority
+    VOTE = "vote"  # its vote is not for what it was sent
+    TWO_VOTES = "two votes"  # it has signed two models under one ballot: a proof
+    WAY = "way"  # its token did not come along the agreed path
+    MARKS = "marks"  # its token has marks of this node that it did not make, or lacks some that it did
+    HOP = "hop"  # it asks about a hop that it cannot have sent
+    BALLOT = "ballot"  # it goes on under a ballot that no majority has promised
+
+
+@dataclass(frozen=True)
+class Broke:
+    """Name a node that has broken a rule, to the people who run this node; with a proof, it is shut out."""
+
+    node: int
+    rule: Rule
+    what: str
+    proof: bool = False
+
+
 @dataclass(frozen=True)
 class Write:
     """Write an entry of the journal to disk."""
@@ -93,4 +129,4 @@ class Write:
     entry: Entry
 
 
-Action = Send | SetTimer | StopTimer | PrepareBatch | Compute | Say | Write
+Action = Send | SetTimer | StopTimer | PrepareBatch | Compute | Say | Broke | Write

@@ -135,15 +135,18 @@ def check_chain(chain: bytes, steps: int, *, updates: int, before_hop: int) -> N
         raise InvalidInput.because("chain", f"{made} updates", f"the token says {updates}")
 
 
-def wrong_way(token: Token, path: Sequence[int], *, sender: int, hop: int | None) -> str:
+def wrong_way(token: Token, path: Sequence[int], *, sender: int, hop: int | None, recovered: bool = True) -> str:
     """Say why a token cannot have come along the agreed path; nothing if it may have.
 
-    `hop` is the one for which the sender passes it on; None if all are made.
+    `hop` is the one for which the sender passes it on; None if all are made. Unless it was `recovered`, a token without
+    updates began with the first node of the path; after a recovery any node may have begun with it.
     """
     try:
         check_chain(token.chain, len(path), updates=token.updates, before_hop=len(path) + 1 if hop is None else hop)
     except InvalidInput as problem:
         return str(problem)
+    if hop is not None and not token.updates and not recovered and sender not in path[: hop - 1]:
+        return "passes on a token that it never had: it has no update yet, and it was never its turn"
     if hop is not None and token.updates:
         # It was the sender's turn at the last update, or after it, without one.
         since = path[marks_of(token.chain).bit_length() - 1 : hop - 1]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .messages import Ballot, Copy, Kind, Place, Token
+from .messages import Ballot, Copy, Kind, Place, Signatures, Token
 
 __all__ = ["Entry", "Forgotten", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
 
 
 @dataclass(frozen=True)
 class Heard:
-    """Promised: no ballot below this one is listened to."""
+    """Promised: no ballot below this one is listened to. With promises of a majority, it may be gone on under."""
 
     ballot: Ballot
+    promises: Signatures = ()
 
 
 @dataclass(frozen=True)
@@ -42,18 +43,20 @@ class Passing:
 
 @dataclass(frozen=True)
 class Gone:
-    """Told somebody that the token of a place is not here; it will never be accepted."""
+    """Told a node that the token of a place is not here; it will never be accepted from that node."""
 
     ballot: Ballot
     hop: int
+    to: int
 
 
 @dataclass(frozen=True)
 class Over:
-    """The run is over, and this is its model, decided under a ballot."""
+    """The run is over, and this is its model, decided under a ballot with the votes of a majority."""
 
     token: Token
     ballot: Ballot
+    votes: Signatures = ()
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,14 @@ class Memory:
     copy: Copy
     sender: int | None = None
     passing: Place | None = None
-    gone: Place | None = None
+    gone: tuple[tuple[int, Place], ...] = field(default=())  # whom it was told that a token is not here, and the last
     ledger: tuple[Place, ...] = field(default=())
     unchanged: tuple[Place, ...] = field(default=())  # tokens that were accepted, and passed on as they were
     outcome: Token | None = None
     decided: Ballot | None = None
     reminded: tuple[int, ...] = field(default=())  # the nodes that have sent own updates which are not in the ledger
+    votes: Signatures = ()
+    ticket: tuple[Ballot, Signatures] | None = None  # the highest ballot that a majority promised, and their signatures
 
     @classmethod
     def blank(cls, first: int, initial: Token) -> Memory:
@@ -94,7 +99,10 @@ class Memory:
     def after(self, entry: Entry) -> Memory:
         """Return the memory with one more entry."""
         if isinstance(entry, Heard):
-            return replace(self, promised=max(self.promised, entry.ballot))
+            promised = max(self.promised, entry.ballot)
+            if not entry.promises:
+                return replace(self, promised=promised)
+            return replace(self, promised=promised, ticket=(entry.ballot, entry.promises))
         if isinstance(entry, Kept):
             promised = max(self.promised, entry.copy.ballot)
             unchanged = self.unchanged
@@ -109,10 +117,16 @@ class Memory:
             return replace(self, passing=(entry.ballot, entry.hop))
         if isinstance(entry, Gone):
             place = entry.ballot, entry.hop
-            return replace(self, gone=place if self.gone is None else max(self.gone, place))
+            denied = self.denied(entry.to)
+            others = tuple(told for told in self.gone if told[0] != entry.to)
+            return replace(self, gone=(*others, (entry.to, place if denied is None else max(denied, place))))
         if isinstance(entry, Forgotten):
             return replace(self, reminded=tuple(sorted({*self.reminded, entry.sender})))
-        return replace(self, outcome=entry.token, decided=entry.ballot)
+        return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes)
+
+    def denied(self, node: int) -> Place | None:
+        """Return the furthest place whose token a node was told is not here, if it was told so."""
+        return next((place for told, place in self.gone if told == node), None)
 
     def replayed(self, entries: Iterable[Entry]) -> Memory:
         """Return the memory after all entries of a journal."""

@@ -39,14 +39,19 @@ __all__ = [
     "Reject",
     "Resume",
     "Resumed",
+    "Signatures",
+    "Ticket",
     "Token",
     "WantOutcome",
+    "WantTicket",
 ]
 
 #: (number, node): ballots are ordered, and no two nodes choose the same.
 Ballot = tuple[int, int]
 #: (ballot, hop): where a run is.
 Place = tuple[Ballot, int]
+#: Who has signed something, and the signature of each.
+Signatures = tuple[tuple[int, bytes], ...]
 
 
 class LargeParameters(Protocol):
@@ -237,10 +242,11 @@ class Prepare:
 @numbered(21)
 @dataclass(frozen=True)
 class Promise:
-    """I listen to no lower ballot from now on; my newest copy is of this rank."""
+    """I listen to no lower ballot from now on, which I sign; my newest copy is of this rank."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
+    signature: bytes = field(metadata=on_wire(3))
 
 
 @numbered(22)
@@ -254,10 +260,11 @@ class Reject:
 @numbered(23)
 @dataclass(frozen=True)
 class Resume:
-    """A majority has promised this ballot, and your copy is the furthest: go on with it."""
+    """A majority has promised this ballot, as they have signed, and your copy is the furthest: go on with it."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
+    promises: Signatures = field(metadata=on_wire(3))
 
 
 @numbered(24)
@@ -280,17 +287,19 @@ class Final:
 @numbered(26)
 @dataclass(frozen=True)
 class FinalAccepted:
-    """I have written it down."""
+    """I have written it down, and this is my vote for it."""
 
     ballot: Ballot = field(metadata=on_wire(1))
+    vote: bytes = field(metadata=on_wire(2))
 
 
 @numbered(27)
 @dataclass(frozen=True)
 class Decided:
-    """A majority has written it down: it is final."""
+    """A majority has written it down: it is final, and these are their votes."""
 
     ballot: Ballot = field(metadata=on_wire(1))
+    votes: Signatures = field(metadata=on_wire(2))
 
 
 @numbered(28)
@@ -302,10 +311,28 @@ class WantOutcome:
 @numbered(29)
 @dataclass(frozen=True)
 class Outcome:
-    """The run is over; this is its model, and the ballot it was decided under."""
+    """The run is over; this is its model, the ballot it was decided under, and the votes of a majority for it."""
 
     token: Token = field(metadata=on_wire(1))
     ballot: Ballot = field(metadata=on_wire(2))
+    votes: Signatures = field(metadata=on_wire(3))
+
+
+@numbered(33)
+@dataclass(frozen=True)
+class Ticket:
+    """A majority has promised this ballot, as they have signed: whoever has a token of a lower one lets it go."""
+
+    ballot: Ballot = field(metadata=on_wire(1))
+    promises: Signatures = field(metadata=on_wire(2))
+
+
+@numbered(34)
+@dataclass(frozen=True)
+class WantTicket:
+    """You speak of this ballot: has a majority promised it?"""
+
+    ballot: Ballot = field(metadata=on_wire(1))
 
 
 Message = (
@@ -332,4 +359,6 @@ Message = (
     | Doubt
     | Agree
     | Fine
+    | Ticket
+    | WantTicket
 )

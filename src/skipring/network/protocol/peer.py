@@ -20,6 +20,7 @@ from ._keeping import Keeping
 from ._presence import Presence
 from ._receiving import Receiving
 from ._recovery import Recovery
+from ._scrutiny import Scrutiny
 from ._state import Computing, Deciding, Ended, Idle, Offering, Rules, Unconfirmed, Waiting, Watching
 from .actions import Action, Timer
 from .journal import Memory
@@ -50,9 +51,12 @@ from .messages import (
     Reject,
     Resume,
     Resumed,
+    Ticket,
     Token,
     WantOutcome,
+    WantTicket,
 )
+from .seal import Seal
 from .sight import ClearSight, Sight
 from .standing import Standing, standing_of
 
@@ -67,6 +71,7 @@ class Peer:
     me : its number.
     rules : what all agree on.
     memory : what its journal adds up to (`Memory.blank` for a new run).
+    seal : signs what this node votes for, and checks what others have signed.
     willing : says whether the node takes part at a place, given its ledger; a node whose privacy budget is spent does
         not. It must not depend on data or parameters.
     sight : tells it what decides how long it waits; if there is none, all offers wait for `rules.timeout`.
@@ -79,22 +84,25 @@ class Peer:
     _presence_type = Presence
     _receiving_type = Receiving
     _recovery_type = Recovery
+    _scrutiny_type = Scrutiny
 
     def __init__(
         self,
         me: int,
         rules: Rules,
         memory: Memory,
+        seal: Seal,
         willing: Willing = lambda place, ledger: True,
         sight: Sight | None = None,
     ) -> None:
         self.rules = rules
-        self._core = self._core_type(me, rules, memory, willing, sight or ClearSight(rules.timeout))
+        self._core = self._core_type(me, rules, memory, seal, willing, sight or ClearSight(rules.timeout))
         self._ending = self._ending_type(self._core)
         self._presence = self._presence_type(self._core)
         self._keeping = self._keeping_type(self._core, self._ending, self._presence)
         self._receiving = self._receiving_type(self._core, self._keeping)
         self._recovery = self._recovery_type(self._core, self._keeping)
+        self._scrutiny = self._scrutiny_type(self._core)
 
     # What happened.
 
@@ -103,7 +111,7 @@ class Peer:
         core = self._core
         if not self._is_over:
             core.rest()
-            core.state.hushed = True
+            core.state.hushed = core.state.new = True
             core.wait(Timer.BEAT, core.rules.beat)
             self._keeping.begin()
             core.send_all(WantOutcome())
@@ -111,18 +119,23 @@ class Peer:
 
     def received(self, sender: int, message: Message) -> list[Action]:
         """Take a message."""
+        if sender in self._core.state.shut_out:
+            return []
         if self._is_over:
             self._ending.after_the_end(sender, message)
-        else:
-            self._take_note(message)
+        elif self._scrutiny.lets_in(sender, message):
+            if isinstance(message, Offer | Pass):
+                self._core.state.seen = max(self._core.state.seen, (message.ballot, message.hop))
             self._presence.hear(sender, message)
             self._take(sender, message)
+            self._recovery.recover_if_nobody_listens()
         return self._core.done()
 
     def expired(self, timer: Timer) -> list[Action]:
         """Take the end of a timer."""
         if not self._is_over:
             self._is_late(timer)
+            self._recovery.recover_if_nobody_listens()
         return self._core.done()
 
     def prepared(self, ballot: Ballot, hop: int) -> list[Action]:
@@ -138,18 +151,6 @@ class Peer:
         return self._core.done()
 
     # Which part takes it.
-
-    def _take_note(self, message: Message) -> None:
-        """Remember how far others are, and give way to a higher ballot."""
-        if isinstance(message, Outcome | WantOutcome):
-            return
-        core, state = self._core, self._core.state
-        ballot = message.promised if isinstance(message, Reject) else message.ballot
-        state.highest = max(state.highest, ballot)
-        if isinstance(message, Offer | Pass):
-            state.seen = max(state.seen, (message.ballot, message.hop))
-        if isinstance(message, Offer | Hello | Ask | Pass | Final | Doubt) and ballot > core.memory.promised:
-            core.give_way(ballot)  # only a node that goes on under it, after a recovery, says so
 
     def _take(self, sender: int, message: Message) -> None:
         match message:
@@ -178,13 +179,17 @@ class Peer:
             case Agree():
                 self._recovery.on_agree(sender, message)
             case Fine():
-                self._recovery.on_fine(message)
+                self._recovery.on_fine(sender, message)
             case Prepare():
                 self._recovery.on_prepare(sender, message)
             case Promise():
                 self._recovery.on_promise(sender, message)
             case Reject():
-                self._recovery.on_reject(message)
+                self._recovery.on_reject(sender, message)
+            case Ticket():
+                self._recovery.on_ticket(sender, message)
+            case WantTicket():
+                self._recovery.on_want_ticket(sender, message)
             case Resume():
                 self._recovery.on_resume(sender, message)
             case Resumed():
@@ -196,7 +201,7 @@ class Peer:
             case Decided():
                 self._ending.on_decided(sender, message)
             case Outcome():
-                self._ending.end(message.token, message.ballot)
+                self._ending.on_outcome(sender, message)
             case WantOutcome():
                 pass  # there is none yet
             case _:
@@ -225,6 +230,8 @@ class Peer:
                 self._recovery.on_recovery_late()
             case Timer.VOTE:
                 self._ending.on_vote_late()
+            case Timer.OPPOSED:
+                self._ending.on_opposed_late()
             case _:
                 assert_never(timer)
         if lost is not None:
@@ -278,9 +285,9 @@ class Peer:
         doing = self._core.state.doing
         return isinstance(doing, Unconfirmed) and doing.hop == hop and self.rules.node_of(hop) == node
 
-    def expects(self, place: Place) -> bool:
-        """Say whether the token of a place would be taken."""
-        return self._receiving.expects(place)
+    def expects(self, place: Place, sender: int) -> bool:
+        """Say whether the token of a place would be taken from a node."""
+        return self._receiving.expects(place, sender)
 
     @property
     def decided(self) -> int:

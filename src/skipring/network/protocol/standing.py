@@ -78,7 +78,7 @@ def standing_of(core: Core) -> Standing | None:
         case Waiting(hop, heard):
             return standing(Stand.QUORUM, hop, others - heard, too_few(rules, heard))
         case Deciding(votes):
-            missing = others - votes
+            missing = others - votes.keys()
             names = _names(rules, sorted(missing))
             return standing(
                 Stand.VOTES, rules.steps + 1, missing, f"the final model needs a majority: waiting for {names}"

@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from .process import run_node
     from .readiness import run_notes, why_not_started
     from .run_mark import new_identity
-    from .verify import CERTIFICATE, Verified, verify_outcome
+    from .verify import Verified, verify_outcome
 
 __all__ = [
-    "CERTIFICATE",
     "MOST_STEPS",
     "ExitCode",
     "GivenAway",
@@ -80,7 +79,6 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
-        "CERTIFICATE": "verify",
         "GivenAway": "giving",
         "KnownByObserver": "giving",
         "LocalNetwork": "local",

@@ -7,12 +7,13 @@ from pathlib import Path
 from ...errors import InvalidInput
 from ...runs import read_run_file
 from ..node import RESULT, STOPPED, NodeConfig, read_node_config
+from ..transport import CERTIFICATE
 from .checks import is_node_folder
 from .local import read_network, running_pid
 
 __all__ = ["begin_again"]
 
-_LEFT = ("model.npy", "model.npz", RESULT, STOPPED, "node.log")
+_LEFT = ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED, "node.log")
 
 
 def begin_again(folder: str | Path, text: str) -> tuple[Path, ...]:

@@ -27,7 +27,7 @@ from ..node import (
 )
 from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain, path_of
 from ..storage import JournalFile, JournalUnusable, ModelFile, digest_of, read_journal, size_of, store
-from ..transport import Keys, Roster, read_roster
+from ..transport import CERTIFICATE, Keys, Roster, read_roster
 from .agreed import resolved_run
 from .agreed_values import agreement_of, quorum_of, require_network_run
 from .checks import check_node
@@ -247,7 +247,7 @@ def open_journal(setup: NodeSetup) -> JournalFile:
 
 def _create(setup: NodeSetup, digest: str) -> JournalFile:
     """Make the journal of a new run, in place of one that was never used."""
-    for name in ("model.npy", "model.npz", RESULT, STOPPED):  # of an earlier run
+    for name in ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED):  # of an earlier run
         (setup.config.journal.parent / name).unlink(missing_ok=True)
     initial = setup.initial
     if setup.config.journal.exists():

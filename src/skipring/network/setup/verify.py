@@ -10,12 +10,9 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...models import load_model
-from ..transport import OutcomeCertificate, Statement, read_roster
+from ..transport import CERTIFICATE, OutcomeCertificate, Statement, read_roster
 
-__all__ = ["CERTIFICATE", "Verified", "verify_outcome"]
-
-#: The file with the votes, beside the final model.
-CERTIFICATE = "outcome.json"
+__all__ = ["Verified", "verify_outcome"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from ..protocol import (
     Parameters,
     Passing,
     Released,
+    Signatures,
     Token,
 )
 from .model_file import ModelFile
@@ -57,16 +58,28 @@ def token_in(entry: Entry) -> Token | None:
 def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, Any]:
     """Return an entry without parameters; `name` is their SHA-256, `file` where they are if they are in a file."""
     if isinstance(entry, Heard):
-        return {"ballot": entry.ballot}
+        return {"ballot": entry.ballot, "promises": _signature_fields(entry.promises)}
     if isinstance(entry, Kept):
         return {"copy": copy_fields(entry.copy, name, file), "sender": entry.sender}
     if isinstance(entry, Released):
         return {"copy": copy_fields(entry.copy, name, file)}
-    if isinstance(entry, Passing | Gone):
+    if isinstance(entry, Passing):
         return {"ballot": entry.ballot, "hop": entry.hop}
     if isinstance(entry, Forgotten):
         return {"chain": entry.chain.hex(), "sender": entry.sender}
-    return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot}
+    if isinstance(entry, Gone):
+        return {"ballot": entry.ballot, "hop": entry.hop, "to": entry.to}
+    votes = _signature_fields(entry.votes)
+    return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot, "votes": votes}
+
+
+def _signature_fields(signatures: Signatures) -> list[tuple[int, str]]:
+    return [(node, signature.hex()) for node, signature in signatures]
+
+
+def signatures_from(fields: list[list[Any]]) -> Signatures:
+    """Return who has signed something, and the signatures."""
+    return tuple((node, bytes.fromhex(signature)) for node, signature in fields)
 
 
 def ballot_from(numbers: list[int]) -> Ballot:
@@ -90,17 +103,20 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
     """Return an entry with the parameters that are still there."""
     kind = fields["entry"]
     if kind == "Heard":
-        return Heard(ballot_from(fields["ballot"]))
+        return Heard(ballot_from(fields["ballot"]), signatures_from(fields["promises"]))
     if kind == "Kept":
         return Kept(copy_from(fields["copy"], models), fields["sender"])
     if kind == "Released":
         return Released(copy_from(fields["copy"], models))
-    if kind in {"Passing", "Gone"}:
-        return (Passing if kind == "Passing" else Gone)(ballot_from(fields["ballot"]), fields["hop"])
+    if kind == "Passing":
+        return Passing(ballot_from(fields["ballot"]), fields["hop"])
+    if kind == "Gone":
+        return Gone(ballot_from(fields["ballot"]), fields["hop"], fields["to"])
     if kind == "Forgotten":
         return Forgotten(bytes.fromhex(fields["chain"]), fields["sender"])
     if kind == "Over":
-        return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]))
+        votes = signatures_from(fields["votes"])
+        return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]), votes)
     raise ValueError(f"an entry of kind {kind}")
 
 

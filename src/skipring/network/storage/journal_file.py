@@ -232,7 +232,7 @@ class JournalFile:
         if isinstance(entry, Kept | Released):
             return replace(entry, copy=replace(entry.copy, token=token))
         assert isinstance(entry, Over)
-        return Over(token, entry.ballot)
+        return replace(entry, token=token)
 
     def _entries(self, count: int) -> Iterator[tuple[float, Entry]]:
         models: dict[str, Parameters] = dict(self._files)

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 # What the file is; `journal_file` makes it so.
-FORMAT = 2
+FORMAT = 3
 APPLICATION = 0x736B7267
 ROOT = b"skipring journal"
 TABLES = (

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from .connections import Keys, Receiver, Shape, Transport, load_grpc
     from .identity import node_uri, peer_name, require_cryptography, server_name
     from .roster import Address, AddressInUse, Roster, parse_nodes, read_roster
-    from .votes import Notary, OutcomeCertificate, Statement
+    from .votes import CERTIFICATE, Notary, OutcomeCertificate, RunSeal, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = [
+    "CERTIFICATE",
     "PACKAGE",
     "PROTOCOL",
     "Address",
@@ -36,6 +37,7 @@ __all__ = [
     "OutcomeCertificate",
     "Receiver",
     "Roster",
+    "RunSeal",
     "Shape",
     "Statement",
     "Transport",
@@ -58,6 +60,7 @@ __getattr__, __dir__ = lazily(
         "Address": "roster",
         "AddressInUse": "roster",
         "Agreement": "agreement",
+        "CERTIFICATE": "votes",
         "Done": "wire",
         "Frame": "wire",
         "Heading": "wire",
@@ -69,6 +72,7 @@ __getattr__, __dir__ = lazily(
         "PROTOCOL": "agreement",
         "Receiver": "connections",
         "Roster": "roster",
+        "RunSeal": "votes",
         "Shape": "connections",
         "Statement": "votes",
         "Transport": "connections",

@@ -17,9 +17,13 @@ from ..protocol import Ballot, Token
 from ..storage import digest_of
 from .roster import Roster
 
-__all__ = ["Notary", "OutcomeCertificate", "Statement"]
+__all__ = ["CERTIFICATE", "Notary", "OutcomeCertificate", "RunSeal", "Statement"]
+
+#: The file with the votes, beside the final model.
+CERTIFICATE = "outcome.json"
 
 _TAG = b"skipring: this model ended the run\n"
+_PROMISE = b"skipring: no lower ballot is listened to\n"
 _LENGTH = 2  # bytes that say how long the certificate in a vote is
 #: No certificate that we make, and no signature with its key, comes near.
 MOST_BYTES = 4096
@@ -61,10 +65,18 @@ class Notary:
 
     def vote(self, statement: Statement) -> bytes:
         """Sign a statement."""
+        return self.signed(statement.signed_bytes)
+
+    def signed(self, what: bytes) -> bytes:
+        """Return the node's certificate and its signature of some bytes."""
         from . import certificates as known
 
         certificate = self._certificate
-        return len(certificate).to_bytes(_LENGTH, "big") + certificate + known.sign(self._key, statement.signed_bytes)
+        return len(certificate).to_bytes(_LENGTH, "big") + certificate + known.sign(self._key, what)
+
+    def is_signed(self, node: int, what: bytes, signature: bytes) -> bool:
+        """Say whether a node has signed some bytes."""
+        return is_signed_by(self._roster, node, what, signature)
 
     def is_vote(self, node: int, statement: Statement, vote: bytes) -> bool:
         """Say whether a vote is that node's, for this statement."""
@@ -73,6 +85,11 @@ class Notary:
 
 def is_vote_of(roster: Roster, node: int, statement: Statement, vote: bytes) -> bool:
     """Say whether a vote is that of a node of the roster, for this statement."""
+    return is_signed_by(roster, node, statement.signed_bytes, vote)
+
+
+def is_signed_by(roster: Roster, node: int, what: bytes, vote: bytes) -> bool:
+    """Say whether a node of the roster has signed some bytes."""
     from . import certificates as known  # an extra
 
     if not _LENGTH < len(vote) <= MOST_BYTES or not 0 <= node < len(roster):
@@ -81,7 +98,33 @@ def is_vote_of(roster: Roster, node: int, statement: Statement, vote: bytes) -> 
     certificate, signature = vote[_LENGTH:end], vote[end:]
     if hashlib.sha256(certificate).hexdigest() != roster.fingerprints[node]:
         return False
-    return known.is_signature(certificate, signature, statement.signed_bytes)
+    return known.is_signature(certificate, signature, what)
+
+
+class RunSeal:
+    """What a node signs in one run (`protocol.Seal`), with its own key; `run` is the digest of what was agreed."""
+
+    def __init__(self, notary: Notary, run: bytes) -> None:
+        self._notary, self._run = notary, run
+
+    def vote(self, ballot: Ballot, token: Token) -> bytes:
+        """Sign that this node has written down a final model."""
+        return self._notary.vote(Statement.of(self._run, ballot, token))
+
+    def is_vote(self, node: int, ballot: Ballot, token: Token, vote: bytes) -> bool:
+        """Say whether a node has signed that it has written down this final model."""
+        return self._notary.is_vote(node, Statement.of(self._run, ballot, token), vote)
+
+    def promise(self, ballot: Ballot) -> bytes:
+        """Sign that this node listens to no lower ballot."""
+        return self._notary.signed(self._promised(ballot))
+
+    def is_promise(self, node: int, ballot: Ballot, promise: bytes) -> bool:
+        """Say whether a node has signed that it listens to no lower ballot."""
+        return self._notary.is_signed(node, self._promised(ballot), promise)
+
+    def _promised(self, ballot: Ballot) -> bytes:
+        return _PROMISE + json.dumps([self._run.hex(), *ballot]).encode()
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, get_args
 
 from ...errors import InvalidInput
-from ..protocol import HOP_BYTES, Ballot, Kind, Message, Token, field_numbers, message_number, numbered
+from ..protocol import HOP_BYTES, Ballot, Kind, Message, Signatures, Token, field_numbers, message_number, numbered
 
 __all__ = ["INLINE", "Done", "Frame", "Heading", "Malformed", "decode", "encode"]
 
@@ -23,11 +23,14 @@ DIGEST_BYTES = 32
 #: Parameters of at most so many bytes travel inside their frame.
 INLINE = 1 << 18
 _MOST_NUMBER = 2**63
+#: No signature, with the certificate of its key, comes near.
+_MOST_SIGNATURE = 4096
 
 #: What messages are made of, each field with its number. A number is never used again for something else.
 _PARTS: dict[str, dict[int, tuple[str, str]]] = {
     "Ballot": {1: ("number", "uint64"), 2: ("node", "uint32")},
     "Rank": {1: ("ballot", "Ballot"), 2: ("hop", "uint64"), 3: ("kind", "uint32")},
+    "Signature": {1: ("node", "uint32"), 2: ("signature", "bytes")},
     "Token": {
         1: ("updates", "uint64"),
         2: ("chain", "bytes"),
@@ -48,7 +51,13 @@ _FIELDS = {
     "rank": "Rank",
     "token": "Token",
     "heard": "bytes",
+    "vote": "bytes",
+    "signature": "bytes",
+    "votes": "Signature",
+    "promises": "Signature",
 }
+#: Fields of which there are several, one for each node at most.
+_REPEATED = {"votes", "promises"}
 
 
 class Malformed(InvalidInput):
@@ -98,7 +107,8 @@ def _frame_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="skipring/network/v1.proto", package=PACKAGE, syntax="proto3")
 
     def add(to: Any, name: str, number: int, kind: str) -> Any:
-        added = to.field.add(name=name, number=number, label=field.LABEL_OPTIONAL)
+        label = field.LABEL_REPEATED if name in _REPEATED else field.LABEL_OPTIONAL
+        added = to.field.add(name=name, number=number, label=label)
         if kind in types:
             added.type = types[kind]
         else:
@@ -141,6 +151,9 @@ def encode(run: bytes, message: Message | Done, heading: Heading | None = None) 
             body.rank.hop, body.rank.kind = value[1], int(value[2])
         elif name == "token":
             _put_token(body.token, value, heading)
+        elif name in _REPEATED:
+            for node, signature in value:
+                getattr(body, name).add(node=node, signature=signature)
         else:
             setattr(body, name, value)
     data: bytes = frame.SerializeToString()
@@ -175,7 +188,7 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
     name, heading = made.__name__, None
     fields: dict[str, Any] = {}
     for field in made.__dataclass_fields__:
-        if _FIELDS[field] in _PARTS and not body.HasField(field):
+        if _FIELDS[field] in _PARTS and field not in _REPEATED and not body.HasField(field):
             raise Malformed.because(name, "incomplete", f"has no {field}")
         value = getattr(body, field)
         if field in ("ballot", "promised"):
@@ -191,6 +204,10 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
             heading = _heading(value)
         elif field == "heard":
             fields[field] = _heard(value, nodes)
+        elif field in ("vote", "signature"):
+            fields[field] = _signature(value)
+        elif field in _REPEATED:
+            fields[field] = _signatures(value, nodes)
         else:
             fields[field] = value
     return Frame(frame.run, made(**fields), heading)
@@ -206,6 +223,20 @@ def _ballot(body: Any, nodes: int) -> Ballot:
     if body.node >= nodes:
         raise Malformed.because("ballot", (body.number, body.node), f"there are only {nodes} nodes")
     return _number(body.number), body.node
+
+
+def _signature(signature: bytes) -> bytes:
+    if len(signature) > _MOST_SIGNATURE:
+        raise Malformed.because("signature", f"{len(signature)} bytes", f"none has more than {_MOST_SIGNATURE}")
+    return signature
+
+
+def _signatures(body: Any, nodes: int) -> Signatures:
+    """Return who has signed something: each node once, in order, as whoever makes such a list writes it."""
+    signers = [each.node for each in body]
+    if signers != sorted(set(signers)) or (signers and signers[-1] >= nodes):
+        raise Malformed.because("signatures", f"{len(signers)}", f"are not of different nodes among {nodes}, in order")
+    return tuple((each.node, _signature(each.signature)) for each in body)
 
 
 def _hop(hop: int, most: int) -> int:

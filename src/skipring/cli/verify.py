@@ -1,0 +1,43 @@
+"""Who has signed that a run ended with a model: `skipring network verify`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .._json import to_json
+from ._output import Json, print_json
+
+__all__ = ["network_verify"]
+
+
+def network_verify(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The final model: model.npz or model.npy of a node.")],
+    roster: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The nodes, as you know them (default: beside MODEL)."),
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The votes (default: outcome.json beside MODEL).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check, offline, that a majority of the nodes have signed that their run ended with this model.
+
+    Take the roster from somebody you trust: it says whose signatures count. Exit code 1: they have not.
+    """
+    from ..network import verify_outcome  # loaded when the command runs
+
+    found = verify_outcome(model, roster, certificate)
+    if as_json:
+        print_json(to_json(found))
+    elif found.problem is not None:
+        print(f"Not verified: {found.problem}.")
+    else:
+        print(f"Verified: {', '.join(found.signed)} ({len(found.signed)} of {len(found.signed) + len(found.unsigned)})")
+        print(f"have signed that their run ended with this model, after {found.updates} updates.")
+        print(f"SHA-256 of its parameters: {found.model[:32]}...")
+    sys.exit(0 if found.problem is None else 1)

@@ -1,0 +1,29 @@
+"""What a node signs, so that others need not take one node's word for what many have said.
+
+The state machine knows no keys. It is given a `Seal`, which signs for this node, and checks what others have signed;
+`transport.Notary` is one with the nodes' own keys. There is none that trusts everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .messages import Ballot, Token
+
+__all__ = ["Seal"]
+
+
+class Seal(Protocol):
+    """Signs for one node of a run, and checks what all nodes of that run have signed."""
+
+    def vote(self, ballot: Ballot, token: Token) -> bytes:
+        """Sign that this node has written down a final model under a ballot."""
+
+    def promise(self, ballot: Ballot) -> bytes:
+        """Sign that this node listens to no lower ballot."""
+
+    def is_promise(self, node: int, ballot: Ballot, promise: bytes) -> bool:
+        """Say whether a node has signed that it listens to no lower ballot than this one."""
+
+    def is_vote(self, node: int, ballot: Ballot, token: Token, vote: bytes) -> bool:
+        """Say whether a node has signed that it has written down this final model under this ballot."""
