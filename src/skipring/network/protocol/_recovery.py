@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ._core import Core
 from ._keeping import Keeping
-from ._state import Deciding, Doubted, Recovering, Unconfirmed
+from ._state import Deciding, Doubted, Recovering, Unconfirmed, Waiting
 from .actions import News, Rule, Timer
 from .journal import Heard, Kept
 from .messages import (
@@ -35,7 +35,7 @@ __all__ = ["Recovery"]
 
 #: Recoveries that fail wait longer and longer, up to so many times the first wait.
 _LONGEST = 8
-#: A final model is proposed so often before its holder asks whether a recovery would help.
+#: A final model is proposed, or everybody greeted, so often before a holder asks whether a recovery would help.
 _TRIES = 8
 #: A node is promised a ballot so often because it says that the token is lost, while there may be a sign of it.
 _BELIEVED = 3
@@ -298,14 +298,22 @@ class Recovery:
     def recover_if_nobody_listens(self) -> None:
         """Recover if so many nodes do not listen to this holder that no majority does: its model would never be final.
 
-        Fewer of them may lie; but if a final model has not found its majority for long, while somebody does not listen,
-        the others may be gone. Then nothing is lost by a recovery, whoever has lied.
+        Fewer of them may lie; but if a holder has waited in vain for long, for a quorum or for the votes of a majority,
+        while somebody does not listen, the others may be gone. Then nothing is lost by a recovery, whoever has lied.
         """
         core, state = self.core, self.core.state
-        in_vain = isinstance(state.doing, Deciding) and state.doing.tries >= _TRIES and bool(state.against)
-        if state.holds and (in_vain or len(state.against) > core.rules.nodes - core.rules.majority):
+        many = len(state.against) > core.rules.nodes - core.rules.majority
+        if state.holds and (many or (bool(state.against) and self.waits_in_vain())):
             state.against = frozenset()
             self.recover("a majority does not listen to this node's token")
+
+    def waits_in_vain(self) -> bool:
+        """Say whether this holder has asked everybody often, and too few have answered that they listen."""
+        match self.core.state.doing:
+            case Deciding(tries=tries) | Waiting(greeted=tries):
+                return tries >= _TRIES
+            case _:
+                return False
 
     def on_recovery_late(self) -> None:
         """Ask again, or doubt again if a recovery led to nothing."""
