@@ -101,6 +101,12 @@ class NamedSeal(FakeSeal):
     def promise(self, ballot: Ballot) -> bytes:
         return self._real.promise(ballot)
 
+    def stamp(self, what: bytes) -> bytes:
+        return self._real.stamp(what)
+
+    def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
+        return self._real.is_stamp(node, what, signature)
+
     def is_vote(self, node: int, ballot: Ballot, token: Token, vote: bytes) -> bool:
         return self._real.is_vote(node, ballot, self._world.token_named(token), vote)
 
@@ -146,7 +152,12 @@ class DrivenWorld(Watched):
         assert isinstance(loop, VirtualLoop)
         self.loop, self.folder, self.large, self.adaptive, self.budget = loop, folder, large, adaptive, budget
         names, addresses = parse_nodes(str(rules.nodes))
-        self.roster = Roster(names, addresses, tuple(f"{node:064x}" for node in range(rules.nodes)))
+        self.roster = Roster(
+            names,
+            addresses,
+            tuple(f"{node:064x}" for node in range(rules.nodes)),
+            tuple(f"02{node:064x}" for node in range(rules.nodes)),
+        )
         self.agreement = Agreement({"seed": seed})
         self.models: dict[bytes, bytes] = {}  # digest -> parameters, all that were ever made
         self.setups: dict[int, NodeSetup] = {}
@@ -353,7 +364,7 @@ class DrivenWorld(Watched):
 
     def token_named(self, token: Token) -> Token:
         name = bytes.fromhex(digest_of(token.parameters))
-        return self.initial if token.updates == 0 else Token(token.updates, name, token.chain)
+        return self.initial if token.updates == 0 else replace(token, parameters=name)
 
     def named(self, message: Message) -> Any:
         """Return a message with the digest of its model instead of the model."""
@@ -375,7 +386,7 @@ class DrivenWorld(Watched):
             with ModelWriter(folder) as writer:
                 writer.write(self.models[name])
                 parameters = writer.finish()
-        return replace(message, token=Token(token.updates, parameters, chain))
+        return replace(message, token=replace(token, parameters=parameters, chain=chain))
 
     def wrote(self, node: int, entry: Entry) -> None:
         """See an entry that is on a node's disk, and check it."""

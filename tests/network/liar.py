@@ -36,7 +36,8 @@ from skipring.network.protocol import (
     Rules,
     Token,
     blank_chain,
-    extended_chain,
+    marks_of,
+    stamped,
 )
 
 #: Seconds between two lies, and until when the liar lies; from then on it is silent.
@@ -129,13 +130,41 @@ class LyingWorld(World):
         return self.machines[self.liar].memory.promised
 
     def model(self, hops: list[int], ballot: Ballot | None = None) -> Token:
-        """Return a model that nobody has made, with marks for these hops."""
+        """Return a model that nobody has made, with marks for these hops; the liar can sign its own only."""
         made = self.lies.randbytes(32)
         self.forged.add(made)
-        chain = blank_chain(self.rules.steps, b"world")
+        token = Token(0, made, blank_chain(self.rules.steps, b"world"))
         for hop in sorted(set(hops)):
-            chain = extended_chain(chain, ballot or self.ballot, hop, hashlib.sha256(made).digest())
-        return Token(len(set(hops)), made, chain)
+            token = self.marked(token, ballot or self.ballot, hop)
+        return token
+
+    def marked(self, token: Token, ballot: Ballot, hop: int) -> Token:
+        """Return a token with one more mark, signed by the liar in the name of the hop's node."""
+        node, seal = self.rules.node_of(hop), self.seals[self.liar]
+        commitment = hashlib.sha256(parameters_of(token)).digest()
+        return stamped(token, ballot, hop, token.parameters, commitment, me=node, seal=seal)
+
+    def remade(self, token: Token, ballot: Ballot) -> Token:
+        """Return a token with the signed history of one that the liar was given, and other parameters.
+
+        At its own turns after it the liar may add marks, which are good ones.
+        """
+        made = self.lies.randbytes(32)
+        self.forged.add(made)
+        made_up = replace(token, parameters=made)
+        own = [hop for hop in range(1, self.rules.steps + 1) if self.rules.node_of(hop) == self.liar]
+        for hop in own:
+            if hop > marks_of(made_up.chain).bit_length() and self.lies.random() < 0.3:
+                made_up = self.marked(made_up, ballot, hop)
+        return made_up
+
+    def some_token(self, marks: list[int], ballot: Ballot) -> Token:
+        """Return a token that nobody has made, or one that the liar was given, changed or not."""
+        given = [message.token for _, _, message in self.overheard if isinstance(message, Pass | Final | Outcome)]
+        if not given or self.lies.random() < 0.4:
+            return self.model(marks)
+        token = self.lies.choice(given)
+        return token if self.lies.random() < 0.3 else self.remade(token, ballot)
 
     def any_message(self) -> Message:
         """Return a message of any kind with any content: made up, or one that was sent, or one of those changed."""
@@ -152,7 +181,9 @@ class LyingWorld(World):
             "has": lambda: rng.random() < 0.5,
             "asked": lambda: rng.random() < 0.5,
             "rank": lambda: (rng.choice(ballots), rng.choice(hops), rng.choice(list(Kind))),
-            "token": lambda: self.model(marks),
+            "token": lambda: self.some_token(marks, rng.choice(ballots)),
+            "one": lambda: self.some_token(marks, rng.choice(ballots)).trail,
+            "other": lambda: self.some_token(marks, rng.choice(ballots)).trail,
             "signature": lambda: rng.randbytes(8),
             "vote": lambda: rng.randbytes(8),
             "votes": lambda: any_votes,
@@ -188,8 +219,8 @@ class EndsTheRun(Script):
     """Tell one node that the run is over, with a model of its own."""
 
     def act(self, found: LyingWorld) -> None:
-        marks = list(range(1, found.rules.steps + 1))
-        made = fake(Outcome, token=found.model(marks), ballot=found.ballot)
+        token = found.remade(found.machines[found.liar].memory.copy.token, found.ballot)
+        made = fake(Outcome, token=token, ballot=found.ballot)
         found.say_to((found.liar + 1) % found.rules.nodes, made)
 
 
@@ -197,7 +228,7 @@ class VotesForOthers(Script):
     """Send an outcome with votes that it has made itself, in everybody's name."""
 
     def act(self, found: LyingWorld) -> None:
-        token = found.model(list(range(1, found.rules.steps + 1)))
+        token = found.remade(found.machines[found.liar].memory.copy.token, found.ballot)
         vote = found.seals[found.liar].vote(found.ballot, token)
         votes = tuple((node, vote) for node in range(found.rules.nodes))
         found.say_to_all(fake(Outcome, token=token, ballot=found.ballot, votes=votes))
@@ -266,6 +297,40 @@ class PassesOnNothing(Script):
         found.say_to(node, Offer(found.ballot, hop))
         message = Pass(found.ballot, hop, found.model([]))
         found.later(1.0, lambda: found.say_to(node, message))
+
+
+class GoesTwoWays(Script):
+    """Make two updates at one turn, and pass one on to one node and the other to another; or to the same."""
+
+    def __init__(self) -> None:
+        self.passed: Pass | None = None
+
+    def instead(self, found: LyingWorld, to: int, message: Message) -> Message | None:
+        if isinstance(message, Pass) and found.rules.node_of(message.hop) != found.liar:
+            self.passed = message
+        return message
+
+    def act(self, found: LyingWorld) -> None:
+        passed, rules = self.passed, found.rules
+        if passed is None:
+            return
+        last = marks_of(passed.token.chain).bit_length()
+        later = [hop for hop in range(passed.hop + 1, rules.steps + 1) if rules.node_of(hop) != found.liar]
+        if not later or not last or rules.node_of(last) != found.liar:
+            return
+        # Its own update anew, on the chain before it, which it still has: the same marks, another digest.
+        made = found.lies.randbytes(32)
+        found.forged.add(made)
+        blank = blank_chain(rules.steps, b"world")
+        marks = marks_of(passed.token.chain) ^ 1 << (last - 1)
+        before = blank[:32] + marks.to_bytes(len(blank) - 32, "little")
+        stamps = tuple(each for each in passed.token.stamps if each[0] != found.liar)
+        token = Token(passed.token.updates - 1, made, before, stamps)
+        twin = found.marked(token, passed.ballot, last)
+        hop = found.lies.choice(later[: rules.nodes])
+        found.say_to(rules.node_of(hop), Offer(passed.ballot, hop))
+        message = Pass(passed.ballot, hop, twin)
+        found.later(1.0, lambda: found.say_to(rules.node_of(hop), message))
 
 
 class ForgesMarks(Script):
@@ -356,6 +421,7 @@ SCRIPTS: dict[str, Callable[[], Script]] = {
     "ends early": EndsEarly,
     "passes on nothing": PassesOnNothing,
     "forges marks": ForgesMarks,
+    "goes two ways": GoesTwoWays,
     "two finals": TwoFinals,
     "false ranks": FalseRanks,
     "denies everything": DeniesEverything,

@@ -16,6 +16,7 @@ ROSTER = Roster(
     ("a", "b", "c"),
     tuple(Address("127.0.0.1", 7600 + node) for node in range(3)),
     tuple(f"{node:064x}" for node in range(3)),
+    tuple(f"02{node:064x}" for node in range(3)),
 )
 RESOLVED = {"model.dtype": "<f8", "model.initial": "00" * 32}
 
@@ -121,7 +122,7 @@ def test_two_runs_with_several_differences() -> None:
 
 
 def test_the_roster_is_agreed_on() -> None:
-    other = Roster(ROSTER.names, ROSTER.addresses, (*ROSTER.fingerprints[:2], "f" * 64))
+    other = Roster(ROSTER.names, ROSTER.addresses, (*ROSTER.fingerprints[:2], "f" * 64), ROSTER.keys)
     assert agreed().differing(agreed(roster=other).marks) == ("roster",)
 
 

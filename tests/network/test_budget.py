@@ -38,7 +38,12 @@ def terms(run: RunFile, me: int, nodes: int = NODES) -> AccountTerms:
     return terms_of(
         run,
         Path("run.toml"),
-        Roster(tuple(names), tuple(addresses), tuple(f"{i:064x}" for i in range(nodes))),
+        Roster(
+            tuple(names),
+            tuple(addresses),
+            tuple(f"{i:064x}" for i in range(nodes)),
+            tuple(f"02{i:064x}" for i in range(nodes)),
+        ),
         me,
         parts=1,
     )

@@ -48,6 +48,7 @@ from skipring.network.protocol import (
     StopTimer,
     Timer,
     Token,
+    Trail,
     blank_chain,
     extended_chain,
 )
@@ -541,7 +542,8 @@ def test_whatever_a_node_says_the_others_go_on() -> None:
     for seed in range(1500):
         chance = random.Random(seed)
         me = seed % 3
-        peer = Peer(me, Rules(3, path, 1.0), Memory.blank(path[0], Token(0, b"", b"")), fake_seals(3)[me])
+        blank = Memory.blank(path[0], Token(0, b"", blank_chain(12, b"run")))
+        peer = Peer(me, Rules(3, path, 1.0), blank, fake_seals(3)[me])
         timers: set[Timer] = set()
         todo: list[Compute | PrepareBatch] = []
         actions = peer.begin()
@@ -581,6 +583,8 @@ def any_message(chance: random.Random) -> Message:
         "signature": chance.randbytes(3),
         "votes": tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
         "promises": tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
+        "one": Trail(chance.choice([blank_chain(12, b"run"), blank_chain(12, b"other")]), ((1, chance.randbytes(60)),)),
+        "other": Trail(blank_chain(12, b"run"), ()),
         "heard": chance.choice([b"", bytes(chance.randrange(256) for _ in range(4 * 3))]),
     }
     kind = chance.choice(get_args(Message))

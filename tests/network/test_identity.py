@@ -12,6 +12,7 @@ import sys
 import tarfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -284,7 +285,7 @@ def test_b_cannot_pass_as_c(net: Path, tmp_path: Path) -> None:
 def with_fingerprint(roster: Roster, name: str, certificate: bytes) -> Roster:
     marks = list(roster.fingerprints)
     marks[roster.index(name)] = hashlib.sha256(certificate).hexdigest()
-    return Roster(roster.names, roster.addresses, tuple(marks))
+    return replace(roster, fingerprints=tuple(marks))
 
 
 def test_a_peer_is_refused_with_the_reason(net: Path, tmp_path: Path) -> None:
@@ -319,9 +320,10 @@ def test_a_roster_keeps_its_digest_however_it_is_laid_out(shared: Path, tmp_path
     again = read_roster(tmp_path / "again.toml")
     assert again == roster
     assert again.digest == roster.digest
-    turned = Roster(roster.names[::-1], roster.addresses[::-1], roster.fingerprints[::-1])
-    moved = Roster(roster.names, (Address("h", 1), *roster.addresses[1:]), roster.fingerprints)
-    assert len({roster.digest, turned.digest, moved.digest}) == 3
+    turned = Roster(roster.names[::-1], roster.addresses[::-1], roster.fingerprints[::-1], roster.keys[::-1])
+    moved = replace(roster, addresses=(Address("h", 1), *roster.addresses[1:]))
+    swapped = replace(roster, keys=roster.keys[::-1])
+    assert len({roster.digest, turned.digest, moved.digest, swapped.digest}) == 4
 
 
 @pytest.mark.parametrize(
@@ -340,6 +342,8 @@ def test_a_roster_keeps_its_digest_however_it_is_laid_out(shared: Path, tmp_path
         ("127.0.0.1:7601", "1.2.3.400:7601", "host name or an IP"),
         ("127.0.0.1:7601", "0.0.0.0:7601", "can reach"),
         ('fingerprint = "', 'fingerprint = "0', "64 hexadecimal digits"),
+        ('key = "', 'key = "0', "66 hexadecimal digits"),
+        ("\nkey = ", "\n# key = ", "node.0.key is missing"),
         ("[[node]]", "[[knot]]", "knot is not a key of a roster|node is missing"),
         ("[[node]]", "[[node", "is not TOML"),
     ],
@@ -356,11 +360,14 @@ def test_a_bad_roster_is_refused_in_one_line(shared: Path, tmp_path: Path, old: 
 def test_a_roster_needs_two_nodes_with_two_certificates() -> None:
     one, two = Address("127.0.0.1", 1), Address("127.0.0.1", 2)
     with pytest.raises(InvalidInput, match="at least 2"):
-        Roster(("a",), (one,), ("0" * 64,))
-    with pytest.raises(InvalidInput, match="belongs to two nodes"):
-        Roster(("a", "b"), (one, two), ("0" * 64, "0" * 64))
+        Roster(("a",), (one,), ("0" * 64,), ("02" + "0" * 64,))
+    two_keys = ("02" + "0" * 64, "03" + "0" * 64)
+    with pytest.raises(InvalidInput, match=r"fingerprint = 0+: belongs to two nodes"):
+        Roster(("a", "b"), (one, two), ("0" * 64, "0" * 64), two_keys)
+    with pytest.raises(InvalidInput, match=r"key = 020+: belongs to two nodes"):
+        Roster(("a", "b"), (one, two), ("0" * 64, "1" * 64), two_keys[:1] * 2)
     with pytest.raises(InvalidInput, match="each needs"):
-        Roster(("a", "b"), (one,), ("0" * 64, "1" * 64))
+        Roster(("a", "b"), (one,), ("0" * 64, "1" * 64), two_keys)
 
 
 def test_ports_count_up_on_one_host_and_stay_on_several() -> None:

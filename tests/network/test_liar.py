@@ -62,7 +62,10 @@ def test_promises_hold_under_every_attack(name: str) -> None:
         assert name not in HARMLESS or unharmed(found)
 
 
-@pytest.mark.parametrize(("name", "rule"), [("ends the run", Rule.OUTCOME), ("forges marks", Rule.MARKS)])
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [("ends the run", Rule.OUTCOME), ("forges marks", Rule.STAMPS), ("goes two ways", Rule.TWO_UPDATES)],
+)
 def test_whoever_breaks_a_rule_is_named(name: str, rule: Rule) -> None:
     """Whoever passes on a token that the liar has made up is named, too; where there is no such token, nobody else."""
     for seed in SEEDS:
@@ -163,7 +166,7 @@ class _DeniesToAll(Core):
 
 
 class _TakesForgedMarks(Scrutiny):
-    def has_own_marks(self, sender: int, message: Pass | Final) -> bool:
+    def is_signed(self, sender: int, message: Pass | Final | Outcome) -> bool:
         return True
 
 

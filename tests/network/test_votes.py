@@ -32,10 +32,7 @@ def roster(net: Path) -> Roster:
 
 @pytest.fixture(scope="module")
 def notaries(net: Path, roster: Roster) -> list[Notary]:
-    return [
-        Notary(roster, i, (net / name / "node.key").read_bytes(), (net / name / "node.crt").read_bytes())
-        for i, name in enumerate(NAMES)
-    ]
+    return [Notary(roster, (net / name / "node.key").read_bytes()) for name in NAMES]
 
 
 STATEMENT = Statement.of(b"run", (2, 1), TOKEN)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from skipring.network.protocol import (
     Ballot,
     Final,
+    Fork,
     Hello,
     Kind,
     Message,
@@ -23,6 +24,7 @@ from skipring.network.protocol import (
     Promise,
     Reject,
     Token,
+    Trail,
     message_number,
     numbered,
     on_wire,
@@ -37,12 +39,14 @@ KINDS = {
     **{"Done": 2, "Offer": 10, "Ready": 11, "Refuse": 12, "Pass": 13, "Accepted": 14, "Ask": 15, "Answer": 16},
     **{"Moved": 17, "Hello": 18, "Here": 19, "Prepare": 20, "Promise": 21, "Reject": 22, "Resume": 23, "Resumed": 24},
     **{"Final": 25, "FinalAccepted": 26, "Decided": 27, "WantOutcome": 28, "Outcome": 29},
-    **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34},
+    **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34, "Fork": 35},
 }
 FIELDS = {
     "Ballot": "1 number uint64, 2 node uint32",
     "Rank": "1 ballot Ballot, 2 hop uint64, 3 kind uint32",
-    "Token": "1 updates uint64, 2 chain bytes, 3 dtype string, 4 size uint64, 5 digest bytes, 6 parameters bytes",
+    "Token": "1 updates uint64, 2 chain bytes, 3 dtype string, 4 size uint64, 5 digest bytes, 6 parameters bytes, "
+    "7 stamps Signature",
+    "Trail": "1 chain bytes, 2 stamps Signature",
     "Signature": "1 node uint32, 2 signature bytes",
     "Done": "",
     "Offer": "1 ballot Ballot, 2 hop uint64",
@@ -70,14 +74,17 @@ FIELDS = {
     "Fine": "1 ballot Ballot, 2 hop uint64",
     "Ticket": "1 ballot Ballot, 2 promises Signature",
     "WantTicket": "1 ballot Ballot",
+    "Fork": "1 one Trail, 2 other Trail",
 }
 
 ballots = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, NODES - 1))
 hops = st.integers(0, STEPS + 1)
-tokens = st.builds(Token, st.integers(0, 2**63 - 1), st.binary(max_size=80), st.binary(max_size=50))
 signatures = st.dictionaries(st.integers(0, NODES - 1), st.binary(max_size=90)).map(
     lambda signed: tuple(sorted(signed.items()))
 )
+tokens = st.builds(Token, st.integers(0, 2**63 - 1), st.binary(max_size=80), st.binary(max_size=50), signatures)
+marks = st.integers(0, 2**STEPS - 1).map(lambda bits: bits.to_bytes(-(-STEPS // 8), "little"))
+trails = st.builds(Trail, st.builds(bytes.__add__, st.binary(min_size=32, max_size=32), marks), signatures)
 PARTS: dict[str, st.SearchStrategy[Any]] = {
     "ballot": ballots,
     "promised": ballots,
@@ -91,6 +98,8 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "signature": st.binary(max_size=90),
     "votes": signatures,
     "promises": signatures,
+    "one": trails,
+    "other": trails,
 }
 messages: st.SearchStrategy[Message] = st.one_of(
     [st.builds(kind, **{name: PARTS[name] for name in kind.__dataclass_fields__}) for kind in get_args(Message)]
@@ -221,7 +230,10 @@ def check_part(name: str, value: Any, found: Frame) -> None:
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
     elif name in ("vote", "signature"):
-        assert len(value) <= 4096
+        assert len(value) <= 256
+    elif name in ("one", "other"):
+        assert len(value.chain) == 37
+        check_part("votes", value.stamps, found)
     elif name in ("votes", "promises"):
         assert [node for node, _ in value] == sorted({node for node, _ in value} & set(range(NODES)))
     else:
@@ -282,6 +294,7 @@ def spoiled(message: Message, change: Callable[[Any], None]) -> bytes:
 
 
 TOKEN = Token(1, bytes(16), bytes(40))
+FORK = Fork(Trail(bytes(37), ((1, b"stamp"),)), Trail(bytes(37), ()))
 PASS = Pass((0, 1), 2, TOKEN)
 PROMISE = Promise((1, 1), ((0, 1), 2, Kind.FINAL), b"")
 
@@ -324,6 +337,8 @@ def put(part: str, **values: object) -> Callable[[Any], None]:
         (PROMISE, put("rank.ballot", node=NODES), "there are only 5 nodes"),
         (PROMISE, lambda body: body.rank.ClearField("ballot"), "has no rank that means anything"),
         (PROMISE, lambda body: body.ClearField("rank"), "has no rank"),
+        (FORK, put("one", chain=bytes(36)), "is none of 37 bytes for 40 steps"),
+        (FORK, lambda body: body.ClearField("other"), "has no other"),
     ],
 )
 def test_what_no_node_of_this_run_can_mean(message: Message, change: Callable[[Any], None], reason: str) -> None:
@@ -343,7 +358,7 @@ def test_a_frame_without_a_message() -> None:
     with pytest.raises(Malformed, match="no message of a known kind"):
         read(encode(RUN, Done())[:34])
     with pytest.raises(Malformed, match="no message of a known kind"):
-        read(encode(RUN, Done())[:34] + varint(35 << 3 | 2) + varint(0))  # the next kind that somebody invents
+        read(encode(RUN, Done())[:34] + varint(36 << 3 | 2) + varint(0))  # the next kind that somebody invents
 
 
 def test_names_that_are_no_text_are_refused() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import world
 
-from skipring.network.protocol import Final, Outcome, Pass, Released, Rules, Token, blank_chain, extended_chain, sealed
+from skipring.network.protocol import Final, Outcome, Pass, Released, Rules, sealed, stamped
 
 
 class Watched(world.World):
@@ -30,9 +30,8 @@ class Watched(world.World):
     def compute(self, node: int, life: int, action: Any) -> None:
         made, before = self.rng.randbytes(32), action.token
         self.updates[made] = node, before.parameters
-        chain = before.chain or blank_chain(self.rules.steps, b"run")
-        chain = extended_chain(chain, action.ballot, action.hop, sealed(made, self.rng.randbytes(32)))
-        token = Token(before.updates + 1, made, chain)
+        secret = sealed(made, self.rng.randbytes(32))
+        token = stamped(before, action.ballot, action.hop, made, secret, me=node, seal=self.seals[node])
         self.number[made], self.hop[made] = token.updates, action.hop
         told = partial(self.tell, node, life, lambda peer: peer.computed(action.ballot, action.hop, token))
         self.later(self.rng.expovariate(20.0), told)

@@ -52,7 +52,7 @@ from skipring.network.protocol import (
     Token,
     Write,
     blank_chain,
-    extended_chain,
+    stamped,
 )
 
 INITIAL = Token(0, b"initial", b"")
@@ -147,6 +147,12 @@ class FakeSeal:
 
     def promise(self, ballot: Ballot) -> bytes:
         return self._signed(self._me, "promise", ballot)
+
+    def stamp(self, what: bytes) -> bytes:
+        return self._signed(self._me, "stamp", what)
+
+    def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
+        return 0 <= node < len(self._secrets) and signature == self._signed(node, "stamp", what)
 
     def is_promise(self, node: int, ballot: Ballot, promise: bytes) -> bool:
         return 0 <= node < len(self._secrets) and promise == self._signed(node, "promise", ballot)
@@ -309,10 +315,10 @@ class World:
         made = hashlib.sha256(before + bytes([node]) + noise).digest()
         self.updates[made] = node, before
         try:
-            chain = extended_chain(action.token.chain, action.ballot, action.hop, hashlib.sha256(made).digest())
+            commitment = hashlib.sha256(made).digest()
+            token = stamped(action.token, action.ballot, action.hop, made, commitment, me=node, seal=self.seals[node])
         except InvalidInput as problem:
             raise Broken(f"3: node {node} updates a token twice at one hop") from problem
-        token = Token(action.token.updates + 1, made, chain)
         self.later(
             self.rng.expovariate(20.0),
             lambda: self.tell(node, life, lambda p: p.computed(action.ballot, action.hop, token)),

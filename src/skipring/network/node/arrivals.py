@@ -24,6 +24,7 @@ class Arrivals:
     Parameters
     ----------
     check : says why a token cannot be of this run; nothing if it can.
+    signed : says why a token has updates that their nodes have not signed; nothing if each is signed.
     path : the node of each hop.
     at_once : whether models are so small that nobody has to wait for the check; else it is done in a thread.
     spawn : begins something beside other things.
@@ -36,6 +37,7 @@ class Arrivals:
     def __init__(
         self,
         check: Callable[[Token], str],
+        signed: Callable[[Token], str],
         path: Sequence[int],
         *,
         at_once: bool,
@@ -45,7 +47,7 @@ class Arrivals:
         refuse: Callable[[int, str], None],
         broke: Callable[[Broke], None],
     ) -> None:
-        self._check, self._path, self._at_once = check, path, at_once
+        self._check, self._signed, self._path, self._at_once = check, signed, path, at_once
         self._spawn, self._lets_in, self._take, self._refuse, self._broke = spawn, lets_in, take, refuse, broke
         self._checking = 0
 
@@ -74,11 +76,13 @@ class Arrivals:
     def _judge(self, sender: int, message: Pass | Final | Outcome, problem: str) -> None:
         hop = message.hop if isinstance(message, Pass) else None
         recovered = message.ballot[0] > 0
-        # The protocol checks the way, too; here, so that nothing is written down of own updates on a made-up token.
+        # The protocol checks both, too; here, so that nothing is written down of own updates on a made-up token.
         way = wrong_way(message.token, self._path, sender=sender, hop=hop, recovered=recovered)
         if problem:
             self._refuse(sender, problem)
         elif way:
             self._broke(Broke(sender, Rule.WAY, way))
+        elif unsigned := self._signed(message.token):
+            self._broke(Broke(sender, Rule.STAMPS, f"its token {unsigned}"))
         elif self._lets_in(sender, message):
             self._take(sender, message)

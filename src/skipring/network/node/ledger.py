@@ -57,7 +57,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..._digest import digest
 from ...errors import InvalidInput, require_integer, require_non_negative
 from ...privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, Unit, gdp_delta, gdp_epsilon
-from ..protocol import Ballot, Entry, Fold, Memory, Token, check_chain, marks_of, updated_between
+from ..protocol import Ballot, Entry, Fold, Memory, Token, Trail, check_chain, marks_of, updated_between
 from .own_updates import OwnUpdates
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class OwnAccount(GaussianAccountant):
         except InvalidInput:
             self._count_in_full()
             raise
-        self.updates.wrote(hop, marks)
+        self.updates.wrote(hop, chain)
         if ballot != self._promised:  # others may have gone on under the higher one, from before this update or after
             self._count_in_full()
             return
@@ -211,10 +211,14 @@ class OwnAccount(GaussianAccountant):
             self._promised = ballot
             self._count_in_full()
 
-    def forgotten(self, chain: bytes) -> None:
-        """Count the own updates on a chain that the journal does not know, each in full and each once."""
-        for hop in self.updates.reminded(marks_of(chain)):
+    def forgotten(self, trail: Trail) -> None:
+        """Count the own updates on a trail that the journal does not know, each in full and each once."""
+        for hop in self.updates.reminded(trail):
             self._count(hop)
+        self._count_in_full()
+
+    def forked(self) -> None:
+        """Take the news that the run went two ways: somebody may have seen both."""
         self._count_in_full()
 
     # What it has cost.
@@ -337,7 +341,8 @@ class OwnAccount(GaussianAccountant):
             raise InvalidInput.because("chain", f"no update at hop {hop}", "it was released there")
         before = marks ^ 1 << (hop - 1)
         if unknown := self.updates.never_made(before):  # such a token is not let in, so this does not happen
-            for forgotten in self.updates.reminded(before):
+            length = len(chain) - len(chain[:32])
+            for forgotten in self.updates.reminded(Trail(chain[:32] + before.to_bytes(length, "little"), ())):
                 self._count(forgotten)
             raise InvalidInput.because("chain", f"an own update at hop {unknown}", "the journal has forgotten it")
         return marks

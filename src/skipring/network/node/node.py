@@ -113,6 +113,7 @@ class Node:
         )
         self.arrivals = Arrivals(
             self._why_wrong,
+            self.peer.is_signed,
             setup.rules.path,
             at_once=self.updater.is_quick,
             spawn=self._life.spawn,

@@ -120,7 +120,7 @@ class NodeSetup:
     @property
     def seal(self) -> RunSeal:
         """What the node signs with: its own key, for this run alone."""
-        notary = Notary(self.roster, self.me, self.keys.key, self.keys.certificate)
+        notary = Notary(self.roster, self.keys.key)
         return RunSeal(notary, self.agreement.digest)
 
     def write_certificate(self, memory: Memory) -> None:

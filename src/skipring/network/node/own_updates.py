@@ -1,14 +1,17 @@
 """Which of its own updates a journal knows: those that others show, and that it does not know, were forgotten.
 
-Only this node makes updates at its hops, after writing them down. So a token whose chain has others than the journal
-says that the journal is an old copy, or a new one in place of one that was lost; or that somebody has forged the chain.
-An update is told from another at the same hop by the hops that were updates before it.
+Only this node makes updates at its hops, after writing them down, and it signs them. So a token with others than the
+journal has says that the journal is an old copy, or a new one in place of one that was lost. The newest own update on
+a token is told from another at the same hop by the chain's digest after it, which is on the node's stamp; earlier ones
+by the hops that were updates before them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import sha256
+
+from ..protocol import Token, Trail, marks_of, own_stamp
 
 __all__ = ["OwnUpdates"]
 
@@ -25,52 +28,72 @@ class OwnUpdates:
     def __init__(self, path: Sequence[int], me: int) -> None:
         self._own = sum(1 << at for at, node in enumerate(path) if node == me)  # bit h - 1 is hop h, as in a chain
         self._written: set[tuple[int, bytes]] = set()
+        self._me = me
         self._hops = 0  # at which there is one
-        self._counted: set[tuple[int, bytes]] = set()  # of those that were forgotten, or may have been
+        self._digests: set[bytes] = set()  # of the chains after each of them
+        # Those that were counted because they were forgotten, or may have been, each with the digests that are known.
+        self._counted: dict[tuple[int, bytes], set[bytes]] = {}
 
-    def wrote(self, hop: int, marks: int) -> None:
-        """Take an own update that is in the journal."""
-        self._written.add(_update(hop, marks))
+    def wrote(self, hop: int, chain: bytes) -> None:
+        """Take an own update that is in the journal, and the chain right after it."""
+        self._written.add(_update(hop, marks_of(chain)))
+        self._digests.add(chain[:32])
         self._hops |= 1 << (hop - 1)
 
     def never_made(self, marks: int) -> int:
         """Return the newest hop among marks of a chain at which the journal knows no own update at all; 0 if none."""
         return (marks & self._own & ~self._hops).bit_length()
 
-    def unknown(self, marks: int) -> tuple[int, ...]:
-        """Return the hops of own updates among the marks of a chain that the journal does not know, the newest first.
+    def unknown(self, trail: Trail | Token) -> tuple[int, ...]:
+        """Return the hops of own updates on a trail that the journal does not know, the newest first.
 
         One that it knows was made on a chain whose own updates it knew, so that nothing before it has to be looked at.
         """
+        marks = marks_of(trail.chain)
         own, found = marks & self._own, []
+        stamp = own_stamp(trail, self._me)
+        if own and stamp is not None and stamp.digest not in self._digests:
+            found.append(hop := own.bit_length())
+            own ^= 1 << (hop - 1)
         while own and _update(hop := own.bit_length(), marks) not in self._written:
             found.append(hop)
             own ^= 1 << (hop - 1)
         return tuple(found)
 
-    def reminded(self, marks: int) -> list[int]:
-        """Return the hops of updates among the marks of a chain that have to be counted for it, and were not yet.
+    def reminded(self, trail: Trail | Token) -> list[int]:
+        """Return the hops of updates on a trail that have to be counted for it, and were not yet.
 
         These are the unknown ones, and the newest that the journal knows, back to the last update of another node: an
         old copy, or an empty journal, may have begun with the same token once more, and made another update at the
         same hop, which looks like the one on the chain.
         """
-        fresh = self._to_count(marks) - self._counted
-        self._counted |= fresh
-        return sorted(hop for hop, _ in fresh)
+        fresh = self._to_count(trail)
+        for update, digest in fresh:
+            self._counted.setdefault(update, set()).add(digest)
+        return sorted(hop for (hop, _), _ in fresh)
 
-    def all_counted(self, marks: int) -> bool:
-        """Say whether nothing on a chain has to be counted that was not counted before."""
-        return self._to_count(marks) <= self._counted
+    def all_counted(self, trail: Trail | Token) -> bool:
+        """Say whether nothing on a trail has to be counted that was not counted before."""
+        return not self._to_count(trail)
 
-    def _to_count(self, marks: int) -> set[tuple[int, bytes]]:
-        unknown = self.unknown(marks)
+    def _to_count(self, trail: Trail | Token) -> list[tuple[tuple[int, bytes], bytes]]:
+        """Return the updates to count, each with the digest after it if that is known, which it is of the newest."""
+        unknown, marks = self.unknown(trail), marks_of(trail.chain)
         if not unknown:
-            return set()
+            return []
         known = marks & self._own & ((1 << (unknown[-1] - 1)) - 1)
         others = marks & ~self._own & ((1 << known.bit_length()) - 1)
         again = [at + 1 for at in range(others.bit_length(), known.bit_length()) if known >> at & 1]
-        return {_update(hop, marks) for hop in (*unknown, *again)}
+        stamp, newest = own_stamp(trail, self._me), (marks & self._own).bit_length()
+        found = []
+        for hop in (*unknown, *again):
+            update = _update(hop, marks)
+            digest = stamp.digest if stamp is not None and hop == newest else b""
+            counted = self._counted.get(update, set())
+            # Without its digest, it is taken for one that was counted: it was the newest when it was.
+            if digest not in counted and (digest or not counted):
+                found.append((update, digest))
+        return found
 
 
 def _update(hop: int, marks: int) -> tuple[int, bytes]:

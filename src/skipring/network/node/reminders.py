@@ -1,18 +1,14 @@
-"""What becomes of a token with own updates that the journal does not know: they count, and one sender is not believed.
+"""What becomes of a token with own updates that the journal does not know: they count, and the node stops.
 
-If the journal is an old copy, or was lost, every node that has the run's token shows it. If it is not, somebody has
-forged a chain. The count is for the worst of both: the updates are in the account and in the journal at once. That the
-journal is old is concluded only when a second node says so, so that one that lies cannot end another: until then
-its token is refused, and so are its offers.
-
-One thing two senders do not exclude: a forged chain that an honest node was given and passes on.
+Each of them is signed by this node itself (the stamps on a token are checked before), so nobody can have made them up:
+the journal is an old copy, or was lost. They are in the account and in the journal at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..protocol import Entry, Final, Forgotten, Memory, Outcome, Pass, marks_of
+from ..protocol import Entry, Final, Forgotten, Memory, Outcome, Pass
 from .events import Event, OwnUpdatesForgotten
 from .ledger import OwnAccount
 from .updater import Stopped
@@ -27,9 +23,9 @@ class OldJournal(Stopped):
     """The node has to stop because its journal is an old copy: what it promised and released since is not in it."""
 
 
-def is_old(memory: Memory, nodes: int) -> bool:
-    """Say whether so many nodes have shown unknown own updates that the journal is taken for an old copy."""
-    return len(memory.reminded) >= min(2, nodes - 1)
+def is_old(memory: Memory) -> bool:
+    """Say whether somebody has shown own updates that the journal does not know."""
+    return bool(memory.reminded)
 
 
 class Reminders:
@@ -61,16 +57,14 @@ class Reminders:
 
     def lets_in(self, sender: int, message: Pass | Final | Outcome) -> bool:
         """Say whether a token is let in; count the own updates on it that are not known, whatever becomes of it."""
-        updates, marks = self._account.updates, marks_of(message.token.chain)
-        unknown = updates.unknown(marks)
+        updates, trail = self._account.updates, message.token.trail
+        unknown = updates.unknown(trail)
         if not unknown:
             return True
-        if sender not in self.senders or not updates.all_counted(marks):
+        if sender not in self.senders or not updates.all_counted(trail):
             self.senders.add(sender)
-            self._write(Forgotten(message.token.chain, sender))
+            self._write(Forgotten(trail, sender))
             self._note(OwnUpdatesForgotten(self._names[sender], unknown[::-1], self._account.releases))
-        if len(self.senders) < min(2, len(self._names) - 1):
-            return False
         if isinstance(message, Outcome):  # nothing is released any more, and the owner shall have the model
             return True
         self._give_up()

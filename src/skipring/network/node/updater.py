@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...models import EpsilonClaim
-from ..protocol import Compute, Token, extended_chain, sealed
+from ..protocol import Compute, Token, sealed, stamped
 from ..storage import digest_of, load, store
 from .node_setup import NodeSetup
 from .noise import NoiseSource
@@ -32,7 +32,7 @@ class Updater:
     """Makes the updates of a node; large ones in a thread of their own, while messages are answered."""
 
     def __init__(self, setup: NodeSetup) -> None:
-        self._setup = setup
+        self._setup, self._seal = setup, setup.seal
         self._noise = NoiseSource()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
         self._emulated = np.random.default_rng()
@@ -72,9 +72,8 @@ class Updater:
             raise Stopped(f"the update of hop {action.hop} is not finite; nothing was released")
         stored = store(updated, setup.models)
         # A fresh secret in the digest: without it, a later observer could check a guess of what was released here.
-        seal = sealed(bytes.fromhex(digest_of(stored)), os.urandom(32))
-        chain = extended_chain(token.chain, action.ballot, action.hop, seal)
-        return Token(token.updates + 1, stored, chain)
+        secret = sealed(bytes.fromhex(digest_of(stored)), os.urandom(32))
+        return stamped(token, action.ballot, action.hop, stored, secret, me=setup.me, seal=self._seal)
 
     async def update_in_thread(self, action: Compute) -> Token:
         """Make the update of a hop while messages are answered."""

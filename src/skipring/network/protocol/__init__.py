@@ -8,9 +8,6 @@ world around it. A token's `chain` tells which hops have updated it. docs/protoc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ..._lazy import lazily
 from ._presence import HOP_BYTES
 from ._state import Rules
 from .actions import (
@@ -27,8 +24,19 @@ from .actions import (
     Timer,
     Write,
 )
+from .chain import (
+    blank_chain,
+    check_chain,
+    extended_chain,
+    marks_of,
+    sealed,
+    updated_between,
+    updated_hops,
+    updates_of,
+    wrong_way,
+)
 from .fold import Account, Fold, Release
-from .journal import Entry, Forgotten, Gone, Heard, Kept, Memory, Over, Passing, Released
+from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     Accepted,
     Agree,
@@ -41,6 +49,7 @@ from .messages import (
     Final,
     FinalAccepted,
     Fine,
+    Fork,
     Hello,
     Here,
     Kind,
@@ -62,6 +71,7 @@ from .messages import (
     Signatures,
     Ticket,
     Token,
+    Trail,
     WantOutcome,
     WantTicket,
 )
@@ -70,20 +80,8 @@ from .order import agreed_path, path_of
 from .peer import Peer
 from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
+from .stamps import Stamp, own_stamp, stamped
 from .standing import Stand, Standing
-
-if TYPE_CHECKING:
-    from .chain import (
-        blank_chain,
-        check_chain,
-        extended_chain,
-        marks_of,
-        sealed,
-        updated_between,
-        updated_hops,
-        updates_of,
-        wrong_way,
-    )
 
 __all__ = [
     "FRESH",
@@ -107,6 +105,8 @@ __all__ = [
     "Fine",
     "Fold",
     "Forgotten",
+    "Fork",
+    "Forked",
     "Gone",
     "Heard",
     "Hello",
@@ -144,12 +144,14 @@ __all__ = [
     "SetTimer",
     "Sight",
     "Signatures",
+    "Stamp",
     "Stand",
     "Standing",
     "StopTimer",
     "Ticket",
     "Timer",
     "Token",
+    "Trail",
     "WantOutcome",
     "WantTicket",
     "Write",
@@ -162,25 +164,12 @@ __all__ = [
     "message_number",
     "numbered",
     "on_wire",
+    "own_stamp",
     "path_of",
     "sealed",
+    "stamped",
     "updated_between",
     "updated_hops",
     "updates_of",
     "wrong_way",
 ]
-
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "blank_chain": "chain",
-        "check_chain": "chain",
-        "extended_chain": "chain",
-        "marks_of": "chain",
-        "sealed": "chain",
-        "updated_between": "chain",
-        "updated_hops": "chain",
-        "updates_of": "chain",
-        "wrong_way": "chain",
-    },
-)

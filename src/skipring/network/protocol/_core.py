@@ -23,6 +23,7 @@ from .journal import Entry, Heard, Memory
 from .messages import Ballot, Hello, Message, Place, Signatures, Token
 from .seal import Seal
 from .sight import Sight
+from .stamps import StampCheck, turns_of
 
 __all__ = ["STEP", "Core", "Willing"]
 
@@ -41,8 +42,9 @@ class Core:
         self.state = State.after_a_start(memory)
         self._willing = willing
         self._actions: list[Action] = []
-        turns = "".join("1" if node == me else "0" for node in reversed(rules.path))
-        self._own_turns = int(turns, 2) if len(turns) else 0
+        #: The hops of each node, as the marks of a chain.
+        self.turns = turns_of(rules.path, rules.nodes)
+        self.stamps = StampCheck(self.turns, rules.steps, seal)
 
     # What is asked for.
 
@@ -123,12 +125,7 @@ class Core:
     @property
     def last_turn(self) -> int:
         """The last hop of this node, 0 if it has none."""
-        return self._own_turns.bit_length()
-
-    @property
-    def own_turns(self) -> int:
-        """The hops of this node, as the marks of a chain: bit h - 1 is hop h."""
-        return self._own_turns
+        return self.turns[self.me].bit_length()
 
     def is_willing(self, place: Place) -> bool:
         """Say whether this node takes part at a place."""

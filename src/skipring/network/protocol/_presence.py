@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ._core import Core
 from ._state import Computing, Offering, Unconfirmed, Waiting
+from .chain import updated_by
 from .messages import (
     Accepted,
     Agree,
@@ -69,8 +70,6 @@ class Presence:
 
     def present(self, hop: int) -> set[int]:
         """Return the nodes that were heard from in the two rounds before a hop; in the first two, that is everybody."""
-        from .chain import updated_by  # what else is there needs numpy
-
         core, heard = self.core, self.core.state.heard
         since = hop - core.rules.two_rounds
         if since <= 0:

@@ -7,13 +7,17 @@ been lost on its way.
 from __future__ import annotations
 
 from ._core import Core
-from .actions import Rule
+from .actions import News, Rule
+from .chain import marks_of, wrong_way
+from .journal import Forked
 from .messages import (
     Ask,
     Ballot,
     Doubt,
     Final,
+    Fork,
     Hello,
+    Kind,
     Message,
     Offer,
     Outcome,
@@ -25,6 +29,7 @@ from .messages import (
     WantOutcome,
     WantTicket,
 )
+from .stamps import Split, split
 
 __all__ = ["Scrutiny"]
 
@@ -37,7 +42,9 @@ class Scrutiny:
 
     def lets_in(self, sender: int, message: Message) -> bool:
         """Say whether a message is taken; name its sender if no honest node sends it."""
-        if isinstance(message, Outcome | WantOutcome):
+        if isinstance(message, Outcome):
+            return self.is_signed(sender, message)
+        if isinstance(message, WantOutcome | Fork):
             return True
         ballot = message.promised if isinstance(message, Reject | Refuse) else message.ballot
         near = self.core.note(ballot)
@@ -46,11 +53,16 @@ class Scrutiny:
         if not self.is_known(sender, message, ballot):
             return False
         if isinstance(message, Pass | Final):
-            good = self.came_along_the_path(sender, message) and self.has_own_marks(sender, message)
+            good = self.is_on_its_way(sender, message)
             if not good and isinstance(message, Final):
                 self.core.send(sender, Reject(self.core.memory.promised))  # an honest node must not wait for this vote
             return good
         return True
+
+    def is_on_its_way(self, sender: int, message: Pass | Final) -> bool:
+        """Say whether a token can have come here honestly."""
+        along = self.came_along_the_path(sender, message) and self.is_signed(sender, message)
+        return along and self.goes_on(sender, message)
 
     def is_its_own(self, sender: int, message: Prepare | Resume) -> bool:
         """Say whether a recovery is led by the owner of its ballot."""
@@ -75,8 +87,6 @@ class Scrutiny:
 
     def came_along_the_path(self, sender: int, message: Pass | Final) -> bool:
         """Say whether a token can have come along the agreed path, with or without updates."""
-        from .chain import wrong_way  # it needs numpy, and those who only read messages do not
-
         hop = message.hop if isinstance(message, Pass) else None
         problem = wrong_way(
             message.token, self.core.rules.path, sender=sender, hop=hop, recovered=message.ballot[0] > 0
@@ -85,26 +95,62 @@ class Scrutiny:
             self.core.broke(sender, Rule.WAY, problem)
         return not problem
 
-    def has_own_marks(self, sender: int, message: Pass | Final) -> bool:
-        """Say whether a token has the updates of this node: none that it did not make, and all of its ballot.
+    def is_signed(self, sender: int, message: Pass | Final | Outcome) -> bool:
+        """Say whether each update on a token was signed by its node."""
+        problem = self.core.stamps.problem(message.token)
+        if problem:
+            self.core.broke(sender, Rule.STAMPS, f"its token {problem}")
+        return not problem
 
-        Under one ballot there is one chain of updates, so a token of that ballot that lacks one of this node's updates
-        under it is an old one, or made up.
+    def goes_on(self, sender: int, message: Pass | Final) -> bool:
+        """Say whether a token is on the way that this node has seen under its ballot; if not, show everybody both ways.
+
+        Who has seen two ways knows more of those who were before the fork than one way tells: all count in full then.
+        If updates are merely missing, or the stamps do not tell, it is an old token, and whoever sent it is named.
         """
-        from .chain import marks_of
+        core, token = self.core, message.token
+        copy = core.memory.copy
+        if copy.ballot != message.ballot:
+            return True
+        found = split(copy.token, token, core.turns)
+        if found is not None:
+            self.tell_of(Fork(copy.token.trail, token.trail), found)
+            return False
+        seen = copy.hop - (copy.kind is Kind.ACCEPTED)
+        both = min(seen, message.hop - 1) if isinstance(message, Pass) else seen
+        if (marks_of(copy.token.chain) ^ marks_of(token.chain)) & ((1 << both) - 1):
+            core.broke(sender, Rule.WAY, "its token is not on the way that this node has seen under its ballot")
+            return False
+        return True
 
+    def on_fork(self, sender: int, message: Fork) -> None:
+        """Take the proof that the run went two ways, and hand it on."""
         core = self.core
-        marks = marks_of(message.token.chain)
-        before = message.hop if isinstance(message, Pass) else core.rules.steps + 1
-        made = needed = 0
-        for ballot, hop in core.memory.ledger:
-            made |= 1 << (hop - 1)
-            if ballot == message.ballot and hop < before:
-                needed |= 1 << (hop - 1)
-        unknown, lost = marks & core.own_turns & ~made, needed & ~marks
-        if unknown:
-            hop = unknown.bit_length()
-            core.broke(sender, Rule.MARKS, f"its token has an update of hop {hop} that is not in this node's journal")
-        elif lost:
-            core.broke(sender, Rule.MARKS, f"its token lacks this node's update of hop {lost.bit_length()}")
-        return not unknown and not lost
+        for trail in (message.one, message.other):
+            problem = self.core.stamps.problem(trail)
+            if problem:
+                core.broke(sender, Rule.STAMPS, f"speaks of a fork, and its trail {problem}")
+                return
+        found = split(message.one, message.other, core.turns)
+        if found is not None:
+            self.tell_of(message, found)
+
+    def after_the_end(self, sender: int, message: Message) -> None:
+        """Take what shows that the run went two ways: it counts, though nothing is released any more."""
+        memory = self.core.memory
+        if isinstance(message, Fork):
+            self.on_fork(sender, message)
+        elif isinstance(message, Pass | Final) and memory.outcome is not None and message.ballot == memory.decided:
+            found = split(memory.outcome, message.token, self.core.turns)
+            if found is not None and not self.core.stamps.problem(message.token):
+                self.tell_of(Fork(memory.outcome.trail, message.token.trail), found)
+
+    def tell_of(self, fork: Fork, found: Split) -> None:
+        """Write down that the run went two ways, and tell all others, once for each ballot."""
+        core = self.core
+        if core.memory.forked is None or found.ballot > core.memory.forked:
+            core.write(Forked(found.ballot))
+            core.say(f"under ballot {found.ballot} the run went two ways: all updates so far count in full", News.FORK)
+            core.send_all(fork)
+        if found.culprit is not None and found.culprit not in (core.me, *core.state.shut_out):
+            core.broke(found.culprit, Rule.TWO_UPDATES, "has signed two updates at one hop", proof=True)

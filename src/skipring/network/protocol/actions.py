@@ -49,6 +49,7 @@ class News(StrEnum):
 
     RECOVERY = "recovery"  # this node has started one
     NO_QUORUM = "no quorum"  # too few nodes answer, and the token waits here
+    FORK = "fork"  # the run went two ways under one ballot
     QUORUM = "quorum"  # enough answer again, and it goes on
 
 
@@ -107,7 +108,8 @@ class Rule(StrEnum):
     VOTE = "vote"  # its vote is not for what it was sent
     TWO_VOTES = "two votes"  # it has signed two models under one ballot: a proof
     WAY = "way"  # its token did not come along the agreed path
-    MARKS = "marks"  # its token has marks of this node that it did not make, or lacks some that it did
+    STAMPS = "stamps"  # its token has updates that their nodes have not signed
+    TWO_UPDATES = "two updates"  # it has signed two updates at one hop: a proof
     HOP = "hop"  # it asks about a hop that it cannot have sent
     BALLOT = "ballot"  # it goes on under a ballot that no majority has promised
 

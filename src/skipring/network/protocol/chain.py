@@ -14,8 +14,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...errors import InvalidInput, require_integer
 from .messages import Ballot, Token
 
@@ -92,6 +90,8 @@ def updates_of(chain: bytes) -> int:
 
 def updated_hops(chain: bytes) -> list[int]:
     """Return the hops that were updates, the first one first."""
+    import numpy as np  # those who only read messages do not need it
+
     bitmap = np.frombuffer(_parts(chain)[1], dtype=np.uint8)
     hops: list[int] = (np.flatnonzero(np.unpackbits(bitmap, bitorder="little")) + 1).tolist()
     return hops
@@ -99,6 +99,8 @@ def updated_hops(chain: bytes) -> list[int]:
 
 def updated_between(chain: bytes, first: int, last: int) -> list[bool]:
     """Return for each hop from `first` to `last` whether it was an update."""
+    import numpy as np
+
     byte = (first - 1) // 8
     bitmap = np.frombuffer(_parts(chain)[1][byte : -(-last // 8)], dtype=np.uint8)
     marks: list[bool] = (

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .journal import Entry, Forgotten, Heard, Kept, Memory, Over, Released
-from .messages import Ballot, Parameters
+from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released
+from .messages import Ballot, Parameters, Trail
 
 __all__ = ["Account", "Fold", "Release"]
 
@@ -36,8 +36,11 @@ class Account(Protocol):
     def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
         """Take an own update; `chain` and `updates` are of the token with it."""
 
-    def forgotten(self, chain: bytes) -> None:
-        """Take the chain of a token with own updates that the journal does not know."""
+    def forgotten(self, trail: Trail) -> None:
+        """Take the trail of a token with own updates that the journal does not know."""
+
+    def forked(self) -> None:
+        """Take the news that the run went two ways under one ballot."""
 
 
 class Fold:
@@ -110,7 +113,9 @@ def _tell(account: Account, entry: Entry) -> None:
         copy = entry.copy
         account.released(copy.ballot, copy.hop, copy.token.chain, copy.token.updates)
     elif isinstance(entry, Forgotten):
-        account.forgotten(entry.chain)
+        account.forgotten(entry.trail)
+    elif isinstance(entry, Forked):
+        account.forked()
     elif isinstance(entry, Over):
         # A majority that decided under a ballot had promised none above it: a node that hears of it has heard of all
         # forks. Recoveries after it find the final model, and update nothing.

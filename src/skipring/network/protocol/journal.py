@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .messages import Ballot, Copy, Kind, Place, Signatures, Token
+from .messages import Ballot, Copy, Kind, Place, Signatures, Token, Trail
 
-__all__ = ["Entry", "Forgotten", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
+__all__ = ["Entry", "Forgotten", "Forked", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,21 @@ class Over:
 class Forgotten:
     """A node has sent a token whose chain has own updates that this journal does not know: it may be an old copy.
 
-    Whether it is, or the sender lies, `chain` cannot tell: the updates count all the same.
+    This node has signed them, so that nobody can have made them up. They count, each in full.
     """
 
-    chain: bytes
+    trail: Trail
     sender: int
 
 
-Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten
+@dataclass(frozen=True)
+class Forked:
+    """Signed trails have shown that the run went two ways under this ballot: who saw both knows more than one tells."""
+
+    ballot: Ballot
+
+
+Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,7 @@ class Memory:
     outcome: Token | None = None
     decided: Ballot | None = None
     reminded: tuple[int, ...] = field(default=())  # the nodes that have sent own updates which are not in the ledger
+    forked: Ballot | None = None  # the last ballot of which it is known that the run went two ways under it
     votes: Signatures = ()
     ticket: tuple[Ballot, Signatures] | None = None  # the highest ballot that a majority promised, and their signatures
 
@@ -122,6 +130,8 @@ class Memory:
             return replace(self, gone=(*others, (entry.to, place if denied is None else max(denied, place))))
         if isinstance(entry, Forgotten):
             return replace(self, reminded=tuple(sorted({*self.reminded, entry.sender})))
+        if isinstance(entry, Forked):
+            return replace(self, forked=entry.ballot)
         return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes)
 
     def denied(self, node: int) -> Place | None:

@@ -21,6 +21,7 @@ __all__ = [
     "Final",
     "FinalAccepted",
     "Fine",
+    "Fork",
     "Hello",
     "Here",
     "Kind",
@@ -42,6 +43,7 @@ __all__ = [
     "Signatures",
     "Ticket",
     "Token",
+    "Trail",
     "WantOutcome",
     "WantTicket",
 ]
@@ -76,11 +78,25 @@ Parameters = bytes | LargeParameters
 
 @dataclass(frozen=True)
 class Token:
-    """The model on its way: its parameters, how many updates made them, and a digest of the chain of updates."""
+    """The model on its way: its parameters, how many updates made them, and the chain of updates, signed."""
 
     updates: int
     parameters: Parameters
     chain: bytes
+    stamps: Signatures = ()  # of each node that has made one of them (see `Stamp`)
+
+    @property
+    def trail(self) -> Trail:
+        """How it came to be, without the model."""
+        return Trail(self.chain, self.stamps)
+
+
+@dataclass(frozen=True)
+class Trail:
+    """How a token came to be: the chain of its updates, and the stamps of those who made them."""
+
+    chain: bytes
+    stamps: Signatures
 
 
 class Kind(IntEnum):
@@ -335,6 +351,15 @@ class WantTicket:
     ballot: Ballot = field(metadata=on_wire(1))
 
 
+@numbered(35)
+@dataclass(frozen=True)
+class Fork:
+    """Under one ballot the run went two ways: these two trails, each of them signed, are not on one."""
+
+    one: Trail = field(metadata=on_wire(1))
+    other: Trail = field(metadata=on_wire(2))
+
+
 Message = (
     Offer
     | Ready
@@ -361,4 +386,5 @@ Message = (
     | Fine
     | Ticket
     | WantTicket
+    | Fork
 )

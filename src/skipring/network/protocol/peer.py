@@ -35,6 +35,7 @@ from .messages import (
     Final,
     FinalAccepted,
     Fine,
+    Fork,
     Hello,
     Here,
     Kind,
@@ -119,9 +120,10 @@ class Peer:
 
     def received(self, sender: int, message: Message) -> list[Action]:
         """Take a message."""
-        if sender in self._core.state.shut_out:
+        if sender in self._core.state.shut_out and not (self._is_over and isinstance(message, WantOutcome)):
             return []
         if self._is_over:
+            self._scrutiny.after_the_end(sender, message)
             self._ending.after_the_end(sender, message)
         elif self._scrutiny.lets_in(sender, message):
             if isinstance(message, Offer | Pass):
@@ -202,6 +204,8 @@ class Peer:
                 self._ending.on_decided(sender, message)
             case Outcome():
                 self._ending.on_outcome(sender, message)
+            case Fork():
+                self._scrutiny.on_fork(sender, message)
             case WantOutcome():
                 pass  # there is none yet
             case _:
@@ -284,6 +288,10 @@ class Peer:
         """Say whether this node has been sent the token of this hop, and has not answered yet."""
         doing = self._core.state.doing
         return isinstance(doing, Unconfirmed) and doing.hop == hop and self.rules.node_of(hop) == node
+
+    def is_signed(self, token: Token) -> str:
+        """Say why a token has updates that their nodes have not signed; nothing if each is signed."""
+        return self._core.stamps.problem(token)
 
     def expects(self, place: Place, sender: int) -> bool:
         """Say whether the token of a place would be taken from a node."""

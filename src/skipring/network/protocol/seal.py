@@ -22,6 +22,12 @@ class Seal(Protocol):
     def promise(self, ballot: Ballot) -> bytes:
         """Sign that this node listens to no lower ballot."""
 
+    def stamp(self, what: bytes) -> bytes:
+        """Sign an update of this node."""
+
+    def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
+        """Say whether a node has signed an update."""
+
     def is_promise(self, node: int, ballot: Ballot, promise: bytes) -> bool:
         """Say whether a node has signed that it listens to no lower ballot than this one."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.x509 import Certificate
 
 from ...errors import InvalidInput
@@ -85,7 +86,7 @@ def check_node(folder: str | Path, *, expected: str | None = None, now: datetime
     if authority is not None:
         problems += _check_dates("ca.crt", authority, now)
     if "roster.toml" not in missing:
-        problems += _check_roster(folder / "roster.toml", name, own)
+        problems += _check_roster(folder / "roster.toml", name, own, key)
     problems += _check_mode(folder / "node.key")
     problems += _strange_keys(folder, authority)
     return Checked(name, None if own is None else _days_left(own, now), tuple(problems))
@@ -133,7 +134,7 @@ def _days_left(own: Certificate, now: datetime | None) -> int:
     return (own.not_valid_after_utc - moment).days
 
 
-def _check_roster(path: Path, name: str, own: Certificate | None) -> list[str]:
+def _check_roster(path: Path, name: str, own: Certificate | None, key: EllipticCurvePrivateKey | None) -> list[str]:
     try:
         roster: Roster = read_roster(path)
     except InvalidInput as problem:
@@ -142,6 +143,8 @@ def _check_roster(path: Path, name: str, own: Certificate | None) -> list[str]:
         return [f"roster.toml has no node {name}"]
     if own is not None and roster.fingerprints[roster.index(name)] != known.fingerprint_of(own):
         return [f"roster.toml has another fingerprint for {name} than node.crt"]
+    if key is not None and roster.keys[roster.index(name)] != known.public_key_of(key):
+        return [f"roster.toml has another key for {name} than node.key"]
     return []
 
 

@@ -77,7 +77,12 @@ def _fill(
         made.issue(authority, name, (server_name(name), address.host), node_uri(name), begin, end)
         for name, address in zip(names, addresses, strict=True)
     ]
-    roster = Roster(tuple(names), tuple(addresses), tuple(made.fingerprint_of(one) for _, one in issued))
+    roster = Roster(
+        tuple(names),
+        tuple(addresses),
+        tuple(made.fingerprint_of(one) for _, one in issued),
+        tuple(made.public_key_of(key) for key, _ in issued),
+    )
     public = {"ca.crt": made.certificate_pem(authority.certificate), "roster.toml": roster.to_toml().encode()}
     if run is not None:
         public["run.toml"] = run

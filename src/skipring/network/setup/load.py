@@ -218,7 +218,7 @@ def require_journal(setup: NodeSetup) -> None:
 
 def _require_newest(setup: NodeSetup, memory: Memory) -> None:
     """Refuse a journal that is an old copy, before anybody is called: its node would take back what it has said."""
-    if memory.outcome is None and is_old(memory, len(setup.roster)):
+    if memory.outcome is None and is_old(memory):
         reason = f"{OLD_JOURNAL}; this node takes no further part in this run, `skipring network again` begins another"
         raise JournalUnusable.because("journal", setup.config.journal, reason)
 

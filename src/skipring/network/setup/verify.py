@@ -34,7 +34,7 @@ def verify_outcome(
 ) -> Verified:
     """Check that a majority of a roster's nodes have signed that their run ended with a model (model.npz or model.npy).
 
-    The roster is what must be trusted: it names the nodes by their certificates' fingerprints. By default it and the
+    The roster is what must be trusted: it has the nodes' keys. By default it and the
     votes (outcome.json) are those beside the model.
     """
     path = Path(model)

@@ -15,6 +15,7 @@ from ..protocol import (
     Copy,
     Entry,
     Forgotten,
+    Forked,
     Gone,
     Heard,
     Kept,
@@ -25,6 +26,7 @@ from ..protocol import (
     Released,
     Signatures,
     Token,
+    Trail,
 )
 from .model_file import ModelFile
 
@@ -38,7 +40,7 @@ def entry_text(fields: Mapping[str, Any]) -> str:
 
 def token_fields(token: Token, name: str, file: ModelFile | None) -> dict[str, Any]:
     """Return a token without its parameters."""
-    fields = {"updates": token.updates, "chain": token.chain.hex(), "parameters": name}
+    fields = {"updates": token.updates, **_trail_fields(token), "parameters": name}
     return fields if file is None else {**fields, "file": file.size}
 
 
@@ -66,11 +68,17 @@ def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, A
     if isinstance(entry, Passing):
         return {"ballot": entry.ballot, "hop": entry.hop}
     if isinstance(entry, Forgotten):
-        return {"chain": entry.chain.hex(), "sender": entry.sender}
+        return {**_trail_fields(entry.trail), "sender": entry.sender}
+    if isinstance(entry, Forked):
+        return {"ballot": entry.ballot}
     if isinstance(entry, Gone):
         return {"ballot": entry.ballot, "hop": entry.hop, "to": entry.to}
     votes = _signature_fields(entry.votes)
     return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot, "votes": votes}
+
+
+def _trail_fields(trail: Trail | Token) -> dict[str, Any]:
+    return {"chain": trail.chain.hex(), "stamps": _signature_fields(trail.stamps)}
 
 
 def _signature_fields(signatures: Signatures) -> list[tuple[int, str]]:
@@ -90,7 +98,12 @@ def ballot_from(numbers: list[int]) -> Ballot:
 
 def token_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Token:
     """Return a token with the parameters that are still there."""
-    return Token(fields["updates"], models.get(fields["parameters"], b""), bytes.fromhex(fields["chain"]))
+    trail = _trail_from(fields)
+    return Token(fields["updates"], models.get(fields["parameters"], b""), trail.chain, trail.stamps)
+
+
+def _trail_from(fields: Mapping[str, Any]) -> Trail:
+    return Trail(bytes.fromhex(fields["chain"]), signatures_from(fields["stamps"]))
 
 
 def copy_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Copy:
@@ -113,7 +126,9 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
     if kind == "Gone":
         return Gone(ballot_from(fields["ballot"]), fields["hop"], fields["to"])
     if kind == "Forgotten":
-        return Forgotten(bytes.fromhex(fields["chain"]), fields["sender"])
+        return Forgotten(_trail_from(fields), fields["sender"])
+    if kind == "Forked":
+        return Forked(ballot_from(fields["ballot"]))
     if kind == "Over":
         votes = signatures_from(fields["votes"])
         return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]), votes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -161,14 +162,27 @@ def sign(key: ec.EllipticCurvePrivateKey, content: bytes) -> bytes:
     return key.sign(content, ec.ECDSA(hashes.SHA256()))
 
 
-def is_signature(certificate_der: bytes, signature: bytes, content: bytes) -> bool:
-    """Whether some bytes were signed with the key of a certificate."""
-    found = certificate(certificate_der)
-    key = None if found is None else found.public_key()
-    if not isinstance(key, ec.EllipticCurvePublicKey):
+def public_key_of(key: ec.EllipticCurvePrivateKey) -> str:
+    """Return what others check a key's signatures with, as the roster has it."""
+    point = serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint
+    return key.public_key().public_bytes(*point).hex()
+
+
+def is_signature(public_key: str, signature: bytes, content: bytes) -> bool:
+    """Whether some bytes were signed with the key of a node, as the roster has it."""
+    key = _public_key(public_key)
+    if key is None:
         return False
     try:
         key.verify(signature, content, ec.ECDSA(hashes.SHA256()))
     except InvalidSignature:
         return False
     return True
+
+
+@cache  # one for each node of a run; to find the point takes as long as to check a signature
+def _public_key(text: str) -> ec.EllipticCurvePublicKey | None:
+    try:
+        return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(text))
+    except ValueError:
+        return None

@@ -1,10 +1,10 @@
-"""The roster: who takes part in a run, where each node listens, and which certificate is its own."""
+"""The roster: who takes part in a run, where each node listens, and which certificate and key are its own."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ _HOST = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*"
 )
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+_KEY = re.compile(r"0[23][0-9a-f]{64}")
 _RESERVED = ("ca",)  # the folder of the authority
 NODE_DOMAIN = ".node.skipring"  # no host is called so; certificates bind a node's name as one (identity.server_name)
 
@@ -121,15 +122,16 @@ def _check_addresses(addresses: Sequence[Address]) -> None:
 
 @dataclass(frozen=True)
 class Roster:
-    """The nodes of a run, in order: their names, addresses and certificates' SHA-256 fingerprints."""
+    """The nodes of a run, in order: names, addresses, certificates' SHA-256 fingerprints, and keys for signatures."""
 
     names: tuple[str, ...]
     addresses: tuple[Address, ...]
     fingerprints: tuple[str, ...]
+    keys: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if not len(self.names) == len(self.addresses) == len(self.fingerprints):
-            raise InvalidInput.because("nodes", len(self.names), "each needs one address and one fingerprint")
+        if not len(self.names) == len(self.addresses) == len(self.fingerprints) == len(self.keys):
+            raise InvalidInput.because("nodes", len(self.names), "each needs one address, one fingerprint and one key")
         _check_names(self.names)
         _check_addresses(self.addresses)
         for name, fingerprint in zip(self.names, self.fingerprints, strict=True):
@@ -137,8 +139,12 @@ class Roster:
                 raise InvalidInput.because(
                     "fingerprint", fingerprint, f"node {name} needs 64 hexadecimal digits, in lower case"
                 )
-        if len(set(self.fingerprints)) < len(self.fingerprints):
-            raise InvalidInput.because("fingerprint", _first_double(self.fingerprints), "belongs to two nodes")
+        for name, key in zip(self.names, self.keys, strict=True):
+            if _KEY.fullmatch(key) is None:
+                raise InvalidInput.because("key", key or "(none)", f"node {name} needs 66 hexadecimal digits, as made")
+        for what, marks in (("fingerprint", self.fingerprints), ("key", self.keys)):
+            if len(set(marks)) < len(marks):
+                raise InvalidInput.because(what, _first_double(marks), "belongs to two nodes")
 
     def __len__(self) -> int:
         return len(self.names)
@@ -151,18 +157,23 @@ class Roster:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over names, addresses and fingerprints, in order: the same however the file is laid out."""
-        nodes = [list(map(str, node)) for node in zip(self.names, self.addresses, self.fingerprints, strict=True)]
-        return digest({"skipring roster": 1, "nodes": nodes}).hex()
+        """SHA-256 over names, addresses, fingerprints and keys, in order: the same however the file is laid out."""
+        nodes = [list(map(str, node)) for node in self._nodes]
+        return digest({"skipring roster": 2, "nodes": nodes}).hex()
+
+    @property
+    def _nodes(self) -> Iterator[tuple[str, Address, str, str]]:
+        return zip(self.names, self.addresses, self.fingerprints, self.keys, strict=True)
 
     def to_toml(self) -> str:
         """Return the roster as the text of its file."""
         lines = [
-            "# Who takes part in the run: the same file at every node. A fingerprint is the SHA-256 of a certificate."
+            "# Who takes part in the run: the same file at every node. A fingerprint is the SHA-256 of a certificate,",
+            "# and a node's signatures are checked with its key.",
         ]
-        for name, address, fingerprint in zip(self.names, self.addresses, self.fingerprints, strict=True):
+        for name, address, fingerprint, key in self._nodes:
             lines += ["", "[[node]]", f"name = {quoted(name)}", f"address = {quoted(str(address))}"]
-            lines += [f"fingerprint = {quoted(fingerprint)}"]
+            lines += [f"fingerprint = {quoted(fingerprint)}", f"key = {quoted(key)}"]
         return "\n".join(lines) + "\n"
 
 
@@ -178,6 +189,7 @@ class _Entry(Section):
     name: str
     address: str
     fingerprint: str
+    key: str
 
 
 class _RosterFile(Section):
@@ -192,6 +204,7 @@ def read_roster(path: str | Path) -> Roster:
             names=tuple(node.name for node in nodes),
             addresses=tuple(Address.parse(node.address) for node in nodes),
             fingerprints=tuple(node.fingerprint for node in nodes),
+            keys=tuple(node.key for node in nodes),
         )
     except InvalidInput as problem:
         raise InvalidInput.because("FILE", path, str(problem)) from None

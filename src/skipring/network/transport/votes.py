@@ -1,14 +1,13 @@
 """Which model ended a run, signed by those who saw it: a majority's votes are a certificate that anybody can check.
 
-A vote is a node's certificate and its signature of a `Statement`. The certificate is in it because the roster knows
-nodes by fingerprints only: whoever has the roster needs nothing else, neither the network nor the authority.
+A vote is a node's signature of a `Statement`, made with the key of its certificate, which the roster has. Whoever has
+the roster needs nothing else to check it, neither the network nor the authority.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import ssl
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
@@ -24,9 +23,7 @@ CERTIFICATE = "outcome.json"
 
 _TAG = b"skipring: this model ended the run\n"
 _PROMISE = b"skipring: no lower ballot is listened to\n"
-_LENGTH = 2  # bytes that say how long the certificate in a vote is
-#: No certificate that we make, and no signature with its key, comes near.
-MOST_BYTES = 4096
+_STAMP = b"skipring: an update of this node\n"
 
 
 @dataclass(frozen=True)
@@ -54,25 +51,23 @@ class Statement:
 class Notary:
     """Signs statements with a node's own key, and checks those of others."""
 
-    def __init__(self, roster: Roster, me: int, key_pem: bytes, certificate_pem: bytes) -> None:
+    def __init__(self, roster: Roster, key_pem: bytes) -> None:
         from . import certificates as known  # an extra
 
         key = known.private_key(key_pem)
         if key is None:
             raise InvalidInput.because("node.key", "given", "is not a key that `skipring network init` makes")
-        self._roster, self._me, self._key = roster, me, key
-        self._certificate = ssl.PEM_cert_to_DER_cert(certificate_pem.decode("ascii"))
+        self._roster, self._key = roster, key
 
     def vote(self, statement: Statement) -> bytes:
         """Sign a statement."""
         return self.signed(statement.signed_bytes)
 
     def signed(self, what: bytes) -> bytes:
-        """Return the node's certificate and its signature of some bytes."""
+        """Return the node's signature of some bytes."""
         from . import certificates as known
 
-        certificate = self._certificate
-        return len(certificate).to_bytes(_LENGTH, "big") + certificate + known.sign(self._key, what)
+        return known.sign(self._key, what)
 
     def is_signed(self, node: int, what: bytes, signature: bytes) -> bool:
         """Say whether a node has signed some bytes."""
@@ -88,17 +83,11 @@ def is_vote_of(roster: Roster, node: int, statement: Statement, vote: bytes) -> 
     return is_signed_by(roster, node, statement.signed_bytes, vote)
 
 
-def is_signed_by(roster: Roster, node: int, what: bytes, vote: bytes) -> bool:
+def is_signed_by(roster: Roster, node: int, what: bytes, signature: bytes) -> bool:
     """Say whether a node of the roster has signed some bytes."""
     from . import certificates as known  # an extra
 
-    if not _LENGTH < len(vote) <= MOST_BYTES or not 0 <= node < len(roster):
-        return False
-    end = _LENGTH + int.from_bytes(vote[:_LENGTH], "big")
-    certificate, signature = vote[_LENGTH:end], vote[end:]
-    if hashlib.sha256(certificate).hexdigest() != roster.fingerprints[node]:
-        return False
-    return known.is_signature(certificate, signature, what)
+    return 0 <= node < len(roster) and known.is_signature(roster.keys[node], signature, what)
 
 
 class RunSeal:
@@ -123,8 +112,19 @@ class RunSeal:
         """Say whether a node has signed that it listens to no lower ballot."""
         return self._notary.is_signed(node, self._promised(ballot), promise)
 
+    def stamp(self, what: bytes) -> bytes:
+        """Sign an update of this node."""
+        return self._notary.signed(self._stamped(what))
+
+    def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
+        """Say whether a node has signed an update."""
+        return self._notary.is_signed(node, self._stamped(what), signature)
+
     def _promised(self, ballot: Ballot) -> bytes:
         return _PROMISE + json.dumps([self._run.hex(), *ballot]).encode()
+
+    def _stamped(self, what: bytes) -> bytes:
+        return _STAMP + self._run + what
 
 
 @dataclass(frozen=True)

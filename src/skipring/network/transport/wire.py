@@ -14,7 +14,20 @@ from functools import cache
 from typing import Any, get_args
 
 from ...errors import InvalidInput
-from ..protocol import HOP_BYTES, Ballot, Kind, Message, Signatures, Token, field_numbers, message_number, numbered
+from ..protocol import (
+    HOP_BYTES,
+    Ballot,
+    Kind,
+    Message,
+    Signatures,
+    Token,
+    Trail,
+    blank_chain,
+    field_numbers,
+    marks_of,
+    message_number,
+    numbered,
+)
 
 __all__ = ["INLINE", "Done", "Frame", "Heading", "Malformed", "decode", "encode"]
 
@@ -23,8 +36,8 @@ DIGEST_BYTES = 32
 #: Parameters of at most so many bytes travel inside their frame.
 INLINE = 1 << 18
 _MOST_NUMBER = 2**63
-#: No signature, with the certificate of its key, comes near.
-_MOST_SIGNATURE = 4096
+#: No signature, and no stamp, comes near.
+_MOST_SIGNATURE = 256
 
 #: What messages are made of, each field with its number. A number is never used again for something else.
 _PARTS: dict[str, dict[int, tuple[str, str]]] = {
@@ -38,7 +51,9 @@ _PARTS: dict[str, dict[int, tuple[str, str]]] = {
         4: ("size", "uint64"),
         5: ("digest", "bytes"),
         6: ("parameters", "bytes"),
+        7: ("stamps", "Signature"),
     },
+    "Trail": {1: ("chain", "bytes"), 2: ("stamps", "Signature")},
 }
 _RUN = 1  # the number of the run's digest in a frame, beside those of the messages
 #: What the fields of messages are, by their name.
@@ -55,9 +70,15 @@ _FIELDS = {
     "signature": "bytes",
     "votes": "Signature",
     "promises": "Signature",
+    "one": "Trail",
+    "other": "Trail",
 }
 #: Fields of which there are several, one for each node at most.
-_REPEATED = {"votes", "promises"}
+_REPEATED = {"votes", "promises", "stamps"}
+
+
+#: Fields that say how a token came to be.
+_TRAILS = {"one", "other"}
 
 
 class Malformed(InvalidInput):
@@ -151,9 +172,11 @@ def encode(run: bytes, message: Message | Done, heading: Heading | None = None) 
             body.rank.hop, body.rank.kind = value[1], int(value[2])
         elif name == "token":
             _put_token(body.token, value, heading)
+        elif name in _TRAILS:
+            getattr(body, name).chain = value.chain
+            _put_signatures(getattr(body, name).stamps, value.stamps)
         elif name in _REPEATED:
-            for node, signature in value:
-                getattr(body, name).add(node=node, signature=signature)
+            _put_signatures(getattr(body, name), value)
         else:
             setattr(body, name, value)
     data: bytes = frame.SerializeToString()
@@ -165,9 +188,15 @@ def _put_ballot(body: Any, ballot: Ballot) -> None:
     body.SetInParent()  # (0, 0) must be seen to be there
 
 
+def _put_signatures(body: Any, signatures: Signatures) -> None:
+    for node, signature in signatures:
+        body.add(node=node, signature=signature)
+
+
 def _put_token(body: Any, token: Token, heading: Heading | None) -> None:
     assert heading is not None
     body.updates, body.chain = token.updates, token.chain
+    _put_signatures(body.stamps, token.stamps)
     body.dtype, body.size, body.digest = heading.dtype, heading.size, heading.digest
     if not heading.follows:
         body.parameters = token.parameters
@@ -200,8 +229,11 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
         elif field == "hop":
             fields[field] = _hop(value, steps + 1)
         elif field == "token":
-            fields[field] = Token(_number(value.updates), value.parameters, value.chain)
+            stamps = _signatures(value.stamps, nodes)
+            fields[field] = Token(_number(value.updates), value.parameters, value.chain, stamps)
             heading = _heading(value)
+        elif field in _TRAILS:
+            fields[field] = Trail(_chain(value.chain, steps), _signatures(value.stamps, nodes))
         elif field == "heard":
             fields[field] = _heard(value, nodes)
         elif field in ("vote", "signature"):
@@ -237,6 +269,14 @@ def _signatures(body: Any, nodes: int) -> Signatures:
     if signers != sorted(set(signers)) or (signers and signers[-1] >= nodes):
         raise Malformed.because("signatures", f"{len(signers)}", f"are not of different nodes among {nodes}, in order")
     return tuple((each.node, _signature(each.signature)) for each in body)
+
+
+def _chain(chain: bytes, steps: int) -> bytes:
+    """Return a chain that comes without a token, with which it would be checked."""
+    wanted = len(blank_chain(steps, b""))
+    if len(chain) != wanted or marks_of(chain).bit_length() > steps:
+        raise Malformed.because("chain", f"{len(chain)} bytes", f"is none of {wanted} bytes for {steps} steps")
+    return chain
 
 
 def _hop(hop: int, most: int) -> int:
