@@ -29,11 +29,14 @@ from skipring.network.storage import JournalUnusable, read_journal
 class RestoredWorld(DrivenWorld):
     """A world in which one node's journal is copied at some time, and the copy put in its place at a later crash."""
 
+    restores = True
+
     def __init__(self, seed: int, rules: Rules, weather: Weather, folder: Path) -> None:
         chance = random.Random(seed + 99)
         self.target, self.lost = chance.randrange(rules.nodes), chance.random() < 0.3
         self.copied: tuple[Path, int] | None = None
         self.restored = self.too_old = self.reminded = False
+        self.looked: dict[int, set[Any]] = {}  # the tokens that have reached each node, or that it has made
         self.shown: set[Any] = set()  # the tokens that have reached the target since it was restored
         super().__init__(seed, rules, weather, folder)
         if not self.lost:
@@ -95,6 +98,8 @@ class RestoredWorld(DrivenWorld):
     def deliver(self, sender: int, to: int, message: Any) -> None:
         life = self.living.get(to)
         heard = life is not None and life.wires.up and not self.is_cut(sender, to)
+        if heard and isinstance(message, Pass | Final | Outcome):
+            self.looked.setdefault(to, set()).add(message.token.parameters)
         super().deliver(sender, to, message)
         if heard and to == self.target and isinstance(message, Pass | Final | Outcome):
             self.shown.add(message.token.parameters)
@@ -108,7 +113,8 @@ class RestoredWorld(DrivenWorld):
         if isinstance(entry, Released):
             made = entry.copy.token.parameters
             assert isinstance(made, bytes)
-            self.seen.setdefault(node, set()).update((made, self.updates[made][1]))
+            for looks in (self.seen, self.looked):
+                looks.setdefault(node, set()).update((made, self.updates[made][1]))
 
     def check_sent(self, sender: int, to: int, message: Any) -> None:
         if isinstance(message, Pass | Final | Outcome):
@@ -146,6 +152,18 @@ class RestoredWorld(DrivenWorld):
             if exact_mu2(told, self.target, observer, self.sizes, NOISE) > said[observer] * (1.0 + 1e-9):
                 raise Broken(f"3: node {observer} knows more of node {self.target} than its account says")
 
+    def check_others(self) -> None:
+        """Nobody knows more of the other nodes than their accounts say: the one that was restored may have forked."""
+        told = SimpleNamespace(seen=self.looked, updates=self.updates, number=self.number, hop=self.hop)
+        for node in set(range(self.rules.nodes)) - {self.target}:
+            said = account_of(self.living[node].node.setup.terms, self.machines[node].disk).by_observer()
+            for observer in set(range(self.rules.nodes)) - {node}:
+                knows = exact_mu2(told, node, observer, self.sizes, NOISE)
+                if knows > said[observer] * (1.0 + 1e-9):
+                    raise Broken(
+                        f"3: node {observer} knows {knows:.4g} of node {node}, whose account says {said[observer]:.4g}"
+                    )
+
     def check_record(self) -> None:
         """What was counted stays: whoever reads the journal later counts the same."""
         life = self.living[self.target]
@@ -176,6 +194,7 @@ async def _history(seed: int, folder: Path) -> RestoredWorld:
         await asyncio.sleep(1.0)
     if world.restored:
         world.check_record()
+        world.check_others()
     return world
 
 

@@ -32,6 +32,7 @@ from skipring.network.protocol import (
     Kind,
     Memory,
     Message,
+    News,
     Offer,
     Outcome,
     Over,
@@ -179,6 +180,8 @@ class World:
 
     #: The node that lies, -1 if none does; the promises are about the others.
     liar = -1
+    #: Whether nodes may be restored from old copies, which can make the run go two ways.
+    restores = False
 
     def __init__(self, seed: int, rules: Rules, weather: Weather, make: Make = Peer) -> None:
         self.rng = random.Random(seed)
@@ -291,6 +294,8 @@ class World:
                     raise Broken(f"10: node {node} names {action.node}, and nobody lies: {action.what}")
                 self.broke.append((node, action))
             elif isinstance(action, Say):
+                if action.news is News.FORK and self.liar < 0 and not self.restores:
+                    raise Broken(f"13: {action.text}")
                 self.said.append(f"{self.now:.2f} {node}: {action.text}")
 
     def look_how_far(self, machine: Machine) -> None:
