@@ -309,6 +309,7 @@ class Enemy:
             passed(by_another),
             self.frame(Final(first, self.token(chain=bytes(40))), inside),
             self.frame(Outcome(self.token(updates=2, chain=blank), first, ()), inside),
+            self.frame(Outcome(self.token(), first, ()), inside),
             self.frame(Pass(first, 1, self.token()), inside),
             good,
         ]
@@ -417,6 +418,7 @@ REFUSED_BY_A = {
     "updated by another": "c: passes on a token that it never had: the last update.*",
     "without an update": "c: passes on a token that it never had: it has no update yet.*",
     "short chain": "c: chain = 40 bytes: must be .*",
+    "other count": "c: chain = 0 updates: the token says 2",
     "outcome without votes": "c: says that the run is over, with 0 good votes of 0",
     "too many bytes": "c: a model larger than it says",
     "too few bytes": "c: a model that breaks off",
@@ -561,7 +563,7 @@ def test_whatever_a_node_says_the_others_go_on() -> None:
                 made = todo.pop()
                 place = made.ballot, made.hop
                 batch = isinstance(made, PrepareBatch)
-                actions = peer.prepared(*place) if batch else peer.computed(*place, Token(1, b"", b""))
+                actions = peer.prepared(*place) if batch else peer.computed(*place, blank.copy.token)
             else:
                 actions = peer.received((me + chance.randint(1, 2)) % 3, any_message(chance))
         assert peer.memory.promised >= (0, 0)

@@ -342,7 +342,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
         for node, machine in enumerate(found.machines):
             path = quick_path / f"{seed}-{node}"
             models = ModelFolder(path.with_name(f"{path.name}-models"))
-            blank = Memory.blank(found.rules.path[0], replace(world.INITIAL, parameters=written(models.path, b"0")))
+            blank = Memory.blank(found.rules.path[0], replace(found.initial, parameters=written(models.path, b"0")))
             with create(path, blank) as journal:
                 memory = journal.memory  # as the peer has it: with the objects that it gave, or was given
                 for entry in machine.disk:

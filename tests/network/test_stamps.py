@@ -131,11 +131,11 @@ def test_one_way_is_no_fork_and_two_are() -> None:
         assert found is None or found.ballot != (1, 2), "another ballot may go another way"
     token = updated(BLANK, 2, 3)
     twins = [updated(token, 5, secret=secret * 32) for secret in (b"1", b"2")]
-    found = split(*twins, TURNS)
+    found = split(twins[0], twins[1], TURNS)
     assert found is not None
     assert (found.ballot, found.culprit) == (FIRST, 0)
     ways = updated(token, 5), updated(token, 8)
-    found = split(*ways, TURNS)
+    found = split(ways[0], ways[1], TURNS)
     assert found is not None
     assert (found.ballot, found.culprit) == (FIRST, None)
 

@@ -23,7 +23,8 @@ class Arrivals:
 
     Parameters
     ----------
-    check : says why a token cannot be of this run; nothing if it can.
+    check : says why the model of a token cannot be of this run; nothing if it can.
+    too_far : says why it cannot have come from the one that was seen last; nothing if it can.
     signed : says why a token has updates that their nodes have not signed; nothing if each is signed.
     path : the node of each hop.
     at_once : whether models are so small that nobody has to wait for the check; else it is done in a thread.
@@ -31,12 +32,13 @@ class Arrivals:
     lets_in : says whether the own updates on a token are such as this node knows.
     take : is given what is let in, and who sent it.
     refuse : is told who sent what is not let in, and why.
-    broke : is told whose token did not come along the path.
+    broke : is told whose token no honest node sends.
     """
 
     def __init__(
         self,
         check: Callable[[Token], str],
+        too_far: Callable[[Token], str],
         signed: Callable[[Token], str],
         path: Sequence[int],
         *,
@@ -47,7 +49,8 @@ class Arrivals:
         refuse: Callable[[int, str], None],
         broke: Callable[[Broke], None],
     ) -> None:
-        self._check, self._signed, self._path, self._at_once = check, signed, path, at_once
+        self._check, self._too_far, self._signed = check, too_far, signed
+        self._path, self._at_once = path, at_once
         self._spawn, self._lets_in, self._take, self._refuse, self._broke = spawn, lets_in, take, refuse, broke
         self._checking = 0
 
@@ -61,28 +64,36 @@ class Arrivals:
         if not isinstance(message, Pass | Final | Outcome):
             self._take(sender, message)
         elif self._at_once:
-            self._judge(sender, message, self._check(message.token))
+            self._judge(sender, message, self._look(message.token))
         else:
             self._spawn(self._check_large(sender, message))
 
     async def _check_large(self, sender: int, message: Pass | Final | Outcome) -> None:
         self._checking += 1
         try:
-            self._judge(sender, message, await asyncio.to_thread(self._check, message.token))
+            self._judge(sender, message, await asyncio.to_thread(self._look, message.token))
         finally:
             self._checking -= 1
             discard(message.token.parameters)  # if the journal has not taken it
 
-    def _judge(self, sender: int, message: Pass | Final | Outcome, problem: str) -> None:
+    def _look(self, token: Token) -> tuple[str, str]:
+        """Look at the model of a token, which takes long if it is large."""
+        problem = self._check(token)
+        return problem, "" if problem else self._too_far(token)
+
+    def _judge(self, sender: int, message: Pass | Final | Outcome, found: tuple[str, str]) -> None:
         hop = message.hop if isinstance(message, Pass) else None
         recovered = message.ballot[0] > 0
         # The protocol checks both, too; here, so that nothing is written down of own updates on a made-up token.
         way = wrong_way(message.token, self._path, sender=sender, hop=hop, recovered=recovered)
+        problem, far = found
         if problem:
             self._refuse(sender, problem)
         elif way:
             self._broke(Broke(sender, Rule.WAY, way))
         elif unsigned := self._signed(message.token):
             self._broke(Broke(sender, Rule.STAMPS, f"its token {unsigned}"))
+        elif far and not isinstance(message, Outcome):  # whether that is taken, the votes of a majority decide
+            self._broke(Broke(sender, Rule.STRIDE, far))
         elif self._lets_in(sender, message):
             self._take(sender, message)

@@ -113,6 +113,7 @@ class Node:
         )
         self.arrivals = Arrivals(
             self._why_wrong,
+            self._too_far,
             self.peer.is_signed,
             setup.rules.path,
             at_once=self.updater.is_quick,
@@ -253,9 +254,13 @@ class Node:
         self._life.fail(OldJournal(f"journal {self.setup.config.journal}: {OLD_JOURNAL}"))
 
     def _why_wrong(self, token: Token) -> str:
-        """Say why a token cannot be of this run: its parameters, or how far they are from those seen last."""
+        """Say why the model of a token cannot be of this run."""
+        return self.setup.check_parameters(token.parameters)
+
+    def _too_far(self, token: Token) -> str:
+        """Say why the model of a token is too far from the one that this node saw last."""
         copy = self.peer.memory.copy
-        return self.setup.check_parameters(token.parameters) or self._strides.too_far(copy.token, copy.hop, token)
+        return self._strides.too_far(copy.token, copy.hop, token)
 
     def _name(self, broken: Broke) -> None:
         """Name a node that has broken a rule."""

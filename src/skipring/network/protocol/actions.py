@@ -108,6 +108,7 @@ class Rule(StrEnum):
     VOTE = "vote"  # its vote is not for what it was sent
     TWO_VOTES = "two votes"  # it has signed two models under one ballot: a proof
     WAY = "way"  # its token did not come along the agreed path
+    STRIDE = "stride"  # its model has moved further than updates can
     STAMPS = "stamps"  # its token has updates that their nodes have not signed
     TWO_UPDATES = "two updates"  # it has signed two updates at one hop: a proof
     HOP = "hop"  # it asks about a hop that it cannot have sent
