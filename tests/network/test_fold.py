@@ -48,7 +48,7 @@ def test_entries_add_up_to_the_same_everywhere(folder: Path, seed: int, draws: i
     me = rng.randrange(nodes)
     entries, path = found.machines[me].disk, folder / f"{seed}-{draws}"
     terms = AccountTerms(nodes, me, found.rules.path, np.ones(steps), 5.0, True)
-    blank = Memory.blank(found.rules.path[0], world.INITIAL)
+    blank = Memory.blank(found.rules.path[0], found.initial)
 
     one_by_one, live = OwnAccount(terms), OwnAccount(terms)
     fold = Fold(blank, one_by_one)
