@@ -119,6 +119,32 @@ def test_a_stamp_that_was_good_is_good_for_its_marks_alone() -> None:
     assert check.problem(updated(token, 8)) == ""
 
 
+def test_two_stamps_tell_of_a_token_on_its_way_if_one_node_lies() -> None:
+    """Whoever lies, what it makes up is seen: by its own key it can sign its own updates only."""
+    honest = updated(BLANK, 2, 3, 5, 6)
+    for liar in range(NODES):
+        for hop in range(7, STEPS + 1):
+            node = PATH[hop - 1]
+            made = stamped(honest, FIRST, hop, b"model", bytes(32), me=node, seal=SEALS[liar])
+            good = StampCheck(TURNS, STEPS, SEALS[0]).problem_on_its_way(made, 0, BLANK) == ""
+            assert good == (node == liar) == (problem(made) == "")
+            own = next((turn for turn in range(hop + 1, STEPS + 1) if PATH[turn - 1] == liar), None)
+            if node != liar and own is not None:  # under a good update of its own
+                hidden = stamped(made, FIRST, own, b"model", bytes(32), me=liar, seal=SEALS[liar])
+                assert StampCheck(TURNS, STEPS, SEALS[0]).problem_on_its_way(hidden, 0, BLANK) != ""
+
+
+def test_an_own_stamp_on_a_token_is_looked_at_unless_it_is_known() -> None:
+    token = updated(BLANK, 1, 2, 3)
+    stamps = dict(token.stamps)
+    stamps[0] = Stamp.read(stamps[0]).content[:-1] + b"x"
+    spoiled = replace(token, stamps=tuple(sorted(stamps.items())))
+    check = StampCheck(TURNS, STEPS, SEALS[0])
+    assert check.problem_on_its_way(spoiled, 3, BLANK) == "", "hidden under two others"
+    assert StampCheck(TURNS, STEPS, SEALS[0]).problem_on_its_way(spoiled, 0, BLANK) != ""
+    assert StampCheck(TURNS, STEPS, SEALS[0]).problem_on_its_way(token, 0, BLANK) == ""
+
+
 def test_one_way_is_no_fork_and_two_are() -> None:
     chance = random.Random(3)
     for _ in range(200):

@@ -25,7 +25,7 @@ class Arrivals:
     ----------
     check : says why the model of a token cannot be of this run; nothing if it can.
     too_far : says why it cannot have come from the one that was seen last; nothing if it can.
-    signed : says why a token has updates that their nodes have not signed; nothing if each is signed.
+    unsigned : says why a token has updates that their nodes have not signed; nothing if each is signed.
     path : the node of each hop.
     at_once : whether models are so small that nobody has to wait for the check; else it is done in a thread.
     spawn : begins something beside other things.
@@ -39,7 +39,7 @@ class Arrivals:
         self,
         check: Callable[[Token], str],
         too_far: Callable[[Token], str],
-        signed: Callable[[Token], str],
+        unsigned: Callable[[Pass | Final | Outcome], str],
         path: Sequence[int],
         *,
         at_once: bool,
@@ -49,7 +49,7 @@ class Arrivals:
         refuse: Callable[[int, str], None],
         broke: Callable[[Broke], None],
     ) -> None:
-        self._check, self._too_far, self._signed = check, too_far, signed
+        self._check, self._too_far, self._unsigned = check, too_far, unsigned
         self._path, self._at_once = path, at_once
         self._spawn, self._lets_in, self._take, self._refuse, self._broke = spawn, lets_in, take, refuse, broke
         self._checking = 0
@@ -91,7 +91,7 @@ class Arrivals:
             self._refuse(sender, problem)
         elif way:
             self._broke(Broke(sender, Rule.WAY, way))
-        elif unsigned := self._signed(message.token):
+        elif unsigned := self._unsigned(message):
             self._broke(Broke(sender, Rule.STAMPS, f"its token {unsigned}"))
         elif far and not isinstance(message, Outcome):  # whether that is taken, the votes of a majority decide
             self._broke(Broke(sender, Rule.STRIDE, far))

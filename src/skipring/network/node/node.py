@@ -114,7 +114,7 @@ class Node:
         self.arrivals = Arrivals(
             self._why_wrong,
             self._too_far,
-            self.peer.is_signed,
+            self.peer.unsigned,
             setup.rules.path,
             at_once=self.updater.is_quick,
             spawn=self._life.spawn,

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...models import EpsilonClaim
 from ..protocol import Compute, Token, sealed, stamped
@@ -36,13 +37,20 @@ class Updater:
         self._noise = NoiseSource()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
         self._emulated = np.random.default_rng()
-        #: On the node's own test rows, of the newest token sent to it; nan before that.
-        self.test_error = math.nan
+        self._error = math.nan
+        self._newest: NDArray[Any] | None = None  # the model of the newest token, if nobody has tested it yet
 
     @property
     def is_quick(self) -> bool:
         """Whether models are so small that nobody has to wait for what is done with one."""
         return self._setup.shape.size <= _QUICK
+
+    @property
+    def test_error(self) -> float:
+        """On the node's own test rows, of the newest token sent to it; nan before that."""
+        if self._newest is not None:
+            self._error, self._newest = self._setup.learner.test_error(self._newest), None
+        return self._error
 
     async def prepare(self) -> None:
         """Load what the next update needs; a node that is to be slow takes its time."""
@@ -58,7 +66,10 @@ class Updater:
         """Make the update of a hop: gradient, noise, step. It is released only once it is in the journal."""
         setup, token = self._setup, action.token
         parameters = load(token.parameters, setup.learner.dtype)
-        self.test_error = setup.learner.test_error(parameters)
+        if self.is_quick:
+            self._newest = parameters.copy()  # nobody waits for a test that nobody has asked for
+        else:
+            self._error = setup.learner.test_error(parameters)
         step_size = float(np.asarray(setup.terms.step_sizes)[token.updates])
         updated = setup.learner.update(
             parameters,
@@ -91,7 +102,10 @@ class Updater:
     def _keep_model(self, token: Token, claims: Callable[[], tuple[EpsilonClaim, ...]]) -> None:
         self._setup.write_model(token.parameters)
         self._setup.write_trained(token, claims())
-        self.test_error = self._setup.learner.test_error(load(token.parameters, self._setup.learner.dtype))
+        self._newest, self._error = (
+            None,
+            self._setup.learner.test_error(load(token.parameters, self._setup.learner.dtype)),
+        )
 
     def _alone(self, work: Callable[..., Any], *given: Any) -> Any:
         """Do something with the learner in a thread, one thing after the other: it has room for one model."""

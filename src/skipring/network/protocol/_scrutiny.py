@@ -97,10 +97,17 @@ class Scrutiny:
 
     def is_signed(self, sender: int, message: Pass | Final | Outcome) -> bool:
         """Say whether each update on a token was signed by its node."""
-        problem = self.core.stamps.problem(message.token)
+        problem = self.unsigned(message)
         if problem:
             self.core.broke(sender, Rule.STAMPS, f"its token {problem}")
         return not problem
+
+    def unsigned(self, message: Pass | Final | Outcome) -> str:
+        """Say why a token has updates that their nodes have not signed; nothing if each is signed."""
+        core, token = self.core, message.token
+        if isinstance(message, Pass):
+            return core.stamps.problem_on_its_way(token, core.me, core.memory.copy.token)
+        return core.stamps.problem(token)
 
     def goes_on(self, sender: int, message: Pass | Final) -> bool:
         """Say whether a token is on the way that this node has seen under its ballot; if not, show everybody both ways.
@@ -113,12 +120,12 @@ class Scrutiny:
         if copy.ballot != message.ballot:
             return True
         found = split(copy.token, token, core.turns)
-        if found is not None:
+        if found is not None and not core.stamps.problem(copy.token) and not core.stamps.problem(token):
             self.tell_of(Fork(copy.token.trail, token.trail), found)
             return False
         seen = copy.hop - (copy.kind is Kind.ACCEPTED)
         both = min(seen, message.hop - 1) if isinstance(message, Pass) else seen
-        if (marks_of(copy.token.chain) ^ marks_of(token.chain)) & ((1 << both) - 1):
+        if found is not None or (marks_of(copy.token.chain) ^ marks_of(token.chain)) & ((1 << both) - 1):
             core.broke(sender, Rule.WAY, "its token is not on the way that this node has seen under its ballot")
             return False
         return True

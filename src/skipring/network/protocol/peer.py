@@ -289,9 +289,9 @@ class Peer:
         doing = self._core.state.doing
         return isinstance(doing, Unconfirmed) and doing.hop == hop and self.rules.node_of(hop) == node
 
-    def is_signed(self, token: Token) -> str:
+    def unsigned(self, message: Pass | Final | Outcome) -> str:
         """Say why a token has updates that their nodes have not signed; nothing if each is signed."""
-        return self._core.stamps.problem(token)
+        return self._scrutiny.unsigned(message)
 
     def expects(self, place: Place, sender: int) -> bool:
         """Say whether the token of a place would be taken from a node."""

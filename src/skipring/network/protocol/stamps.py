@@ -93,24 +93,42 @@ class StampCheck:
         self._turns, self._seal = turns, seal
         self._length = _DIGEST - (-steps // 8)
         self._good: dict[int, tuple[bytes, int]] = {}  # the last good stamp of each node, and the marks up to it
+        self._passed: Token | None = None  # the last token that nothing was found on
 
     def problem(self, trail: Trail | Token) -> str:
         """Say why nobody can have come by this chain honestly; nothing if each of its updates is signed."""
+        return self._problem(trail, len(self._turns))
+
+    def problem_on_its_way(self, token: Token, me: int, last: Token) -> str:
+        """Say the same of a token that is passed on, by the stamps of the last two nodes that updated it.
+
+        That is enough where one node lies. Of those two one is honest, and has checked what was there before it, which
+        its own stamp vouches for; and after its update there are updates of the other one only. A stamp of this node
+        is looked at, too, unless it is the one on the `last` token that it had.
+        """
+        if token is self._passed:
+            return ""
+        found = self._problem(token, 2, me if dict(last.stamps).get(me) != dict(token.stamps).get(me) else None)
+        if not found:
+            self._passed = token
+        return found
+
+    def _problem(self, trail: Trail | Token, looks: int, more: int | None = None) -> str:
         if len(trail.chain) != self._length:
             return "has no chain of this run"
         marks, stamps = marks_of(trail.chain), dict(trail.stamps)
-        last = marks.bit_length()
-        for node, own in enumerate(self._turns):
-            hop = (marks & own).bit_length()
-            content = stamps.get(node)
-            if not hop:
-                if content is not None:
-                    return f"has a stamp of node {node}, and no update of it"
-                continue
-            upto = marks & ((1 << hop) - 1)
-            if content is None or not self._is_good(node, content, upto):
+        newest = [((marks & own).bit_length(), node) for node, own in enumerate(self._turns)]
+        for hop, node in newest:
+            if not hop and node in stamps:
+                return f"has a stamp of node {node}, and no update of it"
+            if hop and node not in stamps:
                 return f"has an update of hop {hop} that its node has not signed"
-            if hop == last and Stamp.read(content).digest != trail.chain[:_DIGEST]:
+        for at, (hop, node) in enumerate(sorted(newest, reverse=True)):
+            if not hop or (at >= looks and node != more):
+                continue
+            if not self._is_good(node, stamps[node], marks & ((1 << hop) - 1)):
+                return f"has an update of hop {hop} that its node has not signed"
+            if not at and Stamp.read(stamps[node]).digest != trail.chain[:_DIGEST]:
                 return "has a digest that the node of its last update has not signed"
         return ""
 
@@ -138,23 +156,26 @@ def split(one: Trail | Token, other: Trail | Token, turns: Sequence[int]) -> Spl
     Each stamp vouches for all marks up to it. Under one ballot there is one way: of two stamps the later one has all
     marks that the earlier one has, up to it, and if they are of the same hop, they are the same update.
     """
-    found = None
-    for node, ballot, hop, marks, digest in _signed(one, turns):
-        for other_node, other_ballot, other_hop, other_marks, other_digest in _signed(other, turns):
-            if ballot != other_ballot:
-                continue
-            upto = (1 << min(hop, other_hop)) - 1
-            if (node, hop) == (other_node, other_hop) and digest != other_digest:
-                return Split(ballot, node)
-            if (marks ^ other_marks) & upto:
-                found = Split(ballot)
-    return found
+    marks, other_marks, stamps = marks_of(one.chain), marks_of(other.chain), dict(other.stamps)
+    for node, content in one.stamps:
+        hop = (marks & turns[node]).bit_length()
+        if content != stamps.get(node, content) and hop == (other_marks & turns[node]).bit_length():
+            first, second = Stamp.read(content), Stamp.read(stamps[node])
+            if first.ballot == second.ballot and first.digest != second.digest:
+                return Split(first.ballot, node)
+    if not (marks ^ other_marks) & ((1 << min(marks.bit_length(), other_marks.bit_length())) - 1):
+        return None
+    for ballot, hop, upto in _signed(one, turns):
+        for other_ballot, other_hop, other_upto in _signed(other, turns):
+            if ballot == other_ballot and (upto ^ other_upto) & ((1 << min(hop, other_hop)) - 1):
+                return Split(ballot)
+    return None
 
 
-def _signed(trail: Trail | Token, turns: Sequence[int]) -> list[tuple[int, Ballot, int, int, bytes]]:
-    """Return of each stamp who signed it, under which ballot, for which hop, which marks up to it, and the digest."""
+def _signed(trail: Trail | Token, turns: Sequence[int]) -> list[tuple[Ballot, int, int]]:
+    """Return of each stamp its ballot, its hop, and the marks up to it."""
     marks, found = marks_of(trail.chain), []
     for node, content in trail.stamps:
-        stamp, hop = Stamp.read(content), (marks & turns[node]).bit_length()
-        found.append((node, stamp.ballot, hop, marks & ((1 << hop) - 1), stamp.digest))
+        hop = (marks & turns[node]).bit_length()
+        found.append((Stamp.read(content).ballot, hop, marks & ((1 << hop) - 1)))
     return found
