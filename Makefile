@@ -6,6 +6,8 @@ RUN := $(VENV)/bin/python
 ALONE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 # Python compiles a module when it is first loaded; most of PyTorch never is.
 QUIETLY := --quiet --disable-pip-version-check --no-compile
+# And it keeps what it compiled, also where somebody has told it not to: hundreds of processes would each compile anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test checked compiled test-network test-slow benchmarks clean
 
@@ -31,9 +33,11 @@ checked: $(VENV)/dev
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-# Once, and beside mypy: in a new clone each worker would compile what it needs.
+# Once, and beside mypy: in a new clone each worker would compile what it needs, and each module that tests load.
+# What is wrong with a test file is said by the tests themselves.
 compiled: $(VENV)/dev
 	$(ALONE) $(RUN) tests/compile_first.py
+	$(ALONE) $(RUN) -m pytest --collect-only > $(VENV)/collected || true
 
 # Nodes that are killed, delayed and cut off for minutes, and all histories of the protocol. Network namespaces need root; without it they are skipped.
 test-network: $(VENV)/dev
@@ -61,14 +65,11 @@ $(VENV)/python: Makefile
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/core: $(VENV)/python pyproject.toml
-	$(RUN) -m pip install $(QUIETLY) --editable .
-	touch $@
-
-$(VENV)/demo: $(VENV)/core
+# Each installs all that it needs at once: pip builds skipring, in an environment of its own, every time.
+$(VENV)/demo: $(VENV)/python pyproject.toml
 	$(RUN) -m pip install $(QUIETLY) --editable '.[network,tables]'
 	touch $@
 
-$(VENV)/dev: $(VENV)/core
+$(VENV)/dev: $(VENV)/python pyproject.toml
 	$(RUN) -m pip install $(QUIETLY) --editable '.[dev]'
 	touch $@

@@ -25,13 +25,17 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where features are kept; and a fifth of the digits to encode, as encoding takes long."""
     monkeypatch.setenv("SKIPRING_CACHE", str(tmp_path / "kept"))
+    monkeypatch.chdir(tmp_path)
+    digits = load_dataset("digits")
+    np.savez("few.npz", X=digits.features[:360], y=digits.labels[:360].astype(str))
     return tmp_path / "kept"
 
 
 def run_of(features: str, **changes: Any) -> RunFile:
     values: dict[str, Any] = {
-        "data": {"name": "digits", "nodes": 5},
+        "data": {"path": "few.npz", "label": "y", "nodes": 5},
         "model": {"name": "softmax", "features": features, "device": "cpu"},
         "schedule": {"steps": 20},
         "privacy": {"noise_multiplier": 1.0},
@@ -79,7 +83,11 @@ def test_a_node_with_a_file_of_its_own_encodes_it_and_keeps_no_copy(
     monkeypatch.setattr("skipring.data.features._LEAST_BYTES", 1)
     digits = load_dataset("digits")
     np.savez(tmp_path / "own.npz", X=digits.features[:60], y=digits.labels[:60].astype(str))
-    run = run_of("scattering", data={"nodes": None}, model={"classes": list("0123456789"), "columns": 64})
+    run = run_of(
+        "scattering",
+        data={"path": None, "label": None, "nodes": None},
+        model={"classes": list("0123456789"), "columns": 64},
+    )
     data = OwnData(path=tmp_path / "own.npz", label="y")
     made: Any = make_learner(run, index=0, nodes=5, name="n", data=data, rng=np.random.default_rng(1))
     both = np.concatenate([made.rows.train_x, made.rows.test_x])

@@ -183,7 +183,7 @@ def test_majorant_is_convex_nondecreasing_and_above(epsilon: float, release: flo
         assert np.all(values >= gdp_delta(np.sqrt(x * release), epsilon))
         assert np.all(np.isfinite(values))
         assert np.all(values >= 0.0)
-        slack = 1e-10 * float(values.max())
+        slack = 1e-10 * float(values.max()) + 1e-300  # deltas have their digits down to there
         assert np.all(np.diff(values) >= -slack)
         assert np.all(np.diff(values, 2) >= -slack)
 

@@ -139,7 +139,7 @@ def test_a_run_may_be_given_as_a_file_or_as_values(tmp_path: Path) -> None:
 def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path: Path) -> None:
     """A real process and a real signal."""
     command = [sys.executable, "-m", "skipring", "simulate", "run.toml", "--out", "out"]
-    command += ["--set", "simulation.runs=800", "--set", "simulation.evaluate_every=5"]
+    command += ["--set", "simulation.runs=400", "--set", "simulation.evaluate_every=5"]
     (tmp_path / "run.toml").write_text("")
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         deadline = time.monotonic() + 120.0
@@ -153,9 +153,9 @@ def test_ctrl_c_leaves_a_folder_that_resumes(tmp_path: Path) -> None:
     assert "--resume" in err
     assert out == ""
     kept = len(list((tmp_path / "out" / "runs").glob("*.npz")))
-    assert 5 <= kept < 800
+    assert 5 <= kept < 400
     subprocess.run([*command, "--resume", "--json"], cwd=tmp_path, check=True, capture_output=True, timeout=300)
-    assert Result.load(tmp_path / "out").runs == 800
+    assert Result.load(tmp_path / "out").runs == 400
 
 
 def test_a_damaged_run_is_named_and_the_others_are_kept(tmp_path: Path) -> None:

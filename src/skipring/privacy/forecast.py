@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from typing import Any
 
@@ -137,7 +138,9 @@ class Forecast(PrivacyCurve):
         # Powers of ten, so that neighbouring questions share one law.
         exponent = max(-307, _decade(failure)) if self.amplified else 0
         if exponent not in self._classes:
-            self._classes[exponent] = _classes(self.run, 10.0**exponent, amplified=self.amplified)
+            # No law depends on the noise, and several forecasts of one process are often of the same run.
+            any_noise = self.run.replace(noise_multiplier=1.0)
+            self._classes[exponent] = _classes(any_noise, 10.0**exponent, amplified=self.amplified)
         return self._classes[exponent]
 
     def with_noise(self, noise_multiplier: float) -> Forecast:
@@ -280,6 +283,7 @@ def _notes(run: PlannedRun) -> Iterator[str]:
             yield "nodes have different numbers of parts, and the largest over these is stated"
 
 
+@lru_cache(maxsize=16)  # several megabytes each, for a thousand nodes
 def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[Leakage]]:
     """Return the laws of a run for each class of its units, leaving out paths of at most this probability each."""
     if run.schedule == "random-walk":

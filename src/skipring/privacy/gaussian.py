@@ -124,7 +124,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     if mu == 0.0 or gdp_delta(mu, 0.0) <= delta:
         return 0.0
     ceiling = 0.5 * mu * mu + mu * math.sqrt(2.0 * math.log(1.0 / delta)) + 1e-12
-    return smallest(lambda epsilon: gdp_delta(mu, epsilon) <= delta, 0.0, ceiling)
+    return smallest(lambda epsilon: _one_delta(mu, epsilon) <= delta, 0.0, ceiling)
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
@@ -137,13 +137,13 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     require_non_negative("epsilon", epsilon)
     epsilon, delta = float(epsilon), float(delta)
     low, high = 0.0, 1.0
-    while gdp_delta(high, epsilon) <= delta:
+    while _one_delta(high, epsilon) <= delta:
         low, high = high, 2.0 * high
     for _ in range(2000):
         middle = 0.5 * (low + high)
         if middle in (low, high):
             break
-        if gdp_delta(middle, epsilon) <= delta:
+        if _one_delta(middle, epsilon) <= delta:
             low = middle
         else:
             high = middle

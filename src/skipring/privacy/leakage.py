@@ -16,14 +16,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._binomial import binomial_pmf
-from .gaussian import gdp_delta, rdp_epsilon
+from .gaussian import gdp_delta
 
 __all__ = ["BinomialLeakage", "Block", "IndependentLeakage", "Leakage", "Terms", "spread"]
 
@@ -59,6 +59,31 @@ class Block:
         return cls((Terms(values, probabilities, 1, np.ones(1)),), repeats)
 
 
+@cache
+def _chart_exponents() -> Floats:
+    """Return the exponents at which every law is charted."""
+    return np.geomspace(1e-9, 1e5, 200)
+
+
+@dataclass(frozen=True)
+class _Orders:
+    """The Rényi orders alpha of the chart's exponents, and what `gaussian.rdp_epsilon` makes of them."""
+
+    usable: NDArray[np.bool_]
+    less_one: Floats  # alpha - 1
+    log: Floats
+    log_share: Floats  # ln((alpha - 1) / alpha)
+
+
+@lru_cache(maxsize=1024)
+def _orders(release: float) -> _Orders:
+    """Return the orders for one release; whoever looks for a noise asks for the same ones again and again."""
+    alpha = 0.5 * (1.0 + np.sqrt(1.0 + 8.0 * _chart_exponents() / release))
+    usable = (alpha > 1.0 + 1e-6) & (alpha < 1e9)
+    alpha = alpha[usable]
+    return _Orders(usable, alpha - 1.0, np.log(alpha), np.log1p(-1.0 / alpha))
+
+
 class Leakage(ABC):
     """The law of the leakage X, or of something that is larger in the sense of the module's text."""
 
@@ -89,20 +114,20 @@ class Leakage(ABC):
     @cached_property
     def chart(self) -> tuple[Floats, Floats]:
         """Some exponents theta with the log moment generating function there: what quick estimates start from."""
-        theta = np.geomspace(1e-9, 1e5, 200)
+        theta = _chart_exponents()
         # A law that leaves out some paths has a mass a little below 1.
         return theta, np.maximum(self.log_mgf(theta), 0.0)
 
     def rough_epsilon(self, delta: float, release: float) -> float:
         """Return the epsilon that the Rényi divergences give: a little too large, but quick to find."""
-        theta, log_mgf = self.chart
-        alpha = 0.5 * (1.0 + np.sqrt(1.0 + 8.0 * theta / release))
-        usable = (alpha > 1.0 + 1e-6) & (alpha < 1e9)
+        orders = _orders(release)
         mu = math.sqrt(self.largest * release)
         worst = 0.5 * mu * mu + mu * math.sqrt(-2.0 * math.log(delta))
-        if not usable.any():
+        if not len(orders.less_one):
             return worst
-        return min(worst, rdp_epsilon(alpha[usable], log_mgf[usable] / (alpha[usable] - 1.0), delta))
+        divergence = self.chart[1][orders.usable] / orders.less_one
+        epsilon = divergence + orders.log_share - (math.log(delta) + orders.log) / orders.less_one
+        return min(worst, max(0.0, float(np.min(epsilon))))
 
     def rdp(self, alpha: Floats, release: float) -> Floats:
         """Return Rényi divergences at orders alpha > 1 (they hold but for `failure`)."""
@@ -149,9 +174,20 @@ class BinomialLeakage(Leakage):
         return self.trials * np.where(small, low, high)
 
 
+@cache
 def _value_grid() -> Floats:
     """Return the values on which the law of one round is kept: 0, then geometric from 1e-6 to 1."""
     return np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 900)])
+
+
+@lru_cache(maxsize=16)  # a megabyte each
+def _exponentials(exponents: bytes) -> tuple[Floats, Floats]:
+    """Return e^{theta y} - 1 for small theta and e^{theta y - scale} for others: laws are asked at the same ones."""
+    theta = np.frombuffer(exponents)
+    small = np.abs(theta) < 1.0
+    column = theta[~small, None]
+    scale = np.maximum(column - 600.0, 0.0)
+    return np.expm1(theta[small, None] * _value_grid()), np.exp(column * _value_grid() - scale)
 
 
 def spread(values: Floats, probabilities: Floats, grid: Floats) -> Floats:
@@ -233,15 +269,16 @@ class IndependentLeakage(Leakage):
 
     def log_mgf(self, theta: Floats) -> Floats:
         """Return the sum of the rounds' log moment generating functions (also for theta < 0)."""
-        theta = np.atleast_1d(theta)
+        theta = np.atleast_1d(np.asarray(theta, dtype=np.float64))
         # For small theta ln(1 + E(e^{theta Y} - 1)); else scaled so that nothing overflows, and where that leaves
         # nothing of a round with small values only, theta times its largest value.
         logs = np.empty((len(theta), len(self._rows)))
         small = np.abs(theta) < 1.0
-        logs[small] = np.log1p(np.expm1(theta[small, None] * self._grid) @ self._rows.T)
         column = theta[~small, None]
         scale = np.maximum(column - 600.0, 0.0)
-        means = np.exp(column * self._grid - scale) @ self._rows.T
+        near, far = _exponentials(theta.tobytes())
+        logs[small] = np.log1p(near @ self._rows.T)
+        means = far @ self._rows.T
         logs[~small] = np.where(means > 1e-280, scale + np.log(np.maximum(means, 1e-280)), column * self._tops)
         total = np.zeros_like(theta)
         for block, rows in self._per_block():
@@ -300,12 +337,15 @@ class IndependentLeakage(Leakage):
         for block, rows in self._per_block():
             block_logs = _log_mixture(block.mixture, logs[:, rows])
             log_mgfs += block.repeats * block_logs
-            mixed = np.zeros(size // 2 + 1, dtype=np.complex128)
-            for part, log_mgf in zip(block.mixture, logs[0, rows], strict=True):
-                counts = part.fewest + np.arange(len(part.counts))
-                weights = part.counts * np.exp(counts * log_mgf - block_logs[0])
-                mixed += _polynomial(weights, next(transforms), part.fewest)
-            product *= _power(mixed, block.repeats)
+            if _is_one_term(block.mixture):  # as on rings
+                mixed = next(transforms)
+            else:
+                mixed = np.zeros(size // 2 + 1, dtype=np.complex128)
+                for part, log_mgf in zip(block.mixture, logs[0, rows], strict=True):
+                    counts = part.fewest + np.arange(len(part.counts))
+                    weights = part.counts * np.exp(counts * log_mgf - block_logs[0])
+                    mixed += _polynomial(weights, next(transforms), part.fewest)
+            product *= mixed if block.repeats == 1 else _power(mixed, block.repeats)
         mass = np.maximum(np.fft.irfft(product, size), 0.0)
         others = 1.0 - 1.0 / max(1, self.largest)
         return _TiltedSum(
@@ -338,6 +378,11 @@ class IndependentLeakage(Leakage):
                 heights = law.log_mgf + min(0.0, log_probability) - law.theta * cells[:-1]
                 total += float(np.max(np.exp(np.minimum(heights, 700.0)) * majorant(cells[1:])))
         return total * _ROUNDING
+
+
+def _is_one_term(mixture: tuple[Terms, ...]) -> bool:
+    """Say whether this is exactly one term, always."""
+    return len(mixture) == 1 and mixture[0].fewest == 1 and mixture[0].counts.tolist() == [1.0]
 
 
 def _growth(tilts: Floats, lattice: Floats) -> Floats:
@@ -373,22 +418,26 @@ def _log_mixture(mixture: tuple[Terms, ...], logs: Floats) -> Floats:
 def _polynomial(coefficients: Floats, base: NDArray[np.complex128], lowest: int) -> NDArray[np.complex128] | float:
     """Return sum_i coefficients[i] base**(lowest + i)."""
     total: NDArray[np.complex128] = np.full_like(base, coefficients[-1])
-    for coefficient in coefficients[-2::-1]:
-        total = total * base + coefficient
-    return total * _power(base, lowest) if lowest else total
+    for coefficient in coefficients[-2::-1]:  # in place: new arrays of this size cost more than the arithmetic
+        np.multiply(total, base, out=total)
+        total += coefficient
+    return np.multiply(total, _power(base, lowest), out=total) if lowest else total
 
 
 def _power(base: NDArray[np.complex128], exponent: int) -> NDArray[np.complex128]:
     """Return base**exponent by squaring: numpy's complex power is twenty times slower."""
     result: NDArray[np.complex128] | None = None
+    base = base.copy()
     while True:
         if exponent & 1:
-            result = base.copy() if result is None else result * base
+            if exponent == 1 and result is None:
+                return base
+            result = base.copy() if result is None else np.multiply(result, base, out=result)
         exponent >>= 1
         if not exponent:
             assert result is not None
             return result
-        base = base * base
+        np.multiply(base, base, out=base)
 
 
 def convex_majorant(epsilon: float, release: float, near: float) -> Callable[[Floats], Floats]:
