@@ -27,7 +27,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from networks import IDENTITY
@@ -130,7 +130,7 @@ class Network(LocalNetwork):
         self.gone: set[str] = set()
         self.kills: list[tuple[float, str]] = []
 
-    def __enter__(self) -> Network:
+    def __enter__(self) -> Self:
         self._before = signal.signal(signal.SIGTERM, _interrupt)
         return self
 

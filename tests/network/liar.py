@@ -266,6 +266,13 @@ class Recovers(Script):
         found.say_to_all(Prepare((found.ballot[0] + 1, found.liar)))
 
 
+class Greets(Script):
+    """Say that it holds the token, though it does not."""
+
+    def act(self, found: LyingWorld) -> None:
+        found.say_to_all(Hello(found.ballot))
+
+
 class Swallows(Script):
     """Take the token, say that all is fine, and never pass it on."""
 
@@ -417,6 +424,7 @@ SCRIPTS: dict[str, Callable[[], Script]] = {
     "silences": Silences,
     "rejects": Rejects,
     "recovers": Recovers,
+    "greets": Greets,
     "swallows": Swallows,
     "ends early": EndsEarly,
     "passes on nothing": PassesOnNothing,

@@ -44,6 +44,7 @@ HARMLESS = [
     "silences",
     "rejects",
     "recovers",
+    "greets",
     "forges marks",
     "two finals",
     "ends early",

@@ -174,7 +174,7 @@ class OwnUpdatesForgotten(Event):
     sender: str
     hops: tuple[int, ...]
     releases: int
-    why: str = "the journal is an old copy, or the sender has forged them; they count, and the token is refused"
+    why: str = "this node has signed them, so its journal is an old copy; they count, and it takes no further part"
 
 
 @dataclass(frozen=True)
