@@ -135,8 +135,8 @@ class Storm(chaos.Network):
     def rage(self, seconds: float, every: float, restores: int) -> None:
         """Let things happen for so long, or until nine tenths of the hops are made."""
         rng, backups = self.rng, dict[str, Path]()
-        self.wait("begun", lambda: any(reading.releases for reading in self.readings()))
         self.start_liar()
+        self.wait("begun", lambda: any(reading.releases for reading in self.readings()))
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self.ended:
             names = [name for name in self.alive if name not in self.paused and self._processes[name].poll() is None]
