@@ -18,6 +18,7 @@ from typing import Any
 import chaos
 import pytest
 from networks import free_ports
+from proxy import Proxy, Trouble
 
 from skipring.network.protocol import Kept, Kind, Over
 from skipring.network.transport import Address
@@ -31,9 +32,9 @@ def test_connections_that_are_slow_and_break(tmp_path: Path) -> None:
     chaos.make(folder, gates, steps=40, delay=None, timeout=1.0, lease=0.5, silence=5.0)
     for node, address in enumerate(behind):
         chaos.listen_at(folder, node, address)
-    trouble = chaos.Trouble(delay=0.03, resets=0.5, reset_after=(3000, 20_000), stalls=0.005, stall=(0.5, 1.5))
+    trouble = Trouble(delay=0.03, resets=0.5, reset_after=(3000, 20_000), stalls=0.005, stall=(0.5, 1.5))
     with (
-        chaos.Proxy(tmp_path, list(zip(gates, behind, strict=True)), trouble) as proxy,
+        Proxy(tmp_path, list(zip(gates, behind, strict=True)), trouble) as proxy,
         chaos.Network(folder) as network,
     ):
         network.start()
@@ -186,8 +187,8 @@ def test_nodes_behind_proxies_in_namespaces(tmp_path: Path, spaces: Callable[[in
         folder, [gate for gate, _ in routes], steps=60, delay="exponential:0.05", timeout=1.5, lease=1.5, silence=10.0
     )
     hub = ["ip", "netns", "exec", world.hub]
-    trouble = chaos.Trouble(delay=0.2, reset_after=(1000, 12_000), stalls=0.02)
-    with chaos.Proxy(tmp_path, routes, trouble, hub) as proxy, chaos.Network(folder, world.prefix) as network:
+    trouble = Trouble(delay=0.2, reset_after=(1000, 12_000), stalls=0.02)
+    with Proxy(tmp_path, routes, trouble, hub) as proxy, chaos.Network(folder, world.prefix) as network:
         network.start()
         network.finish(300.0)
     print(chaos.check_all(network), proxy.counts)

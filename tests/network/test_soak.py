@@ -24,6 +24,7 @@ import chaos
 import numpy as np
 import pytest
 from networks import free_ports
+from proxy import Proxy, Trouble
 
 from skipring.network.node import account_of
 from skipring.network.protocol import Kept, Memory, Over, Released, Token, blank_chain
@@ -239,9 +240,9 @@ def soak(
     chaos.make(folder, gates, steps=steps, delay="exponential:0.1", timeout=0.3, lease=0.5, silence=5.0)
     for node, address in enumerate(behind):
         chaos.listen_at(folder, node, address)
-    trouble = chaos.Trouble(delay=0.002, resets=0.3, reset_after=(20_000, 2_000_000), stalls=0.0005, stall=(1.0, 10.0))
+    trouble = Trouble(delay=0.002, resets=0.3, reset_after=(20_000, 2_000_000), stalls=0.0005, stall=(1.0, 10.0))
     with (
-        chaos.Proxy(folder.parent, list(zip(gates, behind, strict=True)), trouble) as proxy,
+        Proxy(folder.parent, list(zip(gates, behind, strict=True)), trouble) as proxy,
         Storm(folder, seed) as network,
     ):
         network.start()
