@@ -112,6 +112,7 @@ class Transcript:
         turn number r (hops offered to it, from 0, skipped or not) a node uses part r mod `parts` only.
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``. `noise_multiplier`
         is the noise std over the most that one such unit can contribute to an update.
+    closing : how many hops at the end carry no data: who takes part in them adds noise and no gradient.
     """
 
     nodes: int
@@ -124,6 +125,7 @@ class Transcript:
     view: View = "offered"
     parts: ArrayLike = 1
     protects: Unit = "node"
+    closing: int = 0
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 2)
@@ -137,6 +139,9 @@ class Transcript:
             raise InvalidInput("updated", f"shape {updated.shape}", "a truth value for each hop offered")
         if len(offered) and (offered.dtype.kind not in "iu" or offered.min() < 0 or offered.max() >= self.nodes):
             raise InvalidInput("offered", "a node", f"a whole number from 0 to {self.nodes - 1} for each hop")
+        require_integer("closing", self.closing, 0)
+        if self.closing > len(offered):
+            raise InvalidInput("closing", self.closing, f"at most the {len(offered)} hops of the run")
         updates = int(updated.sum())
         checked = {
             "parts": parts,
@@ -161,6 +166,14 @@ class Transcript:
         offered, updated = np.asarray(self.offered), np.asarray(self.updated)
         made: Ints = offered[updated]
         return made
+
+    @property
+    def with_data(self) -> NDArray[np.bool_]:
+        """Whether each update used data of the updater: all do, but for those of closing hops."""
+        updated = np.asarray(self.updated)
+        hops = np.arange(len(updated)) < len(updated) - self.closing
+        used: NDArray[np.bool_] = hops[updated]
+        return used
 
     @property
     def parts_used(self) -> Ints:
@@ -270,14 +283,16 @@ class TranscriptAccountant:
         return (
             self._targets,
             *self._links,
-            2.0 * self._steps,
+            # A closing hop has the same data in both worlds, which is none: its noise counts, and brings no drift.
+            np.where(self.transcript.with_data, 2.0 * self._steps, 0.0),
             (self._steps * self._noise) ** 2,
             contraction,
         )
 
     def _own_releases(self) -> Floats:
         """Return mu^2 of each target (node, or part of one) if each of its updates counts in full."""
-        counts = np.bincount(self._targets, (2.0 / self._noise) ** 2, len(self._owners))
+        releases = np.where(self.transcript.with_data, (2.0 / self._noise) ** 2, 0.0)
+        counts = np.bincount(self._targets, releases, len(self._owners))
         return np.asarray(counts, dtype=np.float64)
 
     def _of_nodes(self, mu2: Floats) -> Floats:
