@@ -17,6 +17,8 @@ RUN_KEYS = {
     "stragglers": "stragglers.*",
     "patient_every": "delay.patient_every",
     "noise_multiplier": "privacy.noise_multiplier",
+    "closing": "schedule.closing",
+    "search": "schedule.search",
 }
 
 

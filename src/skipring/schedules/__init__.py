@@ -7,7 +7,7 @@ nodes is unlucky. `KnownOrder` is an order that all agreed on before the run, wh
 from __future__ import annotations
 
 from ..errors import InvalidInput
-from .designed import DesignedRing, KnownOrder, designed_order
+from .designed import DesignedRing, KnownOrder, designed_order, usual_search
 from .drawn import RandomRing, RandomWalk, Ring, Schedule
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "designed_order",
     "register_schedule",
     "schedule",
+    "usual_search",
 ]
 
 SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Ring, RandomRing, RandomWalk, DesignedRing)}

@@ -44,7 +44,7 @@ def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOut
         return run_rival(setup, number, shared)
     nodes = setup.data.nodes
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(setup.seed, spawn_key=(number,))))
-    path = setup.schedule.path(setup.steps, rng)
+    path = setup.path(rng)
     delays = draw_delays(setup.delay, path, nodes, setup.stragglers, rng)
     timeouts = _timeouts(setup)
     ready = delays <= timeouts
@@ -65,7 +65,7 @@ def _timeouts(setup: Setup) -> float | Floats:
     """Return how long the node of a hop is waited for: for one and all, or hop by hop if some rounds are patient."""
     if setup.patient_every is None:
         return setup.timeout
-    rounds = np.arange(setup.steps) // setup.data.nodes
+    rounds = np.arange(setup.hops) // setup.data.nodes
     return np.where((rounds + 1) % setup.patient_every == 0, np.inf, setup.timeout)
 
 
@@ -87,7 +87,8 @@ def _run_linear(
     w = np.zeros(model.parameters)
     room = compiled.scratch_for(model, shared.rows, shared.test)
     walk = WALKS[compiled.kind_of(model)]
-    walk(rng, shared.model, shared.rows, rule_of(setup), shared.parts_of(path), ready, shared.test, room, w, metrics)
+    parts = shared.parts_of(path, setup.closing)
+    walk(rng, shared.model, shared.rows, rule_of(setup), parts, ready, shared.test, room, w, metrics)
     return metrics.errors, metrics.losses, metrics.updates, w
 
 
