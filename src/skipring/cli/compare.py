@@ -208,7 +208,9 @@ def _table(comparison: Comparison, varies: str | None) -> Table:
 
     from ..report import number
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    # One more column fits into 80 characters only if they are closer together.
+    padding = (0, 1) if varies is None else (0, 1, 0, 0)
+    table = Table(box=None, pad_edge=False, padding=padding, header_style="bold")
     table.add_column("schedule", no_wrap=True)
     noise = [] if varies is None else [varies]
     reached = f"time to\nerror {comparison.error:.3g}"

@@ -52,10 +52,9 @@ from .runfile import (
     parse_change,
     parse_run,
     read_run_file,
-    read_toml,
-    toml_value,
     with_changes,
 )
+from .toml import read_toml, toml_value
 from .wording import expected, unknown_key
 
 __all__ = [

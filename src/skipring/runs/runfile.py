@@ -5,7 +5,6 @@ Sections that only one of the two reads begin their description with that.
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from ..privacy import Unit
 from ..schedules import SCHEDULES
 from .columns import with_columns, with_path_beside, with_schema_file
 from .keys import keys
+from .toml import read_toml, toml_value
 from .wording import refusal, require_no_quotes
 
 __all__ = [
@@ -40,8 +40,6 @@ __all__ = [
     "parse_change",
     "parse_run",
     "read_run_file",
-    "read_toml",
-    "toml_value",
     "with_changes",
 ]
 
@@ -435,22 +433,6 @@ def _read(path: str | Path) -> dict[str, Any]:
     return with_schema_file(with_path_beside(values, Path(path).parent), Path(path).parent, read_toml)
 
 
-def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
-    """Read a TOML file; one line says what is wrong with it."""
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInput.because("FILE", path, if_missing) from None
-    except IsADirectoryError:
-        inside = sorted(each.name for each in Path(path).glob("*.toml"))
-        hint = f"; it has {', '.join(inside[:5])} in it" if inside else ""
-        raise InvalidInput.because("FILE", path, f"is a folder, and not a file{hint}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput.because("FILE", path, f"cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and brackets in brackets
-        raise InvalidInput.because("FILE", path, f"is not TOML: {error}") from None
-
-
 def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:
     """Read a run file and change some values, each given as ``section.key=value``."""
     values = _read(path) if path is not None else {}
@@ -501,18 +483,3 @@ def example_run_file() -> str:
                 lines.append(f"{name} = {toml_value(key.default)}    # {key.description}")
         lines.append("")
     return "\n".join(lines)
-
-
-def toml_value(value: object) -> str:
-    """Return a value as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if isinstance(value, float) and math.isinf(value):
-        return "inf"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{toml_value(str(key))} = {toml_value(each)}" for key, each in value.items()) + "}"
-    return repr(value)
