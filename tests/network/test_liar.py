@@ -186,7 +186,7 @@ MUTANTS: dict[str, tuple[type[Peer], str]] = {
     "stamps are not looked at": (_with(scrutiny=_TakesForgedMarks), "forges marks"),
     "a final model may come at any time": (_with(ending=_TakesFinalsAtAnyTime), "ends early"),
     "a token may leave its way": (_with(scrutiny=_TakesAnyWay), "ends early"),
-    "anybody leads a recovery": (_with(scrutiny=_TakesAnyLeader), ""),
+    "anybody leads a recovery": (_with(scrutiny=_TakesAnyLeader), "false ranks"),
 }
 
 
