@@ -45,6 +45,8 @@ from .rows import (
 )
 from .runfile import (
     RIVALS,
+    Late,
+    Ready,
     RunFile,
     StragglersSection,
     change_value,
@@ -61,6 +63,8 @@ from .wording import expected, unknown_key
 __all__ = [
     "DEFAULT_NODES",
     "RIVALS",
+    "Late",
+    "Ready",
     "RUN_KEYS",
     "Budget",
     "ResolvedRun",
