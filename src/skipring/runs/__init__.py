@@ -63,10 +63,10 @@ from .wording import expected, unknown_key
 __all__ = [
     "DEFAULT_NODES",
     "RIVALS",
-    "Late",
-    "Ready",
     "RUN_KEYS",
     "Budget",
+    "Late",
+    "Ready",
     "ResolvedRun",
     "RunFile",
     "Shape",
