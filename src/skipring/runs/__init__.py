@@ -45,6 +45,8 @@ from .rows import (
 )
 from .runfile import (
     RIVALS,
+    Late,
+    Ready,
     RunFile,
     StragglersSection,
     change_value,
@@ -63,6 +65,8 @@ __all__ = [
     "RIVALS",
     "RUN_KEYS",
     "Budget",
+    "Late",
+    "Ready",
     "ResolvedRun",
     "RunFile",
     "Shape",
