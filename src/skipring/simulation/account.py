@@ -47,6 +47,10 @@ def planned(setup: Setup, steps: int | None = None) -> PlannedRun:
     convex = setup.model.contracts(setup.step_sizes.largest)
     # Where a node's own releases alone are accounted for, it does not matter how large the steps made from them are.
     law = "constant" if setup.iterations or not convex else setup.step_sizes.law
+    if not setup.lateness.usual:
+        raise InvalidInput.because(
+            "ready", setup.lateness.ready, "a forecast needs delays that are drawn anew; see the realised privacy"
+        )
     skip = _skip(setup.stragglers, law, setup.delay, setup.timeout, setup.patient_every)
     if setup.iterations:
         return _own_releases(setup, steps, skip)
