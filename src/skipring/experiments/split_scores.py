@@ -128,7 +128,7 @@ class Split:
 
     def _ring_noise(self, epsilon: float) -> float:
         with keys("privacy", "epsilon", "delta", step_size="learning.step_size", **RUN_KEYS):
-            run = planned(dataclasses.replace(self._setup, noise_multiplier=1.0))
+            run = planned(dataclasses.replace(self._setup, noise_multiplier=1.0), delta=self._run.privacy.delta)
             return ring_noise(run, epsilon, self._run.privacy.delta)
 
     def _together(self, epsilon: float | None) -> Score:

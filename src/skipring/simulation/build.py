@@ -117,7 +117,6 @@ def setup_on(
             "delay",
             "timeout",
             "hop_latency",
-            "ready",
             compute="compute.law",
             latency="network.latency",
             unit_rows="data.unit_rows",

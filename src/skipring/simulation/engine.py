@@ -84,8 +84,6 @@ def _late(
     computing = np.zeros(len(path))
     if lateness.compute is not None:
         computing = lateness.compute.at_turns(path, rng) * drawn.factors
-    # A constant of the run, lest the size of somebody's data decides whether an update is made.
-    batch = setup.batch or int(setup.data.sizes.max())
     return timeline(
         lateness,
         path=path,
@@ -95,7 +93,7 @@ def _late(
         lost=drawn.lost,
         timeouts=np.broadcast_to(np.asarray(timeouts, np.float64), path.shape).copy(),
         hop_latency=setup.hop_latency,
-        least_share=1.0 / batch,
+        least_share=1.0 / setup.full_batch,  # not by the node's own rows: their number must decide nothing
         nodes=setup.data.nodes,
         rng=rng,
     )

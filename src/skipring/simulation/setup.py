@@ -147,6 +147,11 @@ class Setup:
         ]
 
     @property
+    def full_batch(self) -> int:
+        """The rows that a computing time is about: a constant of the run, whatever the rows of one node are."""
+        return self.batch or int(self.data.sizes.max())
+
+    @property
     def part_counts(self) -> tuple[int, ...]:
         """The numbers of parts that occur: a protected unit contributes at every so many-th turn of its node."""
         return tuple(sorted({len(parts) for parts in self.parts}))

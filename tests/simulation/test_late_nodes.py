@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from skipring.data import from_arrays
 from skipring.delays import Availability, Constant, Exponential, PairLatency
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, reference
+from skipring.privacy import PrivacyReport, gdp_epsilon
 from skipring.runs import parse_run, with_changes
-from skipring.simulation import Setup, build, run_one, simulate
+from skipring.simulation import Setup, Stragglers, build, run_one, simulate
+from skipring.simulation.account import privacy_of
 from skipring.simulation.lateness import Lateness, Timeline, rows_that_fit, timeline
 
 Floats = NDArray[np.floating[Any]]
@@ -252,7 +255,7 @@ def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None
     result = simulate(parse_run(values), x, y, nodes)
     setup = build(parse_run(values | {"data": {"name": "arrays"}}), from_arrays(x, y, nodes, None))
     assert isinstance(setup.model, LinearModel)
-    expected = np.zeros(setup.model.parameters)
+    expected: Floats = np.zeros(setup.model.parameters)
     sizes = setup.step_sizes.first(12)
     for hop in range(12):
         node = hop % 4
@@ -286,3 +289,81 @@ def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None
 def test_what_cannot_be_is_refused_by_its_key(changes: list[str], key: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^{key} = "):
         some_run("schedule.steps=20", *changes)
+
+
+# -- what they promise --------------------------------------------------------------------------------
+
+
+def promise(*changes: str) -> PrivacyReport:
+    base = ["data.name=breast-cancer", "data.nodes=30", "schedule.steps=300", "simulation.runs=1", "delay.timeout=0.3"]
+    return simulate(with_changes(None, [*base, "delay.law=lomax:3,2", "privacy.epsilon=4", *changes])).privacy
+
+
+@pytest.mark.parametrize("ready", ["kept", "ahead"])
+def test_noise_is_found_for_nodes_that_remember(ready: str) -> None:
+    report = promise(f"delay.ready={ready}", "delay.hop_latency=0.5", "delay.timeout=1.5")
+    assert report.epsilon == pytest.approx(4.0, rel=1e-6)
+    assert report.planned is not None
+    assert report.planned.others is not None
+    assert 0 < report.planned.others <= 28
+    assert report.planned.failure == pytest.approx(1e-2 * report.delta)
+    assert report.realised is not None
+    assert report.realised.median < 4.0
+    assert report.paper is not None
+    assert report.paper.epsilon is None
+    with pytest.raises(InvalidInput, match="length of the run"):
+        report.planned_for(3000)
+
+
+def test_a_node_of_its_own_speed_is_left_out_of_those_who_are_sure() -> None:
+    speeds = "stragglers.speeds=[" + ", ".join(["1.0"] * 25 + ["40.0"] * 5) + "]"
+    report = promise("delay.ready=ahead", "delay.hop_latency=0.5", speeds)
+    assert report.planned is not None
+    assert report.planned.others is not None
+    assert 0 < report.planned.others <= 23
+
+
+@pytest.mark.parametrize("late", ["skip", "fewer-rows"])
+def test_fresh_nodes_that_compute_are_skipped_by_both_together(late: str) -> None:
+    report = promise("compute.law=exponential:0.2", f"compute.late={late}")
+    assert report.planned is not None
+    assert report.epsilon == pytest.approx(4.0, rel=1e-6)
+    waits_only = promise().planned
+    assert waits_only is not None
+    assert report.planned.skip > waits_only.skip
+    assert report.planned.target_skip is not None
+    assert report.planned.target_skip <= report.planned.skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        (["delay.ready=kept", "schedule.name=ring"], "delay.ready"),
+        (["delay.ready=ahead", "schedule.name=random-walk"], "delay.ready"),
+        (["delay.ready=ahead", "compute.law=exponential:0.1"], "delay.ready"),
+        (["delay.ready=kept", "delay.patient_every=3"], "delay.patient_every"),
+        (["delay.ready=kept", "stragglers.die=0.1"], "stragglers"),
+        (["delay.ready=kept", "stragglers.slow_class=1"], "stragglers.slow_class"),
+    ],
+)
+def test_what_no_theorem_covers_has_no_forecast(changes: list[str], key: str) -> None:
+    with pytest.raises(InvalidInput, match=key):
+        promise(*changes)
+    if "slow_class" not in key:  # what happened is accounted for all the same
+        report = promise("privacy.noise_multiplier=5", *changes)
+        assert report.epsilon is None
+        assert report.realised is not None
+        assert report.realised.worst > 0.0
+
+
+def test_a_look_without_an_update_is_in_the_realised_account() -> None:
+    """Node 1 looks between the target and everybody else's noise: an account without the look would be too small."""
+    setup = some_run("schedule.name=ring", "schedule.steps=20", "compute.law=constant:0.3", "delay.law=constant:0.1")
+    speeds = [0.1] * 20
+    speeds[1] = 1.0
+    slow = dataclasses.replace(setup, stragglers=Stragglers(speeds=speeds))
+    output = run_one(slow, 0)
+    assert output.passed_on.tolist() == [False, True] + [False] * 18
+    report = privacy_of(slow, 1e-6, output)
+    assert report.realised is not None
+    assert report.realised.worst == pytest.approx(gdp_epsilon(2.0 / slow.noise_multiplier, 1e-6), rel=1e-6)
