@@ -59,6 +59,8 @@ def sure_others(
         raise InvalidInput(
             "ready", ready, "kept or ahead; fresh delays are independent, and have a forecast of their own"
         )
+    if math.isinf(timeout) and lost_link == 0.0 and delay.mass_at_infinity == 0.0:
+        return nodes - 2  # everybody is waited for
     factors = np.sort(np.ones(nodes) if speeds is None else np.asarray(speeds, np.float64))
     best = 0
     for factor in np.unique(factors):

@@ -1,4 +1,4 @@
-"""How long to wait for a node: what a timeout costs in time, and the one that is best."""
+"""Nodes that begin anew at each turn: what a timeout costs in time, and the one that is best (Lemmas 1 and 2)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .delays import Delay
-from .errors import InvalidInput, require_integer, require_non_negative, require_probability_below_one
+from ..delays import Delay
+from ..errors import InvalidInput, require_integer, require_non_negative, require_probability_below_one
 
 __all__ = [
     "TimeoutChoice",
