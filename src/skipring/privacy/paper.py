@@ -54,6 +54,7 @@ class PaperBound:
             "step_size",
             "every",
             "parts",
+            "others",
         ):
             given = getattr(run, parameter)
             if parameter == "convex" and not given:

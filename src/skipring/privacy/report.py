@@ -146,6 +146,9 @@ class PrivacyReport:
         nodes = self.planned.nodes
         if self.view != "offered":
             return self.planned.replace(steps=nodes * steps)
+        if self.planned.others is not None and steps > self.planned.steps:
+            reason = "how many nodes are sure to take part was found for the length of the run"
+            raise InvalidInput.because("steps", steps, reason)
         walk = self.planned.schedule == "random-walk"
         return self.planned.replace(steps=steps if walk else -(-steps // nodes) * nodes)
 

@@ -7,6 +7,7 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 
 from __future__ import annotations
 
+from .example import example_run_file, toml_value
 from .keys import RUN_KEYS, keys
 from .notes import (
     most_units_of_a_node,
@@ -50,12 +51,10 @@ from .runfile import (
     RunFile,
     StragglersSection,
     change_value,
-    example_run_file,
     parse_change,
     parse_run,
     read_run_file,
     read_toml,
-    toml_value,
     with_changes,
 )
 from .wording import expected, unknown_key

@@ -5,7 +5,6 @@ Sections that only one of the two reads begin their description with that.
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,12 +37,10 @@ __all__ = [
     "RunFile",
     "StragglersSection",
     "change_value",
-    "example_run_file",
     "parse_change",
     "parse_run",
     "read_run_file",
     "read_toml",
-    "toml_value",
     "with_changes",
 ]
 
@@ -62,8 +59,6 @@ _AGREED = ("classes", "columns", "label_bound")
 #: What becomes of what a node has prepared, and what a node does that cannot compute in time.
 Ready = Literal["fresh", "kept", "ahead"]
 Late = Literal["skip", "fewer-rows"]
-#: What new run files say where files without the key keep an older meaning.
-_FOR_NEW_FILES = {"protects": "record"}
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -499,39 +494,3 @@ def change_value(values: dict[str, Any], key: str, value: Any) -> None:
         if name in pair:
             table.pop(pair[1 - pair.index(name)], None)
     table[name] = value
-
-
-def example_run_file() -> str:
-    """Return a run file with every key, its default and what it means."""
-    lines = ["# A run for skipring. Every value has a default; lines that begin with # show it.", ""]
-    for section, field in RunFile.model_fields.items():
-        if section == "column":
-            continue
-        annotation = field.annotation
-        assert isinstance(annotation, type)
-        assert issubclass(annotation, BaseModel)
-        lines.append(f"[{section}]    # {(annotation.__doc__ or '').partition('.')[0].lower()}")
-        for name, key in annotation.model_fields.items():
-            if name in _FOR_NEW_FILES:
-                lines.append(f"{name} = {toml_value(_FOR_NEW_FILES[name])}    # {key.description}")
-            elif key.default is None:
-                lines.append(f"# {name} =    # {key.description}")
-            else:
-                lines.append(f"{name} = {toml_value(key.default)}    # {key.description}")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def toml_value(value: object) -> str:
-    """Return a value as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if isinstance(value, float) and math.isinf(value):
-        return "inf"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml_value, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{toml_value(str(key))} = {toml_value(each)}" for key, each in value.items()) + "}"
-    return repr(value)
