@@ -86,9 +86,10 @@ class LinearLearner:
         require_step(turn, step_size, noise_multiplier)
         std = self.noise_std(noise_multiplier)
         rows, other = self._prepared.take(turn)
-        divisor, gradient = self.protection.divisor(len(rows)), None
+        divisor, taken, gradient = self.protection.divisor(len(rows)), 0, None
         for piece in pieces(len(rows)):
             some = rows[piece]
+            taken += len(some)
             x, norms = self.rows.train_x[some], self._norms[some]
             if other is not None:
                 x = _shortened(other[piece])
@@ -97,6 +98,8 @@ class LinearLearner:
             gradient = found if gradient is None else gradient + found
         if gradient is None:
             raise NothingFits
+        if self.protection.unit == "node" and taken < len(rows):
+            gradient *= len(rows) / taken  # the mean of those that were taken
         if std > 0.0:
             noise.add(gradient, std)
         return reference.stepped(self._model, w, gradient, step_size)

@@ -193,6 +193,7 @@ class TorchLearner:
             order = np.argsort(whose, kind="stable")
             starts = np.append(np.flatnonzero(np.diff(whose[order], prepend=-1)), len(rows))
         total: list[torch.Tensor] | None = None
+        added = 0
         for piece in pieces(len(starts) - 1):
             first, last, _ = piece.indices(len(starts) - 1)
             some = order[starts[first] : starts[last]]
@@ -201,6 +202,7 @@ class TorchLearner:
             taken = torch.from_numpy(rows[some])
             x = self._x[taken] if other is None else torch.from_numpy(np.asarray(other[some], np.float32))
             found = self._gradients(split, x, taken, len(some) / len(rows))
+            added += len(some)
             if total is None:
                 total = found
             else:
@@ -208,9 +210,10 @@ class TorchLearner:
                     sum_.add_(more)
         if total is None:
             raise NothingFits
-        if self._clipped is not None:
+        divisor = self.protection.divisor(len(rows)) if self._clipped is not None else added / len(rows)
+        if divisor != 1.0:
             for sum_ in total:
-                sum_.mul_(1.0 / self.protection.divisor(len(rows)))
+                sum_.mul_(1.0 / divisor)
         return total
 
     def _gradients(
