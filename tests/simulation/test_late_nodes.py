@@ -278,7 +278,8 @@ def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None
     [
         (["delay.ready=kept", "delay.law=0.9*exponential:1|0.1*never"], "delay.ready"),
         (["schedule.name=gossip", "delay.ready=ahead", "gossip.slots=5"], "delay.ready"),
-        (["schedule.name=federated", "compute.law=exponential:1"], "compute.law"),
+        (["schedule.name=gossip", "compute.law=exponential:1", "gossip.slots=5"], "compute.law"),
+        (["schedule.name=federated", "compute.law=exponential:1", "compute.late=fewer-rows"], "compute.late"),
         (["compute.law=nothing"], "compute.law"),
         (["compute.late=fewer-rows"], "compute.late"),
         (["compute.law=0.5*exponential:1|0.5*never"], "compute.law"),

@@ -55,7 +55,8 @@ def planned(setup: Setup, steps: int | None = None, *, delta: float | None = Non
     law = "constant" if setup.iterations or not convex else setup.step_sizes.law
     _require_forecast(setup, law)
     if setup.iterations:
-        return _own_releases(setup, steps, _late_or_lost(setup)[1])
+        # The bound from below: the node at stake is charged for each update that it may make.
+        return _own_releases(setup, steps, _late_or_lost(setup)[0])
     if setup.lateness.ready != "fresh":
         who = _remembering(setup, steps, delta) if convex else {"skip": 0.0}
     else:

@@ -122,14 +122,24 @@ class Setup:
             require_positive("clip_noisy", self.clip_noisy)
         if self.patient_every is not None:
             raise InvalidInput.because("patient_every", self.patient_every, "is for schedules with a token only")
-        if self.lateness.ready != "fresh":
-            raise InvalidInput.because("ready", self.lateness.ready, "is for schedules with a token only")
-        if self.lateness.compute is not None:
-            raise InvalidInput.because("compute", self.lateness.compute, "is for schedules with a token only")
-        if self.lateness.latency is not None:
-            raise InvalidInput.because("latency", self.lateness.latency, "is for schedules with a token only")
+        self._check_lateness_of_rivals()
         if isinstance(self.schedule, Gossip) and self.stragglers != Stragglers():
             raise InvalidInput.because("stragglers", "", "the schedule gossip knows only delays that are all alike")
+
+    def _check_lateness_of_rivals(self) -> None:
+        """Refuse what a rival's iterations do not know: a server waits for all that it asked, begun anew each time."""
+        lateness, name = self.lateness, self.schedule.name
+        refused: list[tuple[str, object]] = []
+        if lateness.ready != "fresh":
+            refused.append(("ready", lateness.ready))
+        if lateness.compute is not None and (name == "gossip" or lateness.late != "skip"):
+            refused.append(("compute", lateness.compute) if name == "gossip" else ("late", lateness.late))
+        if lateness.latency is not None:
+            refused.append(("latency", lateness.latency))
+        if lateness.availability is not None and name == "gossip":
+            refused.append(("availability", lateness.availability))
+        for parameter, given in refused:
+            raise InvalidInput.because(parameter, given, f"is for schedules with a token only, not for {name}")
 
     @cached_property
     def protection(self) -> Protection:
