@@ -202,15 +202,38 @@ class ModelSection(_Section):
 class ScheduleSection(_Section):
     """Who gets the token next, and for how long; or a rival that has no token."""
 
-    name: str = Field("random-ring", description="ring, random-ring, random-walk; without a token: gossip, federated")
+    name: str = Field(
+        "random-ring",
+        description="ring, random-ring, designed-ring, random-walk; without a token: gossip, federated",
+    )
     steps: int | None = Field(
         None, description="hops of the token, skipped ones included; gossip, federated: iterations (default: 30 rounds)"
+    )
+
+    closing: int | None = Field(
+        None, description="designed-ring: hops at the end that add noise and no gradient (default: 2; networks: 0)"
+    )
+    search: int | None = Field(
+        None, description="designed-ring: moves to look for a better order with (default: some seconds' worth; 0: none)"
     )
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a schedule that nobody knows; `skipring.schedules.register_schedule` makes one known."""
         if self.name not in (*SCHEDULES, *RIVALS):
             raise InvalidInput("schedule.name", self.name, f"one of {', '.join((*SCHEDULES, *RIVALS))}")
+        for key in ("closing", "search"):
+            given = getattr(self, key)
+            if given is None:
+                continue
+            if self.name != "designed-ring":
+                reason = f"is for designed-ring; no forecast of {self.name} knows it"
+                raise InvalidInput.because(f"schedule.{key}", given, reason)
+            require_integer(f"schedule.{key}", given, 0)
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what only designed rings have: it must not change the key of a result."""
+        return _without(values_of(self), "closing", "search")
 
 
 class DelaySection(_Section):

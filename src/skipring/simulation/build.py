@@ -25,7 +25,7 @@ from ..runs import (
     stream,
     usual_batch,
 )
-from ..schedules import Schedule, schedule
+from ..schedules import DesignedRing, Schedule, schedule
 from ..timeouts import skip_probability
 from .account import noise_for
 from .lateness import Lateness
@@ -193,6 +193,13 @@ def _schedule(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
         assert resolved.timeout is not None
         with keys("gossip", "rounds", "degree", "slots", "access", "acceleration", nodes="data.nodes"):
             return _gossip(run, nodes, resolved.delay, resolved.timeout)
+    if run.schedule.name == "designed-ring":
+        usual = 0 if run.model.is_network else 2  # which hide nothing where each update counts in full
+        closing = usual if run.schedule.closing is None else run.schedule.closing
+        with keys("schedule", "closing", "search", "steps", nodes="data.nodes", seed="simulation.seed"):
+            ring = DesignedRing(nodes, run.simulation.seed, closing, run.schedule.search)
+            ring.order(resolved.steps)  # what cannot be designed is refused here
+            return ring
     with keys("data", "nodes", schedule="schedule.name"):
         return schedule(run.schedule.name, nodes)
 
