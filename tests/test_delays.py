@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from skipring.delays import (
+    Constant,
     Delay,
     Empirical,
     Exponential,
@@ -30,6 +31,7 @@ from skipring.errors import InvalidInput
 
 CENSORED = Empirical([3.0, 5.0, 5.0, 6.0, 8.0, 10.0, 12.0], [False, False, True, False, True, False, True])
 LAWS: dict[str, Delay] = {
+    "constant": Constant(1.5),
     "exponential": Exponential(2.0),
     "gamma": Gamma(0.25, 1.0),
     "regular gamma": Gamma(20.0, 0.1),

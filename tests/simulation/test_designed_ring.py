@@ -108,11 +108,12 @@ def test_wide_models_close_in_the_same_way() -> None:
     case = designed(steps=2 * nodes, noise_multiplier=0.0, timeout=math.inf)
     rng = np.random.default_rng(1)
     path = case.path(rng)
-    wide = WideRuns(case).run(case, rng, path, np.ones(len(path), dtype=bool))
+    everybody, all_rows = np.ones(len(path), dtype=bool), np.zeros((0, 2), np.int64)
+    wide = WideRuns(case).run(case, rng, path, everybody, all_rows)
     assert wide[2][-1] == 2 * nodes + 2
     assert wide[3] == pytest.approx(run_one(case, 0).model, abs=2e-6)
     noisy = dataclasses.replace(only_closing(case), noise_multiplier=1.0)
-    moved = WideRuns(noisy).run(noisy, rng, path, np.ones(len(path), dtype=bool))[3]
+    moved = WideRuns(noisy).run(noisy, rng, path, everybody, all_rows)[3]
     assert np.linalg.norm(moved) > 0.01
 
 

@@ -358,3 +358,31 @@ def test_a_gpu_simulates_a_function_as_the_cpu_does(table: Path, function: str, 
         )
     assert gpu.models[0] == pytest.approx(cpu.models[0], abs=1e-4)
     assert gpu.test_error[0, 0] == pytest.approx(cpu.test_error[0, 0], rel=1e-4)
+
+
+@pytest.mark.parametrize("unit", ["node", "record"])
+def test_a_network_computes_on_the_rows_that_fit(table: Path, unit: str) -> None:
+    changes = [f"privacy.protects={unit}", "delay.law=constant:0.1", "delay.timeout=1"]
+    changes += ["learning.batch=10"] if unit == "record" else []
+
+    def walked(*more: str) -> RunOutput:
+        setup = build(own(table, "net", *changes, *more))
+        return run_one(setup, 0)
+
+    plain = walked()
+    everything = walked("compute.law=constant:0.9", "compute.late=fewer-rows")
+    assert everything.model == pytest.approx(plain.model, abs=1e-6)
+    half = walked("compute.law=constant:1.8", "compute.late=fewer-rows")
+    assert half.updated.all()
+    assert np.abs(half.model - plain.model).max() > 1e-4
+    nothing = walked("compute.law=constant:1.8")
+    assert nothing.passed_on.all()
+    assert nothing.updates[-1] == 0
+
+
+@pytest.mark.parametrize("ready", ["kept", "ahead"])
+def test_a_network_s_nodes_remember_what_they_prepared(table: Path, ready: str) -> None:
+    setup = build(own(table, "net", "delay.law=constant:0.5", "delay.timeout=0.3", f"delay.ready={ready}"))
+    output = run_one(setup, 0)
+    assert 0 < output.updates[-1] < 20
+    assert output.updates[-1] == output.updated.sum()

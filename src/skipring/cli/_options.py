@@ -128,6 +128,14 @@ Convexity = Annotated[
 ]
 StepSize = Annotated[str, typer.Option(metavar="LAW", help="sqrt: learning rate / sqrt(update number); or constant.")]
 LearningRate = Annotated[float | None, typer.Option(help="Checked against 2 / smoothness, if both are given.")]
+Ready = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What becomes of a node's preparation: fresh (lost if it is skipped; the default), kept, or ahead (it "
+        "prepares its next turn right after an update).",
+    ),
+]
 Smoothness = Annotated[
     float | None, typer.Option(help="Smoothness of the loss (rows of norm 1: logistic 0.25, softmax 0.5, squared 1).")
 ]

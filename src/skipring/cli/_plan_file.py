@@ -42,7 +42,8 @@ def plan_file(plans: Plans, law: str) -> str:
     sections: dict[str, dict[str, Any]] = {
         "data": {"nodes": budget.nodes, "rows_per_person": budget.rows_per_person},
         "schedule": {"name": budget.schedule, "steps": best.steps},
-        "delay": {"law": law, "hop_latency": budget.hop_latency, "timeout": best.timeout},
+        "delay": {"law": law, "hop_latency": budget.hop_latency, "timeout": best.timeout}
+        | ({} if best.ready == "fresh" else {"ready": best.ready}),
         "learning": {
             "rate": best.learning_rate,
             "step_size": "sqrt",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -47,6 +47,7 @@ def plan(
         typer.Option(help="With record or person: the most rows of an update. By default proposed from --rows."),
     ] = None,
     rows_per_person: options.RowsPerPerson = None,
+    ready: options.Ready = None,
     figure: Annotated[
         Path | None, typer.Option(help="Where to draw the trade-off (png, svg or pdf); an older figure is overwritten.")
     ] = Path("frontier.png"),
@@ -84,7 +85,11 @@ def plan(
         rows=rows,
         batch=batch,
         rows_per_person=rows_per_person,
+        ready=ready or "fresh",  # type: ignore[arg-type] # as above
     )
+    modes: list[planning.Ready] = []
+    if ready is not None:  # who asks for one is shown what the others give
+        modes = [mode for mode in get_args(planning.Ready) if mode != ready]
     if write is not None:
         check_new(write)
     errors = Console(stderr=True)
@@ -95,13 +100,16 @@ def plan(
         check_writable(drawn)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("planning", total=None)
-        plans = planning.plan(budget)
+        plans = planning.plan(budget, modes)
         if drawn is not None:
             epsilons = [epsilon * 2.0**i for i in range(-3, 4)]
             progress.update(task, description="trade-off", total=len(epsilons))
-            points = planning.frontier(plans.budget, epsilons, progress=lambda n: progress.update(task, completed=n))
+            points = planning.frontier(
+                plans.budget, epsilons, modes, progress=lambda n: progress.update(task, completed=n)
+            )
+            order = schedule if ready is None else f"{schedule}, ready {ready}"
             spent = f"time {time:g}" if time is not None else f"{steps} steps"
-            draw_frontier(points, drawn, title=f"{nodes} nodes, {budget.delay} delays, {spent}, {schedule}")
+            draw_frontier(points, drawn, title=f"{nodes} nodes, {budget.delay} delays, {spent}, {order}")
     if write is not None:
         write_plan(write, plans, delay)
     near = beside(plans.run, plans.budget.units_per_update, epsilon, delta)
@@ -121,6 +129,7 @@ def plan(
                 "parts": plans.best.parts,
                 **near.facts(),
                 "schedule": schedule,
+                "ready": plans.budget.ready,
                 "nodes": nodes,
                 "view": "offered",
                 "smoothness": 2.0 / plans.budget.largest_rate,
@@ -149,7 +158,13 @@ def _show(plans: Plans, near: Beside, drawn: Path | None, written: Path | None) 
     console.print(plan_table(plans))
     for name, reason in plans.left_out:
         console.print(f"\n{name}: {reason}", markup=False)
-    notes = [*_on_the_paper(plans), _on_epsilon(plans), *_on_smoothness(plans), *_on_rows(plans, near)]
+    notes = [
+        *_on_the_paper(plans),
+        _on_epsilon(plans),
+        *_on_smoothness(plans),
+        *_on_rows(plans, near),
+        *_on_readiness(plans),
+    ]
     trivial = budget.gradient_bound * budget.diameter
     notes.append(
         _no_promise(plans)
@@ -211,6 +226,18 @@ def _on_smoothness(plans: Plans) -> list[str]:
         f"Learning rates stay at {budget.largest_rate:g} = 2 / smoothness or below. Smoothness"
         f" {2 / budget.largest_rate:g} was assumed (logistic, rows of norm 1); say --smoothness 0.5 for softmax, 1 for"
         " squared loss."
+    ]
+
+
+def _on_readiness(plans: Plans) -> list[str]:
+    """Say what the numbers of nodes that remember rest on; nothing where they begin anew."""
+    best, run = plans.best, plans.run
+    if best.ready == "fresh":
+        return []
+    return [
+        f"Ready {best.ready}: times and skip probability are those of large rings, where a round's duration hardly"
+        " varies; the error bound takes skips for independent, which they are not. Epsilon does not: it counts on"
+        f" {run.others} other nodes that update in each round wherever their turn comes."
     ]
 
 

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,10 @@ class Delay(ABC):
     @abstractmethod
     def sample(self, rng: np.random.Generator, size: Size) -> Floats:
         """Draw independent delays; some may be infinite."""
+
+    def at_turns(self, path: NDArray[np.integer[Any]], rng: np.random.Generator) -> Floats:
+        """Draw the delay of each hop, given whose turn it is: here all are independent and alike; a trace's are not."""
+        return self.sample(rng, len(path))
 
     # What a law provides, for flat arrays of t >= 0 (finite for the truncated mean) and of probabilities in
     # [0, 1]. What `_quantile` says of 0 and `_upper_quantile` of 1 is not used: the support answers there.

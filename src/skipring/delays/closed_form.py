@@ -12,7 +12,7 @@ from ..errors import InvalidInput
 from ._numbers import Floats, floats, number, spell
 from .base import Delay, Size
 
-__all__ = ["Exponential", "Gamma", "Lomax", "Never"]
+__all__ = ["Constant", "Exponential", "Gamma", "Lomax", "Never"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,39 @@ class _ClosedForm(Delay):
     def __str__(self) -> str:
         parameters = ",".join(spell(getattr(self, parameter.name)) for parameter in fields(self))
         return f"{type(self).__name__.lower()}:{parameters}".removesuffix(":")
+
+
+@dataclass(frozen=True)
+class Constant(_ClosedForm):
+    """A delay that is always the same.
+
+    >>> law = Constant(2.0)
+    >>> print(law, law.survival(1.9), law.survival(2.0), law.truncated_mean(1.5))
+    constant:2 1.0 0.0 1.5
+    """
+
+    time: float
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The one moment at which a node becomes ready."""
+        return self.time, self.time
+
+    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+        """Return the same delay so many times."""
+        return np.full(size, self.time)
+
+    def _survival(self, t: Floats) -> Floats:
+        return (t < self.time).astype(np.float64)
+
+    def _cdf(self, t: Floats) -> Floats:
+        return (t >= self.time).astype(np.float64)
+
+    def _truncated_mean(self, t: Floats) -> Floats:
+        return np.minimum(t, self.time)
+
+    def _mean(self) -> float:
+        return self.time
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,24 @@ from typing import Any
 from ..errors import InvalidInput
 from ._numbers import number
 from .base import Delay
-from .closed_form import Exponential, Gamma, Lomax, Never
+from .closed_form import Constant, Exponential, Gamma, Lomax, Never
 from .composed import Mixture, Shifted
 from .empirical import Empirical
 from .from_scipy import ScipyDelay
+from .traces import Trace
 
 __all__ = ["parse_delay", "register_delay"]
 
 _CLOSED_FORMS: dict[str, Any] = {
+    "constant": Constant,
     "exponential": Exponential,
     "gamma": Gamma,
     "lomax": Lomax,
     "never": Never,
 }
 _KNOWN = (
-    "one of exponential:MEAN, gamma:SHAPE,SCALE, lomax:SHAPE,SCALE, empirical:FILE.csv, "
-    "scipy:NAME,ARGUMENTS, never, CONSTANT+LAW, WEIGHT*LAW|WEIGHT*LAW"
+    "one of exponential:MEAN, gamma:SHAPE,SCALE, lomax:SHAPE,SCALE, constant:TIME, empirical:FILE.csv, "
+    "trace:FILE, scipy:NAME,ARGUMENTS, never, CONSTANT+LAW, WEIGHT*LAW|WEIGHT*LAW"
 )
 _SHIFT = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan)\s*\+(.*)", re.DOTALL)
 
@@ -35,8 +37,8 @@ def register_delay(name: str, make: Callable[..., Delay]) -> None:
 
     `make` gets the numbers, in the order of its parameters, and returns the law.
     """
-    if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or name in ("empirical", "scipy"):
-        raise InvalidInput("name", name, "lower-case letters, digits and hyphens, and not empirical or scipy")
+    if not re.fullmatch(r"[a-z][a-z0-9-]*", name) or name in ("empirical", "scipy", "trace"):
+        raise InvalidInput("name", name, "lower-case letters, digits and hyphens, and not empirical, scipy or trace")
     if name in _CLOSED_FORMS and _CLOSED_FORMS[name] is not make:
         raise InvalidInput.because("name", name, "is the name of another law")
     _CLOSED_FORMS[name] = make
@@ -63,6 +65,8 @@ def _parse(text: str) -> Delay:
     name, _, rest = text.partition(":")
     if name == "empirical":
         return Empirical.from_csv(rest)
+    if name == "trace":
+        return Trace.read(text)
     if "|" in text or "*" in text:
         parts = [part.partition("*") for part in text.split("|")]
         weights = [number(text, "a weight", weight) for weight, _, _ in parts]

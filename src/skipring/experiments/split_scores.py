@@ -24,7 +24,7 @@ from ..errors import InvalidInput
 from ..learning import LinearModel, guess_errors, row_errors
 from ..runs import RUN_KEYS, RunFile, dealt_rows, keys, turns_per_node, usual_batch
 from ..schedules import Schedule
-from ..simulation import Setup, Stragglers, planned, run_one, setup_of_rows
+from ..simulation import Lateness, Setup, Stragglers, planned, run_one, setup_of_rows
 from .central import central_noise, ring_noise
 
 __all__ = ["Case", "Score", "Split", "cases_of"]
@@ -128,7 +128,7 @@ class Split:
 
     def _ring_noise(self, epsilon: float) -> float:
         with keys("privacy", "epsilon", "delta", step_size="learning.step_size", **RUN_KEYS):
-            run = planned(dataclasses.replace(self._setup, noise_multiplier=1.0))
+            run = planned(dataclasses.replace(self._setup, noise_multiplier=1.0), delta=self._run.privacy.delta)
             return ring_noise(run, epsilon, self._run.privacy.delta)
 
     def _together(self, epsilon: float | None) -> Score:
@@ -168,6 +168,7 @@ class Split:
             delay=Exponential(1.0),
             timeout=math.inf,
             stragglers=Stragglers(),
+            lateness=Lateness(),
             patient_every=None,
             clip_noisy=None,
             batch=batch,

@@ -8,7 +8,7 @@ how many rows an update takes.
 
 from __future__ import annotations
 
-from .budget import ASSUMED_SMOOTHNESS, Budget
+from .budget import ASSUMED_SMOOTHNESS, Budget, Ready
 from .planner import FrontierPoint, Plan, Plans, frontier, plan
 
-__all__ = ["ASSUMED_SMOOTHNESS", "Budget", "FrontierPoint", "Plan", "Plans", "frontier", "plan"]
+__all__ = ["ASSUMED_SMOOTHNESS", "Budget", "FrontierPoint", "Plan", "Plans", "Ready", "frontier", "plan"]

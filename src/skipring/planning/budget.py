@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
 
 from ..delays import Delay
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
-from ..privacy import PlannedRun, ScheduleName, Unit
+from ..privacy import PlannedRun, ScheduleName, Unit, sure_others
+from ..timeouts import RoundLaw, best_timeout_ready, expected_latency, round_law, timeout_for_skip
 
-__all__ = ["ASSUMED_SMOOTHNESS", "Budget"]
+__all__ = ["ASSUMED_SMOOTHNESS", "Budget", "Ready"]
 
+Ready = Literal["fresh", "kept", "ahead"]
+
+#: Skip probabilities that are tried before the best one is refined.
+_SKIPS = (1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.07, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98)
 #: Which share of a node's rows an update may take, if that is for the planner to say: one in so many.
 _SHARES = (1, 2, 4)
 
@@ -38,6 +48,8 @@ class Budget:
     batch : for records and persons: the most rows of an update. A node with more rotates through them. None: propose
         it, from `rows`.
     rows_per_person : for persons: the most rows of one.
+    ready : what becomes of a node's preparation: ``fresh`` (lost if it is skipped), ``kept`` or prepared ``ahead``. The
+        last two have a law of rounds in the limit of many nodes, and a forecast on the random ring only.
 
     >>> from skipring.delays import Gamma
     >>> Budget(nodes=10, delay=Gamma(0.25, 1.0), hop_latency=0.01, epsilon=1.0, delta=1e-6, dimension=8,
@@ -61,6 +73,7 @@ class Budget:
     rows: int | None = None
     batch: int | None = None
     rows_per_person: int | None = None
+    ready: Ready = "fresh"
 
     def __post_init__(self) -> None:
         require_positive("epsilon", self.epsilon)
@@ -78,6 +91,11 @@ class Budget:
         if self.time is not None:
             require_positive("time", self.time)
         self._check_rows()
+        if self.ready not in ("fresh", "kept", "ahead"):
+            raise InvalidInput("ready", self.ready, "fresh, kept or ahead")
+        if self.ready != "fresh" and self.schedule != "random-ring":
+            reason = f"on {self.schedule} no forecast covers nodes that remember; the random ring has one"
+            raise InvalidInput.because("ready", self.ready, reason)
         # The record refuses what no accountant covers: unknown schedules, too few nodes, partial rounds.
         self.run(self.steps if self.steps is not None else self.nodes, 0.5)
 
@@ -146,14 +164,55 @@ class Budget:
         """
         return noise_multiplier if self.batch is None else noise_multiplier * self._per_person / self.batch
 
-    def run(self, steps: int, skip: float) -> PlannedRun:
-        """Return the record of a run of this budget; its noise is still to be chosen."""
-        return PlannedRun(
+    def law(self, timeout: float) -> RoundLaw:
+        """Return how long a round takes with a timeout, and how often a node is skipped."""
+        return round_law(self.delay, timeout, self.hop_latency, self.nodes, self.ready, order=self.schedule)
+
+    def expected_time(self, timeout: float, steps: int) -> float:
+        """Return how long so many steps take on average."""
+        if self.ready == "fresh":
+            return expected_latency(self.delay, timeout, self.hop_latency, steps)
+        return steps * self.law(timeout).duration / self.nodes
+
+    def fastest_timeout(self) -> float:
+        """Return the timeout with the least time between updates."""
+        return best_timeout_ready(self.delay, self.hop_latency, self.nodes, self.ready, order=self.schedule)
+
+    def timeouts(self) -> set[float]:
+        """Return timeouts that a search may begin with."""
+        found = {self.fastest_timeout()}
+        for skip in _SKIPS:
+            # Not every law has a timeout for every skip probability: nodes may be dead, or ready at once.
+            with contextlib.suppress(InvalidInput):
+                found.add(timeout_for_skip(self.delay, skip))
+        if self.ready != "fresh":  # nodes that remember need far less patience
+            found |= set(np.geomspace(1e-2 * min(found), min(found), 4).tolist())
+        return {timeout for timeout in found if timeout > 0.0}
+
+    def run(self, steps: int, skip: float, timeout: float = math.inf) -> PlannedRun:
+        """Return the record of a run of this budget; its noise is still to be chosen.
+
+        Where nodes remember, skips are not independent: those that are sure to update count (docs/privacy.md), and a
+        hundredth of delta is for rounds with fewer of them.
+        """
+        record = PlannedRun(
             schedule=self.schedule,
             nodes=self.nodes,
             steps=steps,
-            skip=skip,
+            skip=skip if self.ready == "fresh" else 0.0,
             noise_multiplier=1.0,
             protects=self.protects,
             every=self.parts,
         )
+        if self.ready == "fresh":
+            return record
+        others = sure_others(
+            self.delay,
+            timeout,
+            ready=self.ready,
+            nodes=self.nodes,
+            rounds=record.rounds,
+            hop_latency=self.hop_latency,
+            failure=1e-2 * self.delta,
+        )
+        return record.replace(others=others, failure=1e-2 * self.delta)

@@ -23,15 +23,12 @@ from ..privacy import (
     paper_noise_for_budget,
 )
 from ..schedules import usual_search
-from ..timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
-from .budget import Budget
+from ..timeouts import skip_probability
+from .budget import Budget, Ready
 
 __all__ = ["FrontierPoint", "Plan", "Plans", "frontier", "plan"]
 
 Floats = NDArray[np.floating[Any]]
-
-#: Skip probabilities that are tried before the best one is refined.
-_SKIPS = (1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.07, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98)
 
 
 @dataclass(frozen=True)
@@ -55,6 +52,8 @@ class Plan:
     parts: int = 1
     #: Why the paper's theorem, if the noise is its, is not shown to keep the budget here; empty if it is.
     doubt: str = ""
+    #: What becomes of a node's preparation (fresh, kept or ahead).
+    ready: str = "fresh"
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,8 @@ class Plans:
     def run(self) -> PlannedRun:
         """The record of the best plan, as accountants take it."""
         best = self.best
-        return self.budget.run(best.steps, best.skip_probability).replace(noise_multiplier=best.noise_multiplier)
+        record = self.budget.run(best.steps, best.skip_probability, best.timeout)
+        return record.replace(noise_multiplier=best.noise_multiplier)
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,13 @@ class _Planner:
 
     def _make(self, timeout: float, steps: int) -> _Candidate | None:
         budget = self.budget
-        skip = skip_probability(budget.delay, timeout)
+        skip = budget.law(timeout).skip_probability
         if skip >= 1.0 or (skip == 0.0 and budget.schedule == "ring") or steps == 0:
             return None
         terms = error_terms(schedule=budget.schedule, nodes=budget.nodes, steps=steps, skip=skip)
         if terms.no_update > 1e-6:
             return None  # Theorem 1 rewards a run in which nobody may ever take part; nobody wants one
-        forecast = Forecast(budget.run(steps, skip).replace(**self._less_search))
+        forecast = Forecast(budget.run(steps, skip, timeout).replace(**self._less_search))
         # An order is designed for a length, which takes seconds: lengths are compared by the average over orders.
         quick = forecast
         if budget.schedule == "designed-ring":
@@ -147,7 +147,7 @@ class _Planner:
         if budget.steps is not None:
             return budget.steps
         assert budget.time is not None
-        hop = expected_latency(budget.delay, timeout, budget.hop_latency, 1)
+        hop = budget.expected_time(timeout, 1)
         most = math.floor(budget.time / hop)
         if most > 10**8:
             raise InvalidInput("time", budget.time, f"short enough for 1e8 steps; a step takes {hop:.4g} on average")
@@ -196,7 +196,7 @@ class _Planner:
 
     def best(self, epsilon: float) -> _Candidate:
         """Return timeout and length with the smallest error bound: a scan of both, then golden sections in turn."""
-        timeouts = sorted({*self._scan(), math.inf})
+        timeouts = sorted({*self.budget.timeouts(), math.inf})
         shares = [self._halved_share(epsilon, timeout) for timeout in timeouts]
         errors = [self._quick_error(epsilon, *pair) for pair in zip(timeouts, shares, strict=True)]
         winner = int(np.argmin(errors))
@@ -208,6 +208,7 @@ class _Planner:
             low, high = math.log(near[0]), math.log(near[-1])
             refined = math.exp(_golden(lambda x: self._quick_error(epsilon, math.exp(x), share), low, high))
             timeout = min((timeout, refined), key=lambda t: self._quick_error(epsilon, t, share))
+        if len(near) > 1 and self.budget.ready == "fresh":
             # Between two measured durations waiting longer gains nothing: take the first that skips as few.
             shortest = self.budget.delay.upper_quantile(skip_probability(self.budget.delay, timeout))
             timeout = shortest if 0.0 < shortest < timeout * (1.0 - 1e-6) else timeout
@@ -230,22 +231,13 @@ class _Planner:
         """Return the best length for a given timeout."""
         return self.candidate(timeout, self.steps(timeout, self.best_share(epsilon, timeout)))
 
-    def _scan(self) -> set[float]:
-        delay = self.budget.delay
-        found = {best_timeout(delay, self.budget.hop_latency)}
-        for skip in _SKIPS:
-            # Not every law has a timeout for every skip probability: nodes may be dead, or ready at once.
-            with contextlib.suppress(InvalidInput):
-                found.add(timeout_for_skip(delay, skip))
-        return found
-
     def _refuse(self, timeouts: Sequence[float]) -> None:
         budget = self.budget
         if budget.time is None:
             raise InvalidInput.because("delay", budget.delay, "no timeout gives a run that Theorem 1 covers")
         if max(self.steps(timeout) for timeout in timeouts) > 0:
             raise InvalidInput.because("time", budget.time, "is too short for anybody to take part with certainty")
-        hops = [expected_latency(budget.delay, timeout, budget.hop_latency, budget.nodes) for timeout in timeouts]
+        hops = [budget.expected_time(timeout, budget.nodes) for timeout in timeouts]
         raise InvalidInput("time", budget.time, f"at least {min(hops):.4g}: one round takes that long on average")
 
     def tight(self, name: str, candidate: _Candidate, epsilon: float) -> Plan:
@@ -270,18 +262,21 @@ class _Planner:
             skip_probability=candidate.skip,
             steps=candidate.steps,
             expected_updates=candidate.steps * (1.0 - candidate.skip),
-            expected_time=expected_latency(budget.delay, candidate.timeout, budget.hop_latency, candidate.steps),
+            expected_time=budget.expected_time(candidate.timeout, candidate.steps),
             noise_multiplier=noise,
             learning_rate=self.learning_rate(noise),
             error_bound=self.error(candidate, noise),
             noise_std=budget.gradient_noise(noise) * budget.gradient_bound,
             batch=budget.batch,
             parts=budget.parts,
+            ready=budget.ready,
         )
 
 
-def plan(budget: Budget) -> Plans:
+def plan(budget: Budget, modes: Sequence[Ready] = ()) -> Plans:
     """Choose timeout, length, noise and learning rate for a budget, and show the alternatives beside it.
+
+    `modes` are other kinds of readiness whose best plans are shown, too.
 
     >>> from skipring.delays import Gamma
     >>> budget = Budget(nodes=100, delay=Gamma(0.25, 1.0), hop_latency=0.01, epsilon=1.0, delta=1e-6, dimension=8,
@@ -297,7 +292,7 @@ def plan(budget: Budget) -> Plans:
     alternatives, left_out = [], []
     for name, timeout in (
         ("never skip", math.inf),
-        ("shortest time between updates", best_timeout(budget.delay, budget.hop_latency)),
+        ("shortest time between updates", budget.fastest_timeout()),
     ):
         candidate = planner.at(budget.epsilon, timeout)
         if candidate is not None:
@@ -308,7 +303,9 @@ def plan(budget: Budget) -> Plans:
             left_out.append((name, "a dead node would be waited for without end"))
         else:
             left_out.append((name, "the time is too short for a round of it"))
-    if budget.schedule == "designed-ring":
+    if budget.ready != "fresh":
+        left_out.append(("paper's accounting", "its theorems need skips that are independent"))
+    elif budget.schedule == "designed-ring":
         left_out.append(("paper's accounting", "its theorems do not cover an order that is known"))
     elif budget.parts == 1:
         alternatives.append(planner.paper("paper's accounting", best, budget.epsilon))
@@ -318,21 +315,43 @@ def plan(budget: Budget) -> Plans:
     for other in alternatives:
         if other.accounting == "tight" and other.error_bound < chosen.error_bound:
             chosen = dataclasses.replace(other, name="best plan")
+    for mode in modes:
+        try:
+            other = _best_batch([_Planner(each) for each in _with_ready(budget, mode)], budget.epsilon)[2]
+        except InvalidInput as refusal:
+            left_out.append((f"ready {mode}", refusal.reason))
+        else:
+            alternatives.append(dataclasses.replace(other, name=f"ready {mode}"))
     return Plans(budget, chosen, tuple(alternatives), tuple(left_out), batches)
 
 
+def _with_ready(budget: Budget, mode: Ready) -> tuple[Budget, ...]:
+    return dataclasses.replace(budget, ready=mode).proposals
+
+
 def frontier(
-    budget: Budget, epsilons: Sequence[float], *, progress: Callable[[int], None] | None = None
+    budget: Budget,
+    epsilons: Sequence[float],
+    modes: Sequence[Ready] = (),
+    *,
+    progress: Callable[[int], None] | None = None,
 ) -> list[FrontierPoint]:
-    """Return plans for several epsilons at the same budget of time: what more privacy costs in error."""
+    """Return plans for several epsilons at the same budget of time: what more privacy costs in error.
+
+    With `modes`, the best plans of these other kinds of readiness as well, as far as they have one.
+    """
     planners = [_Planner(each, less_search=True) for each in budget.proposals]
+    others = {mode: [_Planner(each, less_search=True) for each in _with_ready(budget, mode)] for mode in modes}
     points = []
     for epsilon in epsilons:
         dataclasses.replace(budget, epsilon=epsilon)  # checks it
         planner, best, chosen, _ = _best_batch(planners, epsilon)
         plans = [chosen]
-        if planner.budget.parts == 1 and budget.schedule != "designed-ring":
+        if planner.budget.parts == 1 and budget.ready == "fresh" and budget.schedule != "designed-ring":
             plans.append(planner.paper("paper's accounting", best, epsilon))
+        for mode, remembering in others.items():
+            with contextlib.suppress(InvalidInput):  # nodes may be dead, or slow without bound
+                plans.append(dataclasses.replace(_best_batch(remembering, epsilon)[2], name=f"ready {mode}"))
         if (never := planner.at(epsilon, math.inf)) is not None:
             plans.append(planner.tight("never skip", never, epsilon))
         points.append(FrontierPoint(epsilon, tuple(plans)))

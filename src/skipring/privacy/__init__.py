@@ -44,6 +44,7 @@ from .transcript import Transcript, TranscriptAccountant, WorstPair
 
 if TYPE_CHECKING:
     from .accountant import AMPLIFIED, IN_FULL, Relation, Unit
+    from .lateness import sure_others
     from .leakage import Leakage
     from .record import ScheduleName, View
     from .theorems import paper_noise_multiplier, theorem3, theorem_curve
@@ -93,6 +94,7 @@ __all__ = [
     "rdp_delta",
     "rdp_epsilon",
     "steps_for_budget",
+    "sure_others",
     "theorem3",
     "theorem_curve",
     "whole_node",
@@ -109,6 +111,7 @@ __getattr__, __dir__ = lazily(
         "Unit": "accountant",
         "View": "record",
         "paper_noise_multiplier": "theorems",
+        "sure_others": "lateness",
         "theorem3": "theorems",
         "theorem_curve": "theorems",
     },

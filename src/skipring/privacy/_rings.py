@@ -40,6 +40,8 @@ def counter_floors(run: PlannedRun, failure: float, head_start: int) -> list[Flo
     later one.
     """
     counted = run.nodes - (1 if run.target_ready >= run.others_ready else 2)
+    if run.others is not None:
+        counted = run.others  # nothing is known of how often the target takes part
     starts, r = [], 2
     while r < run.rounds:
         starts.append(r)

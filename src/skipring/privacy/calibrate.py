@@ -90,6 +90,8 @@ def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int
     require_non_negative("epsilon", epsilon)
     require_delta(delta)
     epsilon, delta = float(epsilon), float(delta)
+    if run.others is not None:
+        raise InvalidInput.because("others", run.others, "how many are sure depends on the number of rounds; try steps")
     unit = 1 if run.schedule == "random-walk" else run.nodes
 
     def allowed(units: int) -> bool:

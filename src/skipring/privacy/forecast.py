@@ -88,7 +88,8 @@ class PrivacyCurve(ABC):
         require_delta(delta)
         delta = float(delta)
         worst = -1.0
-        for laws in self.classes(1e-3 * delta):
+        for every in self.classes(1e-3 * delta):
+            laws = [law for law in every if law.failure < delta]  # one that fails more often says nothing
             if worst < 0.0 or not self._kept(laws, worst, delta):
                 worst = max(worst, min(_solve(law, delta, self.release) for law in laws))
         return worst
@@ -142,7 +143,8 @@ class Forecast(PrivacyCurve):
         if exponent not in self._classes:
             # No law depends on the noise, and several forecasts of one process are often of the same run.
             any_noise = self.run.replace(noise_multiplier=1.0)
-            self._classes[exponent] = _classes(any_noise, 10.0**exponent, amplified=self.amplified)
+            classes = _classes(any_noise.replace(failure=0.0), 10.0**exponent, amplified=self.amplified)
+            self._classes[exponent] = [[law.but_for(self.run.failure) for law in laws] for laws in classes]
         return self._classes[exponent]
 
     def pairs(self, delta: float) -> Floats:
@@ -296,6 +298,12 @@ def _observer(run: PlannedRun) -> str:
 
 def _notes(run: PlannedRun) -> Iterator[str]:
     """Say what else the claim rests on, or leaves out."""
+    if run.others is not None:
+        failing = f", but for a probability of {run.failure:.2g}, which is part of delta" if run.failure else ""
+        yield (
+            f"in each round at least {run.others} other nodes, fixed before its order is drawn, update wherever"
+            f" their turn comes{failing}; nobody prepares by the coming order, and no data decides who is late"
+        )
     if run.order_is_known:
         closing = f", the last {run.closing} of its hops by noise alone" if run.closing else ""
         yield f"it holds for every pair of the order that is agreed on beforehand{closing}"
@@ -325,8 +333,13 @@ def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[L
         # Turns come at random. Charging all updates is above any class, whose updates are some of them.
         plain: Leakage = BinomialLeakage(run.steps, run.target_ready / run.nodes)
         return [[plain, *(_walk_laws(run, failure) if amplified else ())]]
+    if run.others is not None:
+        # The ring of those who are sure to update, of target and observer; whoever else updates only adds noise
+        # (docs/privacy.md, "Nodes that remember").
+        ring = run.others + 2
+        run = run.replace(nodes=ring, steps=ring * run.rounds, failure=0.0)
     # Somebody outside is shown less than a member, so what holds against those holds as well, range by range.
-    final = run.view == "final" and amplified
+    final = run.view == "final" and amplified and run.others is None
     as_member = run.replace(view="offered") if run.view == "final" else run
     law_of = ring_final if run.schedule == "ring" else random_ring_final
     classes: list[list[Leakage]] = []

@@ -12,6 +12,7 @@ classes here hold such laws. All of their numbers are upper bounds, floating-poi
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -111,6 +112,14 @@ class Leakage(ABC):
     def blocks(self, factor: float) -> list[Block]:
         """Return the law as independent rounds, their leakages multiplied by a factor of at most 1."""
 
+    def but_for(self, failure: float) -> Leakage:
+        """Return the same law where, with so much probability more, something else may happen."""
+        if failure == 0.0:
+            return self
+        other = copy.copy(self)
+        other.failure = self.failure + failure
+        return other
+
     @cached_property
     def chart(self) -> tuple[Floats, Floats]:
         """Some exponents theta with the log moment generating function there: what quick estimates start from."""
@@ -144,6 +153,10 @@ class BinomialLeakage(Leakage):
 
     trials: int
     probability: float
+
+    def but_for(self, failure: float) -> Leakage:
+        """Return the law itself: it is about the target alone, whatever the others do."""
+        return self
 
     @cached_property
     def _law(self) -> tuple[Floats, Floats]:

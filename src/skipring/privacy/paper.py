@@ -57,6 +57,7 @@ class PaperBound:
             "step_size",
             "every",
             "parts",
+            "others",
         ):
             given = getattr(run, parameter)
             if parameter == "convex" and not given:

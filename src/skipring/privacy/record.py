@@ -64,6 +64,10 @@ class PlannedRun:
         parts, which take turns (whether the node is skipped or not). 1: at every turn.
     parts : where nodes have different numbers of parts, all numbers that occur; `every` follows. What is stated is then
         the largest over them. It is None if one number stands for all, such as 2 for 2 and 4.
+    others : where skips are not independent (nodes that remember what they prepared): at least so many nodes beside
+        target and observer, fixed before the order of a round is drawn, update in that round wherever their turn comes.
+        `skip` is then 0 and not used.
+    failure : probability that `others` is wrong in some round; it is part of every delta.
     closing : how many hops at the end add noise and no gradient; only where the order is known. By default 2 on the
         designed ring.
     order_seed, search : which designed order it is, and how many moves it was looked for with (see `DesignedRing`).
@@ -95,6 +99,8 @@ class PlannedRun:
     protects: Unit = "node"
     every: int = 1
     parts: tuple[int, ...] | None = None
+    others: int | None = None
+    failure: float = 0.0
     closing: int | None = None
     order_seed: int | None = None
     search: int | None = None
@@ -102,7 +108,15 @@ class PlannedRun:
 
     def __post_init__(self) -> None:
         self._check_parts()
-        for parameter in ("skip", "noise_multiplier", "target_skip", "observer_skip", "learning_rate", "smoothness"):
+        for parameter in (
+            "skip",
+            "noise_multiplier",
+            "target_skip",
+            "observer_skip",
+            "learning_rate",
+            "smoothness",
+            "failure",
+        ):
             value = getattr(self, parameter)
             if type(value) is not bool and isinstance(value, Real):
                 object.__setattr__(self, parameter, float(value))  # a float16 would round every bound made from it
@@ -135,6 +149,7 @@ class PlannedRun:
             raise InvalidInput("observers", self.observers, f"at most nodes - 1 = {self.nodes - 1}")
         if self.target_skip is not None:
             require_probability_below_one("target_skip", self.target_skip)
+        self._check_others()
         self._check_observer()
         self._check_place()
         self._check_step_size()
@@ -147,6 +162,30 @@ class PlannedRun:
                 self.steps,
                 f"a multiple of nodes = {self.nodes}, such as {nearest} (a ring is accounted for in whole rounds)",
             )
+
+    def _check_others(self) -> None:
+        """Refuse what the theorem about nodes that are sure to update does not cover (docs/privacy.md)."""
+        if not 0.0 <= self.failure < 1.0:
+            raise InvalidInput("failure", self.failure, "a probability below 1")
+        if self.others is None:
+            if self.failure > 0.0:
+                raise InvalidInput.because("failure", self.failure, "is that of others; say how many there are")
+            return
+        require_integer("others", self.others, 0)
+        if self.others > self.nodes - 2:
+            raise InvalidInput("others", self.others, f"at most nodes - 2 = {self.nodes - 2}")
+        object.__setattr__(self, "others", int(self.others))
+        if self.schedule != "random-ring":
+            reason = f"needs an order that is drawn anew for each round; {self.schedule} has none"
+            raise InvalidInput.because("others", self.others, reason)
+        if self.order is not None:  # whoever knows it can prepare by it, and be missing just between two nodes
+            reason = "needs an order that nobody knows before its round; this one is agreed on"
+            raise InvalidInput.because("others", self.others, reason)
+        if self.view == "participants":
+            reason = "covers an observer that is sent the token at each of its turns; choose view offered"
+            raise InvalidInput.because("others", self.others, reason)
+        if self.skip > 0.0 or self.target_skip is not None:
+            raise InvalidInput.because("others", self.others, "says who takes part; say skip 0 and no target_skip")
 
     def _check_parts(self) -> None:
         require_integer("every", self.every, 1, _MOST_PARTS)

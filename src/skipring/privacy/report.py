@@ -221,6 +221,9 @@ class PrivacyReport:
         nodes = self.planned.nodes
         if self.view != "offered":
             return self.planned.replace(steps=nodes * steps)
+        if self.planned.others is not None and steps > self.planned.steps:
+            reason = "how many nodes are sure to take part was found for the length of the run"
+            raise InvalidInput.because("steps", steps, reason)
         if self.planned.order_is_known:
             return _shortened(self.planned, steps)
         walk = self.planned.schedule == "random-walk"

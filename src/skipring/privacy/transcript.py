@@ -106,12 +106,14 @@ class Transcript:
     contraction : Lipschitz factor of the update map, one number or one for each update: 1 for convex, smooth losses
         with step sizes of at most 2 / smoothness; less under strong convexity.
     convex : False if nothing is known about the update maps; then each update of a target counts in full.
-    view : ``offered``: a node sees the token at each hop offered to it; ``participants``: only when it updates;
+    view : ``offered``: a node sees the token at each hop offered to it; ``participants``: only when it is sent it;
         ``final``: it is about somebody outside the network, who is shown the final model and nothing else.
     parts : into how many parts each node has dealt its persons or records: one number, or one for each node. At its
         turn number r (hops offered to it, from 0, skipped or not) a node uses part r mod `parts` only.
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``. `noise_multiplier`
         is the noise std over the most that one such unit can contribute to an update.
+    passed_on : for each hop, whether its node was sent the token and passed it on unchanged; None: nowhere. Such a node
+        has looked, whatever the view of members, and has added no noise.
     closing : how many hops at the end carry no data: who takes part in them adds noise and no gradient.
     """
 
@@ -125,6 +127,7 @@ class Transcript:
     view: View = "offered"
     parts: ArrayLike = 1
     protects: Unit = "node"
+    passed_on: ArrayLike | None = None
     closing: int = 0
 
     def __post_init__(self) -> None:
@@ -139,12 +142,16 @@ class Transcript:
             raise InvalidInput("updated", f"shape {updated.shape}", "a truth value for each hop offered")
         if len(offered) and (offered.dtype.kind not in "iu" or offered.min() < 0 or offered.max() >= self.nodes):
             raise InvalidInput("offered", "a node", f"a whole number from 0 to {self.nodes - 1} for each hop")
+        passed_on = np.zeros_like(updated) if self.passed_on is None else np.asarray(self.passed_on)
+        if passed_on.shape != offered.shape or passed_on.dtype != np.bool_ or (passed_on & updated).any():
+            raise InvalidInput("passed_on", "given", "a truth value for each hop, and none where the node updated")
         require_integer("closing", self.closing, 0)
         if self.closing > len(offered):
             raise InvalidInput("closing", self.closing, f"at most the {len(offered)} hops of the run")
         updates = int(updated.sum())
         checked = {
             "parts": parts,
+            "passed_on": passed_on.copy(),
             "offered": offered.astype(np.int64),
             "updated": updated.copy(),
             "step_sizes": _per_update("step_sizes", self.step_sizes, updates, least=5e-324),
@@ -192,7 +199,8 @@ class Transcript:
         """
         offered, updated = np.asarray(self.offered), np.asarray(self.updated)
         before = np.cumsum(updated) - updated
-        sees = np.ones_like(updated) if self.view == "offered" else updated
+        # Looks are not derived from updates alone: whoever passes the token on unchanged has seen it, too.
+        sees = np.ones_like(updated) if self.view == "offered" else updated | np.asarray(self.passed_on)
         everyone = np.arange(self.nodes)
         nodes = np.concatenate([offered[sees], offered[updated], everyone])
         looks = np.concatenate([before[sees], before[updated] + 1, np.full(self.nodes, int(updated.sum()))]).astype(
@@ -254,7 +262,7 @@ class TranscriptAccountant:
     def claim(self) -> Claim:
         """Who is protected from whom, and by which argument."""
         run = self.transcript
-        seen = "is sent the token whenever it is its turn" if run.view == "offered" else "updates"
+        seen = "is sent the token whenever it is its turn" if run.view == "offered" else "updates, or passes it on"
         against = f"any other node, which sees the token when it {seen}, knows the path and sees the final model"
         notes: tuple[str, ...] = ()
         if run.view == "final":

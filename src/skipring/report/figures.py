@@ -200,6 +200,7 @@ def draw_frontier(points: Sequence[FrontierPoint], path: Path, *, title: str) ->
         figure = new_figure(6.4, 4.4)
         axes = figure.add_subplot()
         markers = {"paper's accounting": ("s", _COLOURS[1]), "never skip": ("^", _COLOURS[3])}
+        markers |= {f"ready {mode}": ("D", PALETTE[(1, 3)[i]]) for i, mode in enumerate(_modes(points))}
         names = dict.fromkeys(plan.name for point in points for plan in point.plans)
         for name in sorted(names, key=lambda name: name != "paper's accounting"):
             pairs = [(point.epsilon, plan.error_bound) for point in points for plan in point.plans if plan.name == name]
@@ -210,6 +211,12 @@ def draw_frontier(points: Sequence[FrontierPoint], path: Path, *, title: str) ->
         axes.minorticks_off()
         axes.legend(frameon=False)
         save_figure(figure, [path])
+
+
+def _modes(points: Sequence[FrontierPoint]) -> list[str]:
+    """Return the kinds of readiness that are drawn beside the plan's own."""
+    names = dict.fromkeys(plan.name for point in points for plan in point.plans)
+    return [name.removeprefix("ready ") for name in names if name.startswith("ready ")]
 
 
 def draw_comparison(results: Mapping[str, Result], path: Path, *, error: float) -> None:

@@ -7,6 +7,7 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 
 from __future__ import annotations
 
+from .example import example_run_file, toml_value
 from .keys import RUN_KEYS, keys
 from .notes import (
     most_units_of_a_node,
@@ -45,16 +46,17 @@ from .rows import (
 )
 from .runfile import (
     RIVALS,
+    Late,
+    Ready,
     RunFile,
     StragglersSection,
     change_value,
-    example_run_file,
     parse_change,
     parse_run,
     read_run_file,
+    read_toml,
     with_changes,
 )
-from .toml import read_toml, toml_value
 from .wording import expected, unknown_key
 
 __all__ = [
@@ -62,6 +64,8 @@ __all__ = [
     "RIVALS",
     "RUN_KEYS",
     "Budget",
+    "Late",
+    "Ready",
     "ResolvedRun",
     "RunFile",
     "Shape",

@@ -12,7 +12,10 @@ from typing import Any
 from ..data import Schema
 from ..errors import InvalidInput
 
-__all__ = ["with_columns", "with_path_beside", "with_schema_file"]
+__all__ = ["with_columns", "with_path_beside", "with_schema_file", "with_traces_beside"]
+
+#: Which keys may name the file of a trace.
+_TRACES = (("delay", "law"), ("compute", "law"), ("network", "latency"), ("stragglers", "availability"))
 
 
 def with_path_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -23,6 +26,20 @@ def with_path_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         return values
     beside = folder / given
     return values | {"data": dict(data) | {"path": str(beside)}} if beside.is_file() else values
+
+
+def with_traces_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the values of a run file with the paths of traces that lie beside it, and not where the command runs."""
+    changed = dict(values)
+    for section, key in _TRACES:
+        table = changed.get(section)
+        given = table.get(key) if isinstance(table, Mapping) else None
+        if not isinstance(table, Mapping) or not isinstance(given, str) or not given.startswith("trace:"):
+            continue
+        path = given.removeprefix("trace:").strip()
+        if not Path(path).exists() and (folder / path).is_file():
+            changed[section] = dict(table) | {key: f"trace:{folder / path}"}
+    return changed
 
 
 def with_schema_file(values: dict[str, Any], folder: Path, read: Any) -> dict[str, Any]:

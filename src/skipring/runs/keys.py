@@ -16,6 +16,7 @@ RUN_KEYS = {
     "nodes": "data.nodes",
     "stragglers": "stragglers.*",
     "patient_every": "delay.patient_every",
+    "ready": "delay.ready",
     "noise_multiplier": "privacy.noise_multiplier",
     "closing": "schedule.closing",
     "search": "schedule.search",

@@ -12,7 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import get_args
+from typing import cast, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..delays import Delay, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
 from ..learning import LOSSES, LinearModel, NeuralModel, Protection, StepSizes
 from ..privacy import ScheduleName
-from ..timeouts import best_timeout, timeout_for_skip
+from ..timeouts import best_timeout, best_timeout_ready, timeout_for_skip
 from .keys import RUN_KEYS, keys
 from .rows import label_bound_is_agreed
 from .runfile import RIVALS, RunFile
@@ -145,7 +145,7 @@ def resolve(
         nodes=nodes,
         steps=run.schedule.steps if run.schedule.steps is not None else DEFAULT_ROUNDS * (1 if rival else nodes),
         delay=law,
-        timeout=_timeout(run, law, learns_timeouts, known=delay is not None),
+        timeout=_timeout(run, law, nodes, learns_timeouts, known=delay is not None),
         step_sizes=sizes,
         model=model,
         protection=protection_of(run, shape.most_rows),
@@ -288,7 +288,7 @@ def no_privacy(run: RunFile, model: str) -> InvalidInput | None:
     return None
 
 
-def _timeout(run: RunFile, delay: Delay, learns: bool, *, known: bool) -> float | None:
+def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: bool) -> float | None:
     given = run.delay
     known = known or "law" in given.model_fields_set
     if given.timeout == "adaptive" or (learns and given.timeout is None and given.skip is None and not known):
@@ -297,5 +297,8 @@ def _timeout(run: RunFile, delay: Delay, learns: bool, *, known: bool) -> float 
         if given.skip is not None:
             return timeout_for_skip(delay, given.skip)
         if given.timeout is None or given.timeout in ("fastest", "best"):  # two words for one
+            if not learns and given.ready not in (None, "fresh") and run.schedule.name in get_args(ScheduleName):
+                order = cast(ScheduleName, run.schedule.name)
+                return best_timeout_ready(delay, given.hop_latency, nodes, given.ready, order=order)
             return best_timeout(delay, given.hop_latency)
     return float(given.timeout)

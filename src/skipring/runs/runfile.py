@@ -26,20 +26,21 @@ from ..errors import InvalidInput, require_delta, require_integer, require_non_n
 from ..learning import LOSSES, NETWORKS
 from ..privacy import Unit
 from ..schedules import SCHEDULES
-from .columns import with_columns, with_path_beside, with_schema_file
+from .columns import with_columns, with_path_beside, with_schema_file, with_traces_beside
 from .keys import keys
-from .toml import read_toml, toml_value
 from .wording import refusal, require_no_quotes
 
 __all__ = [
     "RIVALS",
+    "Late",
+    "Ready",
     "RunFile",
     "StragglersSection",
     "change_value",
-    "example_run_file",
     "parse_change",
     "parse_run",
     "read_run_file",
+    "read_toml",
     "with_changes",
 ]
 
@@ -55,8 +56,9 @@ _EITHER = (
 )
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "columns", "label_bound")
-#: What new run files say where files without the key keep an older meaning.
-_FOR_NEW_FILES = {"protects": "record"}
+#: What becomes of what a node has prepared, and what a node does that cannot compute in time.
+Ready = Literal["fresh", "kept", "ahead"]
+Late = Literal["skip", "fewer-rows"]
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -248,6 +250,30 @@ class DelaySection(_Section):
     )
     skip: float | None = Field(None, description="the skip probability, instead of a timeout")
     patient_every: int | None = Field(None, description="in every so many-th round nobody is skipped (default: never)")
+    ready: Ready | None = Field(
+        None,
+        description="what becomes of a node's preparation: fresh (begun anew at each turn, and lost if it is skipped), "
+        "kept (a skipped node goes on) or ahead (the next one begins right after an update); simulations: fresh",
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what files of earlier versions do not say: it must not change the key of a result."""
+        return _without(values_of(self), "ready")
+
+
+class ComputeSection(_Section):
+    """How long an update takes, once a node has the token."""
+
+    law: str | None = Field(
+        None,
+        description="time to compute on a full batch, as delay.law spells it (default: none); the timeout covers it",
+    )
+    late: Late | None = Field(
+        None,
+        description="a node that cannot finish in time passes the token on unchanged (skip, the default), or computes "
+        "on as many rows as fit (fewer-rows)",
+    )
 
 
 class GossipSection(_Section):
@@ -278,6 +304,14 @@ class StragglersSection(_Section):
     die: float = Field(0.0, description="probability to die between two turns")
     revive: float = Field(1.0, description="probability to come back")
     lost_link: float = Field(0.0, description="probability that a hop's offer or answer is lost")
+    availability: str | None = Field(
+        None, description="trace:FILE, when each node can be reached at all (docs/lateness.md has the format)"
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what files of earlier versions do not say: it must not change the key of a result."""
+        return _without(values_of(self), "availability")
 
 
 class LearningSection(_Section):
@@ -353,7 +387,7 @@ class SimulationSection(_Section):
 
 
 class NetworkSection(_Section):
-    """Real nodes only: when they lose patience."""
+    """Real nodes only, but for the latency: when they lose patience."""
 
     lease: float = Field(2.0, gt=0.0, description="time for an answer that has nothing to wait for")
     silence: float = Field(30.0, gt=0.0, description="after so long without a sign of the token, a recovery begins")
@@ -367,6 +401,9 @@ class NetworkSection(_Section):
         description="the run goes on while a majority of nodes answers; ask for more: how many, or the names of nodes "
         "without which it waits",
     )
+    latency: str | None = Field(
+        None, description="simulations: trace:FILE, how long a hop takes between each two nodes (not delay.hop_latency)"
+    )
 
 
 class RunFile(_Section):
@@ -376,6 +413,7 @@ class RunFile(_Section):
     model: ModelSection = ModelSection()
     schedule: ScheduleSection = ScheduleSection()
     delay: DelaySection = DelaySection()
+    compute: ComputeSection = ComputeSection()
     stragglers: StragglersSection = StragglersSection()
     gossip: GossipSection = GossipSection()
     federated: FederatedSection = FederatedSection()
@@ -394,7 +432,7 @@ class RunFile(_Section):
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what only real nodes use, or is not there: it must not change the key of a simulation's result."""
         values: dict[str, Any] = values_of(self)
-        unused = {"network"} if self.network == NetworkSection() else set[str]()
+        unused = {name for name in ("network", "compute") if getattr(self, name) == type(getattr(self, name))()}
         return {
             name: value for name, value in values.items() if name not in unused and (name, value) != ("column", None)
         }
@@ -430,7 +468,24 @@ def read_run_file(path: str | Path) -> RunFile:
 
 def _read(path: str | Path) -> dict[str, Any]:
     values = read_toml(path, if_missing="does not exist; `skipring init` writes one")
-    return with_schema_file(with_path_beside(values, Path(path).parent), Path(path).parent, read_toml)
+    folder = Path(path).parent
+    return with_schema_file(with_traces_beside(with_path_beside(values, folder), folder), folder, read_toml)
+
+
+def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
+    """Read a TOML file; one line says what is wrong with it."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInput.because("FILE", path, if_missing) from None
+    except IsADirectoryError:
+        inside = sorted(each.name for each in Path(path).glob("*.toml"))
+        hint = f"; it has {', '.join(inside[:5])} in it" if inside else ""
+        raise InvalidInput.because("FILE", path, f"is a folder, and not a file{hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput.because("FILE", path, f"cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and brackets in brackets
+        raise InvalidInput.because("FILE", path, f"is not TOML: {error}") from None
 
 
 def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:
@@ -462,24 +517,3 @@ def change_value(values: dict[str, Any], key: str, value: Any) -> None:
         if name in pair:
             table.pop(pair[1 - pair.index(name)], None)
     table[name] = value
-
-
-def example_run_file() -> str:
-    """Return a run file with every key, its default and what it means."""
-    lines = ["# A run for skipring. Every value has a default; lines that begin with # show it.", ""]
-    for section, field in RunFile.model_fields.items():
-        if section == "column":
-            continue
-        annotation = field.annotation
-        assert isinstance(annotation, type)
-        assert issubclass(annotation, BaseModel)
-        lines.append(f"[{section}]    # {(annotation.__doc__ or '').partition('.')[0].lower()}")
-        for name, key in annotation.model_fields.items():
-            if name in _FOR_NEW_FILES:
-                lines.append(f"{name} = {toml_value(_FOR_NEW_FILES[name])}    # {key.description}")
-            elif key.default is None:
-                lines.append(f"# {name} =    # {key.description}")
-            else:
-                lines.append(f"{name} = {toml_value(key.default)}    # {key.description}")
-        lines.append("")
-    return "\n".join(lines)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 from .build import build
 from .comparison import Alternative, Comparison, alternatives, compare_runs
+from .lateness import Lateness
 from .result import ResolvedFacts, Result, RunSummary, Spread
 from .simulate import Interrupted, one_blas_thread, simulate
 from .stragglers import Stragglers
@@ -33,6 +34,7 @@ __all__ = [
     "Compared",
     "Comparison",
     "Interrupted",
+    "Lateness",
     "ResolvedFacts",
     "Result",
     "ResultRow",

@@ -44,6 +44,7 @@ def _walk_for(kind: int, source: int) -> Any:
         rule: Rule,
         parts: NDArray[np.int32],
         ready: NDArray[np.bool_],
+        fewer: NDArray[np.int64],
         test: Test,
         room: Scratch,
         w: NDArray[np.floating[Any]],
@@ -52,6 +53,8 @@ def _walk_for(kind: int, source: int) -> Any:
         """Take the token from hop to hop, past nodes that are not ready; w is the model, changed in place.
 
         `parts` says which part of the rows, and so whose, is used at each hop; at closing hops, -1, it is noise alone.
+        `fewer`, where it is not empty, says for each hop how many rows fit before the deadline, and at which row of the
+        part to begin.
         """
         if source < 0:  # never: `source` is part of what the compiled function is found by
             return
@@ -78,6 +81,13 @@ def _walk_for(kind: int, source: int) -> Any:
                     done += 1
                     continue
                 take = draw_batch(rng, model.choices, rows, parts[h], room)
+                if len(fewer) > 0 and fewer[h, 0] < take:
+                    low = rows.start[parts[h]]
+                    many = rows.start[parts[h] + 1] - low
+                    if take == many:  # a batch that was drawn is in random order already
+                        for i in range(fewer[h, 0]):
+                            room.picked[i] = low + (fewer[h, 1] + i) % many
+                    take = fewer[h, 0]
                 if rule.noise_std > 0.0:
                     draw_noise(rng, room)
                 if kind == MARGIN:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..delays import Delay
+from ..delays import Availability, PairLatency, Trace
 from ..errors import InvalidInput
 from ..learning import NeuralModel
 from ..privacy import (
@@ -26,11 +26,11 @@ from ..privacy import (
     gdp_epsilon,
     gdp_mu,
     noise_for_budget,
+    sure_others,
 )
 from ..schedules import DesignedRing
-from ..timeouts import skip_probability
+from ..timeouts import no_update_probability, skip_probability
 from .setup import RunOutput, Setup
-from .stragglers import Stragglers
 from .whole_node import node_epsilon
 
 __all__ = ["noise_for", "planned", "privacy_of"]
@@ -38,31 +38,70 @@ __all__ = ["noise_for", "planned", "privacy_of"]
 #: Beyond this many nodes the matrix of all pairs is not computed.
 _MOST_NODES = 3000
 _BINS = 40
+#: How much of delta is for rounds in which fewer nodes update than a forecast counts on.
+_SHARE_OF_DELTA = 1e-2
 
 
-def planned(setup: Setup, steps: int | None = None) -> PlannedRun:
-    """Return the record of a simulated run (as if it ended after so many steps); refuse what no forecast covers."""
+def planned(setup: Setup, steps: int | None = None, *, delta: float | None = None) -> PlannedRun:
+    """Return the record of a simulated run (as if it ended after so many steps); refuse what no forecast covers.
+
+    Where nodes remember what they have prepared, a hundredth of `delta` is for rounds in which fewer of them update
+    than the record says.
+    """
     steps = setup.steps if steps is None else steps
     if setup.why_no_privacy:
         raise InvalidInput.because("epsilon", "asked for", setup.why_no_privacy)
     convex = setup.model.contracts(setup.step_sizes.largest)
     # Where a node's own releases alone are accounted for, it does not matter how large the steps made from them are.
     law = "constant" if setup.iterations or not convex else setup.step_sizes.law
-    skip = _skip(setup.stragglers, law, setup.delay, setup.timeout, setup.patient_every)
+    _require_forecast(setup, law)
     if setup.iterations:
-        return _own_releases(setup, steps, skip)
+        # The bound from below: the node at stake is charged for each update that it may make.
+        return _own_releases(setup, steps, _late_or_lost(setup)[0])
+    if setup.lateness.ready != "fresh":
+        who = _remembering(setup, steps, delta) if convex else {"skip": 0.0}
+    else:
+        least, most = _late_or_lost(setup)
+        who = {"skip": most} if least == most else {"skip": most, "target_skip": least}
     return PlannedRun(
         schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
         nodes=setup.data.nodes,
         steps=steps,
-        skip=skip,
         noise_multiplier=setup.noise_multiplier,
         convex=convex,
-        step_size=law,  # type: ignore[arg-type] # `_skip` refused the third
+        step_size=law,  # type: ignore[arg-type] # `_require_forecast` refused the third
         protects=setup.protects,
         parts=setup.part_counts,
+        **who,  # type: ignore[arg-type] # numbers
         **_design(setup),
     )
+
+
+def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, float]:
+    """Return how many nodes are sure to update where readiness is kept, or prepared ahead."""
+    lateness, nodes = setup.lateness, setup.data.nodes
+    if setup.schedule.name != "random-ring":
+        reason = f"no forecast covers it on {setup.schedule.name}: only a random ring draws each round's order anew"
+        raise InvalidInput.because("ready", lateness.ready, f"{reason}; see the realised privacy")
+    if lateness.compute is not None:
+        reason = "no forecast covers it together with a computing time; see the realised privacy"
+        raise InvalidInput.because("ready", lateness.ready, reason)
+    if delta is None:
+        raise InvalidInput.because("delta", "missing", "how many nodes are sure to take part depends on it")
+    failure = _SHARE_OF_DELTA * delta
+    assert lateness.ready != "fresh"
+    others = sure_others(
+        setup.delay,
+        setup.timeout,
+        ready=lateness.ready,
+        nodes=nodes,
+        rounds=-(-steps // nodes),
+        hop_latency=setup.hop_latency,
+        failure=failure,
+        lost_link=setup.stragglers.lost_link,
+        speeds=setup.stragglers.speeds,
+    )
+    return {"skip": 0.0, "others": others, "failure": failure}
 
 
 def _design(setup: Setup) -> dict[str, Any]:
@@ -93,27 +132,50 @@ def _own_releases(setup: Setup, iterations: int, skip: float) -> PlannedRun:
     )
 
 
-def _skip(stragglers: Stragglers, law: str, delay: Delay, timeout: float, patient_every: int | None) -> float:
-    """Return the skip probability of every node, where all are alike."""
-    if patient_every is not None:
+def _require_forecast(setup: Setup, law: str) -> None:
+    """Refuse what no forecast covers, for whatever readiness."""
+    stragglers, lateness = setup.stragglers, setup.lateness
+    if setup.patient_every is not None:
         raise InvalidInput.because(
-            "patient_every", patient_every, "a forecast needs the same timeout everywhere; see the realised privacy"
+            "patient_every",
+            setup.patient_every,
+            "a forecast needs the same timeout everywhere; see the realised privacy",
         )
-    if not stragglers.identical:
+    remembers = lateness.ready != "fresh"
+    # Nodes that remember may have speeds of their own: those that are sure to update are counted one by one.
+    alike = dataclasses.replace(stragglers, speeds=None) if remembers else stragglers
+    if not alike.identical:
         raise InvalidInput.because(
             "stragglers",
             "not alike",
             "a forecast needs delays that are independent and alike; see the realised privacy",
         )
+    followed = [setup.delay, lateness.compute, lateness.latency, lateness.availability]
+    if trace := next((each for each in followed if isinstance(each, Trace | PairLatency | Availability)), None):
+        raise InvalidInput.because("trace", trace, "a forecast needs laws, not a trace; see the realised privacy")
     if law == "own":
         raise InvalidInput.because("step_size", "own", "a forecast covers sqrt and constant; see the realised privacy")
-    late, lost = skip_probability(delay, timeout), stragglers.lost_link
-    return late + lost - late * lost
+
+
+def _late_or_lost(setup: Setup) -> tuple[float, float]:
+    """Return the probability that a node makes no update at its turn, bounded from below and from above.
+
+    Passing the token on unchanged counts as no update: the view of a forecast is one that looks at every turn.
+    """
+    lateness, lost = setup.lateness, setup.stragglers.lost_link
+    if lateness.compute is None:
+        late = skip_probability(setup.delay, setup.timeout)
+        bounds = late, late
+    else:
+        share = 1.0 if lateness.late == "skip" else 1.0 / setup.full_batch
+        bounds = no_update_probability(setup.delay, lateness.compute, setup.timeout, share=share)
+    low, high = (late + lost - late * lost for late in bounds)
+    return low, high
 
 
 def noise_for(setup: Setup, epsilon: float, delta: float) -> float:
     """Return the noise multiplier with which a simulated run keeps a budget."""
-    return noise_for_budget(planned(dataclasses.replace(setup, noise_multiplier=1.0)), epsilon, delta)
+    return noise_for_budget(planned(dataclasses.replace(setup, noise_multiplier=1.0), delta=delta), epsilon, delta)
 
 
 def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> PrivacyReport:
@@ -141,7 +203,7 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
         report,
         **stated,
         realised=_realised(setup, delta, recorded, forecast_epsilon) if known and recorded is not None else None,
-        planned=_whole_rounds(setup),
+        planned=_whole_rounds(setup, delta),
     )
 
 
@@ -158,7 +220,7 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
     """Return what the forecast and the paper say of a token's run."""
     tight, others = None, dict[str, StatedEpsilon | None]()
     try:
-        run = planned(setup)
+        run = planned(setup, delta=delta)
         tight = StatedEpsilon(epsilon=forecast(run).epsilon(delta))
         others = {
             "final": StatedEpsilon(epsilon=forecast(run.replace(view="final")).epsilon(delta)),
@@ -175,11 +237,11 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
     return {"forecast": tight, "paper": published} | others
 
 
-def _whole_rounds(setup: Setup) -> PlannedRun | None:
+def _whole_rounds(setup: Setup, delta: float) -> PlannedRun | None:
     """Return the record of a token's run, on a ring lengthened to whole rounds; None where no forecast covers it."""
     unit = 1 if setup.schedule.name == "random-walk" else setup.data.nodes
     try:
-        return planned(setup, -(-setup.steps // unit) * unit)
+        return planned(setup, -(-setup.steps // unit) * unit, delta=delta)
     except InvalidInput:
         return None
 
@@ -196,6 +258,7 @@ def _realised(setup: Setup, delta: float, recorded: RunOutput, forecast_epsilon:
             convex=setup.model.contracts(setup.step_sizes.largest),
             parts=[len(parts) for parts in setup.parts],
             protects=setup.protects,
+            passed_on=recorded.passed_on if len(recorded.passed_on) else None,
             closing=setup.closing,
         )
     )

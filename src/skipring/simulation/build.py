@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data import Dataset, NodeData, PreparedRows
-from ..delays import Delay
+from ..delays import Availability, Delay, PairLatency, parse_delay
 from ..errors import InvalidInput
 from ..models import Inputs, inputs_of
 from ..runs import (
@@ -28,6 +28,7 @@ from ..runs import (
 from ..schedules import DesignedRing, Schedule, schedule
 from ..timeouts import skip_probability
 from .account import noise_for
+from .lateness import Lateness
 from .rivals import Federated, Gossip
 from .setup import Setup
 from .stragglers import Stragglers, stragglers_of
@@ -99,6 +100,8 @@ def setup_on(
     with keys("stragglers", *Stragglers.__dataclass_fields__, "slow_class", "class_factor"):
         stragglers = stragglers_of(run, owned)
 
+    lateness = _lateness(run)
+
     followed: list[Schedule | Gossip | Federated] = [] if order is None else [order]
 
     def schedule_of(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
@@ -114,6 +117,10 @@ def setup_on(
             "delay",
             "timeout",
             "hop_latency",
+            compute="compute.law",
+            late="compute.late",
+            latency="network.latency",
+            availability="stragglers.availability",
             unit_rows="data.unit_rows",
             batch="learning.batch",
             clip_noisy="learning.clip_noisy",
@@ -143,6 +150,7 @@ def setup_on(
                 clip_noisy=run.learning.clip_noisy,
                 patient_every=run.delay.patient_every,
                 stragglers=stragglers,
+                lateness=lateness,
                 seed=run.simulation.seed,
                 evaluate_every=run.simulation.evaluate_every,
                 why_no_privacy=resolved.why_no_privacy,
@@ -154,6 +162,26 @@ def setup_on(
         return noise_for(setup_of(resolved), budget.epsilon, budget.delta)
 
     return setup_of(resolve(run, shape, owned.nodes, noise=noise, delay=delay))
+
+
+def _lateness(run: RunFile) -> Lateness:
+    """Return what a run file says of readiness, computing, links and reachability."""
+    law = pairs = reached = None
+    with keys("compute", delay="compute.law", trace="compute.law"):
+        law = None if run.compute.law is None else parse_delay(run.compute.law)
+    if law is None and run.compute.late is not None:
+        raise InvalidInput.because("compute.late", run.compute.late, "says what to do late; say compute.law, too")
+    with keys("network", trace="network.latency"):
+        pairs = None if run.network.latency is None else PairLatency.read(run.network.latency)
+    with keys("stragglers", trace="stragglers.availability"):
+        reached = None if run.stragglers.availability is None else Availability.read(run.stragglers.availability)
+    return Lateness(
+        ready=run.delay.ready or "fresh",
+        compute=law,
+        late=run.compute.late or "skip",
+        latency=pairs,
+        availability=reached,
+    )
 
 
 def _schedule(resolved: ResolvedRun) -> Schedule | Gossip | Federated:

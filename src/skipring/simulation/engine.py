@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from ..learning import LinearModel, NeuralModel
 from ..schedules import Schedule
+from .lateness import Timeline, rows_that_fit, timeline
 from .neural_runs import NeuralRuns
-from .setup import KernelArrays, RunOutput, Setup, rule_of
-from .stragglers import draw_delays
+from .setup import KernelArrays, RunOutput, Setup, laid_out, rule_of
+from .stragglers import Drawn, draw_hops
 from .wide_runs import WideRuns, is_wide
 
 __all__ = ["prepare_runs", "run_many", "run_one"]
@@ -45,20 +46,26 @@ def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOut
     nodes = setup.data.nodes
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(setup.seed, spawn_key=(number,))))
     path = setup.path(rng)
-    delays = draw_delays(setup.delay, path, nodes, setup.stragglers, rng)
+    drawn = draw_hops(setup.delay, path, nodes, setup.stragglers, rng)
     timeouts = _timeouts(setup)
-    ready = delays <= timeouts
-    waited = np.cumsum(np.minimum(delays, timeouts) + setup.hop_latency)
+    waited: Floats
+    if setup.lateness.usual:
+        delays = np.where(drawn.dead | drawn.lost, np.inf, drawn.delays)
+        ready, passed_on, fewer = delays <= timeouts, np.zeros(0, np.bool_), np.zeros((0, 2), np.int64)
+        waited = np.cumsum(np.minimum(delays, timeouts) + setup.hop_latency)
+    else:
+        ready, passed_on, share, waited = _late(setup, path, drawn, timeouts, rng)
+        fewer = _fewer_rows(setup, shared, path, share)
     points = setup.points
     if isinstance(shared, NeuralRuns):
-        errors, losses, updates, w = shared.run(setup, number, rng, path, ready)
+        errors, losses, updates, w = shared.run(setup, number, rng, path, ready, fewer)
     elif isinstance(shared, WideRuns):
-        errors, losses, updates, w = shared.run(setup, rng, path, ready)
+        errors, losses, updates, w = shared.run(setup, rng, path, ready, fewer)
     else:
-        errors, losses, updates, w = _run_linear(setup, shared, rng, path, ready)
+        errors, losses, updates, w = _run_linear(setup, shared, rng, path, ready, fewer)
     latency = np.concatenate([[0.0], waited])[points]
     turns, skips = np.bincount(path, minlength=nodes), np.bincount(path[~ready], minlength=nodes)
-    return RunOutput(number, errors, losses, latency, updates, w, path, ready, turns, skips)
+    return RunOutput(number, errors, losses, latency, updates, w, path, ready, turns, skips, passed_on)
 
 
 def _timeouts(setup: Setup) -> float | Floats:
@@ -69,12 +76,44 @@ def _timeouts(setup: Setup) -> float | Floats:
     return np.where((rounds + 1) % setup.patient_every == 0, np.inf, setup.timeout)
 
 
+def _late(
+    setup: Setup, path: NDArray[np.int32], drawn: Drawn, timeouts: float | Floats, rng: np.random.Generator
+) -> Timeline:
+    """Return what happens where nodes remember what they have prepared, take time to compute, or follow a trace."""
+    lateness = setup.lateness
+    computing = np.zeros(len(path))
+    if lateness.compute is not None:
+        computing = lateness.compute.at_turns(path, rng) * drawn.factors
+    return timeline(
+        lateness,
+        path=path,
+        delays=drawn.delays,
+        computing=computing,
+        dead=drawn.dead,
+        lost=drawn.lost,
+        timeouts=np.broadcast_to(np.asarray(timeouts, np.float64), path.shape).copy(),
+        hop_latency=setup.hop_latency,
+        least_share=1.0 / setup.full_batch,  # not by the node's own rows: their number must decide nothing
+        nodes=setup.data.nodes,
+        rng=rng,
+    )
+
+
+def _fewer_rows(setup: Setup, shared: Shared, path: NDArray[np.int32], share: Floats) -> NDArray[np.int64]:
+    """Return how many rows each update takes and where it begins; nothing if all of them take all rows."""
+    if setup.lateness.late != "fewer-rows" or setup.lateness.compute is None:
+        return np.zeros((0, 2), np.int64)
+    rows = laid_out(setup) if isinstance(shared, NeuralRuns) else shared.layout
+    return rows_that_fit(share, rows.parts_of(path), np.diff(rows.start), setup.batch)
+
+
 def _run_linear(
     setup: Setup,
     shared: KernelArrays,
     rng: np.random.Generator,
     path: NDArray[np.int32],
     ready: NDArray[np.bool_],
+    fewer: NDArray[np.int64],
 ) -> tuple[Floats, Floats, NDArray[Any], Floats]:
     from ..learning import _compiled as compiled  # numba is loaded only where it is needed
     from ._kernel import WALKS
@@ -87,8 +126,8 @@ def _run_linear(
     w = np.zeros(model.parameters)
     room = compiled.scratch_for(model, shared.rows, shared.test)
     walk = WALKS[compiled.kind_of(model)]
-    parts = shared.parts_of(path, setup.closing)
-    walk(rng, shared.model, shared.rows, rule_of(setup), parts, ready, shared.test, room, w, metrics)
+    parts = shared.layout.parts_of(path, setup.closing)
+    walk(rng, shared.model, shared.rows, rule_of(setup), parts, ready, fewer, shared.test, room, w, metrics)
     return metrics.errors, metrics.losses, metrics.updates, w
 
 

@@ -49,6 +49,8 @@ class NeuralRuns:
         sizes = setup.data.sizes
         protection = setup.protection
         alike = setup.batch is not None or int(sizes.min()) == int(sizes.max())
+        # Where a deadline may leave any number of rows, no graph can be recorded for a node's mean.
+        alike = alike and (setup.lateness.compute is None or setup.lateness.late == "skip")
         most = setup.batch or int(sizes.min())
         if protection.unit != "node":  # a part that is not full is filled up with rows that do not count
             alike, most = True, max(len(part) for parts in setup.parts for part in parts)
@@ -89,6 +91,7 @@ class NeuralRuns:
         rng: np.random.Generator,
         path: NDArray[np.integer[Any]],
         ready: NDArray[np.bool_],
+        fewer: NDArray[np.int64],
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         """Walk the token along a path; return test errors, losses (not computed: nan), updates and the last model."""
         import torch
@@ -96,7 +99,7 @@ class NeuralRuns:
         token = self._tokens.get()
         try:
             with torch.cuda.stream(token.stream), self._reproducible():  # nothing happens where there is no stream
-                return self._walk(token, setup, number, rng, path, ready)
+                return self._walk(token, setup, number, rng, path, ready, fewer)
         finally:
             self._tokens.put(token)
 
@@ -119,6 +122,7 @@ class NeuralRuns:
         rng: np.random.Generator,
         path: NDArray[np.integer[Any]],
         ready: NDArray[np.bool_],
+        fewer: NDArray[np.int64],
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         import torch
 
@@ -140,6 +144,9 @@ class NeuralRuns:
             if not ready[hop]:
                 continue
             rows = int(start[node]) + batches[node].take(int(turns[hop]))
+            if len(fewer) and fewer[hop, 0] < len(rows):
+                most, begin = fewer[hop]
+                rows = rows[(begin + np.arange(most)) % len(rows)]
             whose = None if setup.data.persons is None else torch.from_numpy(setup.data.persons[rows])
             token.update(torch.from_numpy(rows), whose, step_size=float(sizes[done]), noise_std=noise)
             done += 1

@@ -16,6 +16,7 @@ from ..errors import InvalidInput, require_integer, require_non_negative, requir
 from ..learning import LinearModel, NeuralModel, Protection, StepSizes, deal_parts, most_units, parts_stream
 from ..privacy import Unit
 from ..schedules import DesignedRing, Schedule
+from .lateness import Lateness
 from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
@@ -33,10 +34,11 @@ class Setup:
     `protects` is whom the noise hides. `batch` is the number of rows that a node uses for an update; None, for nodes
     only, means all of its rows. Where persons are protected, none has more than `rows_per_person` rows. `clip_noisy` is
     for the rivals of the token only: a node's gradient is clipped to this norm after its noise was added.
-    `patient_every` is for the token only: in every so many-th round nobody is skipped. `why_no_privacy` says why no
-    epsilon of any kind can be stated; it is empty if one can. `labels_clipped` is how many labels of training rows were
-    clipped to an agreed bound; None where there is none. `rows_left_out` is how many training rows were left out, where
-    persons may have so many and no more.
+    `patient_every` is for the token only: in every so many-th round nobody is skipped. `lateness` is what becomes of a
+    node's preparation, how long it computes, and what traces say. `why_no_privacy` says why no epsilon of any kind can
+    be stated; it is empty if one can. `labels_clipped` is how many labels of training rows were clipped to an agreed
+    bound; None where there is none. `rows_left_out` is how many training rows were left out, where persons may have so
+    many and no more.
     """
 
     model: LinearModel | NeuralModel
@@ -56,6 +58,7 @@ class Setup:
     clip_noisy: float | None = None
     patient_every: int | None = None
     stragglers: Stragglers = field(default_factory=Stragglers)
+    lateness: Lateness = field(default_factory=Lateness)
     seed: int = 0
     evaluate_every: int = 100
     why_no_privacy: str = ""
@@ -75,12 +78,16 @@ class Setup:
             raise InvalidInput.because(
                 "timeout", "infinity", "a node that never answers would be waited for without end"
             )
+        available = self.lateness.availability
+        if math.isinf(self.timeout) and available is not None and not available.always_sometimes:
+            raise InvalidInput.because("timeout", "infinity", f"{available}: a node can never be reached")
         if self.schedule.nodes != self.data.nodes:
             raise InvalidInput("nodes", self.schedule.nodes, f"the number of nodes of the data, {self.data.nodes}")
         smallest = int(self.data.sizes.min())
         if self.protection.unit == "node" and self.batch is not None and self.batch > smallest:
             raise InvalidInput("batch", self.batch, f"at most {smallest}, the number of rows of the smallest node")
         self.stragglers.check(self.data.nodes)
+        self.lateness.check(self.delay)
         self._check_schedule()
         for name, x in (("training", self.data.features), ("test", self.test_x)):
             if x.ndim != 2 or x.shape[1] != self.model.features:
@@ -118,8 +125,24 @@ class Setup:
             require_positive("clip_noisy", self.clip_noisy)
         if self.patient_every is not None:
             raise InvalidInput.because("patient_every", self.patient_every, "is for schedules with a token only")
+        self._check_lateness_of_rivals()
         if isinstance(self.schedule, Gossip) and self.stragglers != Stragglers():
             raise InvalidInput.because("stragglers", "", "the schedule gossip knows only delays that are all alike")
+
+    def _check_lateness_of_rivals(self) -> None:
+        """Refuse what a rival's iterations do not know: a server waits for all that it asked, begun anew each time."""
+        lateness, name = self.lateness, self.schedule.name
+        refused: list[tuple[str, object]] = []
+        if lateness.ready != "fresh":
+            refused.append(("ready", lateness.ready))
+        if lateness.compute is not None and (name == "gossip" or lateness.late != "skip"):
+            refused.append(("compute", lateness.compute) if name == "gossip" else ("late", lateness.late))
+        if lateness.latency is not None:
+            refused.append(("latency", lateness.latency))
+        if lateness.availability is not None and name == "gossip":
+            refused.append(("availability", lateness.availability))
+        for parameter, given in refused:
+            raise InvalidInput.because(parameter, given, f"is for schedules with a token only, not for {name}")
 
     @cached_property
     def protection(self) -> Protection:
@@ -135,6 +158,11 @@ class Setup:
             deal_parts(int(rows), self.protection, parts_stream(self.seed, node), whose)
             for node, (rows, whose) in enumerate(zip(data.sizes, persons, strict=True))
         ]
+
+    @property
+    def full_batch(self) -> int:
+        """The rows that a computing time is about: a constant of the run, whatever the rows of one node are."""
+        return self.batch or int(self.data.sizes.max())
 
     @property
     def part_counts(self) -> tuple[int, ...]:
@@ -182,8 +210,9 @@ class Setup:
 class RunOutput:
     """What one run leaves: metrics at the setup's points, the last model, and the path.
 
-    `turns` and `skips` count for each node how often it was its turn, and how often it was skipped. Where there is no
-    token, there is no path, and the last model is the mean of all nodes' models.
+    `turns` and `skips` count for each node how often it was its turn, and how often it did not update. `passed_on` says
+    at which hops a node had the token and passed it on unchanged: it has looked, and added no noise (empty: nowhere).
+    Where there is no token, there is no path, and the last model is the mean of all nodes' models.
     """
 
     number: int
@@ -196,6 +225,7 @@ class RunOutput:
     updated: NDArray[np.bool_]
     turns: NDArray[np.int64]
     skips: NDArray[np.int64]
+    passed_on: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
 
 class LaidOut(NamedTuple):
@@ -249,7 +279,7 @@ class KernelArrays:
         self.rows = compiled.examples_of(model, rows.x, rows.y, rows.start, batch, rows.first)
         self.model = compiled.compiled_model(model, self.rows.x)
         self.test = compiled.tests_of(model, setup.test_x, setup.test_y)
-        self.parts_of = rows.parts_of
+        self.layout = LaidOut(self.rows.x, self.rows.y, self.rows.start, self.rows.first)
 
 
 def rule_of(setup: Setup) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..data import NodeData
     from ..runs import RunFile
 
-__all__ = ["Stragglers", "draw_delays", "stragglers_of"]
+__all__ = ["Drawn", "Stragglers", "draw_delays", "draw_hops", "stragglers_of"]
 
 Floats = NDArray[np.floating[Any]]
 
@@ -78,7 +78,7 @@ class Stragglers:
 
 def stragglers_of(run: RunFile, data: NodeData) -> Stragglers:
     """Return the stragglers of a run file; whoever holds mostly the slow class has a speed of its own."""
-    given = run.stragglers.model_dump(exclude={"slow_class", "class_factor"})
+    given = run.stragglers.model_dump(exclude={"slow_class", "class_factor", "availability"})
     slow = run.stragglers.slow_class
     if slow is None:
         return Stragglers(**given)
@@ -92,24 +92,47 @@ def stragglers_of(run: RunFile, data: NodeData) -> Stragglers:
     return Stragglers(**(given | {"speeds": speeds.tolist()}))
 
 
-def draw_delays(
+class Drawn(NamedTuple):
+    """What is drawn for each hop: how long its node takes, and whether it is dead, or its offer or answer lost.
+
+    `factors` is how much longer a node takes than the law says, for whatever it does.
+    """
+
+    delays: Floats
+    dead: NDArray[np.bool_]
+    lost: NDArray[np.bool_]
+    factors: Floats
+
+
+def draw_hops(
     delay: Delay, path: NDArray[np.integer[Any]], nodes: int, stragglers: Stragglers, rng: np.random.Generator
-) -> Floats:
-    """Draw the delay of every hop of a path; infinity means no answer."""
-    delays = delay.sample(rng, len(path))
+) -> Drawn:
+    """Draw what every hop of a path meets."""
+    hops = len(path)
+    delays = delay.at_turns(path, rng)
+    dead, lost, factors = np.zeros(hops, np.bool_), np.zeros(hops, np.bool_), np.ones(hops)
     if stragglers.speeds is not None:
         stragglers.check(nodes)
-        delays = delays * np.asarray(stragglers.speeds)[path]
+        factors = np.asarray(stragglers.speeds, np.float64)[path]
+        delays = delays * factors
     if stragglers._drifts:
         stationary = stragglers.become_slow / (stragglers.become_slow + stragglers.become_fast)
         slow = _two_states(path, nodes, stationary, stragglers.become_slow, stragglers.become_fast, rng)
         delays = np.where(slow, delays * stragglers.slow_factor, delays)
+        factors = np.where(slow, factors * stragglers.slow_factor, factors)
     if stragglers.die > 0.0:
         dead = _two_states(path, nodes, 0.0, stragglers.die, stragglers.revive, rng)
-        delays = np.where(dead, np.inf, delays)
     if stragglers.lost_link > 0.0:
-        delays = np.where(rng.random(len(path)) < stragglers.lost_link, np.inf, delays)
-    return delays
+        lost = rng.random(hops) < stragglers.lost_link
+    return Drawn(delays, dead, lost, factors)
+
+
+def draw_delays(
+    delay: Delay, path: NDArray[np.integer[Any]], nodes: int, stragglers: Stragglers, rng: np.random.Generator
+) -> Floats:
+    """Draw the delay of every hop of a path; infinity means no answer."""
+    drawn = draw_hops(delay, path, nodes, stragglers, rng)
+    return np.where(drawn.dead | drawn.lost, np.inf, drawn.delays)
 
 
 def _two_states(

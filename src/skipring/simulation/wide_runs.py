@@ -41,7 +41,7 @@ class WideRuns:
     def __init__(self, setup: Setup) -> None:
         model = setup.model
         assert isinstance(model, LinearModel)
-        self._rows = laid_out(setup)
+        self._rows = self.layout = laid_out(setup)
         self._token: LinearToken | None = None
         self._lock = threading.Lock()
         if model.loss in ("logistic", "softmax", "squared") and (device := _gpu(setup.device)) is not None:
@@ -53,13 +53,18 @@ class WideRuns:
             self._norms = reference.row_norms(self._rows.x)
 
     def run(
-        self, setup: Setup, rng: np.random.Generator, path: NDArray[np.integer[Any]], ready: NDArray[np.bool_]
+        self,
+        setup: Setup,
+        rng: np.random.Generator,
+        path: NDArray[np.integer[Any]],
+        ready: NDArray[np.bool_],
+        fewer: NDArray[np.int64],
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         """Walk the token along a path; return test errors, losses, updates and the last model."""
         if self._token is None:
-            return self._walk(setup, rng, path, ready, _Plain(setup, self, rng))
+            return self._walk(setup, rng, path, ready, fewer, _Plain(setup, self, rng))
         with self._lock:
-            return self._walk(setup, rng, path, ready, _OnDevice(setup, self, rng))
+            return self._walk(setup, rng, path, ready, fewer, _OnDevice(setup, self, rng))
 
     def _walk(
         self,
@@ -67,6 +72,7 @@ class WideRuns:
         rng: np.random.Generator,
         path: NDArray[np.integer[Any]],
         ready: NDArray[np.bool_],
+        fewer: NDArray[np.int64],
         steps: _Plain | _OnDevice,
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         rows, protection = self._rows, setup.protection
@@ -89,7 +95,10 @@ class WideRuns:
             if protection.unit == "node" and setup.batch is not None and setup.batch < high - low:
                 batches = drawn.setdefault(int(part), Batches(high - low, protection, rng))
                 taken = low + batches.take(0)
-            count = high - low if isinstance(taken, slice) else len(taken)
+            if len(fewer) and fewer[hop, 0] < high - low:
+                most, begin = fewer[hop]
+                taken = low + (begin + np.arange(most)) % (high - low) if isinstance(taken, slice) else taken[:most]
+            count = taken.stop - taken.start if isinstance(taken, slice) else len(taken)
             steps.update(taken, protection.divisor(count), float(sizes[done]))
             done += 1
         metrics.append(steps.metrics())

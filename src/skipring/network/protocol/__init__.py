@@ -38,6 +38,7 @@ from .chain import (
 from .fold import Account, Fold, Release
 from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
+    MOST_TURN_BYTES,
     Accepted,
     Agree,
     Answer,
@@ -86,6 +87,7 @@ from .standing import Stand, Standing
 __all__ = [
     "FRESH",
     "HOP_BYTES",
+    "MOST_TURN_BYTES",
     "Accepted",
     "Account",
     "Action",

@@ -19,9 +19,11 @@ __all__ = ["MOST_STEPS", "agreement_of", "quorum_of", "require_network_run"]
 _OWN = {
     "data": ("path", "node"),
     "model": ("device",),
-    "delay": ("law", "hop_latency", "skip", "patient_every"),
+    "delay": ("law", "hop_latency", "skip", "patient_every", "ready"),
+    "compute": ("law", "late"),
     "privacy": ("epsilon", "delta"),
     "simulation": ("runs", "evaluate_every", "record_path"),
+    "network": ("latency",),
 }
 _NOT_HERE = ("stragglers", "gossip", "federated")
 #: More hops than this have a chain that is too long to be sent with every token.
@@ -57,6 +59,8 @@ def require_network_run(run: RunFile, nodes: int) -> None:
         refused.append(("data.nodes", run.data.nodes, f"the roster has {nodes} nodes"))
     if run.delay.patient_every is not None:
         refused.append(("delay.patient_every", run.delay.patient_every, "is for simulations"))
+    if run.network.latency is not None:
+        refused.append(("network.latency", run.network.latency, "is for simulations; real hops take their time"))
     if run.stragglers != type(run.stragglers)():
         refused.append(("stragglers", "", "the section is for simulations; real nodes are late by themselves"))
     for key, given, reason in refused:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..._function import function_of
 from ...delays import parse_delay
 from ...errors import InvalidInput
 from ...learning import Learner
@@ -102,6 +103,8 @@ def load_node(path: str | Path) -> NodeSetup:
         terms=terms,
         initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
         delay=None if config.delay.law is None else parse_delay(config.delay.law),
+        compute=None if config.delay.compute is None else parse_delay(config.delay.compute),
+        prepare_rows=None if config.data.prepare is None else function_of("data.prepare", config.data.prepare),
         inputs=inputs,
         not_covered=not_covered(run) if config.data.path is None else None,
         notes=(

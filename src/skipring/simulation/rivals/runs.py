@@ -11,7 +11,7 @@ from ...learning import LinearModel
 from ...learning import _compiled as compiled
 from ...timeouts import skip_probability
 from ..setup import KernelArrays, RunOutput, Setup, rule_of
-from ..stragglers import draw_delays
+from ..stragglers import draw_hops
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
 from .kinds import Federated, Gossip
@@ -80,7 +80,21 @@ def _stream(setup: Setup, number: int) -> np.random.Generator:
 
 
 def _all_delays(setup: Setup, rng: np.random.Generator) -> NDArray[np.floating[Any]]:
-    """Draw the delay of every node in every iteration: the first thing that a federated run draws."""
-    nodes = setup.data.nodes
+    """Draw the delay of every node in every iteration: the first thing that a federated run draws.
+
+    It is what passes until a node's gradient is there: until it can be reached, is ready, and has computed.
+    """
+    nodes, lateness = setup.data.nodes, setup.lateness
     everyone = np.tile(np.arange(nodes, dtype=np.int32), setup.steps)
-    return draw_delays(setup.delay, everyone, nodes, setup.stragglers, rng).reshape(setup.steps, nodes)
+    drawn = draw_hops(setup.delay, everyone, nodes, setup.stragglers, rng)
+    delays = np.where(drawn.dead | drawn.lost, np.inf, drawn.delays)
+    if lateness.compute is not None:
+        delays = delays + lateness.compute.at_turns(everyone, rng) * drawn.factors
+    delays = delays.reshape(setup.steps, nodes)
+    if lateness.availability is not None:
+        assert isinstance(setup.schedule, Federated)
+        now = rng.random() * lateness.availability.period
+        for number in range(setup.steps):
+            delays[number] += lateness.availability.waits(now, nodes)
+            now += float(setup.schedule.latencies(delays[number : number + 1], setup.timeout, setup.hop_latency)[0])
+    return delays

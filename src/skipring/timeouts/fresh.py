@@ -1,4 +1,4 @@
-"""How long to wait for a node: what a timeout costs in time, and the one that is best."""
+"""Nodes that begin anew at each turn: what a timeout costs in time, and the one that is best (Lemmas 1 and 2)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .delays import Delay
-from .errors import InvalidInput, require_integer, require_non_negative, require_probability_below_one
+from ..delays import Delay
+from ..errors import InvalidInput, require_integer, require_non_negative, require_probability_below_one
 
 __all__ = [
     "TimeoutChoice",
     "best_timeout",
     "choose_timeout",
     "expected_latency",
+    "no_update_probability",
     "skip_probability",
     "time_between_updates",
     "timeout_for_skip",
@@ -143,6 +144,39 @@ def choose_timeout(delay: Delay, hop_latency: float) -> TimeoutChoice:
     timeout = best_timeout(delay, hop_latency)
     pace = time_between_updates(delay, timeout, hop_latency)
     return TimeoutChoice(timeout, skip_probability(delay, timeout), pace)
+
+
+def no_update_probability(
+    delay: Delay, compute: Delay, timeout: float, *, share: float = 1.0, cells: int = 4000
+) -> tuple[float, float]:
+    """Return bounds from below and above of how likely a delay and a share of a computation exceed the timeout.
+
+    Both are independent. Computing times are put into cells; in a cell the earliest and the latest is taken for all.
+
+    >>> from skipring.delays import Constant, Exponential
+    >>> low, high = no_update_probability(Exponential(1.0), Constant(0.5), 1.5)
+    >>> round(low, 6), round(high, 6)
+    (0.367879, 0.367879)
+    """
+    _require_timeout(timeout)
+    if not 0.0 < share <= 1.0:
+        raise InvalidInput("share", share, "above 0 and at most 1")
+    if math.isinf(timeout):
+        never = max(delay.mass_at_infinity, compute.mass_at_infinity)
+        return never, min(1.0, delay.mass_at_infinity + compute.mass_at_infinity)
+    last = timeout / share
+    inside = np.linspace(0.0, last, cells)
+    points = compute.search_points()
+    atoms = np.concatenate([points, np.nextafter(points, 0.0)])  # just before a point: its atom is a cell by itself
+    edges = np.unique(np.concatenate([inside, compute.quantile(np.linspace(0.0, 1.0, cells)[:-1]), atoms]))
+    edges = edges[(edges >= 0.0) & (edges < last)]
+    edges = np.append(edges, last)
+    mass = np.diff(compute.cdf(edges), prepend=0.0)  # of (previous edge, edge]; the first: of its edge alone
+    before = np.append(edges[0], edges[:-1])
+    late = compute.survival(last)
+    low = late + float(mass @ delay.survival(np.maximum(timeout - share * before, 0.0)))
+    high = late + float(mass @ delay.survival(np.maximum(timeout - share * edges, 0.0)))
+    return max(0.0, low - 1e-12), min(1.0, high + 1e-12)  # more than rounding in the sums can take
 
 
 def _require_timeout(timeout: float) -> None:

@@ -1,0 +1,214 @@
+"""What was measured, as it was measured: how long each node took, how far two nodes are apart, who could be reached.
+
+A trace has as many nodes as were measured; node v of a run follows node v modulo their number. It is no law: what it
+says of one turn says something about the next. docs/lateness.md has the formats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._numbers import Floats
+from ._trace_files import Source, columns_of, source_of, table_of
+from .empirical import Empirical
+
+__all__ = ["Availability", "PairLatency", "Trace"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Trace(Empirical):
+    """How long each node took, turn after turn; as a law it is that of all durations together.
+
+    `series[v]` are the durations of the trace's node v. A run begins at a random place of each, and begins it again at
+    its end.
+    """
+
+    series: tuple[Floats, ...] = field(default=(), repr=False, compare=False)
+
+    @classmethod
+    def read(cls, text: str) -> Trace:
+        """Read ``trace:FILE``: rows of node and seconds, or an array nodes x turns (or one number for each node)."""
+        source = source_of(text)
+        if source.path.suffix == ".csv":
+            rows = columns_of(source, "node", "seconds")
+            series = _by_node(source, rows[:, 0], rows[:, 1])
+        else:
+            array = table_of(source, "seconds")
+            if array.ndim == 1:
+                array = array[:, None]
+            if array.ndim != 2:
+                raise source.refuse(f"it must have two axes, nodes and turns, not {array.ndim}")
+            if source.name and array.shape[1] == 3 and source.name != "seconds":  # rows of node, time and duration
+                array = array[np.argsort(array[:, 1], kind="stable")]
+                series = _by_node(source, array[:, 0], array[:, 2])
+            else:
+                series = [row[~np.isnan(row)] for row in array]
+        series = [each * source.scale for each in series]
+        if any(not len(each) for each in series):
+            raise source.refuse("each node needs one duration at least")
+        together = np.concatenate(series)
+        if not np.isfinite(together).all() or together.min() < 0.0:
+            raise source.refuse("a duration must be a finite number of at least 0")
+        return cls(tuple(together.tolist()), source=source.text, series=tuple(series))
+
+    def __str__(self) -> str:
+        return self.source
+
+    def at_turns(self, path: NDArray[np.integer[Any]], rng: np.random.Generator) -> Floats:
+        """Return the durations of each hop's node, turn after turn, from a random place on."""
+        order = np.argsort(path, kind="stable")
+        turns = np.empty(len(path), np.int64)
+        turns[order] = np.arange(len(path)) - np.searchsorted(path[order], path[order])
+        lengths = np.array([len(each) for each in self.series])
+        first = np.append(0, np.cumsum(lengths)[:-1])
+        nodes = int(path.max(initial=0)) + 1
+        begin = np.floor(rng.random(nodes) * lengths[np.arange(nodes) % len(lengths)]).astype(np.int64)
+        which = path % len(lengths)
+        return np.concatenate(self.series)[first[which] + (begin[path] + turns) % lengths[which]]
+
+
+@dataclass(frozen=True, eq=False)
+class PairLatency:
+    """How long a hop takes from one node to another, in one or more slices of time; each hop draws a slice.
+
+    `seconds` is [slices, from, to]. Where two nodes of a run follow the same one of the trace, they are as far apart as
+    that one is from the others, in the median.
+    """
+
+    seconds: Floats
+    source: str = ""
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes were measured."""
+        return int(self.seconds.shape[1])
+
+    def __str__(self) -> str:
+        return self.source
+
+    @classmethod
+    def read(cls, text: str) -> PairLatency:
+        """Read ``trace:FILE``: rows of from, to and seconds, or an array nodes x nodes, or slices x nodes x nodes."""
+        source = source_of(text)
+        if source.path.suffix == ".csv":
+            rows = columns_of(source, "from", "to", "seconds")
+            ends, nodes = rows[:, :2], int(rows[:, :2].max()) + 1
+            if (ends < 0).any() or (ends != np.floor(ends)).any() or nodes > 10_000:
+                raise source.refuse("nodes must be whole numbers from 0 to 9999")
+            array = np.full((1, nodes, nodes), np.nan)
+            array[0, ends[:, 0].astype(int), ends[:, 1].astype(int)] = rows[:, 2]
+        else:
+            array = table_of(source, "seconds", "rtt")
+            array = array[None] if array.ndim == 2 else array
+        if array.ndim != 3 or array.shape[1] != array.shape[2] or array.shape[1] < 2:
+            raise source.refuse(f"it must be nodes x nodes, or slices x nodes x nodes, not {array.shape}")
+        apart = ~np.eye(array.shape[1], dtype=bool)
+        if not np.isfinite(array[:, apart]).all() or array[:, apart].min() < 0.0:
+            raise source.refuse("each pair of nodes needs a finite latency of at least 0")
+        array = array * source.scale
+        for each in array:
+            np.fill_diagonal(each, np.median(each[apart].reshape(len(each), -1), axis=1))
+        return cls(array, source.text)
+
+
+@dataclass(frozen=True, eq=False)
+class Availability:
+    """When each node can be reached: intervals one after the other; after `period` seconds they begin again.
+
+    Node v of the trace has the intervals from ``first[v]`` to ``first[v + 1] - 1``.
+    """
+
+    begins: Floats
+    ends: Floats
+    first: Ints
+    period: float
+    source: str = ""
+
+    def __str__(self) -> str:
+        return self.source
+
+    @property
+    def always_sometimes(self) -> bool:
+        """Whether every node can be reached at some time."""
+        return bool((np.diff(self.first) > 0).all())
+
+    @property
+    def share(self) -> float:
+        """How much of the time a node can be reached, on average over nodes."""
+        return float((self.ends - self.begins).sum() / (self.period * (len(self.first) - 1)))
+
+    def waits(self, moment: float, nodes: int) -> Floats:
+        """Return for each node of a run how long it is until it can be reached; infinity if it never can.
+
+        >>> trace = Availability(np.array([0.0, 5.0]), np.array([2.0, 9.0]), np.array([0, 1, 2]), 10.0)
+        >>> trace.waits(3.0, 2).tolist(), trace.waits(16.0, 2).tolist()
+        ([7.0, 2.0], [4.0, 0.0])
+        """
+        into = moment % self.period
+        devices = len(self.first) - 1
+        # All intervals on one line, those of each node two periods after those of the one before.
+        offset = 2.0 * self.period * np.repeat(np.arange(devices), np.diff(self.first))
+        low, high = self.first[:-1], self.first[1:]
+        at = np.searchsorted(self.ends + offset, into + 2.0 * self.period * np.arange(devices), side="right")
+        begins = np.append(self.begins, np.inf)
+        again = np.where(low < high, begins[np.minimum(low, len(self.begins))] + self.period - into, np.inf)
+        each = np.where(at < high, np.maximum(begins[np.minimum(at, len(self.begins))] - into, 0.0), again)
+        return each[np.arange(nodes) % devices]
+
+    @classmethod
+    def read(cls, text: str) -> Availability:
+        """Read ``trace:FILE``: rows of node, second, and whether it can be reached from then on (1) or not (0)."""
+        source = source_of(text)
+        if source.path.suffix == ".csv":
+            events = columns_of(source, "node", "second", "available")
+        else:
+            events = table_of(source, "events")
+            if events.ndim != 2 or events.shape[1] != 3:
+                raise source.refuse(f"it must have three columns (node, second, 1 or 0), not {events.shape}")
+        seconds = events[:, 1] * source.scale
+        if not np.isin(events[:, 2], (0.0, 1.0)).all():
+            raise source.refuse("the third column says 1 (available) or 0 (not)")
+        if not np.isfinite(seconds).all() or seconds.min() < 0.0 or not seconds.max() > 0.0:
+            raise source.refuse("the second column says when, in seconds from 0 on")
+        period = float(seconds.max())
+        begins: list[Floats] = []
+        ends: list[Floats] = []
+        first = [0]
+        order = np.argsort(seconds, kind="stable")
+        for each in zip(
+            _by_node(source, events[order, 0], seconds[order]),
+            _by_node(source, events[order, 0], events[order, 2]),
+            strict=True,
+        ):
+            on, off = _intervals(*each, period)
+            kept = off > on
+            begins.append(on[kept])
+            ends.append(off[kept])
+            first.append(first[-1] + int(kept.sum()))
+        return cls(np.concatenate(begins), np.concatenate(ends), np.array(first), period, source.text)
+
+
+def _intervals(moments: Floats, states: Floats, period: float) -> tuple[Floats, Floats]:
+    """Return where a node's intervals begin and end; before its first event it is what that event ends."""
+    change = np.flatnonzero(np.diff(states, prepend=1.0 - states[0]))
+    on, off = moments[change][states[change] == 1.0], moments[change][states[change] == 0.0]
+    if states[0] == 0.0:
+        on = np.append(0.0, on)
+    return on, np.append(off, period) if len(off) < len(on) else off
+
+
+def _by_node(source: Source, nodes: Floats, values: Floats) -> list[Floats]:
+    """Return the values of each node, in their order; nodes are whole numbers from 0, and none is missing."""
+    if (nodes < 0).any() or (nodes != np.floor(nodes)).any():
+        raise source.refuse("nodes must be whole numbers from 0 on")
+    found = np.unique(nodes)
+    if found[-1] != len(found) - 1:
+        raise source.refuse(f"node {int(np.setdiff1d(np.arange(found[-1]), found)[0])} is missing")
+    order = np.argsort(nodes, kind="stable")
+    return np.split(values[order], np.searchsorted(nodes[order], found[1:]))

@@ -1,0 +1,123 @@
+"""How many nodes are sure to update in a round, where nodes remember what they have prepared.
+
+With readiness that is kept or prepared ahead, who is skipped in one round says something about the next: forecasts for
+independent skips do not hold. What holds is a forecast for the nodes of which one knows, before the order of a round is
+drawn, that they will update wherever their turn comes (docs/privacy.md, "Nodes that remember").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..delays import Delay
+from ..errors import InvalidInput, require_integer, require_non_negative, require_open_unit
+
+__all__ = ["fewest_successes", "sure_others"]
+
+Floats = NDArray[np.float64]
+#: Beyond so many rounds ago a preparation is taken to be unfinished with the probability of that many rounds.
+_MOST_ROUNDS = 10_000
+
+
+def sure_others(
+    delay: Delay,
+    timeout: float,
+    *,
+    ready: Literal["kept", "ahead"],
+    nodes: int,
+    rounds: int,
+    hop_latency: float,
+    failure: float,
+    lost_link: float = 0.0,
+    speeds: Sequence[float] | None = None,
+) -> int:
+    """Return how many nodes beside any two update in every round wherever their turn comes, but for `failure`.
+
+    A node that prepares ahead does so if it is ready by the timeout after the round's start. If its last update was in
+    slot j of the round before, it had the time of the n - j hops that followed (whatever else there was to wait for);
+    i rounds earlier, that of i n hops more. A node whose readiness is kept does so if the preparation that it began
+    when it was last skipped is over by then (it had the timeout of that turn as well), or, if there is none, if its
+    next delay is within the timeout. Delays are independent of each other and of the orders, so given the orders the
+    nodes are independent. `speeds` are factors of the delays; slow nodes are left out if that is better.
+
+    >>> from skipring.delays import Lomax
+    >>> sure_others(Lomax(3.0, 2.0), 0.02, ready="ahead", nodes=1000, rounds=40, hop_latency=0.01, failure=1e-8)
+    842
+    """
+    require_integer("nodes", nodes, 2)
+    require_integer("rounds", rounds, 1)
+    require_non_negative("hop_latency", hop_latency)
+    require_open_unit("failure", failure)
+    if not timeout > 0.0:
+        raise InvalidInput("timeout", timeout, "a number above 0 (or inf)")
+    if ready not in ("kept", "ahead"):
+        raise InvalidInput(
+            "ready", ready, "kept or ahead; fresh delays are independent, and have a forecast of their own"
+        )
+    if math.isinf(timeout) and lost_link == 0.0 and delay.mass_at_infinity == 0.0:
+        return nodes - 2  # everybody is waited for
+    factors = np.sort(np.ones(nodes) if speeds is None else np.asarray(speeds, np.float64))
+    best = 0
+    for factor in np.unique(factors):
+        count = int(np.searchsorted(factors, factor, side="right")) - 2  # target and observer may be among them
+        if count > best:
+            chances = np.sort(_chances(delay, timeout, ready, nodes, rounds, hop_latency, float(factor)))
+            # Which slots these nodes had is not known: the worst ones.
+            best = max(best, fewest_successes((1.0 - lost_link) * chances[:count], failure / rounds))
+    return best
+
+
+def _chances(
+    delay: Delay, timeout: float, ready: str, nodes: int, rounds: int, hop_latency: float, factor: float
+) -> Floats:
+    """Return for each slot of the last round the least probability that its node is sure to update in this one."""
+    least = timeout if ready == "ahead" else 2.0 * timeout
+
+    def over(elapsed: Floats) -> Floats:
+        return 1.0 - delay.survival((least + elapsed) / factor)
+
+    last = over(hop_latency * np.arange(nodes, dtype=np.float64))
+    earlier = over(hop_latency * nodes * np.arange(1.0, min(rounds, _MOST_ROUNDS) + 1.0))
+    if rounds > _MOST_ROUNDS:
+        earlier = np.append(earlier, max(0.0, 1.0 - (rounds - _MOST_ROUNDS) * (1.0 - float(earlier[-1]))))
+    chances = last * np.prod(earlier)
+    if ready == "kept":
+        chances = chances * (1.0 - delay.survival(timeout / factor))
+    return np.maximum(0.0, chances - 1e-12)  # rounded down
+
+
+def fewest_successes(chances: Floats, failure: float) -> int:
+    """Return a number that independent trials with these chances reach but for `failure` (Chernoff's bound).
+
+    >>> fewest_successes(np.full(100, 0.5), 1e-6), fewest_successes(np.ones(7), 1e-6)
+    (25, 7)
+    """
+    chances = np.asarray(chances, dtype=np.float64)
+    sure = int((chances >= 1.0).sum())
+    chances = chances[chances < 1.0]
+    goal = math.log(failure) - 1e-9 * (1.0 + len(chances))  # more than rounding in the sum can take
+    low, high = 0, len(chances) + 1  # `low` successes are reached, `high` are not shown to be
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _log_tail(chances, middle - 1) <= goal else (low, middle)
+    return sure + low
+
+
+def _log_tail(chances: Floats, most: int) -> float:
+    """Return an upper bound of ln P(at most so many successes): the least over s of s k + sum ln E exp(-s X)."""
+
+    def bound(log_s: float) -> float:
+        s = math.exp(log_s)
+        return s * most + float(np.log1p(chances * math.expm1(-s)).sum())
+
+    low, high = math.log(1e-9), math.log(700.0)
+    golden = (math.sqrt(5.0) - 1.0) / 2.0
+    for _ in range(60):  # any s is a bound; the best is where this convex function is least
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, right) if bound(left) <= bound(right) else (left, high)
+    return min(0.0, bound(0.5 * (low + high)))

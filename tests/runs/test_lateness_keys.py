@@ -1,0 +1,50 @@
+"""The keys that say how nodes are late: read, refused, and left out of the settings of older run files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skipring.errors import InvalidInput
+from skipring.runs import RunFile, example_run_file, parse_run, read_run_file
+
+
+def test_a_run_file_without_them_has_the_settings_it_always_had() -> None:
+    values = RunFile().model_dump(mode="json")
+    assert "compute" not in values
+    assert "network" not in values
+    assert "ready" not in values["delay"]
+    assert "availability" not in values["stragglers"]
+
+
+@pytest.mark.parametrize("ready", ["fresh", "kept", "ahead"])
+def test_what_is_said_is_kept(ready: str) -> None:
+    said: dict[str, Any] = {"delay": {"ready": ready}, "compute": {"law": "exponential:1", "late": "fewer-rows"}}
+    values = parse_run(said).model_dump(mode="json")
+    assert values["delay"]["ready"] == ready
+    assert values["compute"] == said["compute"]
+    assert parse_run(values) == parse_run(said)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"), [("delay", "ready", "sometimes"), ("compute", "late", "wait"), ("compute", "batch", 1)]
+)
+def test_other_words_are_refused_by_their_key(section: str, key: str, value: object) -> None:
+    with pytest.raises(InvalidInput, match=rf"{section}\.{key}"):
+        parse_run({section: {key: value}})
+
+
+def test_the_example_explains_them() -> None:
+    text = example_run_file()
+    for key in ("# ready =", "[compute]", "# late =", "# availability =", "# latency ="):
+        assert key in text
+
+
+def test_a_trace_may_lie_beside_the_run_file(tmp_path: Path) -> None:
+    (tmp_path / "times.csv").write_text("node,seconds\n0,1\n")
+    (tmp_path / "run.toml").write_text('[delay]\nlaw = "trace:times.csv"\n[network]\nlatency = "trace:gone.csv"\n')
+    run = read_run_file(tmp_path / "run.toml")
+    assert run.delay.law == f"trace:{tmp_path / 'times.csv'}"
+    assert run.network.latency == "trace:gone.csv"
