@@ -104,6 +104,17 @@ class LinearLearner:
             noise.add(gradient, std)
         return reference.stepped(self._model, w, gradient, step_size)
 
+    def close(
+        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+    ) -> NDArray[Any]:
+        """Return the parameters after a step of noise alone."""
+        w = usable(parameters, self)
+        require_step(0, step_size, noise_multiplier)
+        nothing, std = np.zeros(self.shape, self.dtype), self.noise_std(noise_multiplier)
+        if std > 0.0:
+            noise.add(nothing, std)
+        return reference.projected(w - step_size * nothing, self.radius)
+
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""
         return reference.test_error(self._model, usable(parameters, self), self.rows.test_x, self.rows.test_y)

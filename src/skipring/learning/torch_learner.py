@@ -179,6 +179,21 @@ class TorchLearner:
         project_(torch.from_numpy(w), self.radius)
         return w
 
+    def close(
+        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+    ) -> NDArray[Any]:
+        """Change the parameters by a step of noise alone, and return them."""
+        require_step(0, step_size, noise_multiplier)
+        w, std = _writeable(usable(parameters, self)), self.noise_std(noise_multiplier)
+        size = torch.tensor(step_size, dtype=torch.float32)
+        for piece in self._pieces(w):
+            nothing = torch.zeros(len(piece))
+            if std > 0.0:
+                noise.add(nothing.numpy(), std)
+            step_(piece, nothing, size, 0.0)
+        project_(torch.from_numpy(w), self.radius)
+        return w
+
     def _summed(
         self, split: list[torch.Tensor], rows: NDArray[Any], other: NDArray[Any] | None, pieces: Pieces
     ) -> list[torch.Tensor]:

@@ -148,6 +148,11 @@ class Learner(Protocol):
         are taken; without any, `NothingFits` is raised.
         """
 
+    def close(
+        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+    ) -> NDArray[Any]:
+        """Return project(w - step size x noise), an update without any rows; w may be overwritten."""
+
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or for numbers the mean squared error; nan if there are no test rows."""
 

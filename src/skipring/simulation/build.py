@@ -20,12 +20,13 @@ from ..runs import (
     Shape,
     clipped_labels,
     dealt_rows,
+    designed_ring_of,
     keys,
     resolve,
     stream,
     usual_batch,
 )
-from ..schedules import DesignedRing, Schedule, schedule
+from ..schedules import Schedule, schedule
 from ..timeouts import skip_probability
 from .account import noise_for
 from .lateness import Lateness
@@ -194,12 +195,7 @@ def _schedule(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
         with keys("gossip", "rounds", "degree", "slots", "access", "acceleration", nodes="data.nodes"):
             return _gossip(run, nodes, resolved.delay, resolved.timeout)
     if run.schedule.name == "designed-ring":
-        usual = 0 if run.model.is_network else 2  # which hide nothing where each update counts in full
-        closing = usual if run.schedule.closing is None else run.schedule.closing
-        with keys("schedule", "closing", "search", "steps", nodes="data.nodes", seed="simulation.seed"):
-            ring = DesignedRing(nodes, run.simulation.seed, closing, run.schedule.search)
-            ring.order(resolved.steps)  # what cannot be designed is refused here
-            return ring
+        return designed_ring_of(run, nodes, resolved.steps)
     with keys("data", "nodes", schedule="schedule.name"):
         return schedule(run.schedule.name, nodes)
 

@@ -137,14 +137,20 @@ class Updater:
         else:
             self._error = setup.learner.test_error(parameters)
         step_size = float(np.asarray(setup.terms.step_sizes)[token.updates])
-        updated = setup.learner.update(
-            parameters,
-            turn=setup.terms.turn(action.hop),
-            step_size=step_size,
-            noise_multiplier=setup.terms.noise_multiplier,
-            noise=self._noise,
-            pieces=self._pieces,
-        )
+        multiplier = setup.terms.noise_multiplier
+        if setup.terms.closes(action.hop):
+            updated = setup.learner.close(
+                parameters, step_size=step_size, noise_multiplier=multiplier, noise=self._noise
+            )
+        else:
+            updated = setup.learner.update(
+                parameters,
+                turn=setup.terms.turn(action.hop),
+                step_size=step_size,
+                noise_multiplier=multiplier,
+                noise=self._noise,
+                pieces=self._pieces,
+            )
         # Piece by piece: one truth value for each of a billion parameters would be a gigabyte.
         if not all(np.isfinite(updated[at : at + _PIECE]).all() for at in range(0, len(updated), _PIECE)):
             raise Stopped(f"the update of hop {action.hop} is not finite; nothing was released")

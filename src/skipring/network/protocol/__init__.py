@@ -77,7 +77,7 @@ from .messages import (
     WantTicket,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
-from .order import agreed_path, path_of
+from .order import agreed_path
 from .peer import Peer
 from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
@@ -167,7 +167,6 @@ __all__ = [
     "numbered",
     "on_wire",
     "own_stamp",
-    "path_of",
     "sealed",
     "stamped",
     "updated_between",
