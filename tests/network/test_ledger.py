@@ -33,7 +33,7 @@ from skipring.network.protocol import (
     sealed,
     updates_of,
 )
-from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
+from skipring.privacy import Transcript, TranscriptAccountant, Unit, gdp_epsilon
 
 FIRST: Ballot = (0, 0)
 SEAL = sealed(bytes(32), bytes(32))
@@ -490,6 +490,40 @@ def test_without_a_budget_everything_is_given() -> None:
     assert willing(account, NodeBudget())
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("seed", range(12))
+def test_what_one_more_release_costs_is_known_once_the_token_is_here(seed: int, parts: int) -> None:
+    """To the last digit; before, it is known what it costs at the least, and at the most."""
+    rng = np.random.default_rng(seed)
+    nodes = int(rng.integers(3, 6))
+    path = rng.integers(0, nodes, 60).tolist()
+    protects: Unit = "record" if parts > 1 else "node"
+    terms = AccountTerms(nodes, 0, path, 1.0 / np.sqrt(1.0 + np.arange(60)), 4.0, True, parts, protects, closing=4)
+    account, token = OwnAccount(terms), Token(0, b"", blank_chain(60, b"run"))
+    budget = NodeBudget(epsilon=3.0, delta=1e-5)
+    refused = made = 0
+    for hop, node in enumerate(path, start=1):
+        if rng.random() < 0.3:
+            continue
+        if node == 0:
+            least, most = account.mu2_after(hop), account.mu2_with_one_more((0, path[0]), hop)
+            exact, before = account.mu2_after(hop, token), account.by_observer()
+            assert least <= exact * (1.0 + 1e-12) <= most * (1.0 + 1e-9)
+            assert np.array_equal(account.by_observer(), before)  # nothing was counted
+            if not willing(account, budget, (0, path[0]), hop, token):
+                refused += 1
+                continue
+            made += 1
+        chain = extended_chain(token.chain, (0, path[0]), hop, rng.bytes(32))
+        token = Token(token.updates + 1, b"", chain)
+        if node == 0:
+            account.released((0, path[0]), hop, chain, token.updates)
+            assert account.mu2 == exact or hop > 56
+            assert account.epsilon(1e-5) <= 3.0
+    assert made
+    assert refused or parts > 1 or made < 4
+
+
 @settings(max_examples=60, deadline=None)
 @given(runs(), st.floats(0.05, 20.0), st.sampled_from([1e-3, 1e-5, 1e-9]), st.sampled_from(["transcript", "releases"]))
 def test_a_budget_is_never_exceeded(
@@ -499,7 +533,8 @@ def test_a_budget_is_never_exceeded(
     (terms, able), budget = run, NodeBudget(epsilon=epsilon, delta=delta, count=count)
     account, chain, updated, ballot = OwnAccount(terms), blank_chain(len(terms.path), b"run"), [], (0, terms.path[0])
     for hop, (node, ready) in enumerate(zip(terms.path, able, strict=True), start=1):
-        took = ready and (node != terms.me or willing(account, budget, ballot))
+        token = Token(updates_of(chain), b"", chain)
+        took = ready and (node != terms.me or willing(account, budget, ballot, hop, token))
         updated.append(took)
         if took:
             chain = extended_chain(chain, ballot, hop, SEAL)

@@ -45,6 +45,7 @@ whatever happened elsewhere. Coalitions of observers are not accounted for, but 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -176,6 +177,7 @@ class OwnAccount(GaussianAccountant):
         self._of_any = 0  # releases of which the part is not known: they count for each
         self._in_full: Counter[int] = Counter()  # so many releases of each part count in full, whatever the others did
         self._last = (0, 0, 0)  # hop, marks of the chain, and updates at the last release of the transcript
+        self._transcript: OwnTranscript
         self._begin()
 
     # What happened.
@@ -217,6 +219,10 @@ class OwnAccount(GaussianAccountant):
             self._of_any += 1
         else:
             self._of_part[part] += 1
+
+    def goes_on_under(self, ballot: Ballot | None) -> bool:
+        """Say whether a release under a ballot would be on the chain that is accounted for."""
+        return ballot is None or ballot == self._promised
 
     def _is_noise(self, hop: int | None) -> bool:
         """Say whether an own update at a hop carries no data, so that it tells nobody anything."""
@@ -291,6 +297,35 @@ class OwnAccount(GaussianAccountant):
         known = self.mu2 if part is None else float(self._mu2_of_part(part).max())
         # The allowance is above what `OwnTranscript` adds for the rounding of all updates that may come in between.
         return min(max(self.mu2, known + self._one) * (1.0 + 1e-9 + 1e-14 * self.terms.steps), most)
+
+    def mu2_after(self, hop: int, token: Token | None = None) -> float:
+        """Return the account right after one more release at a hop, on a token that is here.
+
+        Without a token it is the least that it can be: as if all others had made their updates since the last release.
+        """
+        last, known, before = self._last
+        marks = marks_of(token.chain) if token is not None else known | self._others_between(last + 1, hop - 1)
+        part = self._part_at.get(hop)
+        if part is None or hop <= last or (marks ^ known) & ((1 << last) - 1):
+            return self.mu2_with_one_more(None, hop)
+        length = -(-self.terms.steps // 8)
+        chain = bytes(32) + (marks | 1 << (hop - 1)).to_bytes(length, "little")
+        kept: OwnTranscript = self._transcript
+        self._transcript = copy.deepcopy(kept)
+        try:
+            if last:
+                self._append(last + 1, hop - 1, chain, before)
+            self._append(hop, hop, chain, marks.bit_count())
+            self._of_part[part] += 1
+            return max(float(self._mu2_of_part(each).max()) for each in {part, *self._of_part})
+        finally:
+            self._of_part[part] -= 1
+            self._transcript = kept
+
+    def _others_between(self, first: int, last: int) -> int:
+        """Return the marks of all hops of others from `first` to `last`."""
+        path, me = self.terms.path, self.terms.me
+        return sum(1 << (hop - 1) for hop in range(first, last + 1) if path[hop - 1] != me)
 
     @property
     def claim(self) -> Claim:
@@ -386,17 +421,34 @@ class OwnAccount(GaussianAccountant):
                 self._transcript.look(node)
 
 
-def willing(account: OwnAccount, budget: NodeBudget, ballot: Ballot | None = None, hop: int | None = None) -> bool:
+def willing(
+    account: OwnAccount,
+    budget: NodeBudget,
+    ballot: Ballot | None = None,
+    hop: int | None = None,
+    token: Token | None = None,
+) -> bool:
     """Say whether one more release, under the ballot and at the hop it is offered with, would stay within a budget.
+
+    How much others have added since the last release is known once the token is here. Until then the answer is yes if
+    it may be enough; whoever then finds that it is not passes the token on as it is.
 
     It asks what delta is at the budget's epsilon, which is quick enough for every offer. The answer depends on who took
     part when and on what was agreed, never on data or parameters.
     """
     if budget.epsilon is None or budget.delta is None:
         return True
-    in_full = budget.count == "releases"
-    mu2 = account.plain_mu2_after(hop) if in_full else account.mu2_with_one_more(ballot, hop)
-    return gdp_delta(math.sqrt(mu2) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
+
+    def is_kept(mu2: float) -> bool:
+        assert budget.epsilon is not None
+        assert budget.delta is not None
+        return gdp_delta(math.sqrt(mu2) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
+
+    if budget.count == "releases":
+        return is_kept(account.plain_mu2_after(hop))
+    if is_kept(account.mu2_with_one_more(ballot, hop)):
+        return True
+    return hop is not None and account.goes_on_under(ballot) and is_kept(account.mu2_after(hop, token))
 
 
 def account_of(terms: AccountTerms, entries: Iterable[Entry]) -> OwnAccount:

@@ -49,7 +49,7 @@ class TakingPart:
         """Say whether the node takes part at a place."""
         copy = self._copy()
         accepted = place == (copy.ballot, copy.hop)  # a step that has begun is finished
-        affordable = willing(self._account, self._budget, *place)
+        affordable = willing(self._account, self._budget, *place, copy.token if accepted else None)
         if not affordable:
             self._note(BudgetSpent(place[1], self._account.epsilon(self._delta), self._budget.epsilon))
         repeated = not self.renewed and (accepted or self.holding())
