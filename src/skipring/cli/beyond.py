@@ -18,7 +18,7 @@ __all__ = ["beyond"]
 
 
 def beyond(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="skew, stragglers, nodes, hospitals or images.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="skew, stragglers, nodes, order, hospitals or images.")],
     quick: Annotated[bool, typer.Option("--quick", help="A few runs, for a look.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
     cells: Annotated[
@@ -33,7 +33,8 @@ def beyond(
     """Draw a figure that the paper does not have.
 
     skew: classes dealt unevenly to nodes; stragglers: slow nodes that hold one class, and what helps against the bias;
-    nodes: how many nodes private learning needs; hospitals: four real ones that hide each patient; images: MNIST and
+    nodes: how many nodes private learning needs; order: the noise that keeps a budget for every pair of nodes, by
+    schedule; hospitals: four real ones that hide each patient; images: MNIST and
     CIFAR-10 with each record hidden (a GPU takes 15 minutes, two cores many hours).
     """
     from ..experiments import (
@@ -47,14 +48,17 @@ def beyond(
         raise InvalidInput("NAME", name, f"one of {', '.join(BEYOND)}")
     if runs is not None and runs < 1:
         raise InvalidInput("runs", runs, "at least 1")
-    if name in ("hospitals", "images"):
+    if name in ("hospitals", "images", "order"):
         if cells is not None:
-            raise InvalidInput.because("cells", cells, f"{name} keep no simulations; leave it out")
+            raise InvalidInput.because("cells", cells, f"{name} keeps no simulations; leave it out")
         from .hospitals import hospitals
         from .images import images
+        from .orders import orders
 
         if name == "hospitals":
             hospitals(quick=quick, out=out, splits=runs, as_json=as_json)
+        elif name == "order":
+            orders(quick=quick, out=out, runs=runs, as_json=as_json)
         else:
             images(quick=quick, out=out, seeds=runs, as_json=as_json)
         return

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from .curves import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
     from .hospitals import ALWAYS_SICK, DELTA, FLAMBY, METHODS, Study, StudyRow, hospital_study
     from .images import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy, image_study
+    from .orders import (
+        ORDER_BUDGET,
+        ORDER_SCHEDULES,
+        OrderRow,
+        OrderStudy,
+        WorstPairs,
+        order_study,
+        worst_pairs,
+    )
     from .rivals import proven_epsilon, published_epsilon
     from .runner import Outcome, run_sweep
     from .split_scores import Score
@@ -36,12 +45,16 @@ __all__ = [
     "IMAGE_DELTA",
     "IMAGE_LINES",
     "METHODS",
+    "ORDER_BUDGET",
+    "ORDER_SCHEDULES",
     "SKIPS",
     "Band",
     "Cell",
     "EmpiricalCurve",
     "ImageRow",
     "ImageStudy",
+    "OrderRow",
+    "OrderStudy",
     "Outcome",
     "Score",
     "Store",
@@ -50,6 +63,7 @@ __all__ = [
     "Sweep",
     "TheoryCurve",
     "TheoryTable",
+    "WorstPairs",
     "Worth",
     "WorthRow",
     "baselines",
@@ -60,6 +74,7 @@ __all__ = [
     "image_study",
     "law_curves",
     "longest_latency",
+    "order_study",
     "paper_numbers",
     "paper_sweep",
     "parse_sweep",
@@ -73,6 +88,7 @@ __all__ = [
     "sweep_curves",
     "table_cells",
     "theory_tables",
+    "worst_pairs",
     "worth",
     "write_sweep_csv",
 ]
@@ -108,6 +124,13 @@ __getattr__, __dir__ = lazily(
         "image_study": "images",
         "law_curves": "curves",
         "longest_latency": "theory",
+        "worst_pairs": "orders",
+        "order_study": "orders",
+        "WorstPairs": "orders",
+        "OrderStudy": "orders",
+        "OrderRow": "orders",
+        "ORDER_SCHEDULES": "orders",
+        "ORDER_BUDGET": "orders",
         "paper_numbers": "statements",
         "paper_sweep": "curves",
         "parse_sweep": "sweep",

@@ -1,6 +1,6 @@
 """What goes beyond the paper: uneven data, persistent stragglers, and how many nodes private learning needs.
 
-Real hospitals, and images, have files of their own: `hospitals` and `images`.
+Real hospitals, images, and orders have files of their own: `hospitals`, `images` and `orders`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .sweep import Cell, Sweep
 
 __all__ = ["BEYOND", "Series", "best_by_nodes", "by_alpha", "straggler_names"]
 
-BEYOND = ("skew", "stragglers", "nodes", "hospitals", "images")
+BEYOND = ("skew", "stragglers", "nodes", "order", "hospitals", "images")
 #: Name -> (x, mean, standard deviation).
 Series = dict[str, tuple[list[float], list[float], list[float]]]
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .hospitals import draw_hospitals, write_hospitals_csv
     from .images import draw_images, write_images_csv
     from .numbers import number
+    from .orders import draw_orders, write_orders_csv
     from .page import load_folders, report_page, row_of
     from .tables import plan_table, theory_table
     from .worth import draw_worth, worth_names, worth_table
@@ -24,6 +25,7 @@ __all__ = [
     "draw_images",
     "draw_law_panels",
     "draw_lines",
+    "draw_orders",
     "draw_paper_figure",
     "draw_rivals",
     "draw_series",
@@ -40,6 +42,7 @@ __all__ = [
     "write_empirical_csv",
     "write_hospitals_csv",
     "write_images_csv",
+    "write_orders_csv",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -57,6 +60,8 @@ __getattr__, __dir__ = lazily(
         "draw_series": "curves",
         "draw_worth": "worth",
         "load_folders": "page",
+        "write_orders_csv": "orders",
+        "draw_orders": "orders",
         "number": "numbers",
         "plan_table": "tables",
         "report_page": "page",
