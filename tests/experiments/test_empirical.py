@@ -590,6 +590,7 @@ def test_cells_of_stragglers_have_names_that_say_what_is_done() -> None:
         {"stragglers.slow_class": 1, "delay.timeout": [0.25, math.inf]},
         {"stragglers.slow_class": 1, "delay.timeout": 0.25, "delay.patient_every": 5},
         {"delay.timeout": [0.25, math.inf]},
+        {"stragglers.slow_class": 1, "delay.timeout": 0.25, "delay.ready": ["fresh", "kept"]},
     ]
     names = straggler_names(parse_sweep({"base": TOKEN, "grid": grid}, name="slow"))
     assert names == [
@@ -598,6 +599,8 @@ def test_cells_of_stragglers_have_names_that_say_what_is_done() -> None:
         "timeout 0.25, patient every 5",
         "nobody slow, timeout 0.25",
         "nobody slow, never skip",
+        "timeout 0.25",
+        "kept, timeout 0.25",
     ]
     shipped = straggler_names(paper_sweep("stragglers"))
-    assert len(set(shipped)) == len(shipped) == 9  # curves are told apart by them
+    assert len(set(shipped)) == len(shipped) == 15  # curves are told apart by them
