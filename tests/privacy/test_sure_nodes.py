@@ -139,6 +139,41 @@ def test_one_more_than_are_sure_would_be_too_small(nodes: int, rounds: int, sure
     assert any(stated < true for stated, true in zip(too_many, truth, strict=True))
 
 
+def test_skips_that_depend_on_the_slot_break_the_forecast_of_independent_ones() -> None:
+    """Four nodes, two rounds, everybody ready in the second half of a round only: why nodes that remember need more."""
+    one = Counter(
+        "".join(
+            "ULNN"[node] if slot < 2 and node == 1 else "UWNN"[node] if slot >= 2 else ""
+            for slot, node in enumerate(order)
+        )
+        for order in itertools.permutations(range(4))
+    )
+    found: Counter[float] = Counter()
+    for first, second in itertools.product(one.items(), repeat=2):
+        found[leakage(first[0] + second[0], "constant")] += first[1] * second[1]
+    truth = delta_of(np.array(list(found)), np.array(list(found.values())) / 24**2, 6.0, 1.5)
+    independent = PlannedRun(
+        schedule="random-ring", nodes=4, steps=8, skip=0.5, noise_multiplier=6.0, step_size="constant"
+    )
+    assert truth == pytest.approx(2.43e-5, rel=1e-3)
+    assert forecast(independent).delta(1.5) == pytest.approx(2.33e-5, rel=2e-3)
+
+
+def test_that_some_nodes_update_is_not_enough_if_the_order_decides_which() -> None:
+    """One of two others updates in each round, but the adversary chooses it when it has seen the order."""
+    choices = [("U",), ("L",)]
+    one = Counter(
+        frozenset("".join((*choices, *what)[node][0] for node in order) for what in ((("N",), ("",)), (("",), ("N",))))
+        for order in itertools.permutations(range(4))
+    )
+    found: Counter[float] = Counter()
+    for first, second in itertools.product(one.items(), repeat=2):
+        worst = max(leakage(a + b, "constant") for a, b in itertools.product(first[0], second[0]))
+        found[worst] += first[1] * second[1]
+    truth = delta_of(np.array(list(found)), np.array(list(found.values())) / 24**2, 6.0, 1.0)
+    assert truth > 1.2 * forecast(planned(4, 2, 1, "constant", 6.0)).delta(1.0)
+
+
 def test_the_floor_of_the_update_number_does_not_count_the_target() -> None:
     """It may never have updated before: with one more counted per round the bound for 1/sqrt steps is smaller."""
     sure = planned(6, 30, 4, "sqrt")
