@@ -316,6 +316,14 @@ def test_noise_is_found_for_nodes_that_remember(ready: str) -> None:
         report.planned_for(3000)
 
 
+def test_fewer_rows_leave_more_nodes_that_are_sure() -> None:
+    slow = ["delay.ready=ahead", "delay.hop_latency=0.5", "delay.timeout=1.5", "compute.law=exponential:0.5"]
+    plans = [promise(*slow, *more).planned for more in ([], ["compute.late=fewer-rows"])]
+    others = [plan.others for plan in plans if plan is not None and plan.others is not None]
+    assert len(others) == 2
+    assert 0 <= others[0] < others[1] <= 28
+
+
 def test_a_node_of_its_own_speed_is_left_out_of_those_who_are_sure() -> None:
     speeds = "stragglers.speeds=[" + ", ".join(["1.0"] * 25 + ["40.0"] * 5) + "]"
     report = promise("delay.ready=ahead", "delay.hop_latency=0.5", speeds)
@@ -341,7 +349,6 @@ def test_fresh_nodes_that_compute_are_skipped_by_both_together(late: str) -> Non
     [
         (["delay.ready=kept", "schedule.name=ring"], "delay.ready"),
         (["delay.ready=ahead", "schedule.name=random-walk"], "delay.ready"),
-        (["delay.ready=ahead", "compute.law=exponential:0.1"], "delay.ready"),
         (["delay.ready=kept", "delay.patient_every=3"], "delay.patient_every"),
         (["delay.ready=kept", "stragglers.die=0.1"], "stragglers"),
         (["delay.ready=kept", "stragglers.slow_class=1"], "stragglers.slow_class"),
