@@ -178,7 +178,7 @@ def _answers(setup: Setup) -> Empirical:
     """Return the law of how long a node takes to answer that is asked at any time and begins anew."""
     rng = np.random.default_rng(7)
     nodes, lateness = setup.data.nodes, setup.lateness
-    asked = rng.integers(0, nodes, _ANSWERS)
+    asked = rng.permutation(np.arange(_ANSWERS) % nodes)
     times = setup.delay.at_turns(asked, rng)
     if lateness.compute is not None:
         times = times + lateness.compute.at_turns(asked, rng)
@@ -186,10 +186,11 @@ def _answers(setup: Setup) -> Empirical:
         moments = np.sort(rng.random(_ANSWERS // nodes + 1)) * lateness.availability.period
         waits = np.concatenate([lateness.availability.waits(float(moment), nodes) for moment in moments])
         who = np.tile(np.arange(nodes), len(moments))
-        order = rng.permutation(len(waits))[:_ANSWERS]
         # Of the same node, since who is slow may also be seldom there.
-        by_node = {int(v): times[asked == v] for v in np.unique(asked)}
-        times = np.array([waits[i] + rng.choice(by_node.get(int(who[i]), times)) for i in order])
+        by_node = times[np.argsort(asked, kind="stable")]
+        count = np.bincount(asked, minlength=nodes)
+        first = np.cumsum(count) - count
+        times = waits + by_node[first[who] + np.floor(rng.random(len(who)) * count[who]).astype(int)]
     return Empirical(times.tolist())
 
 
