@@ -210,6 +210,8 @@ def test_latencies_grow_with_steps_and_a_seed_gives_the_same_again(by_exponentia
         {"delay": {"skip": 0.5, "patient_every": 5}},
         {"stragglers": {"slow_class": 1}},
         {"stragglers": {"lost_link": 0.1}},
+        {"delay": {"skip": 0.5, "ready": "kept"}},
+        {"compute": {"law": "exponential:1"}},
     ],
     ids=str,
 )

@@ -236,6 +236,16 @@ def test_saying_fresh_changes_nothing() -> None:
     assert said.latency.tobytes() == unsaid.latency.tobytes()
 
 
+def test_the_fastest_timeout_leaves_time_to_compute() -> None:
+    law = ["delay.law=exponential:0.1", "delay.timeout=fastest", "schedule.steps=200"]
+    quick, slow = (some_run(*law, *more) for more in ([], ["compute.law=0.9*constant:2|0.1*constant:50"]))
+    assert quick.timeout == np.inf
+    assert 2.0 < slow.timeout < 50.0  # who needs 50 is not worth it
+    assert run_one(slow, 0).updated.mean() > 0.6
+    skipping = some_run("delay.law=exponential:1", "delay.skip=0.3", "compute.law=exponential:1")
+    assert skipping.timeout == pytest.approx(2.439, rel=0.02)  # of a sum of two, which is a gamma's quantile
+
+
 @pytest.mark.parametrize("unit", ["node", "record"])
 @pytest.mark.parametrize("model", ["logistic", "squared", "softmax"])
 def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None:
@@ -281,6 +291,7 @@ def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None
         (["schedule.name=gossip", "compute.law=exponential:1", "gossip.slots=5"], "compute.law"),
         (["schedule.name=federated", "compute.law=exponential:1", "compute.late=fewer-rows"], "compute.late"),
         (["compute.law=nothing"], "compute.law"),
+        (["compute.law=exponential:1", "delay.ready=kept", "delay.timeout=fastest"], "delay.timeout"),
         (["compute.late=fewer-rows"], "compute.late"),
         (["compute.law=0.5*exponential:1|0.5*never"], "compute.law"),
         (["network.latency=trace:missing.csv"], "network.latency"),
