@@ -12,7 +12,9 @@ import pytest
 
 from skipring.errors import InvalidInput
 from skipring.privacy import OwnTranscript, RunningTranscript, Transcript, TranscriptAccountant
-from skipring.schedules import SCHEDULES, schedule
+from skipring.schedules import schedule
+
+DRAWN = ("ring", "random-ring", "random-walk")
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def play(account: OwnTranscript | RunningTranscript, run: Run, first: int, last:
             account.look(node)
 
 
-@pytest.mark.parametrize("name", list(SCHEDULES))
+@pytest.mark.parametrize("name", DRAWN)
 def test_it_is_the_compiled_account_of_one_target(name: str) -> None:
     """At every hop, for all targets (the first and the last node, too), and all observers."""
     rng = np.random.default_rng(1)
@@ -133,7 +135,7 @@ def test_it_is_never_below_the_exact_value() -> None:
     rng = np.random.default_rng(2)
     several = 0
     for _ in range(60):
-        run = random_run(rng, list(SCHEDULES)[int(rng.integers(3))], most_hops=40)
+        run = random_run(rng, DRAWN[int(rng.integers(3))], most_hops=40)
         target, observer = rng.choice(run.nodes, 2, replace=False).tolist()
         account = OwnTranscript(run.nodes, target)
         play(account, run, 0, len(run.hops))
@@ -144,7 +146,7 @@ def test_it_is_never_below_the_exact_value() -> None:
     assert several > 30
 
 
-@pytest.mark.parametrize("name", list(SCHEDULES))
+@pytest.mark.parametrize("name", DRAWN)
 def test_without_convexity_each_own_update_counts_in_full(name: str) -> None:
     run = random_run(np.random.default_rng(3), name, most_hops=100)
     for target in range(run.nodes):

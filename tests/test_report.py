@@ -209,7 +209,7 @@ def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Pa
         assert cells[1] == row.schedule
         assert cells[2] == row.unit == "node"
         assert cells[3] == number(row.timeout).replace("infinity", r"$\infty$")
-        middle = ("skip_rate", "noise_multiplier", "epsilon_forecast", "epsilon_paper", "epsilon_realised")
+        middle = ("skip_rate", "noise_multiplier", "epsilon_realised", "epsilon_forecast", "epsilon_paper")
         assert cells[4:9] == [(upper if key.startswith("epsilon") else number)(getattr(row, key)) for key in middle]
         assert cells[9] == rf"{number(row.test_error.mean)} $\pm$ {row.test_error.std:.2g}"
         assert cells[10:] == [number(row.latency), number(row.updates)]

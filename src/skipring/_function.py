@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import InvalidInput
 
-__all__ = ["IS_FUNCTION", "error_line", "made_by"]
+__all__ = ["IS_FUNCTION", "error_line", "function_of", "made_by"]
 
 #: What such a name looks like.
 IS_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -16,16 +16,23 @@ IS_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII
 
 def made_by(key: str, name: str, what: str) -> Any:
     """Return what a function without arguments returns; one line that names `key` says why there is no such `what`."""
-    where, _, function = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(where), function)
-    except Exception as error:  # a user's module may raise anything
-        hint = "; the module must be installed, or its folder be in PYTHONPATH"
-        raise InvalidInput.because(key, name, f"cannot be imported: {error_line(error)}{hint}") from error
+    found = function_of(key, name)
     try:
         return found()
     except Exception as error:  # so may a user's function
         raise InvalidInput.because(key, name, f"made no {what}: {error_line(error)}") from error
+
+
+def function_of(key: str, name: str) -> Any:
+    """Return the function of a name; one line that names `key` says why there is none."""
+    if not IS_FUNCTION.fullmatch(name):
+        raise InvalidInput(key, name, "module:function")
+    where, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(where), function)
+    except Exception as error:  # a user's module may raise anything
+        hint = "; the module must be installed, or its folder be in PYTHONPATH"
+        raise InvalidInput.because(key, name, f"cannot be imported: {error_line(error)}{hint}") from error
 
 
 def error_line(error: Exception) -> str:

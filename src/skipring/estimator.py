@@ -60,7 +60,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     Parameters
     ----------
-    schedule : who gets the token next: ``ring``, ``random-ring`` or ``random-walk``.
+    schedule : who gets the token next: ``ring``, ``random-ring``, ``random-walk``, or ``designed-ring``, in an order
+        that is chosen beforehand so that epsilon holds for every pair of nodes.
     rounds : length of the run, in hops per node.
     delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
     timeout : how long a node is waited for: a time, ``inf`` (skip nobody), or ``fastest`` (least time per update).

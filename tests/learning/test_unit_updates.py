@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from skipring.errors import InvalidInput
-from skipring.learning import NeuralModel, Protection, Rows, deal_parts, parts_stream
+from skipring.learning import NeuralModel, NothingFits, Protection, Rows, deal_parts, parts_stream
 from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_learner import TorchLearner
 from skipring.learning.torch_module import drawn, maker, paper_cnn
 from skipring.learning.torch_update import mean_loss
+from skipring.privacy import Unit
 
 MODULES = """
 import torch
@@ -123,6 +124,37 @@ def test_a_token_and_a_node_make_the_plain_update(
         plain = plain_update(model, plain, rows, units, 60, size, std * numbers)
         assert token.parameters() == pytest.approx(plain, abs=5e-6)
         assert w == pytest.approx(plain, abs=5e-6)
+
+
+@pytest.mark.parametrize("clip", [100.0, 0.3])
+@pytest.mark.parametrize("protects", ["person", "record", "node"])
+def test_an_update_that_is_cut_into_pieces_is_that_of_the_units_in_them(protects: Unit, clip: float) -> None:
+    """No person is in two pieces, or each of them would be clipped by itself: two bounds instead of one."""
+    model = model_of("net", 3, clip=clip if protects != "node" else 1e6)  # a mean is clipped after it is added up
+    rows = dataclasses.replace(some_rows(3), persons=PERSONS)
+    batch = None if protects == "node" else 60
+    protection = Protection(unit=protects, batch=batch, rows_per_person=3 if protects == "person" else 1)
+    node = TorchLearner(model, rows, protection=protection, seed=1, rng=np.random.default_rng(1))
+    start, counts = node.initial(), []
+
+    def moved(*pieces: slice) -> NDArray[Any]:
+        def cut(count: int) -> list[slice]:
+            counts.append(count)
+            return list(pieces) or [slice(0, count)]
+
+        w = node.update(start.copy(), turn=0, step_size=1.0, noise_multiplier=0.0, noise=Given(start), pieces=cut)
+        return (w - start).astype(np.float64)
+
+    units = len(np.unique(PERSONS)) if protects == "person" else 12
+    each = [moved(slice(at, at + 1)) for at in range(units)]
+    assert set(counts) == {units}
+    all_of, three = (1.0, 1.0) if protects != "node" else (1.0 / 12, 1.0 / 3)  # of a node the mean of what was taken
+    assert moved() == pytest.approx(all_of * np.sum(each, axis=0), abs=2e-6)
+    assert moved(slice(1, 3), slice(0, 1)) == pytest.approx(three * (each[0] + each[1] + each[2]), abs=2e-6)
+    if protects != "node":
+        assert max(np.linalg.norm(one) for one in each) <= clip / 60
+    with pytest.raises(NothingFits):
+        node.update(start, turn=0, step_size=1.0, noise_multiplier=0.0, noise=Given(start), pieces=lambda count: [])
 
 
 @pytest.mark.parametrize("batch", [None, 5])

@@ -51,6 +51,7 @@ from skipring.network.protocol import (
     Over,
     Parameters,
     Pass,
+    Ready,
     Released,
     Rules,
     Token,
@@ -75,12 +76,12 @@ class Life:
 
 
 @cache
-def parts_of(nodes: int, index: int, adaptive: bool) -> tuple[RunFile, Learner, Inputs]:
+def parts_of(nodes: int, index: int, adaptive: bool, ready: str) -> tuple[RunFile, Learner, Inputs]:
     """Return the run, the learner and the inputs of a node; they are the same in all histories."""
     asked = {
         "data": {"name": "breast-cancer"},
         "schedule": {"steps": 10},
-        "delay": {"timeout": "adaptive" if adaptive else 1.0},
+        "delay": {"timeout": "adaptive" if adaptive else 1.0, "ready": ready},
         "privacy": {"noise_multiplier": NOISE},
         "model": {"name": "logistic"},
     }
@@ -134,6 +135,7 @@ class DrivenWorld(Watched):
     folder : where the nodes' folders are.
     large : whether models go the way of those that are too large for memory: files, threads, calls of their own.
     adaptive : whether nodes learn how long to wait.
+    ready : whether nodes keep what they have got ready, and whether they get ready ahead.
     budget : so many updates of node 0 are what its budget allows; None without one.
     """
 
@@ -146,11 +148,14 @@ class DrivenWorld(Watched):
         *,
         large: bool = False,
         adaptive: bool = False,
+        ready: str = "ahead",
         budget: int | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.loop, self.folder, self.large, self.adaptive, self.budget = loop, folder, large, adaptive, budget
+        self.ready = ready
+        self.prepared: Counter[int] = Counter()  # what each node has got ready since its last update
         names, addresses = parse_nodes(str(rules.nodes))
         self.roster = Roster(
             names,
@@ -168,6 +173,7 @@ class DrivenWorld(Watched):
         self.blank: Token | None = None
         super().__init__(seed, rules, weather)
         self.loop.rng = self.rng
+        self.loop.slow, self.loop.long = weather.slow / 3.0, 2.0 * rules.timeout
         for _ in range(self.rng.choice([0, 0, 1, 2]) if weather.clear_at else 0):
             self.later(
                 self.rng.uniform(0.0, weather.clear_at), partial(self.told_to_stop, self.rng.randrange(rules.nodes))
@@ -198,7 +204,7 @@ class DrivenWorld(Watched):
 
     def setup(self, me: int) -> NodeSetup:
         """Return what a node is given; the initial model is stored at each start, as a process does."""
-        run, learner, inputs = parts_of(self.rules.nodes, me, self.adaptive)
+        run, learner, inputs = parts_of(self.rules.nodes, me, self.adaptive, self.ready)
         first = np.ascontiguousarray(learner.initial(), dtype=learner.dtype)
         journal = self.folder / self.roster.names[me] / "journal.sqlite"
         journal.parent.mkdir(exist_ok=True)
@@ -246,6 +252,7 @@ class DrivenWorld(Watched):
             self.later(0.05, partial(self.start, node))  # its journal is still open
             return
         machine.life += 1
+        self.prepared[node] = 0
         setup = self.setup(node)
         journal = WatchedJournal(self, node, open_journal(setup))
         made = Node(
@@ -298,6 +305,8 @@ class DrivenWorld(Watched):
 
     def say(self, node: int, event: str, **facts: object) -> None:
         self.happened[event] += 1
+        if event == "prepared":
+            self.prepared[node] += 1
         self.said.append(f"{self.now:.3f} {node}: {event} {facts.get('what', '')}")
 
     # The network.
@@ -388,9 +397,16 @@ class DrivenWorld(Watched):
                 parameters = writer.finish()
         return replace(message, token=replace(token, parameters=parameters, chain=chain))
 
+    def check_sent(self, sender: int, to: int, message: Message) -> None:
+        """A node that says ready has got the rows of its next update ready, and none of another one."""
+        if isinstance(message, Ready) and not self.prepared[sender]:
+            raise Broken(f"15: node {sender} says ready with what its last update has used")
+        super().check_sent(sender, to, message)
+
     def wrote(self, node: int, entry: Entry) -> None:
         """See an entry that is on a node's disk, and check it."""
         if isinstance(entry, Released):
+            self.prepared[node] = 0
             token = entry.copy.token
             made = bytes.fromhex(digest_of(token.parameters))
             before = self.machines[node].memory.copy.token.parameters
@@ -466,6 +482,7 @@ async def _history(seed: int, folder: Path) -> DrivenWorld:
         folder,
         large=model_file_module.LARGE == 1,
         adaptive=rng.random() < 0.2,
+        ready=rng.choice(["fresh", "kept", "ahead"]),
         budget=rng.choice([None, None, 1, 2]),
     )
     await world.run_to_the_end(until=weather.clear_at + 6000.0)

@@ -188,6 +188,7 @@ class LyingWorld(World):
             "vote": lambda: rng.randbytes(8),
             "votes": lambda: any_votes,
             "promises": lambda: any_votes,
+            "turns": lambda: rng.randbytes(rng.choice([0, 9, 100])),
             "heard": lambda: rng.randbytes(4 * rng.choice([0, 1, rules.nodes])),
         }
         if self.overheard and rng.random() < 0.5:

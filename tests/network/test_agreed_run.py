@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.protocol import path_of
 from skipring.network.setup import agreed_run, run_text
+from skipring.network.setup.agreed_order import order_of
 from skipring.privacy import PlannedRun, Transcript, TranscriptAccountant, noise_for_budget
 from skipring.runs import RunFile, parse_run, step_sizes_of
 from skipring.simulation import build
@@ -20,7 +20,7 @@ def test_without_anything_nodes_learn_their_timeout_and_the_noise_keeps_epsilon_
     run = agreed_run(RunFile(), 8)
     assert (run.delay.timeout, run.schedule.steps, run.model.name, run.data.nodes) == ("adaptive", 240, "logistic", 8)
     assert run.privacy.noise_multiplier is not None
-    path = np.array(path_of(run, 8, 240))
+    path = np.array(order_of(run, 8, 240).path)
     everybody = Transcript(
         nodes=8,
         offered=path,

@@ -44,6 +44,8 @@ AGREED: dict[str, Any] = {
     "model.label_bound": 2.0,
     "schedule.name": "ring",
     "schedule.steps": 77,
+    "schedule.closing": 3,
+    "schedule.search": 9,
     "delay.timeout": 2.0,
     "learning.rate": 0.31,
     "learning.step_size": "constant",

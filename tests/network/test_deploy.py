@@ -8,6 +8,7 @@ import re
 import shlex
 import socket
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import typer.main
 from networks import IDENTITY, ended
 from test_nodes import QUICK, make
 
+from skipring._function import function_of
 from skipring.cli._main import app
 from skipring.errors import InvalidInput
 from skipring.network.node import (
@@ -117,6 +119,22 @@ def test_settings_of_a_node_can_be_read(tmp_path: Path) -> None:
     assert len(SETTINGS) == 3
 
 
+def test_rows_are_got_ready_at_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = [text for text in PROGRAMS if named(text) == "clinic.py"]
+    (tmp_path / "clinic.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    hour = time.gmtime().tm_hour
+    monkeypatch.setenv("TZ", f"NIGHT{hour - 2:+d}" if hour >= 2 else "NIGHT+0")  # west of Greenwich it is 2 a.m.
+    time.tzset()
+    try:
+        assert function_of("data.prepare", "clinic:prepare")(np.ones((3, 2)), np.ones(3)) is None
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    with pytest.raises(InvalidInput, match=r"data\.prepare = clinic"):
+        function_of("data.prepare", "clinic")
+
+
 def test_the_rows_fit_the_run_and_the_model_can_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,7 +142,7 @@ def test_the_rows_fit_the_run_and_the_model_can_be_used(
     monkeypatch.setattr(sys, "argv", ["rows.py", "1"])
     for text in SETTINGS[:2]:
         (tmp_path / named(text)).write_text(text)
-    rows, use = PROGRAMS
+    rows, use, _ = PROGRAMS
     exec(compile(rows, "rows.py", "exec"), {})
     run, config = read_run_file(tmp_path / "run.toml"), read_node_config(tmp_path / "node.toml")
     rng = np.random.default_rng(1)

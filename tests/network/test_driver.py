@@ -16,6 +16,7 @@ from world import Broken
 
 from skipring.network.node import Driver
 from skipring.network.node.driver import _Go
+from skipring.network.node.readiness import Readiness
 from skipring.network.protocol import Entry, Fold, Released, Timer
 
 BLOCK = 20
@@ -96,7 +97,12 @@ def _counts_no_release(self: Fold, entry: Entry, *, written: float = 0.0, parame
     self._accounts = accounts
 
 
+def _is_used_again(self: Readiness) -> None:
+    self._wanted = None
+
+
 MUTANTS = {
+    "what is ready is used twice": (Readiness, "used", _is_used_again),
     "it is sent before it is written": (Driver, "_write_and_send", _sends_before_it_writes),
     "not all is written": (Driver, "_write_and_send", _writes_nothing_but_releases),
     "no timer rings": (Driver, "_expired", _rings_never),

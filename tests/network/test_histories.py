@@ -7,7 +7,9 @@ bytes; 2 the final model is one chain of updates, each in its author's journal; 
 ledger before anybody else has it; 4 nothing is accepted below a promised ballot; 5 no token is sent to a node that has
 not said ready; 6 the run ends once a majority is up and the network is fair; 7 whatever a node says is on its disk
 before; 8 a node that is reached is given its time, and one that is not no longer than an offer lives; 9 nobody is asked
-for a token that is still on its way to it; 10 no hop is offered unless a quorum was heard from in the last two rounds.
+for a token that is still on its way to it; 10 no hop is offered unless a quorum was heard from in the last two rounds;
+14 no update is released that the token was passed on without; 15 nobody says ready with what an update has used; 16 a
+turn ends in its time, whatever becomes of the update. (11 to 13 are about liars and old journals.)
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from skipring.network.protocol import (
     FRESH,
     Action,
     Ask,
+    Ballot,
     Compute,
     Copy,
     Entry,
@@ -383,7 +386,19 @@ class _HasNoPatience(Keeping):
         return min(super().patience_with(node), FRESH)
 
 
+class _ReleasesWhatIsLate(Keeping):
+    def is_wanted(self, ballot: Ballot, hop: int) -> bool:
+        return self.core.place == (ballot, hop)
+
+
+class _ComputesForEver(Keeping):
+    def on_turn_late(self) -> None:
+        pass
+
+
 MUTANTS: dict[str, world.Make] = {
+    "a late update is released": _with(keeping=_ReleasesWhatIsLate),
+    "an update may take for ever": _with(keeping=_ComputesForEver),
     "a promise is not written": _not_written(Heard),
     "an accepted token is not written": _not_written(Kept),
     "a release is not written": _not_written(Released),

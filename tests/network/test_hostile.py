@@ -587,6 +587,7 @@ def any_message(chance: random.Random) -> Message:
         "promises": tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
         "one": Trail(chance.choice([blank_chain(12, b"run"), blank_chain(12, b"other")]), ((1, chance.randbytes(60)),)),
         "other": Trail(blank_chain(12, b"run"), ()),
+        "turns": bytes(chance.randrange(256) for _ in range(chance.randrange(100))),
         "heard": chance.choice([b"", bytes(chance.randrange(256) for _ in range(4 * 3))]),
     }
     kind = chance.choice(get_args(Message))

@@ -53,10 +53,10 @@ BLOCK = 60
 
 
 def unharmed(found: liar.LyingWorld) -> bool:
-    """Say whether a run came out as if nobody had lied: its own slow nodes cost it a few updates."""
+    """Say whether a run came out as if nobody had lied: its own slow nodes cost it some updates."""
     final = next(machine.memory.outcome for node, machine in enumerate(found.machines) if node != found.liar)
     recovered = any("recovery" in line for line in found.said)
-    return final is not None and final.parameters not in found.forged and final.updates >= 25 and not recovered
+    return final is not None and final.parameters not in found.forged and final.updates >= 22 and not recovered
 
 
 @pytest.mark.parametrize("name", liar.SCRIPTS)
@@ -186,7 +186,7 @@ MUTANTS: dict[str, tuple[type[Peer], str]] = {
     "stamps are not looked at": (_with(scrutiny=_TakesForgedMarks), "forges marks"),
     "a final model may come at any time": (_with(ending=_TakesFinalsAtAnyTime), "ends early"),
     "a token may leave its way": (_with(scrutiny=_TakesAnyWay), "ends early"),
-    "anybody leads a recovery": (_with(scrutiny=_TakesAnyLeader), ""),
+    "anybody leads a recovery": (_with(scrutiny=_TakesAnyLeader), "false ranks"),
 }
 
 

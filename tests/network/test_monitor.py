@@ -46,6 +46,10 @@ TOLD: dict[str, Any] = {
     "budget": None,
     "refused": 0,
     "refused_for_budget": 0,
+    "late": 2,
+    "declined": 3,
+    "cut": 4,
+    "prepare_time": 0.25,
     "test_error": 0.125,
     "timeout": 0.5,
     "hop_time": None,
@@ -145,6 +149,10 @@ def test_prometheus_can_read_the_metrics() -> None:
         "token_updates": 15,
         "own_updates_total": 5,
         "refused_for_budget_total": 0,
+        "late_turns_total": 2,
+        "declined_turns_total": 3,
+        "cut_updates_total": 4,
+        "prepare_seconds": 0.25,
         "refused_offers_total": 0,
         "recoveries_total": 1,
         "epsilon": 1.25,
@@ -176,8 +184,9 @@ def test_a_status_is_read_as_it_was_written() -> None:
     assert to_json(STATUS) == TOLD
     assert list(to_json(STATUS)) == list(TOLD)
     assert STATUS.ballot == (2, 1)
-    before = {key: value for key, value in TOLD.items() if key != "refused_for_budget"}
-    assert from_json(NodeStatus, before | {"new": 1}) == STATUS
+    later: dict[str, Any] = {"refused_for_budget": 0, "late": 0, "declined": 0, "cut": 0, "prepare_time": None}
+    before = {key: value for key, value in TOLD.items() if key not in later}
+    assert from_json(NodeStatus, before | {"new": 1}) == dataclasses.replace(STATUS, **later)
     for wrong, words in (
         ({"hop": "17"}, 'status.hop = "17": must be a whole number'),
         ({"holding": 1}, "status.holding = 1: must be true or false"),

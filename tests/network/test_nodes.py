@@ -149,7 +149,10 @@ def test_a_run_with_late_nodes_takes_at_least_what_lemma_1_says(tmp_path: Path) 
     """A sleep is never too short: waits and skips are at least those of the law (p = 3e-5 each, one-sided)."""
     steps, timeout = 120, 0.03
     configs = make(
-        tmp_path / "net", 4, QUICK | {"schedule": {"steps": steps}, "delay": {"timeout": timeout}}, "exponential:0.02"
+        tmp_path / "net",
+        4,
+        QUICK | {"schedule": {"steps": steps}, "delay": {"timeout": timeout, "ready": "fresh"}},
+        "exponential:0.02",
     )
     nodes = run_nodes(configs)
     reading = read_journal(configs[0].with_name("journal.sqlite"))
@@ -198,31 +201,17 @@ def test_nodes_learn_how_long_to_wait(tmp_path: Path) -> None:
 
 
 class Slow:
-    """A learner that takes long over its own rows, by the node's clock: `clock` goes on while it works."""
+    """A learner that takes long over its own rows."""
 
-    def __init__(self, learner: Learner, clock: Clock) -> None:
-        self._learner, self._clock = learner, clock
+    def __init__(self, learner: Learner, seconds: float) -> None:
+        self._learner, self._seconds = learner, seconds
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._learner, name)
 
     def update(self, *given: Any, **named: Any) -> Any:
-        self._clock.ahead += LONG
+        time.sleep(self._seconds)
         return self._learner.update(*given, **named)
-
-    def test_error(self, parameters: Any) -> float:
-        self._clock.ahead += LONG
-        return self._learner.test_error(parameters)
-
-
-class Clock:
-    """The time, and how far it was put forward."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def monotonic(self) -> float:
-        return time.monotonic() + self.ahead
 
 
 class Told(AdaptivePace):
@@ -249,43 +238,41 @@ class TellingSetup(NodeSetup):
         return Told()
 
 
-LONG = 1e4  # seconds; no test takes that long
+LONG = 0.1  # seconds; no update of the others takes that long
 
 
-def test_what_a_timeout_is_learned_from_has_nothing_to_do_with_the_holders_rows(tmp_path: Path) -> None:
-    """Updates and tests take hours by the nodes' clock. Else the timeout would tell others how many rows there are."""
-    clock = Clock()
+def test_a_timeout_is_learned_from_whole_turns_of_everybody(tmp_path: Path) -> None:
+    """One of three nodes computes slowly. All learn of it, though two never wait for it to be ready."""
 
-    def slow(_: int, setup: NodeSetup) -> NodeSetup:
+    def slow(node: int, setup: NodeSetup) -> NodeSetup:
         parts = {field.name: getattr(setup, field.name) for field in dataclasses.fields(setup)}
-        return TellingSetup(**parts | {"learner": Slow(setup.learner, clock)})
+        return TellingSetup(**parts | ({"learner": Slow(setup.learner, LONG)} if node == 1 else {}))
 
     configs = make(tmp_path / "net", 3, QUICK | {"delay": {"timeout": "adaptive"}})
-    nodes = run_nodes(configs, slow, clock.monotonic)
-    assert clock.ahead >= 60 * LONG
-    assert sum(node.account.releases for node in nodes) == 60
+    nodes = run_nodes(configs, slow)
+    assert nodes[1].account.releases >= 5  # until it has shown how slow it is
+    assert nodes[0].account.releases + nodes[2].account.releases >= 25
     for node in nodes:
         assert isinstance(node.driver.pace, Told)
-        assert len(node.driver.pace.overheads) >= 10
-        assert len(node.driver.pace.waits) >= 10
-        assert max(node.driver.pace.overheads) < LONG / 2.0
-        assert max(node.driver.pace.waits) < LONG / 2.0
-        assert node.driver.pace.timeout < LONG / 2.0
+        assert max(node.driver.pace.overheads) < LONG  # what an offer costs has nothing to do with anybody's rows
+        long = [waited for waited in node.driver.pace.waits if waited >= LONG]
+        assert len(long) >= 5
+        assert len(node.driver.pace.waits) >= 30
 
 
 def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over(tmp_path: Path) -> None:
-    """The answer would wait until it has done so, and the wait would tell of the holder's own rows."""
+    """A preparation that is thrown away with its turn is not begun once the turn is over."""
     nodes: list[Node] = []
     prepared: list[int | None] = []
 
     class Watched(Slow):
-        def prepare(self) -> None:
+        def prepare(self, *given: Any) -> None:
             prepared.extend(node.peer.offers_to for node in nodes if node.setup.learner is self)
-            self._learner.prepare()
+            self._learner.prepare(*given)
 
     async def story() -> None:
         setups = [load_node(config) for config in configs]
-        setups = [dataclasses.replace(one, learner=Watched(one.learner, Clock())) for one in setups]
+        setups = [dataclasses.replace(one, learner=Watched(one.learner, 0.0)) for one in setups]
         journals = [open_journal(setup) for setup in setups]
         try:
             for setup, journal in zip(setups, journals, strict=True):
@@ -297,11 +284,12 @@ def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over
                 journal.close()
 
     # On a walk a hop in two is the holder's own; it is late for half of them, and then offers the next one.
-    walk = {"schedule": {"name": "random-walk", "steps": 200}, "delay": {"timeout": 0.02}}
+    walk = {"schedule": {"name": "random-walk", "steps": 200}, "delay": {"timeout": 0.02, "ready": "fresh"}}
     configs = make(tmp_path / "net", 2, QUICK | walk, "exponential:0.03")
     LOOP.run(story())
     assert len(prepared) > 50
-    assert prepared == [None] * len(prepared)
+    # In a thread, as on a busy machine, one may just have begun when the turn ended.
+    assert sum(offers_to is not None for offers_to in prepared) <= len(prepared) / 10
 
 
 def test_nodes_with_files_of_their_own(tmp_path: Path) -> None:

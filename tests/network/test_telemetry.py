@@ -56,7 +56,7 @@ def test_the_log_says_what_an_event_holds() -> None:
     assert telemetry.hop == 5
     assert lines == [
         {"event": "started", "listen": "localhost:1", "hop": 3, "level": "info"},
-        {"event": "updated", "hop": 5, "updates": 2, "level": "debug"},
+        {"event": "updated", "hop": 5, "updates": 2, "rows": "all", "level": "debug"},
         {"event": "over", "updates": 7, "model": "ab", "level": "info"},
         {"event": "over", "updates": 7, "model": "ab", "refused_for_budget": 1, "level": "info"},
     ]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skipring.network.protocol import (
+    MOST_TURN_BYTES,
     Ballot,
     Final,
     Fork,
@@ -52,7 +53,7 @@ FIELDS = {
     "Offer": "1 ballot Ballot, 2 hop uint64",
     "Ready": "1 ballot Ballot, 2 hop uint64",
     "Refuse": "1 ballot Ballot, 2 hop uint64, 3 promised Ballot",
-    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token, 4 heard bytes",
+    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token, 4 heard bytes, 5 turns bytes",
     "Accepted": "1 ballot Ballot, 2 hop uint64",
     "Ask": "1 ballot Ballot, 2 hop uint64",
     "Answer": "1 ballot Ballot, 2 hop uint64, 3 has bool",
@@ -94,6 +95,7 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "rank": st.tuples(ballots, hops, st.sampled_from(Kind)),
     "token": tokens,
     "heard": st.sampled_from([b"", bytes(range(4 * NODES))]),
+    "turns": st.binary(max_size=MOST_TURN_BYTES),
     "vote": st.binary(max_size=90),
     "signature": st.binary(max_size=90),
     "votes": signatures,
@@ -227,6 +229,8 @@ def check_part(name: str, value: Any, found: Frame) -> None:
         assert isinstance(value[2], Kind)
     elif name == "heard":
         assert len(value) in (0, 4 * NODES)
+    elif name == "turns":
+        assert len(value) <= MOST_TURN_BYTES
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
     elif name in ("vote", "signature"):

@@ -31,6 +31,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.now = 0.0
         self.rng = random.Random(0)
+        #: How often a thread takes for long, and how long that is.
+        self.slow, self.long = 0.0, 0.0
         selector = _NoSockets()
         selector.loop = self
         super().__init__(selector)
@@ -51,5 +53,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 except Exception as error:  # as of a thread: whoever waits for the result is told
                     made.set_exception(error)
 
-        self.call_later(self.rng.expovariate(20.0), work)
+        late = self.rng.random() < self.slow
+        self.call_later(self.rng.expovariate(1.0) * (self.long if late else 0.05), work)
         return made

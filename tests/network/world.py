@@ -123,6 +123,12 @@ class Seen:
         self.timeout, self.reached = world.rules.timeout * factor, True
         return self.timeout
 
+    def turn_timeout(self) -> float:
+        return self._world.rules.timeout
+
+    def turns_told(self) -> bytes:
+        return b""
+
     def reaches(self, node: int) -> bool:
         world = self._world
         self.reached = not world.weather.links or world.connected(self._node, node)
@@ -324,10 +330,17 @@ class World:
             token = stamped(action.token, action.ballot, action.hop, made, commitment, me=node, seal=self.seals[node])
         except InvalidInput as problem:
             raise Broken(f"3: node {node} updates a token twice at one hop") from problem
-        self.later(
-            self.rng.expovariate(20.0),
-            lambda: self.tell(node, life, lambda p: p.computed(action.ballot, action.hop, token)),
-        )
+        # Some are so slow that their turn is over before; and some find out that they have no time for any row.
+        late = self.rng.random() < self.weather.slow / 3.0
+        seconds = self.rng.expovariate(1.0) * (2.0 * self.rules.timeout if late else 0.05)
+        result = None if late and self.rng.random() < 0.2 else token
+
+        def computed(peer: Peer) -> list[Action]:
+            if seconds > action.seconds and peer.is_making(action.ballot, action.hop):
+                raise Broken(f"16: node {node} has made its update for {seconds:.2f} s, and its turn is not over")
+            return peer.computed(action.ballot, action.hop, result)
+
+        self.later(seconds, lambda: self.tell(node, life, computed))
 
     # Network, and what is checked while it runs.
 
@@ -339,6 +352,8 @@ class World:
         machine.memory = machine.memory.after(entry)
 
     def check_entry(self, node: int, memory: Memory, entry: Entry) -> None:
+        if isinstance(entry, Released) and memory.passing is not None:
+            raise Broken(f"14: node {node} releases an update of hop {entry.copy.hop} that it has passed on without")
         if isinstance(entry, Kept) and entry.copy.ballot < memory.promised:
             raise Broken(f"4: node {node} accepts {entry.copy.ballot} below its promise {memory.promised}")
         goes_on = isinstance(entry, Kept) and entry.sender is None and entry.copy.ballot != memory.copy.ballot

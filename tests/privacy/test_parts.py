@@ -130,7 +130,7 @@ def test_running_and_own_accounts_agree_at_every_hop() -> None:
                 if not updated:
                     account.look(node)
                     continue
-                what = {"step_size": run.steps[made], "noise_multiplier": run.noises[made]}
+                what: dict[str, Any] = {"step_size": run.steps[made], "noise_multiplier": run.noises[made]}
                 mine = not isinstance(account, OwnTranscript) or account.target == node
                 account.update(node, **what, part=used[made][1] if mine else None)
             made += updated

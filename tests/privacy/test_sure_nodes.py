@@ -30,7 +30,7 @@ from skipring.privacy import (
     sure_others,
 )
 from skipring.privacy.lateness import fewest_successes
-from skipring.schedules import RandomRing
+from skipring.schedules import KnownOrder, RandomRing
 from skipring.simulation.lateness import Lateness, Timeline, timeline
 from skipring.timeouts import no_update_probability
 
@@ -363,6 +363,8 @@ def test_more_who_are_sure_hide_more() -> None:
         {"others": 9},
         {"others": None, "failure": 0.1},
         {"failure": 1.0},
+        {"order": KnownOrder(10, tuple(range(10)) * 3)},
+        {"schedule": "designed-ring"},
     ],
 )
 def test_what_the_theorem_does_not_cover_is_refused(changes: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, StepSizes
 from skipring.privacy import Unit, forecast, noise_for_budget
-from skipring.schedules import SCHEDULES, RandomRing, schedule
+from skipring.schedules import RandomRing, schedule
 from skipring.simulation.account import noise_for, planned, privacy_of
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.reference import reference_run
@@ -56,7 +56,7 @@ def all_runs(case: Setup, runs: int, **more: Any) -> list[RunOutput]:
 
 
 @pytest.mark.sample(10)
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ["ring", "random-ring", "random-walk"])
 @pytest.mark.parametrize(
     ("loss", "more"),
     [
@@ -84,7 +84,7 @@ def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: di
 
 
 @pytest.mark.sample(9)
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ["ring", "random-ring", "random-walk"])
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])
 @pytest.mark.parametrize(("protects", "batch", "most"), [("record", 2, 1), ("record", 9, 1), ("person", 3, 2)])
 def test_records_and_persons_follow_the_plain_loop(name: str, loss: str, protects: Unit, batch: int, most: int) -> None:

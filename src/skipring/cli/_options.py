@@ -8,6 +8,7 @@ import typer
 
 __all__ = [
     "Batch",
+    "Closing",
     "Convexity",
     "Delay",
     "DeltaPrime",
@@ -19,12 +20,14 @@ __all__ = [
     "NoiseMultiplier",
     "ObserverSkip",
     "Observers",
+    "OrderSeed",
     "Parts",
     "Position",
     "Protects",
     "Rows",
     "RowsPerPerson",
     "Schedule",
+    "Search",
     "Skip",
     "Smoothness",
     "StepSize",
@@ -42,7 +45,18 @@ Delay = Annotated[
     ),
 ]
 HopLatency = Annotated[float, typer.Option(help="Time a hop takes, whoever is at its end.")]
-Schedule = Annotated[str, typer.Option(metavar="NAME", help="ring, random-ring or random-walk.")]
+Schedule = Annotated[str, typer.Option(metavar="NAME", help="ring, random-ring, designed-ring or random-walk.")]
+Closing = Annotated[
+    int | None,
+    typer.Option(help="On the designed ring: hops at the end that add noise and no gradient. Default: 2."),
+]
+OrderSeed = Annotated[int | None, typer.Option(help="On the designed ring: which of many orders. Default: 1.")]
+Search = Annotated[
+    int | None,
+    typer.Option(
+        help="On the designed ring: moves to look for a better order with. Default: some seconds' worth; 0: none."
+    ),
+]
 Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
 Steps = Annotated[int, typer.Option(help="Number of hops of the token, skipped ones included.")]
 Skip = Annotated[float, typer.Option(help="Probability that a node is skipped.")]

@@ -135,6 +135,9 @@ def privacy(
     rows_per_person: options.RowsPerPerson = None,
     rows: options.Rows = None,
     parts: options.Parts = None,
+    closing: options.Closing = None,
+    order_seed: options.OrderSeed = None,
+    search: options.Search = None,
     as_json: Json = False,
 ) -> None:
     """What others can learn about a node's data in a run: epsilon for a delta, or delta for an epsilon."""
@@ -162,6 +165,9 @@ def privacy(
         smoothness=smoothness,
         protects=who.unit,
         every=who.parts,
+        closing=closing,
+        order_seed=order_seed,
+        search=search,
     )
     result: dict[str, Any] = {}
     warning = ""
@@ -233,6 +239,9 @@ def noise(
     rows_per_person: options.RowsPerPerson = None,
     rows: options.Rows = None,
     parts: options.Parts = None,
+    closing: options.Closing = None,
+    order_seed: options.OrderSeed = None,
+    search: options.Search = None,
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
@@ -258,6 +267,9 @@ def noise(
         smoothness=smoothness,
         protects=who.unit,
         every=who.parts,
+        closing=closing,
+        order_seed=order_seed,
+        search=search,
     )
     total, trust, warning = delta, dict[str, Any](), ""
     if _is_paper(method, delta_prime, who.parts, rows):
@@ -380,7 +392,7 @@ def _facts(run: PlannedRun) -> dict[str, Any]:
     }
     if run.view == "participants":
         facts["observer_skip"] = run.skip if run.observer_skip is None else run.observer_skip
-    for name in ("distance", "position"):
+    for name in ("distance", "position", "closing", "order_seed", "search"):
         if getattr(run, name) is not None:
             facts[name] = getattr(run, name)
     return facts

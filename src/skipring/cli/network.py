@@ -129,6 +129,8 @@ def _agreed(path: Path | None, names: Sequence[str]) -> tuple[str, NodeBudget, U
         quorum_of,
         require_data,
         run_text,  # loaded when the command runs
+        why_nobody_skipped,
+        with_designed_order,
     )
     from ..runs import parse_run, read_run_file, unsaid_unit
 
@@ -139,9 +141,15 @@ def _agreed(path: Path | None, names: Sequence[str]) -> tuple[str, NodeBudget, U
     identity = new_identity(datetime.now(UTC).date(), secrets.token_bytes(12))
     quorum_of(asked, names)
     nodes = len(names)
-    agreed, unsaid = agreed_run(asked, nodes, identity), unsaid_unit(asked)
+    agreed, unsaid = agreed_run(with_designed_order(asked, nodes), nodes, identity), unsaid_unit(asked)
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
-    return run_text(agreed), asked_budget(asked), asked.privacy.unit, notes
+    budget = asked_budget(asked)
+    if budget.epsilon is not None and (why := why_nobody_skipped(asked)):
+        notes.append(
+            f"the noise is that of a run in which nobody is skipped, since {why}: where others are, a node's budget is"
+            " spent earlier, and it takes no further turns"
+        )
+    return run_text(agreed), budget, asked.privacy.unit, notes
 
 
 def network_again(

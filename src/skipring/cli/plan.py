@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
+#: What an epsilon has to do with orders, by schedule.
+_ON_ORDERS = {
+    "random-ring": " It is an average over orders, and in the one that is drawn some pairs are above it; --schedule"
+    " designed-ring chooses one for which it holds for every pair.",
+    "designed-ring": " It holds for every pair of the order, which is chosen beforehand; timeout and length were"
+    " compared by the average over orders.",
+}
+
 
 def plan(
     nodes: options.Nodes,
@@ -205,7 +213,7 @@ def _on_epsilon(plans: Plans) -> str:
     return (
         f"Epsilon (method tight, replace-one, view offered) hides {whom} from any other node that is always ready,"
         f" final model included; it needs a convex loss of smoothness at most {2 / plans.best.learning_rate:.3g}"
-        " = 2 / learning rate."
+        f" = 2 / learning rate.{_ON_ORDERS.get(plans.budget.schedule, '')}"
     )
 
 

@@ -148,8 +148,10 @@ def _show(
         )
     if resolved.labels_clipped:
         notes.append(f"{resolved.labels_clipped} labels were clipped to model.label_bound.")
-    if privacy.realised is not None and privacy.forecast is not None:
-        notes.append("A forecast is for a node or pair named beforehand; the unluckiest of all may lie beyond it.")
+    if privacy.averaged:
+        notes.append(sentence(privacy.averaged))
+    elif privacy.realised is not None and privacy.forecast is not None:
+        notes.append("A forecast counts every way to take part by its chance; one that happened may lie beyond it.")
     notes.append(f"Results are in {folder}.")
     if model:
         notes.append(f"The model of run number {model['model_run']} (from 0) is {model['model']}: skipring predict.")
@@ -174,8 +176,11 @@ def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
     if privacy.refused is not None:
         return [("epsilon", privacy.refused)]
     rows: list[tuple[str, object]] = [("epsilon hides", privacy.hides)]
+    if privacy.averaged and privacy.realised is not None:  # what holds for every pair comes first
+        rows.append(("epsilon, realised, every pair", upper(privacy.realised.worst)))
     if privacy.forecast is not None:
-        rows.append(("epsilon, forecast", _epsilon_or_why(privacy.forecast)))
+        whose = ", average" if privacy.averaged else ", every pair" if privacy.holds_for_every_pair else ""
+        rows.append((f"epsilon, forecast{whose}", _epsilon_or_why(privacy.forecast)))
     if privacy.final is not None:
         rows.append(("epsilon, final model only", _epsilon_or_why(privacy.final)))
     if privacy.whole_node:

@@ -20,7 +20,7 @@ from .networks import NETWORKS, NeuralModel
 from .reference import row_errors
 from .step_sizes import StepSizes
 from .units import Batches, Protection, deal_parts, most_units, parts_stream, unit_count
-from .update import Learner, Noise, Rows
+from .update import Learner, Noise, NothingFits, Pieces, PrepareRows, Rows
 
 if TYPE_CHECKING:
     from .networks import require_torch
@@ -43,6 +43,9 @@ __all__ = [
     "NeuralModel",
     "NeuralToken",
     "Noise",
+    "NothingFits",
+    "Pieces",
+    "PrepareRows",
     "Protection",
     "Rows",
     "StepSizes",

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from ..data import require_finite_labels, require_unit_rows
 from . import reference
 from .linear import LinearModel
+from .prepared import PreparedRows
 from .units import Batches, Protection, deal_parts, most_units, unit_count
-from .update import Noise, Rows, require_step, usable
+from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, require_step, usable, whole
 
 __all__ = ["LinearLearner"]
 
@@ -44,6 +45,7 @@ class LinearLearner:
         self._norms = reference.row_norms(rows.train_x)
         parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
         self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
+        self._prepared = PreparedRows(self._batches, rows.train_x, rows.train_y)
         self.protection, self.parts, self.units = protection, len(parts), most_units(parts, protection, rows.persons)
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
         self.rows_digest = rows.digest(parts)
@@ -65,24 +67,60 @@ class LinearLearner:
         """Return zeros."""
         return np.zeros(self.shape, self.dtype)
 
-    def prepare(self) -> None:
-        """Choose the rows of the next update."""
-        self._batches.prepare()
+    def prepare(self, turn: int = 0, with_rows: PrepareRows | None = None) -> None:
+        """Choose the rows of the next update, and get them ready; rows that came out too long are cut to length 1."""
+        self._prepared.prepare(turn, with_rows)
 
     def update(
-        self, parameters: NDArray[Any], *, turn: int, step_size: float, noise_multiplier: float, noise: Noise
+        self,
+        parameters: NDArray[Any],
+        *,
+        turn: int,
+        step_size: float,
+        noise_multiplier: float,
+        noise: Noise,
+        pieces: Pieces = whole,
     ) -> NDArray[Any]:
         """Return the parameters after one noisy step."""
         w = usable(parameters, self)
         require_step(turn, step_size, noise_multiplier)
         std = self.noise_std(noise_multiplier)
-        rows = self._batches.take(turn)
-        x, y, norms = self.rows.train_x[rows], self.rows.train_y[rows], self._norms[rows]
-        gradient = reference.gradient(self._model, w, x, y, self.protection.divisor(len(rows)), norms)
+        rows, other = self._prepared.take(turn)
+        divisor, taken, gradient = self.protection.divisor(len(rows)), 0, None
+        for piece in pieces(len(rows)):
+            some = rows[piece]
+            taken += len(some)
+            x, norms = self.rows.train_x[some], self._norms[some]
+            if other is not None:
+                x = _shortened(other[piece])
+                norms = reference.row_norms(x)
+            found = reference.gradient(self._model, w, x, self.rows.train_y[some], divisor, norms)
+            gradient = found if gradient is None else gradient + found
+        if gradient is None:
+            raise NothingFits
+        if self.protection.unit == "node" and taken < len(rows):
+            gradient *= len(rows) / taken  # the mean of those that were taken
         if std > 0.0:
             noise.add(gradient, std)
         return reference.stepped(self._model, w, gradient, step_size)
 
+    def close(
+        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+    ) -> NDArray[Any]:
+        """Return the parameters after a step of noise alone."""
+        w = usable(parameters, self)
+        require_step(0, step_size, noise_multiplier)
+        nothing, std = np.zeros(self.shape, self.dtype), self.noise_std(noise_multiplier)
+        if std > 0.0:
+            noise.add(nothing, std)
+        return reference.projected(w - step_size * nothing, self.radius)
+
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""
         return reference.test_error(self._model, usable(parameters, self), self.rows.test_x, self.rows.test_y)
+
+
+def _shortened(x: NDArray[Any]) -> NDArray[Any]:
+    """Return rows of at most length 1, as all bounds need them."""
+    wide = x.astype(np.float64)
+    return wide / np.maximum(1.0, reference.row_norms(wide))[:, None] * (1.0 - 1e-12)

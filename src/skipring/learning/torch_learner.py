@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from .networks import NeuralModel
+from .prepared import PreparedRows
 from .torch_fixed import changed_since, refusal_of_change, written_bits
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
 from .torch_units import UnitGradients, numbered
 from .torch_update import clip_, mean_loss, project_, row_errors, step_
 from .units import Batches, Protection, deal_parts, most_units, unit_count
-from .update import Noise, Rows, require_step, usable
+from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, require_step, usable, whole
 
 __all__ = ["TorchLearner"]
 
@@ -64,7 +65,8 @@ class TorchLearner:
         self._model, self._ridge, self._device = model, model.ridge, choose_device(model.device)
         self._make, self._seed = maker(model), seed
         parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
-        self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
+        batches = Batches(len(rows.train_x), protection, rng, parts=parts)
+        self._prepared = PreparedRows(batches, self._x.numpy(), self._y.numpy())
         self.protection = protection
         self.parts, self.units = len(parts), most_units(parts, protection, rows.persons)
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
@@ -142,27 +144,33 @@ class TorchLearner:
         usable(start, self)
         return start
 
-    def prepare(self) -> None:
-        """Choose the rows of the next update."""
-        self._batches.prepare()
+    def prepare(self, turn: int = 0, with_rows: PrepareRows | None = None) -> None:
+        """Choose the rows of the next update, and get them ready, as the network takes them."""
+        self._prepared.prepare(turn, with_rows)
 
     def update(
-        self, parameters: NDArray[Any], *, turn: int, step_size: float, noise_multiplier: float, noise: Noise
+        self,
+        parameters: NDArray[Any],
+        *,
+        turn: int,
+        step_size: float,
+        noise_multiplier: float,
+        noise: Noise,
+        pieces: Pieces = whole,
     ) -> NDArray[Any]:
         """Change the parameters by one noisy step, and return them; only an array that cannot be written is copied."""
         require_step(turn, step_size, noise_multiplier)
         std = self.noise_std(noise_multiplier)
         w = _writeable(usable(parameters, self))
-        pieces = self._pieces(w)
+        split = self._pieces(w)
         with self._at_work:
-            taken = torch.from_numpy(self._batches.take(turn))
-            clipped = self._clipped
-            gradients = self._gradients(pieces, taken) if clipped is None else self._sums(pieces, taken, clipped)
+            rows, other = self._prepared.take(turn)
+            gradients = self._summed(split, rows, other, pieces)
         if self._clipped is None:
             clip_(gradients, self.gradient_bound)
         # From here on nothing depends on the node's rows but what is in the gradients.
         size = torch.tensor(step_size, dtype=torch.float32)
-        for piece in pieces:
+        for piece in split:
             # One at a time: what is used is not kept.
             gradient = gradients.pop(0)
             if std > 0.0:
@@ -171,28 +179,79 @@ class TorchLearner:
         project_(torch.from_numpy(w), self.radius)
         return w
 
-    def _gradients(self, pieces: list[torch.Tensor], rows: torch.Tensor) -> list[torch.Tensor]:
-        """Return the gradient of the batch's mean loss, a vector for each parameter, in the computer's memory."""
-        with self._lent(pieces):
-            loss = mean_loss(self._module.train()(self._x[rows].to(self._device)), self._y[rows].to(self._device))
+    def close(
+        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+    ) -> NDArray[Any]:
+        """Change the parameters by a step of noise alone, and return them."""
+        require_step(0, step_size, noise_multiplier)
+        w, std = _writeable(usable(parameters, self)), self.noise_std(noise_multiplier)
+        size = torch.tensor(step_size, dtype=torch.float32)
+        for piece in self._pieces(w):
+            nothing = torch.zeros(len(piece))
+            if std > 0.0:
+                noise.add(nothing.numpy(), std)
+            step_(piece, nothing, size, 0.0)
+        project_(torch.from_numpy(w), self.radius)
+        return w
+
+    def _summed(
+        self, split: list[torch.Tensor], rows: NDArray[Any], other: NDArray[Any] | None, pieces: Pieces
+    ) -> list[torch.Tensor]:
+        """Return the gradient of those pieces of a batch that there is time for, over all of its rows.
+
+        A person is in one piece, since what is clipped is all that one contributes. The sum of all pieces is rounded
+        as often as that of one batch would be.
+        """
+        order, starts = np.arange(len(rows)), np.arange(len(rows) + 1)
+        if self._persons is not None:
+            whose = self._persons[torch.from_numpy(rows)].numpy()
+            order = np.argsort(whose, kind="stable")
+            starts = np.append(np.flatnonzero(np.diff(whose[order], prepend=-1)), len(rows))
+        total: list[torch.Tensor] | None = None
+        added = 0
+        for piece in pieces(len(starts) - 1):
+            first, last, _ = piece.indices(len(starts) - 1)
+            some = order[starts[first] : starts[last]]
+            if len(some) == len(rows):
+                some = np.arange(len(rows))  # all at once, in their own order
+            taken = torch.from_numpy(rows[some])
+            x = self._x[taken] if other is None else torch.from_numpy(np.asarray(other[some], np.float32))
+            found = self._gradients(split, x, taken, len(some) / len(rows))
+            added += len(some)
+            if total is None:
+                total = found
+            else:
+                for sum_, more in zip(total, found, strict=True):
+                    sum_.add_(more)
+        if total is None:
+            raise NothingFits
+        divisor = self.protection.divisor(len(rows)) if self._clipped is not None else added / len(rows)
+        if divisor != 1.0:
+            for sum_ in total:
+                sum_.mul_(1.0 / divisor)
+        return total
+
+    def _gradients(
+        self, split: list[torch.Tensor], x: torch.Tensor, rows: torch.Tensor, share: float
+    ) -> list[torch.Tensor]:
+        """Return `share` x the gradient of the rows' mean loss, or the sum of the clipped gradients of their units."""
+        x, y = x.to(self._device), self._y[rows].to(self._device)
+        with self._lent(split):
+            self._module.train()
+            if self._clipped is not None:
+                units = None
+                if self._persons is not None:
+                    units = numbered(self._persons[rows], len(rows), self.protection.rows_per_person).to(self._device)
+                return [_flat(each) for each in self._clipped(x, y, units=units)]
+            loss = mean_loss(self._module(x), y)
             if loss.requires_grad:  # otherwise the answer depends on no parameter
-                loss.backward()  # type: ignore[no-untyped-call] # torch's
+                (loss if share == 1.0 else loss * share).backward()  # type: ignore[no-untyped-call] # torch's
             found = [parameter.grad for parameter in self._parameters]
         return [
             # A parameter that was not used has no gradient; it gets noise like all others.
             torch.zeros(shape.numel()) if gradient is None else _flat(gradient)
             for gradient, shape in zip(found, self._shapes, strict=True)
         ]
-
-    def _sums(self, pieces: list[torch.Tensor], rows: torch.Tensor, clipped: UnitGradients) -> list[torch.Tensor]:
-        """Return the sum of the clipped gradients over the batch that was agreed on, a vector for each parameter."""
-        units = None
-        if self._persons is not None:
-            units = numbered(self._persons[rows], len(rows), self.protection.rows_per_person).to(self._device)
-        with self._lent(pieces):
-            self._module.train()
-            found = clipped(self._x[rows].to(self._device), self._y[rows].to(self._device), units=units)
-        return [_flat(each.mul_(1.0 / self.protection.divisor(len(rows)))) for each in found]
 
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""

@@ -68,6 +68,15 @@ class LinearToken:
         if math.isfinite(model.radius):
             w.mul_(torch.clamp(model.radius / torch.linalg.vector_norm(w), max=1.0))
 
+    def close(self, *, step_size: float, noise_std: float) -> None:
+        """Add the noise of an update and nothing else, and project."""
+        model, w = self._model, self._w
+        if noise_std > 0.0:
+            noise = torch.randn(self._shape, generator=self._noise, device=self._device)
+            w.sub_(noise, alpha=step_size * noise_std)
+        if math.isfinite(model.radius):
+            w.mul_(torch.clamp(model.radius / torch.linalg.vector_norm(w), max=1.0))
+
     def _gradient(self, x: torch.Tensor, y: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
         model = self._model
         limits = model.gradient_bound / norms

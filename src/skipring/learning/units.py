@@ -170,6 +170,15 @@ class Batches:
             raise InvalidInput.because("parts", "missing", f"a {protection.unit} is protected, so rows are dealt")
         self._next: Ints | None = None
 
+    def peek(self, turn: int) -> Ints:
+        """Return the rows that `take` would."""
+        if self.parts is not None:
+            return self.parts[turn % len(self.parts)]
+        if self._next is None:
+            self.prepare()
+        assert self._next is not None
+        return self._next
+
     def prepare(self) -> None:
         """Draw the rows of the next update, where they are drawn."""
         if self.parts is not None:
@@ -184,10 +193,6 @@ class Batches:
 
         Rows that are drawn are those that were prepared, if no update has taken them yet.
         """
-        if self.parts is not None:
-            return self.parts[turn % len(self.parts)]
-        if self._next is None:
-            self.prepare()
-        taken, self._next = self._next, None
-        assert taken is not None
+        taken = self.peek(turn)
+        self._next = None
         return taken

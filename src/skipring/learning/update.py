@@ -7,7 +7,7 @@ most `step_size` x what `Protection` says it can contribute.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,10 +19,43 @@ from ..errors import InvalidInput, require_integer, require_non_negative, requir
 from .guessing import Guess, guess_of
 from .units import Protection
 
-__all__ = ["Learner", "Noise", "Rows", "norm", "require_step", "usable"]
+__all__ = [
+    "Learner",
+    "Noise",
+    "NothingFits",
+    "Pieces",
+    "PrepareRows",
+    "Rows",
+    "norm",
+    "require_step",
+    "usable",
+    "whole",
+]
 
 Floats = NDArray[np.floating[Any]]
 _PIECE = 1 << 16
+
+
+#: Cuts so many rows (for networks: protected units) into pieces, one after the other. An update takes those pieces that
+#: it is given, and divides their sum as if it had taken all: so a cut takes weight from an update, and nothing else.
+#: (For whole nodes it is the mean of what it took.) What decides where it ends is the clock, never what the rows say.
+Pieces = Callable[[int], Iterable[slice]]
+#: Gets the rows of an update ready (loads, decodes, augments them, each by itself): features and labels -> the features
+#: to be used, as many as there were; None for those that were given.
+PrepareRows = Callable[[NDArray[Any], NDArray[Any]], "NDArray[Any] | None"]
+
+
+class NothingFits(Exception):
+    """There was no time for even one piece of an update: nothing was made of the parameters."""
+
+
+def whole(count: int) -> Iterable[slice]:
+    """Take all at once.
+
+    >>> list(whole(7))
+    [slice(0, 7, None)]
+    """
+    return (slice(0, count),)
 
 
 class Noise(Protocol):
@@ -96,16 +129,29 @@ class Learner(Protocol):
     def initial(self) -> NDArray[Any]:
         """Return the parameters that a run starts with: the same at every node."""
 
-    def prepare(self) -> None:
-        """Choose the rows of the next update."""
+    def prepare(self, turn: int = 0, with_rows: PrepareRows | None = None) -> None:
+        """Choose the rows of the next update, at a turn, and get them ready."""
 
     def update(
-        self, parameters: NDArray[Any], *, turn: int, step_size: float, noise_multiplier: float, noise: Noise
+        self,
+        parameters: NDArray[Any],
+        *,
+        turn: int,
+        step_size: float,
+        noise_multiplier: float,
+        noise: Noise,
+        pieces: Pieces = whole,
     ) -> NDArray[Any]:
         """Return project(w - step size x (clipped gradient + ridge x w + noise)); w may be overwritten.
 
-        `turn` is how often the token was offered to this node before, skipped or not.
+        `turn` is how often the token was offered to this node before, skipped or not. `pieces` decides how many rows
+        are taken; without any, `NothingFits` is raised.
         """
+
+    def close(
+        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
+    ) -> NDArray[Any]:
+        """Return project(w - step size x noise), an update without any rows; w may be overwritten."""
 
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or for numbers the mean squared error; nan if there are no test rows."""

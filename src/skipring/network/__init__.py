@@ -51,7 +51,9 @@ if TYPE_CHECKING:
         set_steps,
         stop_nodes,
         verify_outcome,
+        why_nobody_skipped,
         why_not_started,
+        with_designed_order,
     )
     from .transport import parse_nodes, require_cryptography
 
@@ -100,7 +102,9 @@ __all__ = [
     "set_steps",
     "stop_nodes",
     "verify_outcome",
+    "why_nobody_skipped",
     "why_not_started",
+    "with_designed_order",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -113,6 +117,8 @@ __getattr__, __dir__ = lazily(
         "NodeState": "setup",
         "NodeStatus": "node",
         "agreed_run": "setup",
+        "why_nobody_skipped": "setup",
+        "with_designed_order": "setup",
         "asked_budget": "setup",
         "begin_again": "setup",
         "check_network": "setup",

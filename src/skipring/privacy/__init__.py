@@ -29,7 +29,16 @@ from .gossip import (
 from .own import OwnTranscript
 from .paper import PaperBound
 from .record import PlannedRun, whole_node
-from .report import HIDDEN, Histogram, PrivacyReport, PublishedEpsilon, RealisedPrivacy, StatedEpsilon, promised
+from .report import (
+    HIDDEN,
+    Histogram,
+    PrivacyReport,
+    PublishedEpsilon,
+    RealisedPrivacy,
+    StatedEpsilon,
+    average_words,
+    promised,
+)
 from .running import RunningTranscript
 from .transcript import Transcript, TranscriptAccountant, WorstPair
 
@@ -68,6 +77,7 @@ __all__ = [
     "Unit",
     "View",
     "WorstPair",
+    "average_words",
     "federated_mu",
     "federated_node_mu",
     "forecast",

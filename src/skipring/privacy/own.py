@@ -71,17 +71,30 @@ class OwnTranscript(GrowingTranscript):
             self._closed[observer] += self._costs(first)[0]
             self._open[observer] = now
 
-    def update(self, node: int, *, step_size: float, noise_multiplier: float, part: int | None = None) -> None:
-        """Record that a node, having been sent the token, updated it.
+    def update(
+        self,
+        node: int,
+        *,
+        step_size: float,
+        noise_multiplier: float,
+        part: int | None = None,
+        closing: bool = False,
+    ) -> None:
+        """Record that a node, having been sent the token, updated it; at a closing hop, by noise alone.
 
         If the target has several parts, its own updates say which one they used: its turn number (all hops offered to
         it in the run, from 0, skipped or not) mod `parts`. What other nodes used does not matter.
         """
         step, noise = self._checked(node, step_size, noise_multiplier)
-        used = require_part(part, self.parts) if node == self.target else 0
+        used = require_part(part, self.parts) if node == self.target and not closing else -1
         self._updates += 1
         variance = (step * noise) ** 2
-        if self.parts > 1:
+        if closing and node == self.target:  # noise like anybody's, which nothing of its own goes with
+            for account in self._of_part.values() if self.parts > 1 else [self]:
+                account._updates += account is not self
+                if account._noises:
+                    account._noises[-1] += variance
+        elif self.parts > 1:
             self._update_parts(node, step, noise, used)
         elif node == self.target:
             self._shifts.append(2.0 * step)

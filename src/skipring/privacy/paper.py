@@ -37,6 +37,9 @@ class PaperBound:
     def __init__(self, run: PlannedRun, *, delta_prime: float) -> None:
         require_open_unit("delta_prime", delta_prime)
         delta_prime = float(delta_prime)
+        if run.order_is_known:
+            reason = "the paper's theorems do not cover an order that is known; the method tight does"
+            raise InvalidInput.because("schedule", run.schedule, reason)
         plain = PlannedRun(
             schedule=run.schedule,
             nodes=run.nodes,

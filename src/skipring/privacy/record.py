@@ -14,16 +14,20 @@ from ..errors import (
     require_positive,
     require_probability_below_one,
 )
+from ..schedules import DesignedRing, KnownOrder
 from ._rotation import least_parts
 from .accountant import Unit
 
 __all__ = ["PlannedRun", "ScheduleName", "StepSizeLaw", "View", "whole_node"]
 
-ScheduleName = Literal["ring", "random-ring", "random-walk"]
+ScheduleName = Literal["ring", "random-ring", "random-walk", "designed-ring"]
 #: What an observer is shown: the token at each of its turns, or at those where it takes part; or only the final model.
 View = Literal["offered", "participants", "final"]
 StepSizeLaw = Literal["sqrt", "constant"]
 
+#: Beyond these, no order is designed.
+MOST_NODES = 2000
+MOST_CLOSING = 100
 #: The least noise multiplier of a run: with less there is no privacy to speak of.
 LEAST_NOISE = 1e-2
 #: The most parts of a node that are accounted for.
@@ -36,7 +40,7 @@ class PlannedRun:
 
     Parameters
     ----------
-    schedule : who gets the token next: ``ring``, ``random-ring`` or ``random-walk``.
+    schedule : who gets the token next: ``ring``, ``random-ring``, ``random-walk`` or ``designed-ring``.
     nodes, steps : how many nodes, and how many hops of the token (skipped ones, and hops of the walk to its present
         holder, included).
     skip : probability that a node is skipped at a hop. Where nodes differ, the largest.
@@ -64,6 +68,10 @@ class PlannedRun:
         target and observer, fixed before the order of a round is drawn, update in that round wherever their turn comes.
         `skip` is then 0 and not used.
     failure : probability that `others` is wrong in some round; it is part of every delta.
+    closing : how many hops at the end add noise and no gradient; only where the order is known. By default 2 on the
+        designed ring.
+    order_seed, search : which designed order it is, and how many moves it was looked for with (see `DesignedRing`).
+    order : an order that is already agreed on, in place of the average over orders of the random ring.
 
     >>> PlannedRun(schedule="random-ring", nodes=10, steps=1000, skip=0.5, noise_multiplier=10.0).rounds
     100
@@ -93,6 +101,10 @@ class PlannedRun:
     parts: tuple[int, ...] | None = None
     others: int | None = None
     failure: float = 0.0
+    closing: int | None = None
+    order_seed: int | None = None
+    search: int | None = None
+    order: KnownOrder | None = None
 
     def __post_init__(self) -> None:
         self._check_parts()
@@ -141,6 +153,7 @@ class PlannedRun:
         self._check_observer()
         self._check_place()
         self._check_step_size()
+        self._check_order()
         if self.schedule != "random-walk" and self.steps % self.nodes:
             below = self.steps // self.nodes * self.nodes
             nearest = f"{below} or {below + self.nodes}" if below else f"{self.nodes}"
@@ -165,6 +178,9 @@ class PlannedRun:
         if self.schedule != "random-ring":
             reason = f"needs an order that is drawn anew for each round; {self.schedule} has none"
             raise InvalidInput.because("others", self.others, reason)
+        if self.order is not None:  # whoever knows it can prepare by it, and be missing just between two nodes
+            reason = "needs an order that nobody knows before its round; this one is agreed on"
+            raise InvalidInput.because("others", self.others, reason)
         if self.view == "participants":
             reason = "covers an observer that is sent the token at each of its turns; choose view offered"
             raise InvalidInput.because("others", self.others, reason)
@@ -185,6 +201,42 @@ class PlannedRun:
             every = math.gcd(*numbers)
         object.__setattr__(self, "every", every)
         object.__setattr__(self, "parts", None if numbers == (every,) else numbers)
+
+    def _check_order(self) -> None:
+        designed = self.schedule == "designed-ring"
+        if self.order is not None:
+            if self.schedule not in ("random-ring", "designed-ring"):
+                reason = f"an order that is agreed on is one of random-ring or designed-ring, not of {self.schedule}"
+                raise InvalidInput.because("order", "given", reason)
+            for parameter, given, held in (
+                ("nodes", self.nodes, self.order.nodes),
+                ("steps", self.steps, len(self.order.hops)),
+                ("closing", self.closing, len(self.order.closing)),
+            ):
+                if given not in (held, None):
+                    raise InvalidInput.because(parameter, given, f"the order that is given has {held}")
+            object.__setattr__(self, "closing", len(self.order.closing))
+        for parameter, given in (("order_seed", self.order_seed), ("search", self.search)):
+            if given is not None and (not designed or self.order is not None):
+                raise InvalidInput.because(parameter, given, "is for an order that is still to be designed")
+        if designed and self.order is None:
+            if self.nodes == 2:
+                raise InvalidInput.because("nodes", 2, "two nodes have one order only; use the schedule ring")
+            require_integer("nodes", self.nodes, 3, MOST_NODES)
+            for parameter, usual in (("closing", 2), ("order_seed", 1)):
+                if getattr(self, parameter) is None:
+                    object.__setattr__(self, parameter, usual)
+            require_integer("order_seed", self.order_seed, 0, 2**63 - 1)
+            if self.search is not None:
+                require_integer("search", self.search, 0, 10**9)
+        if self.closing is not None:
+            require_integer("closing", self.closing, 0, MOST_CLOSING)
+            if self.closing and not self.order_is_known:
+                reason = f"no forecast of {self.schedule} knows closing hops; use designed-ring, or say 0"
+                raise InvalidInput.because("closing", self.closing, reason)
+        if self.order_is_known and self.view == "participants":
+            reason = "in a known order observers are taken to be always ready; say offered"
+            raise InvalidInput.because("view", self.view, reason)
 
     def _check_observer(self) -> None:
         if self.view == "final":
@@ -246,6 +298,20 @@ class PlannedRun:
     def rounds(self) -> int:
         """Number of rounds of a ring."""
         return self.steps // self.nodes
+
+    @property
+    def order_is_known(self) -> bool:
+        """Whether the order is agreed on before the run: all but who takes part."""
+        return self.order is not None or self.schedule == "designed-ring"
+
+    @property
+    def known_order(self) -> KnownOrder:
+        """The order that is agreed on; to design it may take some seconds."""
+        if self.order is not None:
+            return self.order
+        assert self.closing is not None
+        assert self.order_seed is not None
+        return DesignedRing(self.nodes, self.order_seed, self.closing, self.search).order(self.steps)
 
     @property
     def rotates(self) -> bool:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from .._numbers import upper
 from ..errors import InvalidInput
+from ..schedules import KnownOrder
 from .accountant import Unit
 from .record import PlannedRun
 
-__all__ = ["HIDDEN", "Histogram", "PrivacyReport", "PublishedEpsilon", "RealisedPrivacy", "StatedEpsilon", "promised"]
+__all__ = [
+    "HIDDEN",
+    "Histogram",
+    "PrivacyReport",
+    "PublishedEpsilon",
+    "RealisedPrivacy",
+    "StatedEpsilon",
+    "average_words",
+    "promised",
+]
 
 #: What is hidden, in a few words.
 HIDDEN: dict[Unit, str] = {"node": "all data of a node", "person": "all rows of one person", "record": "one record"}
@@ -68,7 +79,8 @@ class RealisedPrivacy:
 
     In federated learning it is what the server learned about the busiest node, the median one and so on; `other_node`
     is then what another node learned. `pairs` is how many pairs were looked at, if not all. `final` is what somebody
-    outside learns from the final model alone about the unit that it tells most about.
+    outside learns from the final model alone about the unit that it tells most about. `above` is the share of pairs
+    whose epsilon is above the forecast; None where there is none, and in folders of versions that did not count them.
     """
 
     worst: float
@@ -78,6 +90,41 @@ class RealisedPrivacy:
     pairs: int | None = None
     other_node: float | None = None
     final: float | None = None
+    above: float | None = None
+
+
+def _share(share: float) -> str:
+    """Say which share it is: none, some per cent, or less than one.
+
+    >>> _share(0.0), _share(0.0004), _share(0.123), _share(1.0)
+    ('none', 'less than 1 %', '12 %', '100 %')
+    """
+    if share == 0.0:
+        return "none"
+    return "less than 1 %" if share < 0.01 else f"{100.0 * share:.0f} %"
+
+
+def average_words(above: Sequence[float]) -> str:
+    """Say that a forecast is an average over orders, and which share of pairs was above it in each of some runs.
+
+    >>> average_words([0.04, 0.06])
+    'the forecast is an average over orders; on the path of the first run 4 % to 6 % of all pairs are above it'
+    """
+    words = "the forecast is an average over orders"
+    if not above:
+        return words
+    shares = dict.fromkeys([_share(min(above)), _share(max(above))])
+    return f"{words}; on the path of the first run {' to '.join(shares)} of all pairs are above it"
+
+
+def _shortened(run: PlannedRun, steps: int) -> PlannedRun:
+    """Return a run in a known order as if it ended after so many hops, closing ones included, in whole rounds."""
+    order = run.known_order
+    rounds = min(order.rounds, max(1, -(-(steps - len(order.closing)) // run.nodes)))
+    if rounds == order.rounds:
+        return run
+    shorter = KnownOrder(run.nodes, order.hops[: rounds * run.nodes], order.closing)
+    return run.replace(steps=rounds * run.nodes, order=shorter, order_seed=None, search=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +171,33 @@ class PrivacyReport:
         return None if self.forecast is None else self.forecast.epsilon
 
     @property
+    def holds_for_every_pair(self) -> bool:
+        """Whether the forecast is about the order in use and all of its pairs, and no average over orders.
+
+        So it is where the order is known, where each pair has the same law because nothing of others is counted, and
+        on the fixed ring, whose worst pair is stated.
+        """
+        planned = self.planned
+        if planned is None or self.epsilon is None:
+            return False
+        return planned.order_is_known or planned.schedule == "ring" or not self.amplified
+
+    @property
+    def averaged(self) -> str:
+        """That the forecast is an average over orders, and who is above it, in words; empty where it is none."""
+        if self.epsilon is None or self.planned is None or self.view != "offered" or self.holds_for_every_pair:
+            return ""
+        above = None if self.realised is None else self.realised.above
+        return average_words([] if above is None else [above])
+
+    @property
+    def every_pair(self) -> float | None:
+        """The epsilon that holds for every pair: the forecast where it does, else the first run's worst pair's."""
+        if self.holds_for_every_pair:
+            return self.epsilon
+        return None if self.realised is None else self.realised.worst
+
+    @property
     def hides(self) -> str:
         """What no observer can tell from any other, in a few words."""
         return f"{HIDDEN[self.unit]} (replace-one)"
@@ -138,7 +212,8 @@ class PrivacyReport:
     def planned_for(self, steps: int) -> PlannedRun:
         """Return the record of the same run as if it ended after so many steps; refuse what no forecast covers.
 
-        On a ring, steps are rounded up to whole rounds, which a ring is accounted for in. Without a token, a step is an
+        On a ring, steps are rounded up to whole rounds, which a ring is accounted for in; a known order ends there, and
+        closes as the whole one does. Without a token, a step is an
         iteration of all nodes, each of which releases once.
         """
         if self.planned is None:
@@ -149,6 +224,8 @@ class PrivacyReport:
         if self.planned.others is not None and steps > self.planned.steps:
             reason = "how many nodes are sure to take part was found for the length of the run"
             raise InvalidInput.because("steps", steps, reason)
+        if self.planned.order_is_known:
+            return _shortened(self.planned, steps)
         walk = self.planned.schedule == "random-walk"
         return self.planned.replace(steps=steps if walk else -(-steps // nodes) * nodes)
 

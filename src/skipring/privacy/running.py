@@ -104,12 +104,17 @@ class RunningTranscript(GrowingTranscript):
         noise_multiplier: float,
         contraction: float = 1.0,
         part: int | None = None,
+        closing: bool = False,
     ) -> None:
-        """Record that a node, having been sent the token, updated it, with which part of its data if it has several."""
+        """Record that a node, having been sent the token, updated it, with which part of its data if it has several.
+
+        A closing hop adds noise and uses no data.
+        """
         step, noise = self._checked(node, step_size, noise_multiplier)
         if not 0.0 <= contraction < math.inf:
             raise InvalidInput("contraction", contraction, "a finite number of at least 0")
-        target = int(self._first[node]) + require_part(part, int(self.parts[node]))
+        # A closing hop brings no drift, so it does not matter to which part of the node it is put down.
+        target = int(self._first[node]) + (0 if closing else require_part(part, int(self.parts[node])))
         self.look(node)
         c = self._updates
         if c == self._ints.shape[1]:
@@ -119,8 +124,9 @@ class RunningTranscript(GrowingTranscript):
         self._ints[:, c] = target, before, -1
         if before >= 0:
             self._ints[2, before] = c
-        self._floats[:, c] = 2.0 * step, (step * noise) ** 2, contraction
-        self._plain[target] += (2.0 / noise) ** 2
+        self._floats[:, c] = 0.0 if closing else 2.0 * step, (step * noise) ** 2, contraction
+        if not closing:
+            self._plain[target] += (2.0 / noise) ** 2
         self._last_update[target] = c
         self._updates += 1
         # The updater knows the token after its own update; that interval holds no update of anyone else.

@@ -114,6 +114,7 @@ class Transcript:
         is the noise std over the most that one such unit can contribute to an update.
     passed_on : for each hop, whether its node was sent the token and passed it on unchanged; None: nowhere. Such a node
         has looked, whatever the view of members, and has added no noise.
+    closing : how many hops at the end carry no data: who takes part in them adds noise and no gradient.
     """
 
     nodes: int
@@ -127,6 +128,7 @@ class Transcript:
     parts: ArrayLike = 1
     protects: Unit = "node"
     passed_on: ArrayLike | None = None
+    closing: int = 0
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 2)
@@ -143,6 +145,9 @@ class Transcript:
         passed_on = np.zeros_like(updated) if self.passed_on is None else np.asarray(self.passed_on)
         if passed_on.shape != offered.shape or passed_on.dtype != np.bool_ or (passed_on & updated).any():
             raise InvalidInput("passed_on", "given", "a truth value for each hop, and none where the node updated")
+        require_integer("closing", self.closing, 0)
+        if self.closing > len(offered):
+            raise InvalidInput("closing", self.closing, f"at most the {len(offered)} hops of the run")
         updates = int(updated.sum())
         checked = {
             "parts": parts,
@@ -168,6 +173,14 @@ class Transcript:
         offered, updated = np.asarray(self.offered), np.asarray(self.updated)
         made: Ints = offered[updated]
         return made
+
+    @property
+    def with_data(self) -> NDArray[np.bool_]:
+        """Whether each update used data of the updater: all do, but for those of closing hops."""
+        updated = np.asarray(self.updated)
+        hops = np.arange(len(updated)) < len(updated) - self.closing
+        used: NDArray[np.bool_] = hops[updated]
+        return used
 
     @property
     def parts_used(self) -> Ints:
@@ -278,14 +291,16 @@ class TranscriptAccountant:
         return (
             self._targets,
             *self._links,
-            2.0 * self._steps,
+            # A closing hop has the same data in both worlds, which is none: its noise counts, and brings no drift.
+            np.where(self.transcript.with_data, 2.0 * self._steps, 0.0),
             (self._steps * self._noise) ** 2,
             contraction,
         )
 
     def _own_releases(self) -> Floats:
         """Return mu^2 of each target (node, or part of one) if each of its updates counts in full."""
-        counts = np.bincount(self._targets, (2.0 / self._noise) ** 2, len(self._owners))
+        releases = np.where(self.transcript.with_data, (2.0 / self._noise) ** 2, 0.0)
+        counts = np.bincount(self._targets, releases, len(self._owners))
         return np.asarray(counts, dtype=np.float64)
 
     def _of_nodes(self, mu2: Floats) -> Floats:

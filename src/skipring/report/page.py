@@ -141,9 +141,21 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
         f" {_each(folders, lambda r: r.privacy.hides)} from any other node that is always ready (view offered), the"
         f" final model included; <i>forecast</i> is by the method tight, <i>realised</i> by the transcript of the first"
         f" run, and <i>epsilon paper</i> is a theorem as it was published, without the final"
-        f" model.{_other_epsilons(folders)}{_rivals_caption(folders)}</p>",
+        f" model.{_averages(folders)}{_other_epsilons(folders)}{_rivals_caption(folders)}</p>",
         f"<details><summary>The same table for LaTeX</summary><pre>{escape(latex_rows(rows))}</pre></details>",
     ]
+
+
+def _averages(folders: Sequence[Folder]) -> str:
+    """Say which forecasts hold for every pair, and which are averages that some pairs are above."""
+    words = ""
+    for place, folder in enumerate(folders):
+        privacy = folder.result.privacy
+        if privacy.averaged:
+            words += f" {_named(folders, place)}: {privacy.averaged}."
+        elif privacy.holds_for_every_pair:
+            words += f" {_named(folders, place)}: the forecast holds for every pair."
+    return words
 
 
 def _other_epsilons(folders: Sequence[Folder]) -> str:
@@ -285,7 +297,7 @@ def _rival_note(published: PublishedEpsilon, realised: RealisedPrivacy | None) -
 def _moments(result: Result) -> list[int]:
     """Return the numbers of steps after which epsilon is computed: whole rounds on a ring."""
     last, unit = int(result.points[-1]), 1
-    if result.schedule in ("ring", "random-ring"):
+    if result.schedule in ("ring", "random-ring", "designed-ring"):
         unit = result.resolved.nodes
     parts = np.ceil(np.arange(1, _MOMENTS + 1) * (last // unit) / _MOMENTS).astype(np.int64)
     # The end is the table's, also where it is in the middle of a round.
@@ -312,9 +324,9 @@ def _pairs(folders: Sequence[Folder]) -> list[str]:
         charts.append(f'<div><h3>{name}</h3><span class="quiet">{words}</span>{drawn}</div>')
     return [
         "<h2>What pairs of nodes really learnt</h2>",
-        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took. The forecast"
-        " speaks of a pair named before the run and counts every path by its chance; on one path, the unluckiest of all"
-        " pairs may lie beyond it.</p>",
+        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took. A forecast"
+        " counts every path by its chance: in an order that is known, who takes part, for every pair; else orders, too,"
+        " for a pair named before the run, so that on one path some pairs lie beyond it.</p>",
         _grid(charts),
         f"<ul>{''.join(missing)}</ul>" if missing else "",
     ]

@@ -7,6 +7,7 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 
 from __future__ import annotations
 
+from .changes import change_value, parse_change, read_toml
 from .example import example_run_file, toml_value
 from .keys import RUN_KEYS, keys
 from .notes import (
@@ -24,6 +25,7 @@ from .resolve import (
     ResolvedRun,
     Shape,
     budget_of,
+    designed_ring_of,
     model_of,
     no_privacy,
     protection_of,
@@ -50,11 +52,8 @@ from .runfile import (
     Ready,
     RunFile,
     StragglersSection,
-    change_value,
-    parse_change,
     parse_run,
     read_run_file,
-    read_toml,
     with_changes,
 )
 from .wording import expected, unknown_key
@@ -76,6 +75,7 @@ __all__ = [
     "clipped_labels",
     "dataset_of",
     "dealt_rows",
+    "designed_ring_of",
     "example_run_file",
     "expected",
     "first_rows_of_persons",

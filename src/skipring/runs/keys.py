@@ -18,6 +18,8 @@ RUN_KEYS = {
     "patient_every": "delay.patient_every",
     "ready": "delay.ready",
     "noise_multiplier": "privacy.noise_multiplier",
+    "closing": "schedule.closing",
+    "search": "schedule.search",
 }
 
 

@@ -21,6 +21,7 @@ from ..delays import Delay, Empirical, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
 from ..learning import LOSSES, LinearModel, NeuralModel, Protection, StepSizes
 from ..privacy import ScheduleName
+from ..schedules import DesignedRing
 from ..timeouts import best_timeout, best_timeout_ready, timeout_for_skip
 from .keys import RUN_KEYS, keys
 from .rows import label_bound_is_agreed
@@ -277,6 +278,16 @@ def _linear(run: RunFile, shape: Shape) -> LinearModel:
         clip=run.learning.gradient_bound,
         label_bound=1.0 if label_bound is None else label_bound,
     )
+
+
+def designed_ring_of(run: RunFile, nodes: int, steps: int) -> DesignedRing:
+    """Return the schedule of a run whose order is designed; what cannot be designed is refused."""
+    usual = 0 if run.model.is_network else 2  # which hide nothing where each update counts in full
+    closing = usual if run.schedule.closing is None else run.schedule.closing
+    with keys("schedule", "closing", "search", "steps", nodes="data.nodes", seed="simulation.seed"):
+        ring = DesignedRing(nodes, run.simulation.seed, closing, run.schedule.search)
+        ring.order(steps)
+        return ring
 
 
 def no_privacy(run: RunFile, model: str) -> InvalidInput | None:

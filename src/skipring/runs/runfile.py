@@ -5,7 +5,6 @@ Sections that only one of the two reads begin their description with that.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +25,7 @@ from ..errors import InvalidInput, require_delta, require_integer, require_non_n
 from ..learning import LOSSES, NETWORKS
 from ..privacy import Unit
 from ..schedules import SCHEDULES
+from .changes import EITHER, change_value, parse_change, read_toml
 from .columns import with_columns, with_path_beside, with_schema_file, with_traces_beside
 from .keys import keys
 from .wording import refusal, require_no_quotes
@@ -36,24 +36,14 @@ __all__ = [
     "Ready",
     "RunFile",
     "StragglersSection",
-    "change_value",
-    "parse_change",
     "parse_run",
     "read_run_file",
-    "read_toml",
     "with_changes",
 ]
 
 #: Ways to learn together without a token, which simulations compare it with.
 RIVALS = ("gossip", "federated")
 
-#: A section, and two of its keys of which one may be given.
-_EITHER = (
-    ("delay", "timeout", "skip"),
-    ("gossip", "slots", "access"),
-    ("model", "classes", "label_bound"),
-    ("privacy", "noise_multiplier", "epsilon"),
-)
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "columns", "label_bound")
 #: What becomes of what a node has prepared, and what a node does that cannot compute in time.
@@ -202,15 +192,38 @@ class ModelSection(_Section):
 class ScheduleSection(_Section):
     """Who gets the token next, and for how long; or a rival that has no token."""
 
-    name: str = Field("random-ring", description="ring, random-ring, random-walk; without a token: gossip, federated")
+    name: str = Field(
+        "random-ring",
+        description="ring, random-ring, designed-ring, random-walk; without a token: gossip, federated",
+    )
     steps: int | None = Field(
         None, description="hops of the token, skipped ones included; gossip, federated: iterations (default: 30 rounds)"
+    )
+
+    closing: int | None = Field(
+        None, description="designed-ring: hops at the end that add noise and no gradient (default: 2; networks: 0)"
+    )
+    search: int | None = Field(
+        None, description="designed-ring: moves to look for a better order with (default: some seconds' worth; 0: none)"
     )
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a schedule that nobody knows; `skipring.schedules.register_schedule` makes one known."""
         if self.name not in (*SCHEDULES, *RIVALS):
             raise InvalidInput("schedule.name", self.name, f"one of {', '.join((*SCHEDULES, *RIVALS))}")
+        for key in ("closing", "search"):
+            given = getattr(self, key)
+            if given is None:
+                continue
+            if self.name != "designed-ring":
+                reason = f"is for designed-ring; no forecast of {self.name} knows it"
+                raise InvalidInput.because(f"schedule.{key}", given, reason)
+            require_integer(f"schedule.{key}", given, 0)
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what only designed rings have: it must not change the key of a result."""
+        return _without(values_of(self), "closing", "search")
 
 
 class DelaySection(_Section):
@@ -416,7 +429,7 @@ class RunFile(_Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two values where one is meant."""
-        for section, first, second in _EITHER:
+        for section, first, second in EITHER:
             values = getattr(self, section)
             if getattr(values, first) is not None and getattr(values, second) is not None:
                 raise InvalidInput.because(
@@ -449,48 +462,9 @@ def _read(path: str | Path) -> dict[str, Any]:
     return with_schema_file(with_traces_beside(with_path_beside(values, folder), folder), folder, read_toml)
 
 
-def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
-    """Read a TOML file; one line says what is wrong with it."""
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInput.because("FILE", path, if_missing) from None
-    except IsADirectoryError:
-        inside = sorted(each.name for each in Path(path).glob("*.toml"))
-        hint = f"; it has {', '.join(inside[:5])} in it" if inside else ""
-        raise InvalidInput.because("FILE", path, f"is a folder, and not a file{hint}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput.because("FILE", path, f"cannot be read: {error}") from None
-    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and brackets in brackets
-        raise InvalidInput.because("FILE", path, f"is not TOML: {error}") from None
-
-
 def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:
     """Read a run file and change some values, each given as ``section.key=value``."""
     values = _read(path) if path is not None else {}
     for change in changes:
         change_value(values, *parse_change(change))
     return parse_run(values)
-
-
-def parse_change(change: str) -> tuple[str, Any]:
-    """Return the key and the value of ``section.key=value``."""
-    key, separator, text = change.partition("=")
-    if not separator or "." not in key:
-        raise InvalidInput("set", change, "of the form section.key=value")
-    try:
-        return key.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), text.strip()  # a word without quotes
-
-
-def change_value(values: dict[str, Any], key: str, value: Any) -> None:
-    """Set ``section.key`` among a run file's values; of two values that exclude each other, the new one counts."""
-    section, _, name = key.partition(".")
-    table = values.setdefault(section, {})
-    if not isinstance(table, dict):
-        raise InvalidInput("set", f"{key}={value}", "about a section of the run file")
-    for _, *pair in _EITHER:
-        if name in pair:
-            table.pop(pair[1 - pair.index(name)], None)
-    table[name] = value

@@ -52,8 +52,9 @@ def _walk_for(kind: int, source: int) -> Any:
     ) -> None:
         """Take the token from hop to hop, past nodes that are not ready; w is the model, changed in place.
 
-        `parts` says which part of the rows, and so whose, is used at each hop. `fewer`, where it is not empty, says for
-        each hop how many rows fit before the deadline, and at which row of the part to begin.
+        `parts` says which part of the rows, and so whose, is used at each hop; at closing hops, -1, it is noise alone.
+        `fewer`, where it is not empty, says for each hop how many rows fit before the deadline, and at which row of the
+        part to begin.
         """
         if source < 0:  # never: `source` is part of what the compiled function is found by
             return
@@ -68,6 +69,16 @@ def _walk_for(kind: int, source: int) -> Any:
             metrics.errors[point], metrics.losses[point], metrics.updates[point] = error, loss, done
             for h in range(point * metrics.every, min((point + 1) * metrics.every, len(parts))):
                 if not ready[h]:
+                    continue
+                if parts[h] < 0:
+                    if rule.noise_std > 0.0:
+                        draw_noise(rng, room)
+                    for j in range(len(room.gradient)):
+                        room.gradient[j] = 0.0
+                    take_step(
+                        w, room.gradient, 0.0, room.noise, rule.step_sizes[done] * rule.noise_std, 1.0, rule.radius
+                    )
+                    done += 1
                     continue
                 take = draw_batch(rng, model.choices, rows, parts[h], room)
                 if len(fewer) > 0 and fewer[h, 0] < take:

@@ -28,6 +28,7 @@ from ..privacy import (
     noise_for_budget,
     sure_others,
 )
+from ..schedules import DesignedRing
 from ..timeouts import no_update_probability, skip_probability
 from .setup import RunOutput, Setup
 from .whole_node import node_epsilon
@@ -72,6 +73,7 @@ def planned(setup: Setup, steps: int | None = None, *, delta: float | None = Non
         protects=setup.protects,
         parts=setup.part_counts,
         **who,  # type: ignore[arg-type] # numbers
+        **_design(setup),
     )
 
 
@@ -99,6 +101,14 @@ def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, flo
         share=1.0 if lateness.late == "skip" else 1.0 / setup.full_batch,
     )
     return {"skip": 0.0, "others": others, "failure": failure}
+
+
+def _design(setup: Setup) -> dict[str, Any]:
+    """Return which order was designed, as the record says it; nothing where none was."""
+    ring = setup.schedule
+    if not isinstance(ring, DesignedRing):
+        return {}
+    return {"closing": ring.closing, "order_seed": ring.seed, "search": ring.search}
 
 
 def _own_releases(setup: Setup, iterations: int, skip: float) -> PlannedRun:
@@ -185,10 +195,13 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
         from .rivals.privacy import privacy_of_rival
 
         return privacy_of_rival(setup, planned, report, recorded)
+    stated = _stated(setup, delta)
+    forecast_epsilon = stated["forecast"].epsilon
+    known = recorded is not None and setup.data.nodes <= _MOST_NODES
     return dataclasses.replace(
         report,
-        **_stated(setup, delta),
-        realised=None if recorded is None or setup.data.nodes > _MOST_NODES else _realised(setup, delta, recorded),
+        **stated,
+        realised=_realised(setup, delta, recorded, forecast_epsilon) if known and recorded is not None else None,
         planned=_whole_rounds(setup, delta),
     )
 
@@ -232,19 +245,20 @@ def _whole_rounds(setup: Setup, delta: float) -> PlannedRun | None:
         return None
 
 
-def _realised(setup: Setup, delta: float, recorded: RunOutput) -> RealisedPrivacy:
+def _realised(setup: Setup, delta: float, recorded: RunOutput, forecast_epsilon: float | None) -> RealisedPrivacy:
     updates = int(recorded.updated.sum())
     account = TranscriptAccountant(
         Transcript(
             nodes=setup.data.nodes,
             offered=recorded.offered,
             updated=recorded.updated,
-            step_sizes=setup.step_sizes.first(setup.steps)[:updates],
+            step_sizes=setup.step_sizes.first(setup.hops)[:updates],
             noise_multiplier=setup.noise_multiplier,
             convex=setup.model.contracts(setup.step_sizes.largest),
             parts=[len(parts) for parts in setup.parts],
             protects=setup.protects,
             passed_on=recorded.passed_on if len(recorded.passed_on) else None,
+            closing=setup.closing,
         )
     )
     matrix = account.matrix()
@@ -256,7 +270,13 @@ def _realised(setup: Setup, delta: float, recorded: RunOutput) -> RealisedPrivac
         pair_99=gdp_epsilon(float(almost), delta),
         histogram=_histogram(pairs, delta),
         final=gdp_epsilon(float(account.seen_outside().max()), delta),
+        above=None if forecast_epsilon is None else _share_above(pairs, forecast_epsilon, delta),
     )
+
+
+def _share_above(pairs: NDArray[np.floating[Any]], epsilon: float, delta: float) -> float:
+    """Return which share of pairs, given their mu, has an epsilon above this one; roundings are not."""
+    return float(np.mean(pairs > gdp_mu(epsilon, delta) * (1.0 + 1e-6))) if epsilon > 0.0 else 1.0
 
 
 def _histogram(pairs: NDArray[np.floating[Any]], delta: float) -> Histogram:

@@ -20,6 +20,7 @@ from ..runs import (
     Shape,
     clipped_labels,
     dealt_rows,
+    designed_ring_of,
     keys,
     resolve,
     stream,
@@ -193,6 +194,8 @@ def _schedule(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
         assert resolved.timeout is not None
         with keys("gossip", "rounds", "degree", "slots", "access", "acceleration", nodes="data.nodes"):
             return _gossip(run, nodes, resolved.delay, resolved.timeout)
+    if run.schedule.name == "designed-ring":
+        return designed_ring_of(run, nodes, resolved.steps)
     with keys("data", "nodes", schedule="schedule.name"):
         return schedule(run.schedule.name, nodes)
 

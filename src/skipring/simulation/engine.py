@@ -45,7 +45,7 @@ def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOut
         return run_rival(setup, number, shared)
     nodes = setup.data.nodes
     rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(setup.seed, spawn_key=(number,))))
-    path = setup.schedule.path(setup.steps, rng)
+    path = setup.path(rng)
     drawn = draw_hops(setup.delay, path, nodes, setup.stragglers, rng)
     timeouts = _timeouts(setup)
     waited: Floats
@@ -72,7 +72,7 @@ def _timeouts(setup: Setup) -> float | Floats:
     """Return how long the node of a hop is waited for: for one and all, or hop by hop if some rounds are patient."""
     if setup.patient_every is None:
         return setup.timeout
-    rounds = np.arange(setup.steps) // setup.data.nodes
+    rounds = np.arange(setup.hops) // setup.data.nodes
     return np.where((rounds + 1) % setup.patient_every == 0, np.inf, setup.timeout)
 
 
@@ -126,7 +126,7 @@ def _run_linear(
     w = np.zeros(model.parameters)
     room = compiled.scratch_for(model, shared.rows, shared.test)
     walk = WALKS[compiled.kind_of(model)]
-    parts = shared.layout.parts_of(path)
+    parts = shared.layout.parts_of(path, setup.closing)
     walk(rng, shared.model, shared.rows, rule_of(setup), parts, ready, fewer, shared.test, room, w, metrics)
     return metrics.errors, metrics.losses, metrics.updates, w
 

@@ -131,7 +131,7 @@ class NeuralRuns:
         if self._own:
             torch.manual_seed(seed)
         noise = setup.protection.noise_std(setup.model, setup.noise_multiplier)
-        sizes = setup.step_sizes.first(setup.steps)
+        sizes = setup.step_sizes.first(setup.hops)
         start = setup.data.start
         sizes_and_parts = zip(setup.data.sizes, setup.parts, strict=True)
         batches = [Batches(int(rows), setup.protection, rng, parts=parts) for rows, parts in sizes_and_parts]

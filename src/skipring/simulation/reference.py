@@ -42,16 +42,20 @@ def reference_run(
     rng = np.random.default_rng([setup.seed, number])
     w: Floats = np.zeros(model.parameters)
     metrics, latency, updates = [], 0.0, 0
-    sizes = setup.step_sizes.first(setup.steps)
+    sizes = setup.step_sizes.first(setup.hops)
     turns = [0] * setup.data.nodes
-    for hop, node in enumerate(setup.schedule.path(setup.steps, rng) if path is None else path):
+    for hop, node in enumerate(setup.path(rng) if path is None else path):
         if hop % setup.evaluate_every == 0:
             metrics.append(_metrics(setup, model, w))
         delay = float(setup.delay.sample(rng, 1)[0])
         latency += setup.hop_latency + min(delay, setup.timeout)
         if delay <= setup.timeout if updated is None else updated[hop]:
-            gradient = noisy_gradient(setup, node, turns[node], w, rng)
-            w = reference.stepped(model, w, gradient, float(sizes[updates]))
+            if hop < setup.steps:
+                gradient = noisy_gradient(setup, node, turns[node], w, rng)
+                w = reference.stepped(model, w, gradient, float(sizes[updates]))
+            else:
+                noise = setup.protection.noise_std(model, setup.noise_multiplier) * rng.standard_normal(len(w))
+                w = reference.projected(w - float(sizes[updates]) * noise, model.radius)
             updates += 1
         turns[node] += 1
     metrics.append(_metrics(setup, model, w))

@@ -15,7 +15,7 @@ from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..learning import LinearModel, NeuralModel, Protection, StepSizes, deal_parts, most_units, parts_stream
 from ..privacy import Unit
-from ..schedules import Schedule
+from ..schedules import DesignedRing, Schedule
 from .lateness import Lateness
 from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
@@ -110,6 +110,9 @@ class Setup:
         if isinstance(self.schedule, Schedule):
             if self.clip_noisy is not None:
                 raise InvalidInput.because("clip_noisy", self.clip_noisy, "is for schedules gossip and federated only")
+            if self.closing and isinstance(self.model, NeuralModel):
+                reason = "without convexity each update counts in full, and no noise at the end hides it; say 0"
+                raise InvalidInput.because("closing", self.closing, reason)
             if self.patient_every is not None:
                 require_integer("patient_every", self.patient_every, 1)
                 if self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0:
@@ -181,9 +184,26 @@ class Setup:
         return not isinstance(self.schedule, Schedule)
 
     @property
+    def closing(self) -> int:
+        """How many hops after the steps add noise and no gradient."""
+        return self.schedule.closing if isinstance(self.schedule, DesignedRing) else 0
+
+    @property
+    def hops(self) -> int:
+        """All hops of the token, the closing ones included; iterations, where there is none."""
+        return self.steps + self.closing
+
+    def path(self, rng: np.random.Generator) -> NDArray[np.int32]:
+        """Return the node of each hop of the token, the closing ones included."""
+        if isinstance(self.schedule, DesignedRing):
+            return self.schedule.order(self.steps).whole_path
+        assert isinstance(self.schedule, Schedule)
+        return self.schedule.path(self.steps, rng)
+
+    @property
     def points(self) -> NDArray[np.int64]:
-        """The numbers of steps after which metrics are taken: 0, and then every `evaluate_every`, and the end."""
-        return np.append(np.arange(0, self.steps, self.evaluate_every), self.steps)
+        """The numbers of hops after which metrics are taken: 0, and then every `evaluate_every`, and the end."""
+        return np.append(np.arange(0, self.hops, self.evaluate_every), self.hops)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,8 +236,14 @@ class LaidOut(NamedTuple):
     start: NDArray[np.integer[Any]]
     first: NDArray[np.integer[Any]]
 
-    def parts_of(self, path: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-        """Return the part of the rows that is used at each hop of a path: the next one of the node, skipped or not."""
+    def parts_of(self, path: NDArray[np.integer[Any]], closing: int = 0) -> NDArray[np.integer[Any]]:
+        """Return the part of the rows that is used at each hop of a path: the next one of the node, skipped or not.
+
+        It is -1 at the closing hops, which use none.
+        """
+        if closing:
+            none = np.full(closing, -1, dtype=path.dtype)
+            return np.concatenate([self.parts_of(path[: len(path) - closing]), none])
         if self.first[-1] == len(self.first) - 1:
             return path
         # The type of the path, lest a run be compiled once for each: nodes have one part, records several.
@@ -261,7 +287,7 @@ def rule_of(setup: Setup) -> Any:
     from ..learning import _compiled as compiled  # numba is loaded only where it is needed
 
     assert isinstance(setup.model, LinearModel)
-    sizes = setup.step_sizes.first(setup.steps)
+    sizes = setup.step_sizes.first(setup.hops)
     return compiled.rule_of(setup.model, setup.protection, sizes, setup.noise_multiplier)
 
 

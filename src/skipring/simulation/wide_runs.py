@@ -76,8 +76,8 @@ class WideRuns:
         steps: _Plain | _OnDevice,
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         rows, protection = self._rows, setup.protection
-        sizes = setup.step_sizes.first(setup.steps)
-        part_of = rows.parts_of(path)
+        sizes = setup.step_sizes.first(setup.hops)
+        part_of = rows.parts_of(path, setup.closing)
         drawn: dict[int, Batches] = {}
         metrics, updates, done = [], [], 0
         for hop, part in enumerate(part_of):
@@ -85,6 +85,10 @@ class WideRuns:
                 metrics.append(steps.metrics())
                 updates.append(done)
             if not ready[hop]:
+                continue
+            if part < 0:
+                steps.close(float(sizes[done]))
+                done += 1
                 continue
             low, high = int(rows.start[part]), int(rows.start[part + 1])
             taken: slice | NDArray[Any] = slice(low, high)
@@ -121,6 +125,11 @@ class _Plain:
             gradient += self._std * self._rng.standard_normal(len(gradient))
         self._w = reference.stepped(self._model, self._w, gradient, step_size)
 
+    def close(self, step_size: float) -> None:
+        """Add noise alone."""
+        noise = self._std * self._rng.standard_normal(len(self._w)) if self._std > 0.0 else 0.0
+        self._w = reference.projected(self._w - step_size * noise, self._model.radius)
+
     def metrics(self) -> tuple[float, float]:
         """Return test error and mean loss."""
         x, y = self._setup.test_x, self._setup.test_y
@@ -146,6 +155,10 @@ class _OnDevice:
 
         chosen = rows if isinstance(rows, slice) else torch.from_numpy(rows)
         self._token.update(chosen, divisor=divisor, step_size=step_size, noise_std=self._std)
+
+    def close(self, step_size: float) -> None:
+        """Add noise alone."""
+        self._token.close(step_size=step_size, noise_std=self._std)
 
     def metrics(self) -> tuple[float, float]:
         """Return test error and mean loss."""

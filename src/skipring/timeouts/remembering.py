@@ -25,7 +25,8 @@ __all__ = ["RoundLaw", "best_timeout_ready", "choose_timeout_ready", "round_law"
 
 Floats = NDArray[np.float64]
 Ready = Literal["fresh", "kept", "ahead"]
-Order = Literal["ring", "random-ring", "random-walk"]
+#: A designed order, too, has each node anywhere in its rounds.
+Order = Literal["ring", "random-ring", "random-walk", "designed-ring"]
 
 #: Timeouts whose pace is within this share of the best are as good; of them the longest skips the fewest.
 _AS_GOOD = 1e-3

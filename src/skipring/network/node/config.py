@@ -20,6 +20,7 @@ class OwnData(Section):
 
     path: Path | None = Field(None, description="a file with this node's rows (csv, parquet or npz)")
     label: str | None = Field(None, description="the label's column in it")
+    prepare: str | None = Field(None, description="module:function that gets the rows of each update ready")
 
 
 class NodeBudget(Section):
@@ -46,6 +47,7 @@ class NodeDelay(Section):
     """A node that is late on purpose, so that stragglers can be shown on one machine."""
 
     law: str | None = Field(None, description="sleep before each update: exponential:1, gamma:0.25,1, ...")
+    compute: str | None = Field(None, description="compute for so long on all rows of an update, as law spells it")
 
 
 class NodeConfig(Section):
@@ -56,6 +58,7 @@ class NodeConfig(Section):
     metrics: str | None = None
     start_wait: float = 60.0
     linger: float = 600.0
+    compute_limit: float = 600.0
     delay: NodeDelay = NodeDelay()
     journal: Path = Path("journal.sqlite")
     run: Path | None = None
@@ -72,8 +75,10 @@ class NodeConfig(Section):
             raise InvalidInput("metrics", self.metrics, "an address of this machine alone, like 127.0.0.1:8600")
         for name, seconds in (("start_wait", self.start_wait), ("linger", self.linger)):
             require_non_negative(name, seconds)
-        if self.delay.law is not None:
-            parse_delay(self.delay.law)
+        require_positive("compute_limit", self.compute_limit)
+        for law in (self.delay.law, self.delay.compute):
+            if law is not None:
+                parse_delay(law)
 
 
 def read_node_config(path: str | Path) -> NodeConfig:

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from ..protocol import (
@@ -44,7 +45,9 @@ from .arrivals import discard
 from .events import ProtocolNews, TokenAccepted, Updated
 from .life import Life
 from .pace import Pace
+from .readiness import Readiness
 from .telemetry import Telemetry
+from .turn_times import TurnTimes
 from .updater import Stopped
 
 __all__ = ["Driver", "Journal", "Updates", "Wires"]
@@ -109,16 +112,21 @@ class Updates(Protocol):
     """What makes the updates of a node."""
 
     @property
-    def is_quick(self) -> bool:
-        """Whether models are so small that nobody has to wait for what is done with one."""
+    def is_instant(self) -> bool:
+        """Whether an update takes no time that anybody would notice."""
 
-    async def prepare(self) -> None:
-        """Load what the next update needs."""
+    @property
+    def cut(self) -> str:
+        """Of how many rows the last update was made."""
 
-    def update(self, action: Compute) -> Token:
-        """Make the update of a hop."""
+    @property
+    def function(self) -> str:
+        """What computes."""
 
-    async def update_in_thread(self, action: Compute) -> Token:
+    def update(self, action: Compute) -> Token | None:
+        """Make the update of a hop; None if there is no time for any of it."""
+
+    async def update_in_thread(self, action: Compute) -> Token | None:
         """Make the update of a hop while messages are answered."""
 
 
@@ -141,7 +149,11 @@ class Driver:
     journal : what is written before anything is sent.
     transport : what messages are sent with.
     updater : what makes updates.
+    readiness : what is ready for the next update.
+    turn_of : says which turn of this node a hop is; None if it is none.
     pace : how long others are waited for.
+    turns : how long turns take, of all nodes.
+    patience : an update that has not come back after so many seconds never will.
     telemetry : is told what happens.
     life : what the node's tasks belong to; whatever goes wrong here ends it.
     clock : the time in seconds; only differences matter.
@@ -156,7 +168,11 @@ class Driver:
         journal: Journal,
         transport: Wires,
         updater: Updates,
+        readiness: Readiness,
+        turn_of: Callable[[int], int],
         pace: Pace,
+        turns: TurnTimes,
+        patience: float,
         telemetry: Telemetry,
         life: Life,
         clock: Callable[[], float],
@@ -164,11 +180,12 @@ class Driver:
         broke: Callable[[Broke], None],
     ) -> None:
         self.peer, self.journal, self.transport, self.updater = peer, journal, transport, updater
-        self.pace, self.telemetry = pace, telemetry
+        self.readiness, self._turn_of, self._patience = readiness, turn_of, patience
+        self.pace, self.turns, self.telemetry = pace, turns, telemetry
         self._life, self._clock, self._ended, self._broke = life, clock, ended, broke
         self._go: _Go | None = None
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
-        self._preparing: asyncio.Task[None] | None = None
+        self._computing_since = 0.0
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -177,6 +194,7 @@ class Driver:
     def begin(self) -> None:
         """Start, or start again after a crash."""
         self._tell(self.peer.begin)
+        self._go_ahead()
 
     def take(self, sender: int, message: Message) -> None:
         """Take a message that was checked."""
@@ -194,7 +212,9 @@ class Driver:
     def _noticed(self, sender: int, message: Message) -> Sequence[Action]:
         """Measure what a message tells about time, and let the protocol take it."""
         if isinstance(message, Ready) and self.peer.waits_for(sender, message.hop):
-            self.pace.saw(self.telemetry.wait_ended(), ready=True)
+            self.turns.was_ready(message.hop, self.telemetry.wait_ended())  # the rest of its turn it tells itself
+        elif isinstance(message, Pass) and self.peer.expects((message.ballot, message.hop), sender):
+            self.turns.heard(message.turns, message.hop)
         elif isinstance(message, Accepted) and self.peer.asks(sender, message.hop):
             self.telemetry.passed(size_of(self.peer.memory.copy.token.parameters))
         return self.peer.received(sender, message)
@@ -247,11 +267,12 @@ class Driver:
         elif isinstance(action, StopTimer):
             self._stop_timer(action.name)
         elif isinstance(action, PrepareBatch):
-            if self._preparing is not None:
-                self._preparing.cancel()  # for a hop that is over
-            self._preparing = self._life.spawn(self._prepare(action))
+            ready = partial(self.peer.prepared, action.ballot, action.hop)
+            self.readiness.want(self._turn_of(action.hop), lambda: self._tell(ready))
         elif isinstance(action, Compute):
-            if self.updater.is_quick:
+            self.readiness.used()
+            self._computing_since = self._clock()
+            if self.updater.is_instant:
                 token = self.updater.update(action)
                 # Others feel how long this node waits for them; how long its own rows take must not be in it.
                 go.began = self._clock()
@@ -265,7 +286,8 @@ class Driver:
 
     def _wrote(self, entry: Entry) -> None:
         if isinstance(entry, Released):
-            self.telemetry.note(Updated(entry.copy.hop, entry.copy.token.updates))
+            self.telemetry.note(Updated(entry.copy.hop, entry.copy.token.updates, self.updater.cut))
+            self._turn_took(entry.copy.hop, in_time=True)
         elif isinstance(entry, Kept) and entry.copy.kind is Kind.ACCEPTED:
             self.telemetry.note(TokenAccepted(entry.copy.hop))
         elif isinstance(entry, Over):
@@ -273,19 +295,24 @@ class Driver:
 
     def _offered(self, hop: int) -> float:
         """Take note that the token is on offer for a hop; return since when."""
-        if self._preparing is not None:
-            # For an own hop that is over: it would keep the answer waiting, for as long as this node's rows take.
-            self._preparing.cancel()
+        self.readiness.turn_is_over()  # if an own one was on
         return self.telemetry.offered(hop)
+
+    def _turn_took(self, hop: int, *, in_time: bool) -> None:
+        """Tell how long an own turn took, from the offer to the update, or to the end of the turn."""
+        computed, ready_after = self._clock() - self._computing_since, self.readiness.waited
+        self.turns.took(hop, computed, ready_after=ready_after, in_time=in_time)
 
     def _expired(self, name: Timer) -> None:
         self._timers.pop(name, None)
         if self._life.is_over:
             return
         if name is Timer.OFFER and self.peer.holding:
-            waited = self.telemetry.wait_ended()
-            if self.peer.offers_to is not None:
-                self.pace.saw(waited, ready=False)
+            waited, hop = self.telemetry.wait_ended(), self.peer.offers
+            if hop is not None:
+                self.turns.took(hop, waited, in_time=False)
+        elif name is Timer.TURN and self.peer.computing:
+            self._turn_took(self.peer.memory.copy.hop, in_time=False)
         self._tell(lambda: self.peer.expired(name))
 
     def _stop_timer(self, name: Timer) -> None:
@@ -293,13 +320,15 @@ class Driver:
         if timer is not None:
             timer.cancel()
 
-    async def _prepare(self, action: PrepareBatch) -> None:
-        await self.updater.prepare()
-        self._tell(lambda: self.peer.prepared(action.ballot, action.hop))
-
     async def _compute(self, action: Compute) -> None:
+        work = self._life.spawn(self.updater.update_in_thread(action))
+        done, _ = await asyncio.wait([work], timeout=max(self._patience, action.seconds))
+        if not done:
+            name, seconds = self.updater.function, max(self._patience, action.seconds)
+            self._life.fail(Stopped(f"{name} has not returned for {seconds:g} s (hop {action.hop}): it never will"))
+            return
         try:
-            token = await self.updater.update_in_thread(action)
+            token = work.result()
         except FileNotFoundError as error:
             if self.peer.computing and self.peer.memory.copy.token == action.token:
                 self._life.fail(Stopped(f"the model of the token has gone: {error.filename}"))
@@ -309,6 +338,15 @@ class Driver:
             return
         self._computed(action, token)
 
-    def _computed(self, action: Compute, token: Token) -> None:
+    def _computed(self, action: Compute, token: Token | None) -> None:
+        if token is None and self.peer.is_making(action.ballot, action.hop):
+            self._turn_took(action.hop, in_time=False)
         self._tell(lambda: self.peer.computed(action.ballot, action.hop, token))
-        discard(token.parameters)  # if something has overtaken it
+        if token is not None:
+            discard(token.parameters)  # if something has overtaken it
+        self._go_ahead()
+
+    def _go_ahead(self) -> None:
+        """Get ready for the next own turn after the newest hop that this node knows of, if it does so ahead."""
+        if self.peer.memory.outcome is None:
+            self.readiness.go_ahead(self._turn_of(self.telemetry.hop + 1))

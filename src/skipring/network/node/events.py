@@ -20,6 +20,7 @@ __all__ = [
     "Note",
     "OfferRefused",
     "OwnUpdatesForgotten",
+    "Prepared",
     "ProtocolNews",
     "RowsLeftOut",
     "RuleBroken",
@@ -28,6 +29,7 @@ __all__ = [
     "Started",
     "TokenAccepted",
     "ToldToStop",
+    "TooSlow",
     "Updated",
 ]
 
@@ -108,13 +110,38 @@ class TokenAccepted(Event):
 
 
 @dataclass(frozen=True)
+class Prepared(Event):
+    """The node has got the rows of its next update ready, in so many seconds."""
+
+    name = "prepared"
+    level = "debug"
+    turn: int
+    seconds: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {"turn": self.turn, "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True)
 class Updated(Event):
-    """The node has made its update of a hop."""
+    """The node has made its update of a hop, of some of its rows if there was no time for all."""
 
     name = "updated"
     level = "debug"
     hop: int
     updates: int
+    rows: str = "all"
+
+
+@dataclass(frozen=True)
+class TooSlow(Event):
+    """The node lets its turn go, since it would not be in time."""
+
+    name = "too slow"
+    hop: int
+    why: str
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ class HopTimes:
         self._hops: deque[float] = deque(maxlen=_RECENT)
         self._overheads: deque[float] = deque(maxlen=_RECENT)
         self._pass_rates: deque[float] = deque(maxlen=_RECENT)  # bytes per second, until it is on the other's disk
+        self._prepared: deque[float] = deque(maxlen=_RECENT)
         #: How long each of the newest offers waited.
         self.waits: deque[float] = deque(maxlen=10 * _RECENT)
 
@@ -53,6 +54,15 @@ class HopTimes:
         self._overheads.append(max(0.0, taken - self._waited))
         self._held_since = None
         self._pass_rates.append(size / max(1e-9, now - self._passed_at))
+
+    def prepared(self, seconds: float) -> None:
+        """Take note of how long it took to get the rows of an update ready."""
+        self._prepared.append(seconds)
+
+    @property
+    def prepare_time(self) -> float | None:
+        """Median seconds that it took to get the rows of an update ready."""
+        return _median(self._prepared)
 
     @property
     def hop_time(self) -> float | None:

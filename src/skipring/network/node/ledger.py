@@ -88,6 +88,7 @@ class AccountTerms:
     convex : whether the updates of other nodes bring two tokens no further apart; else each release counts in full.
     parts : into how many parts this node has dealt its persons or records, which take turns.
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
+    closing : how many hops at the end of the path carry no data: who takes part adds noise alone.
     """
 
     nodes: int
@@ -98,9 +99,11 @@ class AccountTerms:
     convex: bool
     parts: int = 1
     protects: Unit = "node"
+    closing: int = 0
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 2)
+        require_integer("closing", self.closing, 0)
         require_integer("parts", self.parts, 1, 10**6)
         if self.protects not in get_args(Unit):
             raise InvalidInput("protects", self.protects, "one of " + ", ".join(get_args(Unit)))
@@ -123,6 +126,8 @@ class AccountTerms:
             raise InvalidInput.because(
                 "step_sizes", "of this run", f"or its noise are out of range (a factor of {_RANGE:g})"
             )
+        if self.closing >= len(path):
+            raise InvalidInput("closing", self.closing, f"fewer than the {len(path)} hops of the run")
         object.__setattr__(self, "path", path)
         sizes.setflags(write=False)  # a copy: what was agreed must not change afterwards
         object.__setattr__(self, "step_sizes", sizes)
@@ -131,6 +136,10 @@ class AccountTerms:
     def steps(self) -> int:
         """The number of hops of the whole run."""
         return len(self.path)
+
+    def closes(self, hop: int) -> bool:
+        """Say whether a hop carries no data."""
+        return hop > len(self.path) - self.closing
 
     def turn(self, hop: int) -> int:
         """Return how often the token was offered to this node before a hop of its own, skipped or not."""
@@ -143,6 +152,8 @@ class AccountTerms:
         agreed = [self.nodes, self.me, path, self.step_sizes, self.noise_multiplier, self.convex]
         if self.protects != "node":  # else the digest is what it was when nothing less could be protected
             agreed += [self.protects, self.parts]
+        if self.closing:
+            agreed.append(self.closing)
         return digest(agreed).hex()
 
 
@@ -157,7 +168,7 @@ class OwnAccount(GaussianAccountant):
         self.releases = 0
         self._one = (2.0 / terms.noise_multiplier) ** 2 if terms.noise_multiplier else math.inf
         self._sizes: list[float] = np.asarray(terms.step_sizes).tolist()
-        turns = (hop for hop, node in enumerate(terms.path, start=1) if node == terms.me)
+        turns = (hop for hop, node in enumerate(terms.path, 1) if node == terms.me and not terms.closes(hop))
         self._part_at = {hop: turn % terms.parts for turn, hop in enumerate(turns)}
         self.updates = OwnUpdates(terms.path, terms.me)
         self._promised: Ballot = (0, terms.path[0])
@@ -188,7 +199,7 @@ class OwnAccount(GaussianAccountant):
         last, known, before = self._last
         if hop <= last or (marks ^ known) & ((1 << last) - 1):
             # Not the chain that went on from here. The protocol does not do this; if it did, it would be a fork.
-            self._in_full = self._of_part - Counter([self._part_at[hop]])
+            self._in_full = self._of_part - Counter([] if self._is_noise(hop) else [self._part_at[hop]])
             self._begin()
         elif last:
             self._append(last + 1, hop - 1, chain, before)
@@ -200,10 +211,17 @@ class OwnAccount(GaussianAccountant):
         """Count a release at a hop: for the part that was used there, or for each if it is no hop of this node."""
         self.releases += 1
         part = self._part_at.get(hop)
+        if self._is_noise(hop):
+            return
         if part is None:
             self._of_any += 1
         else:
             self._of_part[part] += 1
+
+    def _is_noise(self, hop: int | None) -> bool:
+        """Say whether an own update at a hop carries no data, so that it tells nobody anything."""
+        terms = self.terms
+        return hop is not None and hop <= terms.steps and terms.closes(hop) and terms.path[hop - 1] == terms.me
 
     def heard(self, ballot: Ballot) -> None:
         """Take a promise: of a higher ballot than before, it may mean a fork."""
@@ -251,6 +269,8 @@ class OwnAccount(GaussianAccountant):
 
     def plain_mu2_after(self, hop: int | None = None) -> float:
         """Return the same after one more release at a hop (None: of whatever part)."""
+        if self._is_noise(hop):
+            return self.plain_mu2
         part = None if hop is None else self._part_at.get(hop)
         if part is None:
             return self._full(max(self._of_part.values(), default=0) + self._of_any + 1)
@@ -265,6 +285,8 @@ class OwnAccount(GaussianAccountant):
         most = self.plain_mu2_after(hop)
         if ballot is not None and ballot != self._promised:
             return most
+        if self._is_noise(hop):
+            return self.mu2
         part = None if hop is None else self._part_at.get(hop)
         known = self.mu2 if part is None else float(self._mu2_of_part(part).max())
         # The allowance is above what `OwnTranscript` adds for the rounding of all updates that may come in between.
@@ -357,7 +379,8 @@ class OwnAccount(GaussianAccountant):
             if made:
                 part = self._part_at.get(hop)  # of another node's data this account knows nothing
                 size, noise = self._sizes[updates], terms.noise_multiplier
-                self._transcript.update(node, step_size=size, noise_multiplier=noise, part=part)
+                closes = terms.closes(hop)
+                self._transcript.update(node, step_size=size, noise_multiplier=noise, part=part, closing=closes)
                 updates += 1
             else:
                 self._transcript.look(node)

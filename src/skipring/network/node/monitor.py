@@ -42,6 +42,25 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
         "Own turns that this node has refused because one more update would have exceeded its budget.",
         attrgetter("refused_for_budget"),
     ),
+    (
+        "skipring_late_turns_total",
+        "counter",
+        "Own turns without an update: it was not there in time.",
+        attrgetter("late"),
+    ),
+    (
+        "skipring_declined_turns_total",
+        "counter",
+        "Own turns that this node let go at once: it would have been too slow.",
+        attrgetter("declined"),
+    ),
+    ("skipring_cut_updates_total", "counter", "Own updates of fewer rows, for want of time.", attrgetter("cut")),
+    (
+        "skipring_prepare_seconds",
+        "gauge",
+        "Median time to get the rows of an update ready.",
+        attrgetter("prepare_time"),
+    ),
     ("skipring_recoveries_total", "counter", "Recoveries that this node has started.", attrgetter("recoveries")),
     ("skipring_epsilon", "gauge", "Epsilon so far for the observer who knows most; hides {}.", attrgetter("epsilon")),
     (

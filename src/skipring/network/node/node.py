@@ -21,6 +21,7 @@ from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, R
 from .ledger import OwnAccount
 from .life import Life
 from .node_setup import NodeSetup
+from .readiness import Readiness
 from .reminders import OLD_JOURNAL, OldJournal, Reminders
 from .sight import NodeSight
 from .standstill import StandstillWatch
@@ -28,6 +29,7 @@ from .status import STOPPED, NodeStatus
 from .strides import Strides
 from .taking_part import TakingPart
 from .telemetry import Telemetry
+from .turn_times import TurnTimes
 from .updater import Stopped, Updater
 
 __all__ = ["Node", "over_grpc"]
@@ -79,17 +81,31 @@ class Node:
         self.telemetry = Telemetry(say, clock, memory.copy.hop, before=setup.left_at_a_stop())
         self.account = OwnAccount(setup.terms)
         journal.follow(self.account)
-        self.updater = Updater(setup)
+        self.updater = Updater(setup, clock, self.telemetry.note)
         self.transport = connect(setup, self)
         self.taking_part = TakingPart(self.account, setup.config.budget, setup.delta, self._copy, self.telemetry.note)
         self.taking_part.renewed = memory.copy.kind is Kind.INITIAL
         pace = setup.new_pace()
+        turns = TurnTimes(pace, lambda: setup.keep_pace(pace))
+        readiness = Readiness(
+            setup.run.delay.ready or "ahead",
+            setup.terms.turn(setup.rules.steps + 1),
+            setup.terms.parts,
+            self.updater.prepare,
+            clock,
+            self._life.spawn,
+        )
+        sight = NodeSight(pace, self.transport, readiness, turns if setup.run.delay.timeout == "adaptive" else None)
         self.driver = Driver(
-            Peer(setup.me, setup.rules, memory, setup.seal, self.taking_part, NodeSight(pace, self.transport)),
+            Peer(setup.me, setup.rules, memory, setup.seal, self.taking_part, sight),
             journal=journal,
             transport=self.transport,
             updater=self.updater,
+            readiness=readiness,
+            turn_of=setup.terms.turn,
             pace=pace,
+            turns=turns,
+            patience=setup.config.compute_limit,
             telemetry=self.telemetry,
             life=self._life,
             clock=clock,
@@ -97,6 +113,7 @@ class Node:
             broke=self._name,
         )
         self.taking_part.holding = lambda: self.peer.holding
+        self.taking_part.too_slow = lambda: self.updater.too_slow(sight.longest_turn)
         self.reminders = Reminders(
             self.account,
             setup.roster.names,
@@ -153,6 +170,7 @@ class Node:
             await self._life.wait()
         finally:
             self.driver.close()
+            self.setup.keep_pace(self.driver.pace)
             await self._life.close()
             await self.transport.stop()
             self.updater.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy as np
 
 from ..._json import to_json
 from ...delays import Delay
-from ...learning import Learner
+from ...learning import Learner, PrepareRows
 from ...models import EpsilonClaim, Inputs
 from ...runs import RunFile
 from ..protocol import Memory, Rules, Token
@@ -61,6 +63,10 @@ class NodeSetup:
     #: What no epsilon covers, if nodes share a data set, and what else its owner may not expect.
     not_covered: str | None = None
     notes: tuple[str, ...] = ()
+    #: A node that computes slowly on purpose.
+    compute: Delay | None = None
+    #: What its owner has rows got ready with, before each update.
+    prepare_rows: PrepareRows | None = None
 
     @property
     def shape(self) -> Shape:
@@ -79,8 +85,27 @@ class NodeSetup:
         return Path(f"{self.config.journal}-models")
 
     def new_pace(self) -> Pace:
-        """Return how long this node waits for others."""
-        return AdaptivePace() if self.run.delay.timeout == "adaptive" else FixedPace(self.rules.timeout)
+        """Return how long this node waits for others; what it has learned before it was stopped, it knows."""
+        if self.run.delay.timeout != "adaptive":
+            return FixedPace(self.rules.timeout)
+        pace = AdaptivePace()
+        with contextlib.suppress(OSError, ValueError):
+            kept = json.loads(self._pace_file.read_text(encoding="utf-8"))
+            if kept.get("run") == self.agreement.digest.hex():
+                pace.recall(kept)
+        return pace
+
+    def keep_pace(self, pace: Pace) -> None:
+        """Write down what was learned about how long turns take; if it is lost, it is learned anew."""
+        if isinstance(pace, AdaptivePace):
+            draft = self._pace_file.with_suffix(".json.part")
+            with contextlib.suppress(OSError):
+                draft.write_text(json.dumps({"run": self.agreement.digest.hex(), **pace.learned}), encoding="utf-8")
+                draft.rename(self._pace_file)
+
+    @property
+    def _pace_file(self) -> Path:
+        return self.config.journal.parent / "pace.json"
 
     def check_parameters(self, parameters: Any) -> str:
         """Say why parameters that arrived cannot be a model of this run; nothing if they can."""

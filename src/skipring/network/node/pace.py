@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from statistics import median
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
@@ -89,7 +90,8 @@ class AdaptivePace:
     If in 16 offers nobody is ready in time, the next wait is twice as long; and if that was surprising, the nodes have
     changed, and all before is forgotten.
 
-    Nothing here depends on data, models or chance: only on how long nodes took. A process that restarts learns anew.
+    Nothing here depends on data, models or chance: only on how long nodes took. A process that
+    restarts goes on from what was `learned`.
 
     Parameters
     ----------
@@ -116,6 +118,21 @@ class AdaptivePace:
         self._news = 0  # observations since the timeout was last reconsidered
         self._in_time = 0  # how many of them were of nodes ready within the timeout
         self._chance = 0.0  # that a node is, as far as is known
+
+    @property
+    def learned(self) -> dict[str, Any]:
+        """What was learned so far, for `recall`."""
+        return {"timeout": self._timeout, "turns": [list(turn) for turn in self._seen]}
+
+    def recall(self, learned: Any) -> None:
+        """Go on from what was `learned`; what is no such thing is left alone."""
+        try:
+            timeout, turns = float(learned["timeout"]), [(float(took), bool(done)) for took, done in learned["turns"]]
+        except (KeyError, TypeError, ValueError):
+            return
+        if _SHORTEST <= timeout <= self._longest and all(0.0 < took < math.inf for took, _ in turns):
+            self._seen.extend(turns)
+            self._timeout = timeout
 
     @property
     def timeout(self) -> float:

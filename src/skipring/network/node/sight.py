@@ -8,6 +8,10 @@ from .pace import Pace
 
 __all__ = ["NodeSight"]
 
+#: However long a node has taken to be ready, it may compute for this share of the timeout, and for so many seconds: a
+#: machine that does something else for a moment must not cost a turn.
+_SHARE, _LEAST = 0.125, 0.05
+
 
 class Connections(Protocol):
     """What is asked of a node's connections."""
@@ -23,15 +27,44 @@ class Connections(Protocol):
         """Say whether some of a large model has left for a node not long ago."""
 
 
+class OwnReadiness(Protocol):
+    """What is asked of a node's readiness."""
+
+    @property
+    def waited(self) -> float:
+        """How long the turn that is on has waited for this node to be ready."""
+
+
+class Turns(Protocol):
+    """What is asked of what a node knows of turns."""
+
+    def told(self) -> bytes:
+        """Return the newest turns, for the next node."""
+
+
 class NodeSight:
     """What the state machine is told when it decides how long to wait (`protocol.Sight`)."""
 
-    def __init__(self, pace: Pace, connections: Connections) -> None:
-        self._pace, self._connections = pace, connections
+    def __init__(self, pace: Pace, connections: Connections, readiness: OwnReadiness, turns: Turns | None) -> None:
+        self._pace, self._connections, self._readiness, self._turns = pace, connections, readiness, turns
 
     def offer_timeout(self) -> float:
         """Return how long the node of a new offer may take to be ready."""
         return self._pace.offered()
+
+    def turn_timeout(self) -> float:
+        """Return how long this node may compute at its turn."""
+        timeout = self._pace.timeout
+        return max(timeout - self._readiness.waited, _SHARE * timeout, _LEAST)
+
+    @property
+    def longest_turn(self) -> float:
+        """How long this node may compute if it is ready at once."""
+        return max(self._pace.timeout, _LEAST)
+
+    def turns_told(self) -> bytes:
+        """Return how long the newest turns took, where the timeout is learned."""
+        return b"" if self._turns is None else self._turns.told()
 
     def reaches(self, node: int) -> bool:
         """Say whether there is a connection to a node."""

@@ -67,6 +67,9 @@ class NodeStatus:
     not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
+    late, declined, cut : own turns without an update because it was not there in time; turns that were let go at once,
+        since it would not have been; updates of fewer rows than there are, for want of time.
+    prepare_time : median seconds to get the rows of an update ready; None before the first time.
     test_error : on the node's own test rows, of the newest token sent to it; None before that.
     guess : what always guessing the same reaches on them; None without any.
     timeout : how long it waits for another node, in seconds.
@@ -105,6 +108,10 @@ class NodeStatus:
     budget: float | None
     refused: int
     refused_for_budget: int = 0
+    late: int = 0
+    declined: int = 0
+    cut: int = 0
+    prepare_time: float | None = None
     test_error: float | None
     guess: Guess | None = None
     timeout: float

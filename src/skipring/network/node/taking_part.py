@@ -1,4 +1,4 @@
-"""Whether a node takes part at a hop: its budget decides, and whether it was told to stop."""
+"""Whether a node takes part at a hop: its budget decides, its speed, and whether it was told to stop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ..protocol import Copy, Place
 from .config import NodeBudget
-from .events import BudgetSpent, Event, OfferRefused
+from .events import BudgetSpent, Event, OfferRefused, TooSlow
 from .ledger import OwnAccount, willing
 
 __all__ = ["TakingPart"]
@@ -42,6 +42,8 @@ class TakingPart:
         #: and with other noise, and nobody could tell the two apart: it passes such a token on as it is.
         self.renewed = True
         self.holding: Callable[[], bool] = lambda: False
+        #: Says why the node would not be in time; nothing if it may be.
+        self.too_slow: Callable[[], str] = lambda: ""
 
     def __call__(self, place: Place, _ledger: Sequence[Place] = ()) -> bool:
         """Say whether the node takes part at a place."""
@@ -52,6 +54,11 @@ class TakingPart:
             self._note(BudgetSpent(place[1], self._account.epsilon(self._delta), self._budget.epsilon))
         repeated = not self.renewed and (accepted or self.holding())
         if repeated or ((self.stopping or self.distrusted) and not accepted) or not affordable:
+            self._note(OfferRefused())
+            return False
+        if why := self.too_slow():
+            # Whoever offers it need not wait: that is better for all than to let the time go by.
+            self._note(TooSlow(place[1], why))
             self._note(OfferRefused())
             return False
         return True

@@ -11,10 +11,12 @@ from .events import (
     Event,
     GoesOn,
     OfferRefused,
+    Prepared,
     ProtocolNews,
     RuleBroken,
     Standstill,
     TokenAccepted,
+    TooSlow,
     Updated,
 )
 from .hop_times import HopTimes
@@ -44,6 +46,11 @@ class Telemetry:
         self.recoveries = 0 if before is None else before.recoveries
         self._refused_before = 0 if before is None else before.refused_for_budget
         self._unaffordable: set[int] = set()  # own hops whose update would have exceeded the budget
+        #: Turns that came to nothing, since the update was not there in time; turns that were let go at once, since it
+        #: would not have been; and updates of fewer rows than there are.
+        self.late = 0 if before is None else before.late
+        self.declined = 0 if before is None else before.declined
+        self.cut = 0 if before is None else before.cut
         self.times = HopTimes()
         #: How often each of the others has done what no honest node does.
         self.broken_rules: Counter[int] = Counter()
@@ -65,11 +72,20 @@ class Telemetry:
         level = event.level
         if isinstance(event, Updated):
             self.hop = event.hop
+            self.cut += event.rows != "all"
+        elif isinstance(event, Prepared):
+            self.times.prepared(event.seconds)
+        elif isinstance(event, TooSlow):
+            level = "debug" if self.declined else "info"  # the first is news; the others are counted
+            self.declined += 1
         elif isinstance(event, TokenAccepted):
             self.hop = event.hop
             self.times.accepted(self._clock())
         elif isinstance(event, ProtocolNews):
             self.recoveries += event.news is News.RECOVERY
+            if event.news is News.LATE:
+                level = "debug" if self.late else "info"
+                self.late += 1
         elif isinstance(event, Standstill):
             self.standstill = event
         elif isinstance(event, GoesOn):

@@ -5,23 +5,34 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import random
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._function import error_line
+from ...errors import InvalidInput
+from ...learning import NothingFits
 from ...models import EpsilonClaim
 from ..protocol import Compute, Token, sealed, stamped
 from ..storage import digest_of, load, store
+from .cutter import Cutter
+from .events import Event, Prepared
 from .node_setup import NodeSetup
 from .noise import NoiseSource
+from .worker import Worker
 
 __all__ = ["Stopped", "Updater"]
 
-#: An update of so few bytes is made at once; a larger one in a thread, so that messages are answered meanwhile.
+#: Models of so few bytes are checked and stored at once; larger ones in a thread.
 _QUICK = 1 << 16
+#: An update is made at once where none has taken longer than this; otherwise messages are answered meanwhile.
+_INSTANT = 0.005
+#: These are computed here, and not by a user's function, which may take long whenever it likes.
+_OWN_MODELS = ("logistic", "softmax", "squared")
 _PIECE = 1 << 20
 
 
@@ -30,20 +41,51 @@ class Stopped(Exception):
 
 
 class Updater:
-    """Makes the updates of a node; large ones in a thread of their own, while messages are answered."""
+    """Makes the updates of a node, each within the time of its turn; messages are answered meanwhile.
 
-    def __init__(self, setup: NodeSetup) -> None:
-        self._setup, self._seal = setup, setup.seal
+    What has taken too long goes on until it is done, for nobody can stop a thread, and comes to nothing. Until then the
+    node is busy, and takes no other turn.
+    """
+
+    def __init__(self, setup: NodeSetup, clock: Callable[[], float], note: Callable[[Event], None]) -> None:
+        self._setup, self._seal, self._clock, self._note = setup, setup.seal, clock, note
         self._noise = NoiseSource()
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="learner")
+        self._learning, self._preparing, self._keeping = (Worker(name) for name in ("learner", "rows", "model"))
         self._emulated = np.random.default_rng()
         self._error = math.nan
         self._newest: NDArray[Any] | None = None  # the model of the newest token, if nobody has tested it yet
+        self._slowest = math.inf if setup.learner.name not in _OWN_MODELS else 0.0
+        self._made = self._at_work = 0
+        self._cutter = Cutter(clock, random.Random(setup.me), whole=setup.run.compute.late == "skip")
 
     @property
     def is_quick(self) -> bool:
         """Whether models are so small that nobody has to wait for what is done with one."""
         return self._setup.shape.size <= _QUICK
+
+    @property
+    def is_instant(self) -> bool:
+        """Whether an update takes no time that anybody would notice."""
+        return self.is_quick and self._made > 0 and self._slowest < _INSTANT and not self._at_work
+
+    @property
+    def cut(self) -> str:
+        """Of how many rows the last update was made."""
+        cutter = self._cutter
+        return "all" if cutter.taken == cutter.of else f"{cutter.taken} of {cutter.of}"
+
+    @property
+    def function(self) -> str:
+        """What computes."""
+        return self._setup.learner.name
+
+    def too_slow(self, seconds: float) -> str:
+        """Say why an update would not be made within so many seconds, as far as is known; nothing if it may be."""
+        if self._at_work:
+            return "it is still busy with an update that came too late"
+        if self._cutter.may_be_in_time(self._cutter.of, seconds):
+            return ""
+        return f"its updates take longer than the timeout of {seconds:.3g} s"
 
     @property
     def test_error(self) -> float:
@@ -52,18 +94,42 @@ class Updater:
             self._error, self._newest = self._setup.learner.test_error(self._newest), None
         return self._error
 
-    async def prepare(self) -> None:
-        """Load what the next update needs; a node that is to be slow takes its time."""
-        delay = self._setup.delay
-        if delay is not None:
-            await asyncio.sleep(min(float(delay.sample(self._emulated, 1)[0]), 1e6))
-        if self.is_quick:
-            self._setup.learner.prepare()
+    async def prepare(self, turn: int) -> None:
+        """Get the rows of an update ready; a node that is to be slow takes its time."""
+        setup, began = self._setup, self._clock()
+        if setup.delay is not None:
+            await asyncio.sleep(min(float(setup.delay.sample(self._emulated, 1)[0]), 1e6))
+        if self.is_instant and setup.prepare_rows is None:
+            setup.learner.prepare(turn)
         else:
-            await self._alone(self._setup.learner.prepare)
+            await _in(self._preparing, self._prepare, turn)
+        self._note(Prepared(turn, self._clock() - began))
 
-    def update(self, action: Compute) -> Token:
-        """Make the update of a hop: gradient, noise, step. It is released only once it is in the journal."""
+    def _prepare(self, turn: int) -> None:
+        try:
+            self._setup.learner.prepare(turn, self._setup.prepare_rows)
+        except InvalidInput:
+            raise
+        except Exception as error:  # a user's function may raise anything
+            raise Stopped(f"data.prepare = {self._setup.config.data.prepare}: {error_line(error)}") from error
+
+    def update(self, action: Compute) -> Token | None:
+        """Make the update of a hop: gradient, noise, step; None if there is no time for any row.
+
+        It is released only once it is in the journal.
+        """
+        began = self._clock()
+        self._cutter.begin(action.seconds)
+        try:
+            return self._update(action)
+        except NothingFits:
+            return None
+        finally:
+            self._cutter.end()
+            self._made += 1
+            self._slowest = max(self._slowest, self._clock() - began)
+
+    def _update(self, action: Compute) -> Token:
         setup, token = self._setup, action.token
         parameters = load(token.parameters, setup.learner.dtype)
         if self.is_quick:
@@ -71,13 +137,20 @@ class Updater:
         else:
             self._error = setup.learner.test_error(parameters)
         step_size = float(np.asarray(setup.terms.step_sizes)[token.updates])
-        updated = setup.learner.update(
-            parameters,
-            turn=setup.terms.turn(action.hop),
-            step_size=step_size,
-            noise_multiplier=setup.terms.noise_multiplier,
-            noise=self._noise,
-        )
+        multiplier = setup.terms.noise_multiplier
+        if setup.terms.closes(action.hop):
+            updated = setup.learner.close(
+                parameters, step_size=step_size, noise_multiplier=multiplier, noise=self._noise
+            )
+        else:
+            updated = setup.learner.update(
+                parameters,
+                turn=setup.terms.turn(action.hop),
+                step_size=step_size,
+                noise_multiplier=multiplier,
+                noise=self._noise,
+                pieces=self._pieces,
+            )
         # Piece by piece: one truth value for each of a billion parameters would be a gigabyte.
         if not all(np.isfinite(updated[at : at + _PIECE]).all() for at in range(0, len(updated), _PIECE)):
             raise Stopped(f"the update of hop {action.hop} is not finite; nothing was released")
@@ -86,27 +159,47 @@ class Updater:
         secret = sealed(bytes.fromhex(digest_of(stored)), os.urandom(32))
         return stamped(token, action.ballot, action.hop, stored, secret, me=setup.me, seal=self._seal)
 
-    async def update_in_thread(self, action: Compute) -> Token:
+    def _pieces(self, rows: int) -> Iterator[slice]:
+        """Cut the rows of an update; a node that is to compute slowly takes its time for each piece."""
+        law = self._setup.compute
+        if law is None:
+            yield from self._cutter(rows)
+            return
+        seconds = min(float(law.sample(self._emulated, 1)[0]), 1e6)
+        for piece in self._cutter(rows):
+            time.sleep(seconds * (piece.stop - piece.start) / rows)
+            yield piece
+
+    async def update_in_thread(self, action: Compute) -> Token | None:
         """Make the update of a hop while messages are answered."""
-        token: Token = await self._alone(self.update, action)
-        return token
+        self._at_work += 1
+        work = asyncio.ensure_future(_in(self._learning, self.update, action))
+        work.add_done_callback(self._is_done)
+        made: Token | None = await asyncio.shield(work)
+        return made
+
+    def _is_done(self, work: asyncio.Future[Any]) -> None:
+        self._at_work -= 1
+        if not work.cancelled():
+            work.exception()  # whoever waited for it was told, if somebody did
 
     async def keep_model(self, token: Token, claims: Callable[[], tuple[EpsilonClaim, ...]]) -> None:
         """Write the final model, with what it cost, to where its owner finds it, and test it."""
-        await self._alone(self._keep_model, token, claims)
+        await _in(self._keeping, self._keep_model, token, claims)
 
     def close(self) -> None:
         """Begin nothing more."""
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        for worker in (self._learning, self._preparing, self._keeping):
+            worker.shutdown(wait=False, cancel_futures=True)
 
     def _keep_model(self, token: Token, claims: Callable[[], tuple[EpsilonClaim, ...]]) -> None:
-        self._setup.write_model(token.parameters)
-        self._setup.write_trained(token, claims())
-        self._newest, self._error = (
-            None,
-            self._setup.learner.test_error(load(token.parameters, self._setup.learner.dtype)),
-        )
+        setup = self._setup
+        setup.write_model(token.parameters)
+        setup.write_trained(token, claims())
+        if not self._at_work:  # a learner does one thing at a time, and what it does may never end
+            self._newest, self._error = None, setup.learner.test_error(load(token.parameters, setup.learner.dtype))
 
-    def _alone(self, work: Callable[..., Any], *given: Any) -> Any:
-        """Do something with the learner in a thread, one thing after the other: it has room for one model."""
-        return asyncio.get_running_loop().run_in_executor(self._worker, work, *given)
+
+def _in(worker: Worker, work: Callable[..., Any], *given: Any) -> Any:
+    """Do something in a thread, after what is done there already."""
+    return asyncio.get_running_loop().run_in_executor(worker, work, *given)

@@ -38,6 +38,7 @@ from .chain import (
 from .fold import Account, Fold, Release
 from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
+    MOST_TURN_BYTES,
     Accepted,
     Agree,
     Answer,
@@ -76,7 +77,7 @@ from .messages import (
     WantTicket,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
-from .order import agreed_path, path_of
+from .order import agreed_path
 from .peer import Peer
 from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
@@ -86,6 +87,7 @@ from .standing import Stand, Standing
 __all__ = [
     "FRESH",
     "HOP_BYTES",
+    "MOST_TURN_BYTES",
     "Accepted",
     "Account",
     "Action",
@@ -165,7 +167,6 @@ __all__ = [
     "numbered",
     "on_wire",
     "own_stamp",
-    "path_of",
     "sealed",
     "stamped",
     "updated_between",

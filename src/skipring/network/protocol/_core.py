@@ -76,8 +76,10 @@ class Core:
         self._actions.append(PrepareBatch(*place))
 
     def compute(self, place: Place, token: Token) -> None:
-        """Have the update of a place made."""
-        self._actions.append(Compute(*place, token))
+        """Have the update of a place made, within the time that is left of the turn."""
+        seconds = self.sight.turn_timeout()
+        self.wait(Timer.TURN, seconds)
+        self._actions.append(Compute(*place, token, seconds))
 
     def say(self, text: str, news: News) -> None:
         """Tell the people who run the node."""
@@ -185,7 +187,7 @@ class Core:
     def let_go(self) -> None:
         """Stop being the holder, whatever was going on."""
         self.state.doing = Idle()
-        self.stop(Timer.OFFER, Timer.SKIP, Timer.LEASE, Timer.WAIT, Timer.WATCH, Timer.VOTE)
+        self.stop(Timer.OFFER, Timer.TURN, Timer.SKIP, Timer.LEASE, Timer.WAIT, Timer.WATCH, Timer.VOTE)
 
     def give_way(self, ballot: Ballot, promises: Signatures = ()) -> None:
         """Promise a higher ballot: what is done under this one is lost, and released all the same."""

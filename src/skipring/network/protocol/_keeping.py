@@ -68,13 +68,35 @@ class Keeping:
         else:  # also where a recovery has made an update too dear that was affordable when the token came
             self.offer(copy.hop + 1)
 
-    def computed(self, ballot: Ballot, hop: int, token: Token) -> None:
-        """Take an update that was asked for; it counts only if nothing has overtaken it."""
+    def computed(self, ballot: Ballot, hop: int, token: Token | None) -> None:
+        """Take an update that was asked for; it counts only if nothing has overtaken it. None: there is none in time.
+
+        Once its turn is over, a node has passed the token on without its update, and whatever it makes of it later
+        would be another one at the same hop: it is thrown away.
+        """
         core = self.core
-        wanted = isinstance(core.state.doing, Computing) and core.place == (ballot, hop)
-        if wanted and ballot == core.memory.promised:
+        if not self.is_wanted(ballot, hop) or ballot != core.memory.promised:
+            return
+        core.stop(Timer.TURN)
+        if token is None:
+            self._pass_on_unchanged(hop)
+        else:
             core.write(Released(Copy(ballot, hop, Kind.UPDATED, token)))
             self.offer(hop + 1)
+
+    def is_wanted(self, ballot: Ballot, hop: int) -> bool:
+        """Say whether the update of a place is being waited for."""
+        return isinstance(self.core.state.doing, Computing) and self.core.place == (ballot, hop)
+
+    def on_turn_late(self) -> None:
+        """The turn of this node is over, and its update is not there."""
+        if isinstance(self.core.state.doing, Computing):
+            self._pass_on_unchanged(self.core.state.doing.hop)
+
+    def _pass_on_unchanged(self, hop: int) -> None:
+        """Pass the token on as it came; others see from the next one that this hop has no update."""
+        self.core.say(f"no update at hop {hop}: it would have come too late, so the token goes on as it is", News.LATE)
+        self.offer(hop + 1)
 
     # Offering it.
 
@@ -161,7 +183,8 @@ class Keeping:
         if isinstance(doing, Offering) and self._is_from_its_node(sender, (message.ballot, message.hop), doing.hop):
             core.stop(Timer.OFFER)
             core.state.doing = Unconfirmed(doing.hop)
-            core.send(sender, Pass(message.ballot, message.hop, copy.token, self.presence.told()))
+            heard, turns = self.presence.told(), core.sight.turns_told()
+            core.send(sender, Pass(message.ballot, message.hop, copy.token, heard, turns))
             core.wait(Timer.LEASE, core.rules.lease)
 
     def on_refuse(self, sender: int, message: Refuse) -> None:

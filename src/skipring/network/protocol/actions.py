@@ -31,6 +31,7 @@ class Timer(StrEnum):
     """What a node waits for; of each there is one at a time."""
 
     OFFER = "offer"  # the node of the hop may say that it is ready
+    TURN = "turn"  # this node may finish its update
     SKIP = "skip"  # an own hop that is not taken is over at once
     WAIT = "wait"  # until everybody is greeted again, if too few answer
     BEAT = "beat"  # until the holder greets
@@ -49,6 +50,7 @@ class News(StrEnum):
 
     RECOVERY = "recovery"  # this node has started one
     NO_QUORUM = "no quorum"  # too few nodes answer, and the token waits here
+    LATE = "late"  # this node did not finish its update in time, and passes the token on as it is
     FORK = "fork"  # the run went two ways under one ballot
     QUORUM = "quorum"  # enough answer again, and it goes on
 
@@ -86,11 +88,12 @@ class PrepareBatch:
 
 @dataclass(frozen=True)
 class Compute:
-    """Make the update of a hop (gradient, clipped; noise; step), and say what came out."""
+    """Make the update of a hop (gradient, clipped; noise; step), within so many seconds, and say what came out."""
 
     ballot: Ballot
     hop: int
     token: Token
+    seconds: float
 
 
 @dataclass(frozen=True)

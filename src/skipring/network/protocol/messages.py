@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from .numbers import numbered, on_wire
 
 __all__ = [
+    "MOST_TURN_BYTES",
     "Accepted",
     "Agree",
     "Answer",
@@ -52,6 +53,8 @@ __all__ = [
 Ballot = tuple[int, int]
 #: (ballot, hop): where a run is.
 Place = tuple[Ballot, int]
+#: The most bytes that a token is told of how long turns took.
+MOST_TURN_BYTES = 288
 #: Who has signed something, and the signature of each.
 Signatures = tuple[tuple[int, bytes], ...]
 
@@ -158,12 +161,16 @@ class Refuse:
 @numbered(13)
 @dataclass(frozen=True)
 class Pass:
-    """The token for a hop; `heard` says of each node at which hop it was last heard from (see `Presence`)."""
+    """The token for a hop; `heard` says of each node at which hop it was last heard from (see `Presence`).
+
+    `turns` says how long the newest turns took (see `TurnTimes`), so that nobody has to see all by itself.
+    """
 
     ballot: Ballot = field(metadata=on_wire(1))
     hop: int = field(metadata=on_wire(2))
     token: Token = field(metadata=on_wire(3))
     heard: bytes = field(default=b"", metadata=on_wire(4))
+    turns: bytes = field(default=b"", metadata=on_wire(5))
 
 
 @numbered(14)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ...errors import InvalidInput, require_integer
 
-if TYPE_CHECKING:
-    from ...runs import RunFile
-
-__all__ = ["agreed_path", "path_of"]
+__all__ = ["agreed_path"]
 
 
 def agreed_path(schedule: str, nodes: int, steps: int, seed: bytes) -> list[int]:
@@ -42,11 +38,6 @@ def agreed_path(schedule: str, nodes: int, steps: int, seed: bytes) -> list[int]
             order[place], order[other] = order[other], order[place]
         path += order
     return path[:steps]
-
-
-def path_of(run: RunFile, nodes: int, steps: int) -> list[int]:
-    """Return the node of each hop of a run, drawn from the run's seed."""
-    return agreed_path(run.schedule.name, nodes, steps, f"skipring order {run.simulation.seed}".encode())
 
 
 def _numbers(seed: bytes) -> Iterator[int]:

@@ -146,8 +146,8 @@ class Peer:
             self._receiving.prepared(ballot, hop)
         return self._core.done()
 
-    def computed(self, ballot: Ballot, hop: int, token: Token) -> list[Action]:
-        """Take an update that was asked for; it counts only if nothing has overtaken it."""
+    def computed(self, ballot: Ballot, hop: int, token: Token | None) -> list[Action]:
+        """Take an update that was asked for, if nothing has overtaken it; None: it is not there in time."""
         if not self._is_over:
             self._keeping.computed(ballot, hop, token)
         return self._core.done()
@@ -216,6 +216,8 @@ class Peer:
         match timer:
             case Timer.OFFER | Timer.SKIP:
                 self._keeping.on_offer_late()
+            case Timer.TURN:
+                self._keeping.on_turn_late()
             case Timer.WAIT:
                 self._keeping.on_wait_late()
             case Timer.BEAT:
@@ -279,6 +281,16 @@ class Peer:
         doing = self._core.state.doing
         node = self.rules.node_of(doing.hop) if isinstance(doing, Offering) else None
         return None if node == self._core.me else node
+
+    @property
+    def offers(self) -> int | None:
+        """The hop that is offered to another node, if one is."""
+        doing = self._core.state.doing
+        return doing.hop if isinstance(doing, Offering) and self.offers_to is not None else None
+
+    def is_making(self, ballot: Ballot, hop: int) -> bool:
+        """Say whether this node makes the update of a place, and its turn is not over."""
+        return self._keeping.is_wanted(ballot, hop)
 
     def waits_for(self, node: int, hop: int) -> bool:
         """Say whether the holder waits for this node to be ready at this hop."""

@@ -20,6 +20,12 @@ class Sight(Protocol):
     def offer_timeout(self) -> float:
         """Return how long the node of a new offer may take to be ready; asked once for each offer."""
 
+    def turn_timeout(self) -> float:
+        """Return how long this node may compute at its turn: the timeout, less what it took to be ready."""
+
+    def turns_told(self) -> bytes:
+        """Return how long the newest turns took, as far as is known, for whoever is next."""
+
     def reaches(self, node: int) -> bool:
         """Say whether messages to a node go through, as far as is known."""
 
@@ -39,6 +45,14 @@ class ClearSight:
     def offer_timeout(self) -> float:
         """Return the timeout."""
         return self._timeout
+
+    def turn_timeout(self) -> float:
+        """Return the timeout."""
+        return self._timeout
+
+    def turns_told(self) -> bytes:
+        """Return nothing."""
+        return b""
 
     def reaches(self, node: int) -> bool:
         """Say yes."""

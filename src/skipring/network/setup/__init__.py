@@ -13,7 +13,8 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .again import begin_again
-    from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text
+    from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text, why_nobody_skipped
+    from .agreed_order import with_designed_order
     from .agreed_values import MOST_STEPS, agreement_of, quorum_of, require_network_run
     from .checks import check_network, check_node, is_node_folder
     from .exit_codes import ExitCode
@@ -73,7 +74,9 @@ __all__ = [
     "stop_nodes",
     "terms_of",
     "verify_outcome",
+    "why_nobody_skipped",
     "why_not_started",
+    "with_designed_order",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -86,6 +89,8 @@ __getattr__, __dir__ = lazily(
         "NodeState": "local",
         "Verified": "verify",
         "agreed_run": "agreed",
+        "why_nobody_skipped": "agreed",
+        "with_designed_order": "agreed_order",
         "agreement_of": "agreed_values",
         "asked_budget": "agreed",
         "begin_again": "again",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import InvalidInput
-from ...privacy import PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
+from ...privacy import OwnTranscript, PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
 from ...runs import (
     Budget,
     ResolvedRun,
@@ -32,13 +34,25 @@ from ...runs import (
 )
 from ...timeouts import skip_probability
 from ..node import NodeBudget, require_shared_data
-from ..protocol import path_of
+from .agreed_order import AgreedOrder, order_of, written_down
 from .agreed_values import require_network_run
 
-__all__ = ["agreed_run", "asked_budget", "has_own_files", "notes_on", "require_data", "resolved_run", "run_text"]
+__all__ = [
+    "agreed_run",
+    "asked_budget",
+    "has_own_files",
+    "notes_on",
+    "require_data",
+    "resolved_run",
+    "run_text",
+    "why_nobody_skipped",
+]
 
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
 _SPARE = 1.0 + 1e-7
+#: Beyond so many hops times nodes a bound takes the place of each node's own account.
+_MOST_COUNTED = 1_000_000
+Floats = NDArray[np.floating[Any]]
 
 
 def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile:
@@ -62,6 +76,7 @@ def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile
         values.setdefault(section, {})
     values["data"]["nodes"] = nodes
     values["schedule"] |= {"name": run.schedule.name, "steps": resolved.steps}
+    values["schedule"] |= written_down(run, nodes, resolved.steps)
     if run.model.name is None:
         model = model_of(run, shape)
         assert model is not None
@@ -154,17 +169,31 @@ def _finite(timeout: float) -> float:
     return timeout
 
 
-def _noise(resolved: ResolvedRun, budget: Budget) -> float:
-    """Return the noise that a budget asks for.
+def why_nobody_skipped(run: RunFile) -> str:
+    """Say why the noise of a run is chosen as if nobody were skipped; nothing if skips are independent, and known.
 
-    With a fixed timeout and a law of delays it is the forecast's, for a node that is always ready while others are
-    skipped: how quick a node is, is its own affair. Else nobody knows how many are skipped: then it is the least with
-    which no pair of nodes exceeds the budget on the agreed path, if every hop is an update. Where others are skipped,
-    a node gives away more with each update, and the budget in its settings is spent earlier.
+    Of nodes that keep what they have ready, or get ready ahead (as they do unless the run file says otherwise), who is
+    skipped at one turn says something about the next.
+    """
+    if "law" not in run.delay.model_fields_set or run.delay.timeout == "adaptive":
+        return "how many will be skipped is not known"
+    if (run.delay.ready or "ahead") != "fresh" or run.compute.law is not None:
+        return 'who is skipped depends on who was before (delay.ready is not "fresh")'
+    return ""
+
+
+def _noise(resolved: ResolvedRun, budget: Budget) -> float:
+    """Return the noise with which every pair of nodes keeps a budget, in the order that is agreed on.
+
+    With a fixed timeout, a law of delays and nodes that begin anew at each turn it is the forecast's for that order,
+    for a node that is always ready while others are skipped: how quick a node is, is its own affair. Else nobody knows
+    how many are skipped: then it is the least with which no pair exceeds the budget if every hop is an update. Where
+    others are skipped, a node gives away more with each update, and the budget in its settings is spent earlier.
     """
     run, sizes = resolved.run, resolved.step_sizes
-    known_law = "law" in run.delay.model_fields_set
-    if known_law and resolved.timeout is not None and sizes.law != "own":
+    order = order_of(run, resolved.nodes, resolved.steps)
+    if not why_nobody_skipped(run) and resolved.timeout is not None and sizes.law != "own":
+        designed = run.schedule.name == "designed-ring"
         planned = PlannedRun(
             schedule=run.schedule.name,  # type: ignore[arg-type] # the record refuses one that it does not know
             nodes=resolved.nodes,
@@ -176,19 +205,49 @@ def _noise(resolved: ResolvedRun, budget: Budget) -> float:
             step_size=sizes.law,
             # How many parts a node's rows rotate through is its own affair: one is the worst.
             protects=run.privacy.unit,
+            closing=order.closing if designed else None,
+            order_seed=run.simulation.seed if designed else None,
+            search=run.schedule.search if designed else None,
+            order=order.known(resolved.nodes) if run.schedule.name == "random-ring" else None,
         )
-        return noise_for_budget(planned, budget.epsilon, budget.delta)
-    path = np.array(path_of(run, resolved.nodes, resolved.steps))
-    loud = Transcript(
-        nodes=resolved.nodes,
-        offered=path,
-        updated=np.ones(len(path), dtype=bool),
-        step_sizes=sizes.first(len(path)),
-        noise_multiplier=1.0,
-        convex=resolved.convex,
-    )
+        noise = noise_for_budget(planned, budget.epsilon, budget.delta)
+        return max(noise, _noise_if_all_take_part(resolved, order, budget))
+    return _noise_if_all_take_part(resolved, order, budget)
+
+
+def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, budget: Budget) -> float:
+    """Return the least noise with which no node has to refuse a turn for its budget's sake, if nobody is skipped.
+
+    A node counts each update as if all looked right after it: that nobody adds noise any more is nothing that it can
+    rule out. So this is above the noise with which the budget is kept once the run is over.
+    """
+    hops, sizes = len(order.path), resolved.step_sizes.first(len(order.path))
+    one = 2.0**2  # mu^2 of a release, with noise multiplier 1
+    if resolved.nodes * hops > _MOST_COUNTED or not resolved.convex:
+        loud = Transcript(
+            nodes=resolved.nodes,
+            offered=np.array(order.path),
+            updated=np.ones(hops, dtype=bool),
+            step_sizes=sizes,
+            noise_multiplier=1.0,
+            convex=resolved.convex,
+            closing=order.closing,
+        )
+        worst = TranscriptAccountant(loud).worst().mu ** 2 + (one if resolved.convex else 0.0)
+    else:
+        worst = max(_right_after_its_last(resolved.nodes, node, order, sizes) for node in range(resolved.nodes))
     # mu is inversely proportional to the noise.
-    return TranscriptAccountant(loud).worst().mu / gdp_mu(budget.epsilon, budget.delta) * _SPARE
+    return math.sqrt(worst) / gdp_mu(budget.epsilon, budget.delta) * _SPARE
+
+
+def _right_after_its_last(nodes: int, node: int, order: AgreedOrder, sizes: Floats) -> float:
+    """Return mu^2 of a node right after its last update, for the observer who knows most."""
+    account = OwnTranscript(nodes, node)
+    with_data = order.path[: len(order.path) - order.closing]
+    last = max((hop for hop, whose in enumerate(with_data) if whose == node), default=-1)
+    for hop in range(last + 1):
+        account.update(order.path[hop], step_size=float(sizes[hop]), noise_multiplier=1.0)
+    return float(account.mu2_by_observer(0).max())
 
 
 def run_text(run: RunFile) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..._function import function_of
 from ...delays import parse_delay
 from ...errors import InvalidInput
 from ...learning import Learner
@@ -25,10 +26,11 @@ from ..node import (
     read_node_config,
     unreached,
 )
-from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain, path_of
+from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain
 from ..storage import JournalFile, JournalUnusable, ModelFile, digest_of, read_journal, size_of, store
 from ..transport import CERTIFICATE, Keys, Roster, read_roster
 from .agreed import resolved_run
+from .agreed_order import AgreedOrder, order_of
 from .agreed_values import agreement_of, quorum_of, require_network_run
 from .checks import check_node
 from .run_mark import RunMark, require_identity
@@ -73,6 +75,8 @@ def load_node(path: str | Path) -> NodeSetup:
         "model.bound": learner.gradient_bound,
         "model.initial": digest_of(initial),
     }
+    if run.schedule.name == "designed-ring":  # one that is drawn follows from the seed alone
+        resolved["schedule.order"] = AgreedOrder(tuple(terms.path), terms.closing).digest
     delta = run.privacy.delta if config.budget.delta is None else config.budget.delta
     require_reach(terms, math.prod(learner.shape), delta)
     require_grain(terms, learner)
@@ -102,6 +106,8 @@ def load_node(path: str | Path) -> NodeSetup:
         terms=terms,
         initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
         delay=None if config.delay.law is None else parse_delay(config.delay.law),
+        compute=None if config.delay.compute is None else parse_delay(config.delay.compute),
+        prepare_rows=None if config.data.prepare is None else function_of("data.prepare", config.data.prepare),
         inputs=inputs,
         not_covered=not_covered(run) if config.data.path is None else None,
         notes=(
@@ -155,11 +161,13 @@ def terms_of(run: RunFile, path: Path, roster: Roster, me: int, *, parts: int) -
         if value is None:  # nodes that each computed it might not agree
             raise InvalidInput.because(key, "missing", f"in {path}; {_WRITTEN}")
     resolved = resolved_run(run, len(roster))
+    order = order_of(run, resolved.nodes, resolved.steps)
     return AccountTerms(
         nodes=resolved.nodes,
         me=me,
-        path=path_of(run, resolved.nodes, resolved.steps),
-        step_sizes=resolved.step_sizes.first(resolved.steps),
+        path=order.path,
+        closing=order.closing,
+        step_sizes=resolved.step_sizes.first(len(order.path)),
         noise_multiplier=resolved.noise_multiplier,
         convex=resolved.convex,
         protects=run.privacy.unit,

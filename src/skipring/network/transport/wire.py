@@ -16,6 +16,7 @@ from typing import Any, get_args
 from ...errors import InvalidInput
 from ..protocol import (
     HOP_BYTES,
+    MOST_TURN_BYTES,
     Ballot,
     Kind,
     Message,
@@ -66,6 +67,7 @@ _FIELDS = {
     "rank": "Rank",
     "token": "Token",
     "heard": "bytes",
+    "turns": "bytes",
     "vote": "bytes",
     "signature": "bytes",
     "votes": "Signature",
@@ -236,6 +238,8 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
             fields[field] = Trail(_chain(value.chain, steps), _signatures(value.stamps, nodes))
         elif field == "heard":
             fields[field] = _heard(value, nodes)
+        elif field == "turns":
+            fields[field] = _turns(value)
         elif field in ("vote", "signature"):
             fields[field] = _signature(value)
         elif field in _REPEATED:
@@ -299,3 +303,9 @@ def _heading(body: Any) -> Heading:
         reason = f"says that it has {body.size}, {'behind' if body.digest else 'inside'} it"
         raise Malformed.because("token", f"{len(body.parameters)} bytes of parameters", reason)
     return Heading(body.dtype, body.size, body.digest)
+
+
+def _turns(turns: bytes) -> bytes:
+    if len(turns) > MOST_TURN_BYTES:
+        raise Malformed("turns", f"{len(turns)} bytes", f"at most {MOST_TURN_BYTES}")
+    return turns

@@ -1,4 +1,4 @@
-"""Who is offered the token next."""
+"""Schedules that need no design: a fixed order, or one that is drawn."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidInput, require_integer
+from ..errors import InvalidInput, require_integer
 
-__all__ = ["SCHEDULES", "RandomRing", "RandomWalk", "Ring", "Schedule", "register_schedule", "schedule"]
+__all__ = ["Path", "RandomRing", "RandomWalk", "Ring", "Schedule"]
 
 Path = NDArray[np.int32]
 
@@ -84,30 +84,3 @@ class RandomWalk(Schedule):
 
     def _path(self, steps: int, rng: np.random.Generator) -> Path:
         return rng.integers(0, self.nodes, size=steps, dtype=np.int32)
-
-
-SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Ring, RandomRing, RandomWalk)}
-
-
-def register_schedule(kind: type[Schedule]) -> type[Schedule]:
-    """Make a schedule of your own known by its name, for run files too; use it as a decorator.
-
-    No forecast covers it; the privacy of the path that was taken is accounted for all the same.
-    """
-    if not isinstance(getattr(kind, "name", None), str) or not issubclass(kind, Schedule):
-        raise InvalidInput("schedule", kind, "a subclass of Schedule with a name")
-    if SCHEDULES.get(kind.name, kind).__qualname__ != kind.__qualname__:
-        raise InvalidInput.because("schedule", kind.name, "is the name of another schedule")
-    SCHEDULES[kind.name] = kind
-    return kind
-
-
-def schedule(name: str, nodes: int) -> Schedule:
-    """Return the schedule of this name.
-
-    >>> schedule("random-ring", 10)
-    RandomRing(nodes=10)
-    """
-    if name not in SCHEDULES:
-        raise InvalidInput("schedule", name, f"one of {', '.join(SCHEDULES)}")
-    return SCHEDULES[name](nodes)

@@ -1,0 +1,63 @@
+"""The rows of the next update, got ready before the token is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidInput
+from .units import Batches
+from .update import PrepareRows
+
+__all__ = ["PreparedRows"]
+
+Ints = NDArray[np.integer[Any]]
+
+
+class PreparedRows:
+    """Which rows an update takes, and what a user's function has made of them; what was got ready is used once.
+
+    Parameters
+    ----------
+    batches : choose the rows.
+    features, labels : of all training rows; a user's function gets copies of some.
+    """
+
+    def __init__(self, batches: Batches, features: NDArray[Any], labels: NDArray[Any]) -> None:
+        self._batches, self._features, self._labels = batches, features, labels
+        self._with_rows: PrepareRows | None = None
+        self._ready: tuple[Ints, NDArray[Any]] | None = None
+
+    def prepare(self, turn: int, with_rows: PrepareRows | None = None) -> None:
+        """Choose the rows of the next update, at a turn, and have them got ready."""
+        self._with_rows = with_rows
+        self._batches.prepare()
+        if with_rows is not None:
+            rows = self._batches.peek(turn)
+            self._ready = rows, self._made(with_rows, rows)
+
+    def take(self, turn: int) -> tuple[Ints, NDArray[Any] | None]:
+        """Return the rows of an update, and what was made of their features; None if they are as they were.
+
+        Where other rows were got ready than those of this turn's part, it is made up for.
+        """
+        rows, ready = self._batches.take(turn), self._ready
+        self._ready = None
+        if self._with_rows is None:
+            return rows, None
+        if ready is not None and np.array_equal(ready[0], rows):
+            return rows, ready[1]
+        return rows, self._made(self._with_rows, rows)
+
+    def _made(self, with_rows: PrepareRows, rows: Ints) -> NDArray[Any]:
+        features = self._features[rows]
+        made = with_rows(features.copy(), self._labels[rows].copy())
+        if made is None:
+            return features
+        made = np.asarray(made)
+        if made.shape != features.shape or made.dtype.kind not in "fiu" or not np.isfinite(made).all():
+            given = f"features of shape {made.shape} and type {made.dtype}"
+            raise InvalidInput("data.prepare", given, f"finite numbers of shape {features.shape}, or None")
+        return made

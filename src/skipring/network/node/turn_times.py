@@ -1,0 +1,76 @@
+"""How long turns take, of all nodes: what one node sees of it is little, so it travels with the token.
+
+A turn is what a node takes to be ready, as whoever offered it the token saw it, and to compute; of one that was given
+up, or that came to nothing, it is known that it takes longer. Nothing else is told: neither of what, nor how many rows
+there were.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+
+from ..protocol import MOST_TURN_BYTES
+from .pace import Pace
+
+__all__ = ["TurnTimes"]
+
+_TURN = struct.Struct("<If?")
+_MOST = MOST_TURN_BYTES // _TURN.size
+#: No turn that is told of took longer, in seconds.
+_LONGEST = 1e6
+
+
+class TurnTimes:
+    """The newest turns that a node knows of; what is new among them is what its timeout is learned from.
+
+    Parameters
+    ----------
+    pace : learns from them.
+    keep : is called now and then, when much was learned.
+    """
+
+    def __init__(self, pace: Pace, keep: Callable[[], None] = lambda: None) -> None:
+        self._pace, self._keep = pace, keep
+        self._news = 0
+        self._turns: dict[int, tuple[float, bool]] = {}
+        self._ready: tuple[int, float] | None = None  # the hop that was last seen to be ready, and after how long
+
+    def was_ready(self, hop: int, seconds: float) -> None:
+        """Take note of how long the node of a hop took to say that it is ready."""
+        self._ready = hop, seconds
+
+    def took(self, hop: int, seconds: float, *, ready_after: float = 0.0, in_time: bool) -> None:
+        """Take note of a turn that this node has made, in so many seconds once it was ready, or that it gave up."""
+        if self._ready is not None and self._ready[0] == hop:
+            ready_after = max(ready_after, self._ready[1])  # as the other side saw it, with what messages took
+        self._add({hop: (min(max(ready_after + seconds, 0.0), _LONGEST), in_time)})
+
+    def heard(self, told: bytes, hop: int) -> None:
+        """Take note of what came with the token of a hop; what makes no sense is left out."""
+        found = {}
+        for at in range(0, len(told) - _TURN.size + 1, _TURN.size):
+            number, seconds, in_time = _TURN.unpack_from(told, at)
+            if math.isfinite(seconds) and 0.0 <= seconds <= _LONGEST:
+                found[number] = seconds, in_time
+        if hop in found:
+            self._ready = hop, found.pop(hop)[0]
+        self._add(found)
+
+    def told(self) -> bytes:
+        """Return the newest turns, for the next node, and how long it took that node to be ready."""
+        known = self._turns if self._ready is None else {**self._turns, self._ready[0]: (self._ready[1], True)}
+        return b"".join(_TURN.pack(hop, *turn) for hop, turn in sorted(known.items())[-_MOST:])
+
+    def _add(self, turns: dict[int, tuple[float, bool]]) -> None:
+        oldest = min(self._turns) if len(self._turns) == _MOST else 0
+        for hop in sorted(turns.keys() - self._turns.keys()):
+            if hop > oldest:  # what came before the newest ones was counted when it was new
+                self._turns[hop] = turns[hop]
+                self._pace.saw(*turns[hop])
+                self._news += 1
+        self._turns = dict(sorted(self._turns.items())[-_MOST:])
+        if self._news >= _MOST:
+            self._news = 0
+            self._keep()

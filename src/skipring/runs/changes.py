@@ -1,0 +1,58 @@
+"""TOML that comes in: whole files, and single values that are changed on the way."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidInput
+
+__all__ = ["EITHER", "change_value", "parse_change", "read_toml"]
+
+#: A section, and two of its keys of which one may be given.
+EITHER = (
+    ("delay", "timeout", "skip"),
+    ("gossip", "slots", "access"),
+    ("model", "classes", "label_bound"),
+    ("privacy", "noise_multiplier", "epsilon"),
+)
+
+
+def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
+    """Read a TOML file; one line says what is wrong with it."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInput.because("FILE", path, if_missing) from None
+    except IsADirectoryError:
+        inside = sorted(each.name for each in Path(path).glob("*.toml"))
+        hint = f"; it has {', '.join(inside[:5])} in it" if inside else ""
+        raise InvalidInput.because("FILE", path, f"is a folder, and not a file{hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput.because("FILE", path, f"cannot be read: {error}") from None
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and brackets in brackets
+        raise InvalidInput.because("FILE", path, f"is not TOML: {error}") from None
+
+
+def parse_change(change: str) -> tuple[str, Any]:
+    """Return the key and the value of ``section.key=value``."""
+    key, separator, text = change.partition("=")
+    if not separator or "." not in key:
+        raise InvalidInput("set", change, "of the form section.key=value")
+    try:
+        return key.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), text.strip()  # a word without quotes
+
+
+def change_value(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set ``section.key`` among a run file's values; of two values that exclude each other, the new one counts."""
+    section, _, name = key.partition(".")
+    table = values.setdefault(section, {})
+    if not isinstance(table, dict):
+        raise InvalidInput("set", f"{key}={value}", "about a section of the run file")
+    for _, *pair in EITHER:
+        if name in pair:
+            table.pop(pair[1 - pair.index(name)], None)
+    table[name] = value

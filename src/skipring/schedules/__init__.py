@@ -1,0 +1,51 @@
+"""Who is offered the token next.
+
+`Ring` is a fixed order, `RandomRing` and `RandomWalk` draw theirs, and `DesignedRing` chooses one in which no pair of
+nodes is unlucky. `KnownOrder` is an order that all agreed on before the run, whoever chose it.
+"""
+
+from __future__ import annotations
+
+from ..errors import InvalidInput
+from .designed import DesignedRing, KnownOrder, designed_order, usual_search
+from .drawn import RandomRing, RandomWalk, Ring, Schedule
+
+__all__ = [
+    "SCHEDULES",
+    "DesignedRing",
+    "KnownOrder",
+    "RandomRing",
+    "RandomWalk",
+    "Ring",
+    "Schedule",
+    "designed_order",
+    "register_schedule",
+    "schedule",
+    "usual_search",
+]
+
+SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Ring, RandomRing, RandomWalk, DesignedRing)}
+
+
+def register_schedule(kind: type[Schedule]) -> type[Schedule]:
+    """Make a schedule of your own known by its name, for run files too; use it as a decorator.
+
+    No forecast covers it; the privacy of the path that was taken is accounted for all the same.
+    """
+    if not isinstance(getattr(kind, "name", None), str) or not issubclass(kind, Schedule):
+        raise InvalidInput("schedule", kind, "a subclass of Schedule with a name")
+    if SCHEDULES.get(kind.name, kind).__qualname__ != kind.__qualname__:
+        raise InvalidInput.because("schedule", kind.name, "is the name of another schedule")
+    SCHEDULES[kind.name] = kind
+    return kind
+
+
+def schedule(name: str, nodes: int) -> Schedule:
+    """Return the schedule of this name.
+
+    >>> schedule("random-ring", 10)
+    RandomRing(nodes=10)
+    """
+    if name not in SCHEDULES:
+        raise InvalidInput("schedule", name, f"one of {', '.join(SCHEDULES)}")
+    return SCHEDULES[name](nodes)

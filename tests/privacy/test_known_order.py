@@ -1,0 +1,338 @@
+"""The forecast for an order that is known, against all ways to take part in small runs, one by one.
+
+The oracle is that of `test_forecast_exact`: a path as a word, cut where the observer looks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from test_forecast_exact import EPSILONS, QUESTIONS, Truth, path_leakage, word_law
+
+from skipring.errors import InvalidInput
+from skipring.privacy import (
+    Composition,
+    PaperBound,
+    PlannedRun,
+    Transcript,
+    TranscriptAccountant,
+    forecast,
+    noise_for_budget,
+)
+from skipring.privacy._known import Chances, PairLeakage, log_constant
+from skipring.privacy.gaussian import gdp_delta
+from skipring.privacy.record import StepSizeLaw
+from skipring.schedules import KnownOrder, RandomRing, designed_order
+
+
+def random_order(nodes: int, rounds: int, seed: int, closing: int = 0) -> KnownOrder:
+    rng = np.random.default_rng(seed)
+    path = RandomRing(nodes).path(nodes * rounds, rng)
+    return KnownOrder(nodes, tuple(path.tolist()), tuple(rng.integers(nodes, size=closing).tolist()))
+
+
+def truth_of(run: PlannedRun, target: int, observer: int, observer_ready: float, unit: int = 0) -> Truth:
+    """All ways to take part: hop by hop a letter, or none. The observer looks whether or not it takes part."""
+    order = run.known_order
+    parts = []
+    for hop, node in enumerate(order.whole_path.tolist()):
+        with_data = hop < len(order.hops) and (hop // run.nodes) % run.every == unit
+        if node == observer and run.view != "final":
+            parts.append({"W": observer_ready, "L": 1.0 - observer_ready})
+        elif node == target:
+            ready = 1.0 - (run.skip if run.target_skip is None else run.target_skip)
+            parts.append({"U" if with_data else "N": ready, "": 1.0 - ready})
+        else:
+            parts.append({"N": 1.0 - run.skip, "": run.skip})
+    words = word_law({letter: chance for letter, chance in part.items() if chance > 0.0} for part in parts)
+    leakages = [path_leakage(word, run.step_size) for word in words]
+    return Truth(np.array(leakages), np.array(list(words.values())))
+
+
+def worst_truth(run: PlannedRun, epsilon: float, noise: float) -> float:
+    """The largest true delta over all pairs, units, and choices of the observer to take part."""
+    pairs = [(u, v) for u in range(run.nodes) for v in range(run.nodes) if u != v]
+    if run.view == "final":
+        pairs = [(u, -1) for u in range(run.nodes)]
+    choices = (0.0, 1.0) if run.step_size == "sqrt" and run.view != "final" else (1.0,)
+    return max(
+        truth_of(run, u, v, ready, unit).delta(epsilon, noise)
+        for u, v in pairs
+        for ready in choices
+        for unit in range(min(run.every, run.rounds))
+    )
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "a quick target": {"target_skip": 0.0},
+    "a slow target": {"target_skip": 0.8},
+    "only the target is slow": {"skip": 0.0, "target_skip": 0.5},
+    "hardly anybody": {"skip": 0.9},
+    "records in turn": {"protects": "record", "every": 2},
+    "records once": {"protects": "record", "every": 5},
+    "final": {"view": "final"},
+    "final, in turn": {"view": "final", "protects": "record", "every": 2},
+}
+
+
+@pytest.mark.parametrize("closing", [0, 2])
+@pytest.mark.parametrize("law", ["constant", "sqrt"])
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_above_the_truth_for_every_pair_and_close_to_it(case: str, law: StepSizeLaw, closing: int) -> None:
+    order = random_order(3, 4, 17 + closing, closing)
+    given: dict[str, Any] = {"skip": 0.4} | CASES[case]
+    run = PlannedRun(
+        schedule="random-ring", nodes=3, steps=12, noise_multiplier=2.0, step_size=law, order=order, **given
+    )
+    for noise, epsilon in QUESTIONS[::2]:
+        truth = worst_truth(run, epsilon, noise)
+        stated = forecast(run.replace(noise_multiplier=noise)).delta(epsilon)
+        assert stated >= truth * (1.0 - 1e-9)
+        if run.view == "offered":
+            # Without floors of the update number little is given away: own noise at closing hops, and tangents of F.
+            assert stated <= truth * (1.08 if law == "constant" else 3.0) + 1e-9
+        else:
+            inside = forecast(run.replace(noise_multiplier=noise, view="offered")).delta(epsilon)
+            assert stated <= inside * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("law", ["constant", "sqrt"])
+def test_four_nodes_that_close_in_the_middle_of_things(law: StepSizeLaw) -> None:
+    # The target closes, the observer closes, and both do; somebody closes twice.
+    for seed, closing in enumerate([(0, 1), (1, 1), (2, 3, 2)]):
+        drawn = random_order(4, 2, seed)
+        run = PlannedRun(
+            schedule="random-ring",
+            nodes=4,
+            steps=8,
+            skip=0.3,
+            noise_multiplier=3.0,
+            step_size=law,
+            order=KnownOrder(4, drawn.hops, closing),
+        )
+        for epsilon in EPSILONS[3:]:
+            truth = worst_truth(run, epsilon, 3.0)
+            assert truth * (1.0 - 1e-9) <= forecast(run).delta(epsilon)
+            assert forecast(run).delta(epsilon) <= truth * (1.08 if law == "constant" else 3.0) + 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
+    rng = np.random.default_rng([90, seed])
+    nodes, rounds, closing = int(rng.integers(3, 5)), int(rng.integers(1, 4)), int(rng.integers(0, 3))
+    view = "final" if rng.random() < 0.2 else "offered"
+    run = PlannedRun(
+        schedule="random-ring",
+        nodes=nodes,
+        steps=nodes * rounds,
+        skip=float(rng.choice([0.05, 0.3, 0.7])),
+        target_skip=None if rng.random() < 0.5 else float(rng.choice([0.0, 0.2, 0.9])),
+        noise_multiplier=1.0,
+        step_size="sqrt" if rng.random() < 0.5 else "constant",
+        protects="record",
+        every=int(rng.integers(1, 4)),
+        view=view,  # type: ignore[arg-type]
+        order=random_order(nodes, rounds, seed, closing),
+    )
+    for noise, epsilon in QUESTIONS:
+        stated = forecast(run.replace(noise_multiplier=noise)).delta(epsilon)
+        assert stated >= worst_truth(run, epsilon, noise) * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize("law", ["constant", "sqrt"])
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("view", ["offered", "final"])
+def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, every: int, view: Any) -> None:
+    run = PlannedRun(
+        schedule="designed-ring",
+        nodes=7,
+        steps=42,
+        skip=0.0,
+        noise_multiplier=5.0,
+        step_size=law,
+        protects="record",
+        every=every,
+        search=200,
+        view=view,
+    )
+    path = run.known_order.whole_path
+    account = TranscriptAccountant(
+        Transcript(
+            nodes=7,
+            offered=path,
+            updated=np.ones(len(path), dtype=bool),
+            step_sizes=1.0 if law == "constant" else 1.0 / np.sqrt(np.arange(1, len(path) + 1)),
+            noise_multiplier=5.0,
+            parts=every,
+            protects="record",
+            closing=2,
+            view=view,
+        )
+    )
+    assert forecast(run).epsilon(1e-5) == pytest.approx(account.epsilon(1e-5), rel=1e-9)
+    assert forecast(run).delta(1.0) == pytest.approx(account.delta(1.0), rel=1e-9)
+
+
+@pytest.mark.parametrize("law", ["constant", "sqrt"])
+def test_next_to_no_skipping_is_next_to_the_transcript(law: StepSizeLaw) -> None:
+    run = PlannedRun(
+        schedule="designed-ring", nodes=12, steps=120, skip=0.0, noise_multiplier=5.0, step_size=law, search=500
+    )
+    nobody = forecast(run).epsilon(1e-5)
+    hardly = forecast(run.replace(skip=1e-9)).epsilon(1e-5)
+    assert nobody * (1.0 - 1e-9) <= hardly <= nobody * (1.01 if law == "constant" else 1.05)
+
+
+def test_simulated_paths_of_a_larger_run_agree_with_it() -> None:
+    """Many skip patterns with the exact accountant: the mean delta of each pair is below what is stated."""
+    order = designed_order(8, 10, search=500)
+    run = PlannedRun(
+        schedule="designed-ring", nodes=8, steps=80, skip=0.3, noise_multiplier=4.0, step_size="constant", search=500
+    )
+    assert run.known_order == order
+    epsilon = forecast(run).epsilon(1e-2)
+    rng, path = np.random.default_rng(5), order.whole_path
+    deltas = []
+    for _ in range(400):
+        updated = rng.random(len(path)) >= 0.3
+        account = TranscriptAccountant(
+            Transcript(
+                nodes=8, offered=path, updated=updated, step_sizes=1.0, noise_multiplier=4.0, closing=len(order.closing)
+            )
+        )
+        deltas.append(gdp_delta(account.matrix(threads=1).ravel(), epsilon))
+    means = np.mean(deltas, axis=0)
+    spread = np.std(deltas, axis=0) / math.sqrt(400)
+    # Of 56 pairs none is above by more than 5 standard errors (1e-5 each); the worst is at what is stated.
+    assert (means <= 1e-2 + 5.0 * spread).all()
+    assert means.max() >= 0.7e-2
+
+
+def test_the_matrix_is_a_bound_for_each_pair() -> None:
+    run = PlannedRun(
+        schedule="random-ring",
+        nodes=4,
+        steps=12,
+        skip=0.3,
+        noise_multiplier=3.0,
+        step_size="constant",
+        order=random_order(4, 3, 2, 1),
+    )
+    stated = forecast(run).pairs(1e-3)
+    for target in range(4):
+        for observer in set(range(4)) - {target}:
+            truth = truth_of(run, target, observer, 1.0)
+            assert truth.delta(float(stated[target, observer]), 3.0) <= 1e-3
+            assert truth.delta(0.85 * float(stated[target, observer]), 3.0) >= 1e-3
+    assert forecast(run).epsilon(1e-3) <= stated.max() * (1.0 + 1e-9)
+    exact = forecast(run.replace(skip=0.0)).pairs(1e-3)
+    assert exact.max() == pytest.approx(forecast(run.replace(skip=0.0)).epsilon(1e-3), rel=1e-3)
+    assert (np.diag(exact) == 0.0).all()
+
+
+def test_the_quick_bound_is_above_the_law_of_each_pair() -> None:
+    for law in ("constant", "sqrt"):
+        run = PlannedRun(
+            schedule="designed-ring",
+            nodes=9,
+            steps=54,
+            skip=0.35,
+            noise_multiplier=3.0,
+            step_size=law,
+            search=0,
+        )
+        leakage = PairLeakage(Chances(run, run.known_order, 1e-9), 1, 0)
+        for theta in (1e-3, 0.3, 3.0, 40.0):
+            quick = leakage._log_mgfs(theta).reshape(9, 9)
+            for target, observer in [(0, 1), (3, 7), (8, 2), (5, 4)]:
+                exact = float(leakage._law(9 * target + observer).log_mgf(np.array([theta]))[0])
+                assert exact <= quick[target, observer] * (1.0 + 1e-3)  # the law is kept on a grid
+                assert quick[target, observer] <= 1.6 * exact
+
+
+@pytest.mark.parametrize("theta", [0.01, 1.0, 30.0])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 8.0])
+def test_the_constant_of_the_quick_bound_holds_everywhere(theta: float, epsilon: float) -> None:
+    for release in (0.01, 0.3, 4.0):
+        x = np.linspace(0.0, 30.0, 100_001)
+        with np.errstate(divide="ignore"):
+            needed = float((np.log(gdp_delta(np.sqrt(x * release), epsilon)) - theta * x).max())
+        found = log_constant(theta, epsilon, release, 30.0)
+        assert needed <= found
+        assert found <= max(needed, -690.0) + 0.1
+
+
+def test_an_agreed_order_of_a_random_ring_has_a_number_of_its_own() -> None:
+    run = PlannedRun(schedule="random-ring", nodes=30, steps=600, skip=0.2, noise_multiplier=4.0)
+    drawn = forecast(run.replace(order=random_order(30, 20, 1))).epsilon(1e-5)
+    chosen = forecast(run.replace(schedule="designed-ring", search=3000)).epsilon(1e-5)
+    average = forecast(run).epsilon(1e-5)
+    assert chosen < drawn
+    assert average < drawn  # the worst pair of an order that was drawn
+    assert "average over random orders" in forecast(run).claim.sentence()
+    assert "holds for every pair" in forecast(run.replace(order=random_order(30, 20, 1))).claim.sentence()
+
+
+def test_noise_for_every_pair_keeps_the_budget() -> None:
+    run = PlannedRun(schedule="designed-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, search=500)
+    noise = noise_for_budget(run, 8.0, 1e-5)
+    assert forecast(run.replace(noise_multiplier=noise)).epsilon(1e-5) <= 8.0 * (1.0 + 1e-9)
+    assert forecast(run.replace(noise_multiplier=0.99 * noise)).epsilon(1e-5) > 8.0
+
+
+def test_without_convexity_each_update_counts_in_full() -> None:
+    run = PlannedRun(
+        schedule="designed-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=9.0, convex=False, search=0
+    )
+    ring = run.replace(schedule="ring", closing=None, order_seed=None, search=None)
+    assert forecast(run).epsilon(1e-5) == forecast(ring).epsilon(1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ("nodes = 2: two nodes have one order only", {"nodes": 2, "steps": 20}),
+        ("steps = 21: must be a multiple of nodes", {"steps": 21}),
+        ("closing = 2: no forecast of random-ring knows closing hops", {"schedule": "random-ring", "closing": 2}),
+        ("closing = 1: no forecast of ring knows closing hops", {"schedule": "ring", "closing": 1}),
+        ("closing", {"closing": -1}),
+        ("search", {"search": -1}),
+        ("search = 5: is for an order that is still to be designed", {"schedule": "random-ring", "search": 5}),
+        ("order_seed", {"schedule": "ring", "order_seed": 5}),
+        ("view = participants: in a known order observers are taken to be always ready", {"view": "participants"}),
+        ("distance", {"distance": 2}),
+        ("nodes", {"nodes": 4000, "steps": 8000}),
+        ("steps = 20: the order that is given has 12", {"schedule": "random-ring", "order": random_order(4, 3, 1)}),
+        ("order", {"schedule": "ring", "order": random_order(4, 5, 1)}),
+    ],
+)
+def test_what_no_forecast_covers_is_refused(words: str, changes: dict[str, Any]) -> None:
+    values: dict[str, Any] = {
+        "schedule": "designed-ring",
+        "nodes": 4,
+        "steps": 20,
+        "skip": 0.1,
+        "noise_multiplier": 2.0,
+    } | changes
+    with pytest.raises(InvalidInput, match=words):
+        PlannedRun(**values)
+
+
+def test_the_paper_says_nothing_of_it() -> None:
+    run = PlannedRun(schedule="designed-ring", nodes=5, steps=20, skip=0.2, noise_multiplier=8.0, search=0)
+    with pytest.raises(InvalidInput, match="do not cover an order that is known"):
+        PaperBound(run, delta_prime=1e-6)
+
+
+def test_runs_in_known_orders_are_not_composed_where_chance_is_left() -> None:
+    run = PlannedRun(schedule="designed-ring", nodes=5, steps=20, skip=0.0, noise_multiplier=8.0, search=0)
+    once, twice = forecast(run), Composition(forecast(run), forecast(run))
+    assert once.epsilon(1e-5) < twice.epsilon(1e-5) < 2.0 * once.epsilon(1e-5)
+    skipping = forecast(run.replace(skip=0.2))
+    with pytest.raises(InvalidInput, match="known order"):
+        Composition(skipping, skipping).epsilon(1e-5)
