@@ -23,6 +23,9 @@ def small_runs(schedules: tuple[str, ...]) -> None:
                 "simulation": {"runs": 1},
             }
             simulate(run, x, y, node)
+    if "random-ring" in schedules:  # the clock of nodes that remember
+        quiet = {"delay": {"ready": "kept"}, "simulation": {"runs": 1}, "privacy": {"noise_multiplier": 1.0}}
+        simulate(quiet | {"schedule": {"steps": 8}}, x, labels["logistic"], node)
 
 
 if __name__ == "__main__":

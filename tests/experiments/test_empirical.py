@@ -210,6 +210,8 @@ def test_latencies_grow_with_steps_and_a_seed_gives_the_same_again(by_exponentia
         {"delay": {"skip": 0.5, "patient_every": 5}},
         {"stragglers": {"slow_class": 1}},
         {"stragglers": {"lost_link": 0.1}},
+        {"delay": {"skip": 0.5, "ready": "kept"}},
+        {"compute": {"law": "exponential:1"}},
     ],
     ids=str,
 )
@@ -590,6 +592,7 @@ def test_cells_of_stragglers_have_names_that_say_what_is_done() -> None:
         {"stragglers.slow_class": 1, "delay.timeout": [0.25, math.inf]},
         {"stragglers.slow_class": 1, "delay.timeout": 0.25, "delay.patient_every": 5},
         {"delay.timeout": [0.25, math.inf]},
+        {"stragglers.slow_class": 1, "delay.timeout": 0.25, "delay.ready": ["fresh", "kept"]},
     ]
     names = straggler_names(parse_sweep({"base": TOKEN, "grid": grid}, name="slow"))
     assert names == [
@@ -598,6 +601,8 @@ def test_cells_of_stragglers_have_names_that_say_what_is_done() -> None:
         "timeout 0.25, patient every 5",
         "nobody slow, timeout 0.25",
         "nobody slow, never skip",
+        "timeout 0.25",
+        "kept, timeout 0.25",
     ]
     shipped = straggler_names(paper_sweep("stragglers"))
-    assert len(set(shipped)) == len(shipped) == 9  # curves are told apart by them
+    assert len(set(shipped)) == len(shipped) == 15  # curves are told apart by them

@@ -232,7 +232,7 @@ def test_a_figure_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         ("figure 2 --runs 5", "--runs: Figure 2 is computed, not simulated: leave the option out"),
         ("figure 2 --cells somewhere", "--cells: Figure 2 is computed, not simulated: leave the option out"),
         ("figure 2 --points 1", "--points 1: must be at least 2"),
-        ("beyond nothing", "NAME nothing: must be one of skew, stragglers, nodes, order, hospitals"),
+        ("beyond nothing", "NAME nothing: must be one of skew, stragglers, traces, nodes, order, hospitals"),
         ("beyond hospitals --cells x", "--cells x: hospitals keeps no simulations"),
         ("beyond skew --runs 0", "--runs 0: must be at least 1"),
         ("numbers .", "DIR figure4-row2.csv: cannot be read: No such file or directory"),
@@ -479,7 +479,10 @@ def test_what_goes_beyond_the_paper_from_finished_cells_to_files(skipring: Comma
         assert any(stated)
         assert [row["epsilon"] for row in found] == [2.0 if one else None for one in stated]
         assert {row["skip_rate"] for row in found} == {0.3}
-        assert {row["case"] for row in found} <= set(words_in(tmp_path / files[1]))
+        drawn = {row["case"] for row in found} - set(sweep.figure["leave_out"])
+        assert drawn <= set(words_in(tmp_path / files[1]))
+        assert len(drawn) == len(found) - 3
+        assert all(row["updates"].count(" / ") == 1 for row in found)
     lines = table(tmp_path / files[2])
     assert len({tuple(list(line.values())[: list(line).index("step")]) for line in lines}) == len(sweep.cells)
 
@@ -493,8 +496,8 @@ def test_a_table_for_people_fits_their_window(skipring: Command, tmp_path: Path)
     assert max(map(len, lines)) <= 80
     words = " ".join(answer.out.split())
     assert sweep.title in words
-    assert "case skip rate latency test error epsilon" in words
-    assert words.count(" 2.5") == sum(cell.run.stragglers.slow_class is None for cell in sweep.cells) == 2
+    assert "case skip rate latency updates test error epsilon" in words
+    assert words.count(" 2.5") == sum(cell.run.stragglers.slow_class is None for cell in sweep.cells) == 3
     assert "0.1000 ± 0.0200 -" in words  # no epsilon
-    assert "0.1800 ± 0.0200 2.5" in words
+    assert "0.2300 ± 0.0200 2.5" in words
     assert [line.strip() for line in lines[-3:]] == [f"out/stragglers.{suffix}" for suffix in ("png", "svg", "csv")]

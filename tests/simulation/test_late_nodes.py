@@ -236,6 +236,16 @@ def test_saying_fresh_changes_nothing() -> None:
     assert said.latency.tobytes() == unsaid.latency.tobytes()
 
 
+def test_the_fastest_timeout_leaves_time_to_compute() -> None:
+    law = ["delay.law=exponential:0.1", "delay.timeout=fastest", "schedule.steps=200"]
+    quick, slow = (some_run(*law, *more) for more in ([], ["compute.law=0.9*constant:2|0.1*constant:50"]))
+    assert quick.timeout == np.inf
+    assert 2.0 < slow.timeout < 50.0  # who needs 50 is not worth it
+    assert run_one(slow, 0).updated.mean() > 0.6
+    skipping = some_run("delay.law=exponential:1", "delay.skip=0.3", "compute.law=exponential:1")
+    assert skipping.timeout == pytest.approx(2.439, rel=0.02)  # of a sum of two, which is a gamma's quantile
+
+
 @pytest.mark.parametrize("unit", ["node", "record"])
 @pytest.mark.parametrize("model", ["logistic", "squared", "softmax"])
 def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None:
@@ -281,6 +291,7 @@ def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None
         (["schedule.name=gossip", "compute.law=exponential:1", "gossip.slots=5"], "compute.law"),
         (["schedule.name=federated", "compute.law=exponential:1", "compute.late=fewer-rows"], "compute.late"),
         (["compute.law=nothing"], "compute.law"),
+        (["compute.law=exponential:1", "delay.ready=kept", "delay.timeout=fastest"], "delay.timeout"),
         (["compute.late=fewer-rows"], "compute.late"),
         (["compute.law=0.5*exponential:1|0.5*never"], "compute.law"),
         (["network.latency=trace:missing.csv"], "network.latency"),
@@ -316,6 +327,14 @@ def test_noise_is_found_for_nodes_that_remember(ready: str) -> None:
         report.planned_for(3000)
 
 
+def test_fewer_rows_leave_more_nodes_that_are_sure() -> None:
+    slow = ["delay.ready=ahead", "delay.hop_latency=0.5", "delay.timeout=1.5", "compute.law=exponential:0.5"]
+    plans = [promise(*slow, *more).planned for more in ([], ["compute.late=fewer-rows"])]
+    others = [plan.others for plan in plans if plan is not None and plan.others is not None]
+    assert len(others) == 2
+    assert 0 <= others[0] < others[1] <= 28
+
+
 def test_a_node_of_its_own_speed_is_left_out_of_those_who_are_sure() -> None:
     speeds = "stragglers.speeds=[" + ", ".join(["1.0"] * 25 + ["40.0"] * 5) + "]"
     report = promise("delay.ready=ahead", "delay.hop_latency=0.5", speeds)
@@ -341,7 +360,6 @@ def test_fresh_nodes_that_compute_are_skipped_by_both_together(late: str) -> Non
     [
         (["delay.ready=kept", "schedule.name=ring"], "delay.ready"),
         (["delay.ready=ahead", "schedule.name=random-walk"], "delay.ready"),
-        (["delay.ready=ahead", "compute.law=exponential:0.1"], "delay.ready"),
         (["delay.ready=kept", "delay.patient_every=3"], "delay.patient_every"),
         (["delay.ready=kept", "stragglers.die=0.1"], "stragglers"),
         (["delay.ready=kept", "stragglers.slow_class=1"], "stragglers.slow_class"),

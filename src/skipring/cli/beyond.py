@@ -18,7 +18,9 @@ __all__ = ["beyond"]
 
 
 def beyond(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="skew, stragglers, nodes, order, hospitals or images.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="skew, stragglers, traces, nodes, order, hospitals or images.")
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="A few runs, for a look.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
     cells: Annotated[
@@ -28,11 +30,15 @@ def beyond(
         int | None,
         typer.Option(help="Number of runs of each cell, or of splits of the hospitals (default: as in results/)."),
     ] = None,
+    traces: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="traces: folder of the files (default: SKIPRING_DATA/traces).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw a figure that the paper does not have.
 
     skew: classes dealt unevenly to nodes; stragglers: slow nodes that hold one class, and what helps against the bias;
+    traces: phones, a GPU cluster and wide-area links as they were measured;
     nodes: how many nodes private learning needs; order: the noise that keeps a budget for every pair of nodes, by
     schedule; hospitals: four real ones that hide each patient; images: MNIST and
     CIFAR-10 with each record hidden (a GPU takes 15 minutes, two cores many hours).
@@ -48,14 +54,19 @@ def beyond(
         raise InvalidInput("NAME", name, f"one of {', '.join(BEYOND)}")
     if runs is not None and runs < 1:
         raise InvalidInput("runs", runs, "at least 1")
-    if name in ("hospitals", "images", "order"):
+    if traces is not None and name != "traces":
+        raise InvalidInput.because("traces", traces, f"is for the figure of traces, not for {name}")
+    if name in ("hospitals", "images", "traces", "order"):
         if cells is not None:
             raise InvalidInput.because("cells", cells, f"{name} keeps no simulations; leave it out")
         from .hospitals import hospitals
         from .images import images
         from .orders import orders
+        from .traces import traces as follow_traces
 
-        if name == "hospitals":
+        if name == "traces":
+            follow_traces(quick=quick, out=out, folder=traces, runs=runs, as_json=as_json)
+        elif name == "hospitals":
             hospitals(quick=quick, out=out, splits=runs, as_json=as_json)
         elif name == "order":
             orders(quick=quick, out=out, runs=runs, as_json=as_json)
@@ -105,17 +116,21 @@ def _skew(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
 
 
 def _stragglers(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
-    from ..experiments import straggler_names, sweep_curves
+    from ..experiments import straggler_names, sweep_curves, updates_of_quarters
     from ..report import draw_lines
 
     names = straggler_names(sweep)
-    draw_lines(dict(zip(names, sweep_curves(sweep, outcome), strict=True)), files, title=sweep.title)
+    curves = dict(zip(names, sweep_curves(sweep, outcome), strict=True))
+    crowded = sweep.figure.get("leave_out", [])
+    draw_lines({name: curve for name, curve in curves.items() if name not in crowded}, files, title=sweep.title)
     rows = []
     for label, cell in zip(names, sweep.cells, strict=True):
-        summary = outcome.results[cell.key].summary()
+        result = outcome.results[cell.key]
+        summary, (least, most) = result.summary(), updates_of_quarters(result)
         realised = summary.privacy.realised
         rows.append(
             {"case": label, "skip_rate": summary.skip_rate, "latency": summary.latency.mean}
+            | {"updates": f"{least:.1f} / {most:.1f}"}
             | _error(summary)
             | {"epsilon": None if realised is None else realised.worst}
         )

@@ -12,7 +12,7 @@ from .theory import FIGURES, TheoryCurve, figure_curves
 from .theory_tables import TheoryTable, theory_tables
 
 if TYPE_CHECKING:
-    from .beyond import BEYOND, best_by_nodes, by_alpha, straggler_names
+    from .beyond import BEYOND, best_by_nodes, by_alpha, straggler_names, updates_of_quarters
     from .curves import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
     from .hospitals import ALWAYS_SICK, DELTA, FLAMBY, METHODS, Study, StudyRow, hospital_study
     from .images import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy, image_study
@@ -34,6 +34,16 @@ if TYPE_CHECKING:
     from .sweep_csv import write_sweep_csv
     from .theory import SKIPS, longest_latency
     from .theory_tables import table_cells
+    from .traces import (
+        TRACE_CASES,
+        TRACE_DELTA,
+        TRACE_FILES,
+        TRACE_NOISE,
+        TRACE_PANELS,
+        TraceCurve,
+        TraceStudy,
+        trace_study,
+    )
     from .worth_study import Band, Worth, WorthRow, baselines, pieces_of, worth
 
 __all__ = [
@@ -48,6 +58,11 @@ __all__ = [
     "ORDER_BUDGET",
     "ORDER_SCHEDULES",
     "SKIPS",
+    "TRACE_CASES",
+    "TRACE_DELTA",
+    "TRACE_FILES",
+    "TRACE_NOISE",
+    "TRACE_PANELS",
     "Band",
     "Cell",
     "EmpiricalCurve",
@@ -63,6 +78,8 @@ __all__ = [
     "Sweep",
     "TheoryCurve",
     "TheoryTable",
+    "TraceCurve",
+    "TraceStudy",
     "WorstPairs",
     "Worth",
     "WorthRow",
@@ -88,6 +105,8 @@ __all__ = [
     "sweep_curves",
     "table_cells",
     "theory_tables",
+    "trace_study",
+    "updates_of_quarters",
     "worst_pairs",
     "worth",
     "write_sweep_csv",
@@ -141,6 +160,15 @@ __getattr__, __dir__ = lazily(
         "run_sweep": "runner",
         "statements_markdown": "statements",
         "straggler_names": "beyond",
+        "updates_of_quarters": "beyond",
+        "TRACE_CASES": "traces",
+        "TRACE_DELTA": "traces",
+        "TRACE_FILES": "traces",
+        "TRACE_NOISE": "traces",
+        "TRACE_PANELS": "traces",
+        "TraceCurve": "traces",
+        "TraceStudy": "traces",
+        "trace_study": "traces",
         "sweep_curves": "curves",
         "table_cells": "theory_tables",
         "worth": "worth_study",

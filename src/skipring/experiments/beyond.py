@@ -1,19 +1,21 @@
 """What goes beyond the paper: uneven data, persistent stragglers, and how many nodes private learning needs.
 
-Real hospitals, images, and orders have files of their own: `hospitals`, `images` and `orders`.
+Real hospitals, images, traces and orders have files of their own: `hospitals`, `images`, `traces` and `orders`.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ..simulation import Result, RunSummary
 from .runner import Outcome
 from .sweep import Cell, Sweep
 
-__all__ = ["BEYOND", "Series", "best_by_nodes", "by_alpha", "straggler_names"]
+__all__ = ["BEYOND", "Series", "best_by_nodes", "by_alpha", "straggler_names", "updates_of_quarters"]
 
-BEYOND = ("skew", "stragglers", "nodes", "order", "hospitals", "images")
+BEYOND = ("skew", "stragglers", "traces", "nodes", "order", "hospitals", "images")
 #: Name -> (x, mean, standard deviation).
 Series = dict[str, tuple[list[float], list[float], list[float]]]
 
@@ -58,6 +60,13 @@ def best_by_nodes(sweep: Sweep, outcome: Outcome) -> tuple[Series, dict[int, Cel
     return {"best of the grid": line}, {n: best[n][2] for n in counts}
 
 
+def updates_of_quarters(result: Result) -> tuple[float, float]:
+    """Return how often a node updates in a run, on average over the quarter that does so least, and most."""
+    counts = np.sort((result.offered - result.skipped) / result.runs)
+    quarter = max(1, len(counts) // 4)
+    return float(counts[:quarter].mean()), float(counts[-quarter:].mean())
+
+
 def straggler_names(sweep: Sweep) -> list[str]:
     """Return what to call the cells of the stragglers' sweep."""
     names = []
@@ -65,6 +74,7 @@ def straggler_names(sweep: Sweep) -> list[str]:
         timeout = cell.run.delay.timeout
         patience = cell.run.delay.patient_every
         name = "nobody slow, " if cell.run.stragglers.slow_class is None else ""
+        name += "" if cell.run.delay.ready in (None, "fresh") else f"{cell.run.delay.ready}, "
         name += "never skip" if timeout == math.inf else f"timeout {timeout:g}"
         names.append(name + ("" if patience is None else f", patient every {patience}"))
     return names

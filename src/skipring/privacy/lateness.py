@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,8 @@ __all__ = ["fewest_successes", "sure_others"]
 Floats = NDArray[np.float64]
 #: Beyond so many rounds ago a preparation is taken to be unfinished with the probability of that many rounds.
 _MOST_ROUNDS = 10_000
+#: Into so many equal pieces a timeout is cut, to be divided between preparing and computing.
+_DIVISIONS = 24
 
 
 def sure_others(
@@ -35,6 +38,8 @@ def sure_others(
     failure: float,
     lost_link: float = 0.0,
     speeds: Sequence[float] | None = None,
+    compute: Delay | None = None,
+    share: float = 1.0,
 ) -> int:
     """Return how many nodes beside any two update in every round wherever their turn comes, but for `failure`.
 
@@ -44,6 +49,10 @@ def sure_others(
     when it was last skipped is over by then (it had the timeout of that turn as well), or, if there is none, if its
     next delay is within the timeout. Delays are independent of each other and of the orders, so given the orders the
     nodes are independent. `speeds` are factors of the delays; slow nodes are left out if that is better.
+
+    With `compute`, the time for a full batch, `share` of which is enough for an update, the timeout is divided: what is
+    left of a preparation must be within one part of it, and the computation of this round within the other. A node
+    that gave up is busy until its computation would have ended, which must be within the first part as well.
 
     >>> from skipring.delays import Lomax
     >>> sure_others(Lomax(3.0, 2.0), 0.02, ready="ahead", nodes=1000, rounds=40, hop_latency=0.01, failure=1e-8)
@@ -59,36 +68,60 @@ def sure_others(
         raise InvalidInput(
             "ready", ready, "kept or ahead; fresh delays are independent, and have a forecast of their own"
         )
-    if math.isinf(timeout) and lost_link == 0.0 and delay.mass_at_infinity == 0.0:
+    if math.isinf(timeout):
+        if lost_link > 0.0 or delay.mass_at_infinity > 0.0:
+            raise InvalidInput.because("timeout", timeout, "a node that never answers would be waited for without end")
         return nodes - 2  # everybody is waited for
+    if not 0.0 < share <= 1.0:
+        raise InvalidInput("share", share, "above 0 and at most 1")
     factors = np.sort(np.ones(nodes) if speeds is None else np.asarray(speeds, np.float64))
+    # Any division that is chosen before the run gives a bound; the best of a few is taken.
+    firsts = [timeout] if compute is None else [timeout * part / _DIVISIONS for part in range(1, _DIVISIONS)]
     best = 0
     for factor in np.unique(factors):
         count = int(np.searchsorted(factors, factor, side="right")) - 2  # target and observer may be among them
-        if count > best:
-            chances = np.sort(_chances(delay, timeout, ready, nodes, rounds, hop_latency, float(factor)))
+        if count <= best:
+            continue
+        for first in firsts:
+            within = _Within(delay, compute, first, timeout, share, float(factor))
+            chances = np.sort(within.chances(ready, nodes, rounds, hop_latency))
             # Which slots these nodes had is not known: the worst ones.
             best = max(best, fewest_successes((1.0 - lost_link) * chances[:count], failure / rounds))
     return best
 
 
-def _chances(
-    delay: Delay, timeout: float, ready: str, nodes: int, rounds: int, hop_latency: float, factor: float
-) -> Floats:
-    """Return for each slot of the last round the least probability that its node is sure to update in this one."""
-    least = timeout if ready == "ahead" else 2.0 * timeout
+@dataclass(frozen=True)
+class _Within:
+    """The parts of a timeout: `first` for what is left of a preparation, the rest for computing."""
 
-    def over(elapsed: Floats) -> Floats:
-        return 1.0 - delay.survival((least + elapsed) / factor)
+    delay: Delay
+    compute: Delay | None
+    first: float
+    timeout: float
+    share: float
+    factor: float
 
-    last = over(hop_latency * np.arange(nodes, dtype=np.float64))
-    earlier = over(hop_latency * nodes * np.arange(1.0, min(rounds, _MOST_ROUNDS) + 1.0))
-    if rounds > _MOST_ROUNDS:
-        earlier = np.append(earlier, max(0.0, 1.0 - (rounds - _MOST_ROUNDS) * (1.0 - float(earlier[-1]))))
-    chances = last * np.prod(earlier)
-    if ready == "kept":
-        chances = chances * (1.0 - delay.survival(timeout / factor))
-    return np.maximum(0.0, chances - 1e-12)  # rounded down
+    def _over(self, left: float, elapsed: Floats) -> Floats:
+        """Return the probability that a preparation which so much time has passed for is over, and so is other work."""
+        prepared = 1.0 - self.delay.survival((self.first + left + elapsed) / self.factor)
+        if self.compute is None:
+            return prepared
+        return prepared * (1.0 - self.compute.survival((self.first + elapsed) / self.factor))
+
+    def chances(self, ready: str, nodes: int, rounds: int, hop_latency: float) -> Floats:
+        """Return for each slot of the last round the least probability that its node is sure to update in this one."""
+        left = 0.0 if ready == "ahead" else self.timeout  # who was skipped had the timeout of that turn, too
+        last = self._over(left, hop_latency * np.arange(nodes, dtype=np.float64))
+        earlier = self._over(left, hop_latency * nodes * np.arange(1.0, min(rounds, _MOST_ROUNDS) + 1.0))
+        if rounds > _MOST_ROUNDS:
+            earlier = np.append(earlier, max(0.0, 1.0 - (rounds - _MOST_ROUNDS) * (1.0 - float(earlier[-1]))))
+        chances = last * np.prod(earlier)
+        if ready == "kept":
+            chances = chances * (1.0 - self.delay.survival(self.first / self.factor))
+        if self.compute is not None:
+            rest = (self.timeout - self.first) / (self.share * self.factor)
+            chances = chances * (1.0 - self.compute.survival(rest))
+        return np.maximum(0.0, chances - 1e-12)  # rounded down
 
 
 def fewest_successes(chances: Floats, failure: float) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .orders import draw_orders, write_orders_csv
     from .page import load_folders, report_page, row_of
     from .tables import plan_table, theory_table
+    from .traces import draw_traces, write_traces_csv
     from .worth import draw_worth, worth_names, worth_table
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "draw_paper_figure",
     "draw_rivals",
     "draw_series",
+    "draw_traces",
     "draw_worth",
     "load_folders",
     "number",
@@ -43,6 +45,7 @@ __all__ = [
     "write_hospitals_csv",
     "write_images_csv",
     "write_orders_csv",
+    "write_traces_csv",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -52,6 +55,8 @@ __getattr__, __dir__ = lazily(
         "draw_comparison": "figures",
         "draw_frontier": "figures",
         "draw_hospitals": "hospitals",
+        "draw_traces": "traces",
+        "write_traces_csv": "traces",
         "draw_images": "images",
         "draw_law_panels": "curves",
         "draw_lines": "curves",

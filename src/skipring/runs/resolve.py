@@ -17,7 +17,7 @@ from typing import cast, get_args
 import numpy as np
 
 from ..data import NodeData
-from ..delays import Delay, parse_delay
+from ..delays import Delay, Empirical, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
 from ..learning import LOSSES, LinearModel, NeuralModel, Protection, StepSizes
 from ..privacy import ScheduleName
@@ -304,12 +304,26 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: boo
     known = known or "law" in given.model_fields_set
     if given.timeout == "adaptive" or (learns and given.timeout is None and given.skip is None and not known):
         return None
+    remembers = given.ready not in (None, "fresh")
     with keys("delay", "skip", "timeout", "hop_latency", delay="delay.law"):
+        if run.compute.law is not None and (given.skip is not None or not isinstance(given.timeout, float)):
+            if remembers and not learns:
+                reason = "no law of rounds knows both readiness that is remembered and computing; say how long to wait"
+                raise InvalidInput.because("delay.timeout", given.timeout or "fastest", reason)
+            delay = _answers(delay, run.compute.law)
         if given.skip is not None:
             return timeout_for_skip(delay, given.skip)
         if given.timeout is None or given.timeout in ("fastest", "best"):  # two words for one
-            if not learns and given.ready not in (None, "fresh") and run.schedule.name in get_args(ScheduleName):
+            if not learns and remembers and run.schedule.name in get_args(ScheduleName):
                 order = cast(ScheduleName, run.schedule.name)
-                return best_timeout_ready(delay, given.hop_latency, nodes, given.ready, order=order)
+                return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", order=order)
             return best_timeout(delay, given.hop_latency)
     return float(given.timeout)
+
+
+def _answers(delay: Delay, compute: str) -> Delay:
+    """Return the law of a delay and a computation after it, both represented by some hundred quantiles."""
+    with keys("compute", delay="compute.law"):
+        computing = parse_delay(compute)
+    middles = (np.arange(300) + 0.5) / 300
+    return Empirical(np.add.outer(delay.quantile(middles), computing.quantile(middles)).ravel().tolist())

@@ -83,9 +83,6 @@ def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, flo
     if setup.schedule.name != "random-ring":
         reason = f"no forecast covers it on {setup.schedule.name}: only a random ring draws each round's order anew"
         raise InvalidInput.because("ready", lateness.ready, f"{reason}; see the realised privacy")
-    if lateness.compute is not None:
-        reason = "no forecast covers it together with a computing time; see the realised privacy"
-        raise InvalidInput.because("ready", lateness.ready, reason)
     if delta is None:
         raise InvalidInput.because("delta", "missing", "how many nodes are sure to take part depends on it")
     failure = _SHARE_OF_DELTA * delta
@@ -100,6 +97,8 @@ def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, flo
         failure=failure,
         lost_link=setup.stragglers.lost_link,
         speeds=setup.stragglers.speeds,
+        compute=lateness.compute,
+        share=1.0 if lateness.late == "skip" else 1.0 / setup.full_batch,
     )
     return {"skip": 0.0, "others": others, "failure": failure}
 

@@ -1,0 +1,81 @@
+"""Real traces: error and epsilon against time, as a figure and as a table of numbers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InvalidInput
+from ..experiments import TRACE_CASES, TRACE_PANELS, TraceCurve
+from .figures import PALETTE, new_figure, save_figure, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_traces", "write_traces_csv"]
+
+_HEADS = ("panel", "case", "timeout", "step", "updates", "latency", "test_error", "test_error_std", "epsilon")
+_MARKERS = ("v", "o", "s", "^", "D", "X")
+_DASHES = (":", "-", "--", "-.", (0, (5, 1)), (0, (1, 1)))
+
+
+def write_traces_csv(curves: Sequence[TraceCurve], path: Path) -> None:
+    """Write a line for each point of each curve; epsilon where it was computed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(_HEADS)
+            for curve in curves:
+                numbers = zip(
+                    curve.steps, curve.updates, curve.latency, curve.error, curve.error_std, curve.epsilon, strict=True
+                )
+                for step, *values in numbers:
+                    shown = ["" if np.isnan(value) else f"{value:.6g}" for value in values]
+                    writer.writerow([curve.panel, curve.case, f"{curve.timeout:.6g}", int(step), *shown])
+    except OSError as error:
+        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+
+
+def draw_traces(curves: Sequence[TraceCurve], paths: Sequence[Path], *, title: str) -> None:
+    """Draw a column for each trace: error above, and below it the realised epsilon, against time."""
+    with style():
+        figure = new_figure(11.5, 6.6)
+        figure.suptitle(title)
+        for column, (panel, words) in enumerate(TRACE_PANELS.items()):
+            upper, lower = (figure.add_subplot(2, len(TRACE_PANELS), 1 + column + 3 * row) for row in (0, 1))
+            for curve in (each for each in curves if each.panel == panel):
+                _draw(upper, lower, curve)
+            upper.set(title=words, xscale="log")
+            lower.set(xlabel="seconds", xscale="log")
+            upper.set_ylim(bottom=0.0)
+            lower.set_ylim(bottom=0.0)
+            lower.sharex(upper)
+            if column == 0:
+                upper.set_ylabel("error rate on the test set")
+                lower.set_ylabel("epsilon, worst pair (server: any node)")
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=len(TRACE_CASES), frameon=False)
+        save_figure(figure, paths)
+
+
+def _draw(upper: Axes, lower: Axes, curve: TraceCurve) -> None:
+    place = TRACE_CASES.index(curve.case)
+    look: dict[str, Any] = {"color": PALETTE[(6, 0, 4, 1, 2, 3)[place]], "ls": _DASHES[place], "lw": 1.3}
+    upper.plot(curve.latency[1:], curve.error[1:], **look)
+    upper.errorbar(
+        curve.latency[-1:],
+        curve.error[-1:],
+        yerr=curve.error_std[-1:],
+        marker=_MARKERS[place],
+        ms=5,
+        capsize=3,
+        label=curve.case,
+        **look,
+    )
+    known = np.flatnonzero(~np.isnan(curve.epsilon))[1:]
+    lower.plot(curve.latency[known], curve.epsilon[known], marker=_MARKERS[place], ms=3, **look)
