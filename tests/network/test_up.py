@@ -205,7 +205,7 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     with urlopen(f"http://{config.metrics}/health") as answer:
         assert answer.read() == b"ok\n"
     with urlopen(f"http://{config.metrics}/metrics") as answer:
-        assert 'skipring_steps{node="node2"} 60' in answer.read().decode()
+        assert 'skipring_steps{node="node2"} 62' in answer.read().decode()
     os.kill(running.pid("node2"), signal.SIGTERM)
     assert until(lambda: not running.look(restart=False)[1].running, "the node to stop")
     assert running.states[1].code == 0
