@@ -26,4 +26,4 @@ def test_the_page_works_as_it_is_written(
     (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     capsys.readouterr()
     exec(compile(program, "page.py", "exec"), {})
-    assert capsys.readouterr().out.splitlines()[0] == "sick [0.309 0.691]"
+    assert capsys.readouterr().out.splitlines()[0] == "sick [0.19 0.81]"
