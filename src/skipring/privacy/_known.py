@@ -293,8 +293,9 @@ class OrderLeakage(Leakage, ABC):
         with_floors = chances.run.step_size == "sqrt" and chances.run.skip > 0.0
         self.failure = chances.failure if with_floors else 0.0
         self._laws: dict[int, Leakage] = {}
-        self._quick: dict[int, Floats] = {}
-        self._start = 0
+        self._quick: dict[int, Floats] = {}  # for some exponents the bound of each pair
+        self._largest: dict[int, float] = {}  # and for all that were asked for, the largest
+        self._start: int | None = None
 
     @property
     def largest(self) -> float:
@@ -314,7 +315,14 @@ class OrderLeakage(Leakage, ABC):
             if len(self._quick) * self.chances.order.nodes**2 > 1 << 24:
                 self._quick.clear()
             self._quick[exponent] = self._log_mgfs(_RATIO**exponent)
+            self._largest[exponent] = float(self._quick[exponent].max())
         return self._quick[exponent]
+
+    def _top(self, exponent: int) -> float:
+        """Return the largest bound over all pairs."""
+        if exponent not in self._largest:
+            self._at(exponent)
+        return self._largest[exponent]
 
     def log_mgf(self, theta: Floats) -> Floats:
         """Return the largest over all pairs."""
@@ -329,33 +337,40 @@ class OrderLeakage(Leakage, ABC):
 
     def rough_epsilon(self, delta: float, release: float) -> float:
         """Return the epsilon of the mean leakage of the worst pair, and some more."""
-        mean = float(self._at(_LEAST_EXPONENT).max()) / _RATIO**_LEAST_EXPONENT
+        mean = self._top(_LEAST_EXPONENT) / _RATIO**_LEAST_EXPONENT
         return 1.1 * gdp_epsilon(math.sqrt(mean * release), delta)
 
-    def _quick_bounds(self, epsilon: float, release: float) -> Floats:
-        """Return ln of a bound of delta for each pair, with the exponent that is best for the worst of them."""
+    def _best_exponent(self, epsilon: float, release: float) -> int:
+        """Return the exponent that is best for the worst pair: downhill in strides, from where it was the last time."""
         values: dict[int, float] = {}
 
         def height(exponent: int) -> float:
             if exponent not in values:
                 constant = log_constant(_RATIO**exponent, epsilon, release, self.largest)
-                values[exponent] = constant + float(self._at(exponent).max())
+                values[exponent] = constant + self._top(exponent)
             return values[exponent]
 
-        here, stride = self._start, 16
+        here, stride = (0, 16) if self._start is None else (self._start, 4)
         while stride:
             low, high = max(_LEAST_EXPONENT, here - stride), min(_LARGEST_EXPONENT, here + stride)
             best = min((here, low, high), key=height)
             here, stride = (best, stride) if best != here else (here, stride // 2)
         self._start = here
-        return log_constant(_RATIO**here, epsilon, release, self.largest) + self._at(here)
+        return here
+
+    def _quick_bounds(self, epsilon: float, release: float) -> Floats:
+        """Return ln of a bound of delta for each pair."""
+        best = self._best_exponent(epsilon, release)
+        return log_constant(_RATIO**best, epsilon, release, self.largest) + self._at(best)
 
     def expectation(self, epsilon: float, release: float) -> float:
         """Return an upper bound of E[F(X)] for every pair."""
         bounds = self._quick_bounds(epsilon, release)
-        some = np.argsort(bounds)[::-1][: _ONE_BY_ONE + 1].tolist()
+        first = max(0, len(bounds) - _ONE_BY_ONE - 1)
+        some = np.argpartition(bounds, first)[first:]
+        some = some[np.argsort(bounds[some])[::-1]]
         worst = 0.0
-        for place, which in enumerate(some):
+        for place, which in enumerate(some.tolist()):
             quick = math.exp(min(0.0, float(bounds[which])))
             if quick <= worst:
                 break
@@ -370,11 +385,11 @@ class OrderLeakage(Leakage, ABC):
         """Return an epsilon for each pair, or for each target, at a delta: the quick bound, rounded up."""
         goal = math.log(max(1e-300, delta - self.failure))
         most = max(1e-3, self.rough_epsilon(delta, release))
-        self._quick_bounds(most, release)
+        start = self._best_exponent(most, release)
         grid = np.geomspace(most / 30.0, 1.5 * most, 170)
-        found = np.full(len(self._at(self._start)), math.inf)
+        found = np.full(len(self._at(start)), math.inf)
         # Pairs that leak less have larger exponents.
-        for exponent in range(self._start - 6, min(_LARGEST_EXPONENT, self._start + 42) + 1, 6):
+        for exponent in range(max(_LEAST_EXPONENT, start - 6), min(_LARGEST_EXPONENT, start + 42) + 1, 6):
             heights = [log_constant(_RATIO**exponent, float(epsilon), release, self.largest) for epsilon in grid]
             falling = -np.minimum.accumulate(heights)
             place = np.searchsorted(falling, self._at(exponent) - goal, side="left")
