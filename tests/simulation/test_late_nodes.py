@@ -246,6 +246,27 @@ def test_the_fastest_timeout_leaves_time_to_compute() -> None:
     assert skipping.timeout == pytest.approx(2.439, rel=0.02)  # of a sum of two, which is a gamma's quantile
 
 
+def test_no_data_decides_whether_an_update_is_made() -> None:
+    """A node of ten times the rows, all of it hidden: the same nodes update at the same times."""
+    rng = np.random.default_rng(8)
+    values = {
+        "delay": {"law": "exponential:1", "timeout": 0.5},
+        "compute": {"law": "exponential:20", "late": "fewer-rows"},
+        "schedule": {"steps": 400},
+        "privacy": {"noise_multiplier": 2.0, "protects": "node"},
+    }
+    paths = []
+    for rows in (40, 400):
+        nodes = np.concatenate([np.repeat(np.arange(1, 8), 40), np.zeros(rows, np.int64)])
+        x = rng.standard_normal((len(nodes), 3))
+        setup = build(parse_run(values), from_arrays(x, (x[:, 0] > 0).astype(int), nodes, None))
+        paths.append(run_one(setup, 0))
+    assert np.array_equal(paths[0].updated, paths[1].updated)
+    assert np.array_equal(paths[0].passed_on, paths[1].passed_on)
+    assert paths[0].passed_on.any()
+    assert paths[0].latency[-1] == paths[1].latency[-1]
+
+
 @pytest.mark.parametrize("unit", ["node", "record"])
 @pytest.mark.parametrize("model", ["logistic", "squared", "softmax"])
 def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None:

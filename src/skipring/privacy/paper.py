@@ -63,6 +63,9 @@ class PaperBound:
             if parameter == "convex" and not given:
                 reason = "the paper's theorems are about convex losses only; the method tight covers others, too"
                 raise InvalidInput.because("non_convex", "", reason)
+            if parameter == "others" and given is not None:
+                reason = "the paper's theorems do not cover skips that depend on each other; the method tight does"
+                raise InvalidInput.because("others", "", reason)
             if given != getattr(plain, parameter):
                 raise InvalidInput.because(
                     parameter, given, "the paper's theorems do not cover this; the method tight does"

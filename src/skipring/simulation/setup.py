@@ -25,6 +25,8 @@ __all__ = ["KernelArrays", "RunOutput", "Setup", "laid_out", "rule_of", "turns_o
 Floats = NDArray[np.floating[Any]]
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
 _MOST_TEST_LABEL = 1e18
+#: Into so many pieces a computation is cut where no batch is agreed on.
+_PIECES = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,8 +163,12 @@ class Setup:
 
     @property
     def full_batch(self) -> int:
-        """The rows that a computing time is about: a constant of the run, whatever the rows of one node are."""
-        return self.batch or int(self.data.sizes.max())
+        """The rows that a computing time is about: a constant of the run that no data decides.
+
+        Where whole nodes are hidden and use all of their rows, how many these are is as secret as what they say; there
+        an update is made if a hundredth of the rows fits.
+        """
+        return _PIECES if self.batch is None else self.batch
 
     @property
     def part_counts(self) -> tuple[int, ...]:
