@@ -21,6 +21,7 @@ from skipring.privacy import (
     TranscriptAccountant,
     forecast,
     noise_for_budget,
+    steps_for_budget,
 )
 from skipring.privacy._known import Chances, PairLeakage, log_constant
 from skipring.privacy.gaussian import gdp_delta
@@ -285,6 +286,15 @@ def test_noise_for_every_pair_keeps_the_budget() -> None:
     assert forecast(run.replace(noise_multiplier=0.99 * noise)).epsilon(1e-5) > 8.0
 
 
+def test_a_budget_allows_so_many_rounds_of_a_designed_order() -> None:
+    run = PlannedRun(schedule="designed-ring", nodes=5, steps=5, skip=0.0, noise_multiplier=6.0, search=50)
+    steps = steps_for_budget(run, 3.0, 1e-5)
+    assert forecast(run.replace(steps=steps)).epsilon(1e-5) <= 3.0
+    assert forecast(run.replace(steps=steps + 5)).epsilon(1e-5) > 3.0
+    with pytest.raises(InvalidInput, match="it has a length of its own"):
+        steps_for_budget(run.replace(order=random_order(5, 1, 1, 2), order_seed=None, search=None), 3.0, 1e-5)
+
+
 def test_without_convexity_each_update_counts_in_full() -> None:
     run = PlannedRun(
         schedule="designed-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=9.0, convex=False, search=0
@@ -307,6 +317,7 @@ def test_without_convexity_each_update_counts_in_full() -> None:
         ("view = participants: in a known order observers are taken to be always ready", {"view": "participants"}),
         ("distance", {"distance": 2}),
         ("nodes", {"nodes": 4000, "steps": 8000}),
+        ("steps = 2000000: must be at most 1000000", {"steps": 2_000_000}),
         ("steps = 20: the order that is given has 12", {"schedule": "random-ring", "order": random_order(4, 3, 1)}),
         ("order", {"schedule": "ring", "order": random_order(4, 5, 1)}),
     ],

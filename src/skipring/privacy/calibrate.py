@@ -12,7 +12,7 @@ from .forecast import Forecast, forecast
 from .gaussian import gdp_mu
 from .leakage import Leakage
 from .paper import PaperBound
-from .record import PlannedRun
+from .record import MOST_DESIGNED_STEPS, PlannedRun
 
 __all__ = ["noise_for_budget", "paper_noise_for_budget", "steps_for_budget"]
 
@@ -92,6 +92,10 @@ def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int
     epsilon, delta = float(epsilon), float(delta)
     if run.others is not None:
         raise InvalidInput.because("others", run.others, "how many are sure depends on the number of rounds; try steps")
+    if run.order is not None:
+        raise InvalidInput.because("order", "given", "it has a length of its own; ask for its epsilon")
+    if run.order_is_known:
+        most = min(most, MOST_DESIGNED_STEPS)
     unit = 1 if run.schedule == "random-walk" else run.nodes
 
     def allowed(units: int) -> bool:

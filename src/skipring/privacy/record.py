@@ -28,6 +28,7 @@ StepSizeLaw = Literal["sqrt", "constant"]
 #: Beyond these, no order is designed.
 MOST_NODES = 2000
 MOST_CLOSING = 100
+MOST_DESIGNED_STEPS = 10**6
 #: The least noise multiplier of a run: with less there is no privacy to speak of.
 LEAST_NOISE = 1e-2
 #: The most parts of a node that are accounted for.
@@ -223,6 +224,7 @@ class PlannedRun:
             if self.nodes == 2:
                 raise InvalidInput.because("nodes", 2, "two nodes have one order only; use the schedule ring")
             require_integer("nodes", self.nodes, 3, MOST_NODES)
+            require_integer("steps", self.steps, 1, MOST_DESIGNED_STEPS)
             for parameter, usual in (("closing", 2), ("order_seed", 1)):
                 if getattr(self, parameter) is None:
                     object.__setattr__(self, parameter, usual)
