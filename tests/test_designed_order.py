@@ -96,6 +96,11 @@ def test_the_order_is_the_same_on_every_machine() -> None:
     assert designed_order(9, 11, seed=4, search=2000) != order
 
 
+def test_a_seed_may_be_of_any_length() -> None:
+    orders = {designed_order(6, 3, seed=seed, search=20).hops for seed in (0, 2**63 - 1, 2**63, 2**64, 2**127)}
+    assert len(orders) == 5
+
+
 def test_orders_that_took_a_while_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKIPRING_CACHE", str(tmp_path))
     _designed.cache_clear()

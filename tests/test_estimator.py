@@ -96,19 +96,21 @@ class TestAccuracy:
 
 
 class TestPrivacy:
-    @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
+    @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk", "designed-ring"])
     def test_epsilon_is_the_forecast_of_the_same_run(self, clinics: Clinics, schedule: Any) -> None:
         X, y, clinic = clinics
         model = SkipRingClassifier(schedule=schedule, rounds=5, noise_multiplier=3.0, random_state=0)
         model.fit(X, y, groups=clinic)
         delay = Gamma(0.25, 1.0)
         timeout = best_timeout(delay, 0.01)
+        assert model.planned_ is not None
         run = PlannedRun(
             schedule=schedule,
             nodes=113,
             steps=5 * 113,
             skip=skip_probability(delay, timeout),
             noise_multiplier=3.0,
+            order_seed=model.planned_.order_seed if schedule == "designed-ring" else None,
         )
         assert model.timeout_ == timeout
         assert model.noise_multiplier_ == 3.0

@@ -228,7 +228,7 @@ class PlannedRun:
             for parameter, usual in (("closing", 2), ("order_seed", 1)):
                 if getattr(self, parameter) is None:
                     object.__setattr__(self, parameter, usual)
-            require_integer("order_seed", self.order_seed, 0, 2**63 - 1)
+            require_integer("order_seed", self.order_seed, 0)
             if self.search is not None:
                 require_integer("search", self.search, 0, 10**9)
         if self.closing is not None:

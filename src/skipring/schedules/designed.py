@@ -8,6 +8,7 @@ as long as the worst pair gains by it.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -158,12 +159,19 @@ def designed_order(
         raise InvalidInput.because("nodes", nodes, "two nodes have one order only; use the schedule ring")
     require_integer("nodes", nodes, 3, MOST_NODES)
     require_integer("rounds", rounds, 1, max(1, _MOST_HOPS // nodes))
-    require_integer("seed", seed, 0, 2**63 - 1)
+    require_integer("seed", seed, 0)
     require_integer("closing", closing, 0, MOST_CLOSING)
     if search is None:
         search = usual_search(nodes)
     require_integer("search", search, 0, 10**9)
-    return _designed(int(nodes), int(rounds), int(seed), int(closing), int(search))
+    return _designed(int(nodes), int(rounds), _folded(int(seed)), int(closing), int(search))
+
+
+def _folded(seed: int) -> int:
+    """Return a seed of at most 63 bits; a longer one, such as numpy draws, by its digest."""
+    if seed < 2**63:
+        return seed
+    return int.from_bytes(hashlib.sha256(str(seed).encode()).digest()[:8], "big") >> 1
 
 
 @lru_cache(maxsize=64)
