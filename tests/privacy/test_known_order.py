@@ -121,6 +121,17 @@ def test_four_nodes_that_close_in_the_middle_of_things(law: StepSizeLaw) -> None
             assert forecast(run).delta(epsilon) <= truth * (1.08 if law == "constant" else 3.0) + 1e-12
 
 
+def test_two_nodes_may_have_drawn_their_order() -> None:
+    order = KnownOrder(2, (0, 1, 1, 0, 1, 0, 0, 1), (1,))
+    for law in ("constant", "sqrt"):
+        run = PlannedRun(
+            schedule="random-ring", nodes=2, steps=8, skip=0.3, noise_multiplier=3.0, step_size=law, order=order
+        )
+        for epsilon in EPSILONS[2:]:
+            truth = worst_truth(run, epsilon, 3.0)
+            assert truth * (1.0 - 1e-9) <= forecast(run).delta(epsilon) <= 1.5 * truth + 1e-12
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:

@@ -51,7 +51,7 @@ class KnownOrder:
     closing: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        require_integer("nodes", self.nodes, 3, MOST_NODES)
+        require_integer("nodes", self.nodes, 2, MOST_NODES)
         for name in ("hops", "closing"):  # numpy's numbers are no part of a record
             object.__setattr__(self, name, tuple(int(node) for node in getattr(self, name)))
         if not self.hops or len(self.hops) % self.nodes:
