@@ -267,6 +267,17 @@ def test_the_quick_bound_is_above_the_law_of_each_pair() -> None:
                 assert quick[target, observer] <= 1.6 * exact
 
 
+def test_all_cores_find_what_one_does() -> None:
+    run = PlannedRun(schedule="designed-ring", nodes=210, steps=420, skip=0.3, noise_multiplier=3.0, search=0)
+    leakage = PairLeakage(Chances(run, run.known_order, 1e-9), 1, 0)
+    quick = leakage._log_mgfs(2.0).reshape(210, 210)
+    assert np.isneginf(np.diag(quick)).all()
+    assert np.isfinite(quick[~np.eye(210, dtype=bool)]).all()
+    for target, observer in [(0, 1), (104, 7), (209, 208)]:
+        exact = float(leakage._law(210 * target + observer).log_mgf(np.array([2.0]))[0])
+        assert exact * (1.0 - 1e-3) <= quick[target, observer] <= 1.6 * exact
+
+
 @pytest.mark.parametrize("theta", [0.01, 1.0, 30.0])
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 8.0])
 def test_the_constant_of_the_quick_bound_holds_everywhere(theta: float, epsilon: float) -> None:

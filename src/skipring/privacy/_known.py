@@ -11,9 +11,12 @@ is quick to compute, F(x) <= C e^(theta x) with the least C, tells for all of th
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,8 @@ _LARGEST_EXPONENT = math.floor(math.log(500.0) / math.log(_RATIO))
 _LEAST_EXPONENT = math.ceil(math.log(1e-6) / math.log(_RATIO))
 #: So many pairs' laws are computed one by one; the quick bound holds for the others.
 _ONE_BY_ONE = 32
+#: From so many nodes on, all pairs are gone through on all cores.
+_MANY_NODES = 200
 #: Points of the lattice for the law of a pair: it is spread over a few releases only.
 _LATTICE = 1 << 13
 
@@ -414,19 +419,17 @@ class PairLeakage(OrderLeakage):
         tables, nodes = self._tables, self.chances.order.nodes
         out = np.empty((nodes, nodes))
         alone, after = tables.at(theta)
-        pair_log_mgfs(
-            self._places,
-            self._looks,
-            self._closing,
-            self.every,
-            self.unit,
-            tables.group,
-            tables.floor,
-            tables.off,
-            alone,
-            after,
-            out,
+        given = (
+            *(self._places, self._looks, self._closing, self.every, self.unit),
+            *(tables.group, tables.floor, tables.off, alone, after, out),
         )
+        if nodes < _MANY_NODES:
+            pair_log_mgfs(0, nodes, *given)
+            return out.ravel()
+        workers = os.cpu_count() or 1
+        edges = np.linspace(0, nodes, 4 * workers + 1).astype(int).tolist()
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(lambda pair: pair_log_mgfs(pair[0], pair[1], *given), pairwise(edges)))
         return out.ravel()
 
     def _law(self, which: int) -> Leakage:

@@ -57,6 +57,8 @@ def cut(
 
 @njit(nogil=True, cache=True)
 def pair_log_mgfs(
+    begin: int,
+    end: int,
     places: Ints,
     last_looks: Ints,
     closing: Ints,
@@ -69,7 +71,7 @@ def pair_log_mgfs(
     after: Floats,
     out: Floats,
 ) -> None:
-    """Fill out[target, observer] with a bound of the log moment generating function of the pair's leakage.
+    """Fill out[target, observer], for targets begin..end-1, with a bound of ln E[exp(theta X)] of the pair.
 
     group[k] is the group of k other nodes, floor[round, node] that of the number of the node's update, off[k] that of a
     number that is left out. `alone` has the values of one contribution and the noise after it, by (left out, floor,
@@ -77,7 +79,7 @@ def pair_log_mgfs(
     """
     nodes = places.shape[1]
     rows = np.empty((places.shape[0] + 1, 5), dtype=np.int64)
-    for target in range(nodes):
+    for target in range(begin, end):
         for observer in range(nodes):
             total = -np.inf  # nobody observes itself
             if target != observer:
