@@ -80,6 +80,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("closing", [0, 2])
 @pytest.mark.parametrize("law", ["constant", "sqrt"])
 @pytest.mark.parametrize("case", CASES)

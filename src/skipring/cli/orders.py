@@ -29,7 +29,7 @@ def orders(*, quick: bool, out: Path, runs: int | None, as_json: bool) -> None:
 
     study = OrderStudy()
     if quick:
-        study = OrderStudy(sizes=((4, 10), (10, 10), (30, 10)), runs=2, search=2000, data="breast-cancer")
+        study = OrderStudy(sizes=((4, 10), (12, 10)), runs=2, search=2000, data="breast-cancer")
     if runs is not None:
         study = dataclasses.replace(study, runs=runs)
     with counted_runs(study.pieces, "nothing is kept; begin anew") as (stop, progress):
