@@ -246,6 +246,19 @@ def test_the_fastest_timeout_leaves_time_to_compute() -> None:
     assert skipping.timeout == pytest.approx(2.439, rel=0.02)  # of a sum of two, which is a gamma's quantile
 
 
+def test_one_of_four_that_needs_eight_seconds() -> None:
+    """With a deadline of 0.5 the slow node holds nobody up for longer, and contributes where its batch can be cut."""
+    four = ["data.nodes=4", "schedule.name=ring", "schedule.steps=40", "delay.law=constant:0.001", "delay.timeout=0.5"]
+    four += ["compute.law=constant:0.1", "stragglers.speeds=[1.0, 1.0, 1.0, 80.0]", "delay.hop_latency=0.01"]
+    skips, cuts = (run_one(some_run(*four, *more), 0) for more in ([], ["compute.late=fewer-rows"]))
+    assert skips.turns[3] == 10
+    assert (skips.turns - skips.skips).tolist() == [10, 10, 10, 0]
+    assert (cuts.turns - cuts.skips).tolist() == [10, 10, 10, 10]
+    alone = 30 * (0.001 + 0.1) + 40 * 0.01
+    assert cuts.latency[-1] == pytest.approx(alone + 10 * 0.5)
+    assert skips.latency[-1] == pytest.approx(alone + 10 * 0.5)
+
+
 def test_no_data_decides_whether_an_update_is_made() -> None:
     """A node of ten times the rows, all of it hidden: the same nodes update at the same times."""
     rng = np.random.default_rng(8)
