@@ -89,10 +89,14 @@ class Updater:
 
     @property
     def test_error(self) -> float:
-        """On the node's own test rows, of the newest token sent to it; nan before that."""
-        if self._newest is not None:
-            self._error, self._newest = self._setup.learner.test_error(self._newest), None
+        """On the node's own test rows, of the newest token that was tested; nan before that."""
         return self._error
+
+    async def test(self) -> None:
+        """Test the newest token that was sent to this node, if nobody has; messages are answered meanwhile."""
+        if self._newest is not None and not self._at_work:
+            newest, self._newest = self._newest, None
+            self._error = await _in(self._keeping, self._setup.learner.test_error, newest)
 
     async def prepare(self, turn: int) -> None:
         """Get the rows of an update ready; a node that is to be slow takes its time."""

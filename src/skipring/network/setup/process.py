@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["process_start", "run_node"]
 
+#: Whoever asks for a node's state waits so many seconds for a test of the newest model.
+_FOR_A_TEST = 2.0
+
 
 def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | None = None) -> int:
     """Run a node in the foreground until the run is over or the process is told to stop (SIGTERM, SIGINT).
@@ -69,6 +72,9 @@ async def _run(node: Node, metrics: str | None) -> None:
         loop.add_signal_handler(number, node.stop)
 
     async def status() -> NodeStatus:
+        with contextlib.suppress(TimeoutError):  # an error that is a little older will do
+            async with asyncio.timeout(_FOR_A_TEST):
+                await node.updater.test()
         return node.status()
 
     def ask() -> NodeStatus:
