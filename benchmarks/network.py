@@ -185,7 +185,8 @@ def latency(folder: Path, steps: int) -> tuple[float, float, float]:
     The overhead is measured in the same run: what a hop takes beyond the wait for the node that is next.
     """
     delay, timeout = Exponential(0.05), 0.05
-    run = f"[schedule]\nsteps = {steps}\n[delay]\ntimeout = {timeout}\n[privacy]\nnoise_multiplier = 5.0\n"
+    run = f'[schedule]\nname = "random-ring"\nsteps = {steps}\n[delay]\ntimeout = {timeout}\nready = "fresh"\n'
+    run += "[privacy]\nnoise_multiplier = 5.0\n"
     make_network(folder, 8, run + '[model]\nname = "logistic"\n', "--delay", str(delay))
     found = run_network(folder)
     readings = [read_journal(folder / status.name / "journal.sqlite") for status in found]
