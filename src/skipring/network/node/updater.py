@@ -174,13 +174,12 @@ class Updater:
             time.sleep(seconds * (piece.stop - piece.start) / rows)
             yield piece
 
-    async def update_in_thread(self, action: Compute) -> Token | None:
+    def update_in_thread(self, action: Compute) -> asyncio.Future[Token | None]:
         """Make the update of a hop while messages are answered."""
         self._at_work += 1
-        work = asyncio.ensure_future(_in(self._learning, self.update, action))
+        work: asyncio.Future[Token | None] = _in(self._learning, self.update, action)
         work.add_done_callback(self._is_done)
-        made: Token | None = await asyncio.shield(work)
-        return made
+        return work
 
     def _is_done(self, work: asyncio.Future[Any]) -> None:
         self._at_work -= 1
