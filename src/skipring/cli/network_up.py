@@ -254,7 +254,7 @@ def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
             style="dim",
         )
     slow = [
-        f"{one.name} ({one.cut} updates of fewer rows, {one.late} turns without one, {one.declined} let go at once)"
+        f"{one.name} (updates of fewer rows: {one.cut}, turns without one: {one.late}, let go at once: {one.declined})"
         for one in results
         if one.cut or one.late or one.declined
     ]
