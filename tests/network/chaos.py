@@ -79,7 +79,7 @@ def make(
         "data": {"path": str(rows), "label": "outcome"},
         "model": {"name": "logistic"},
         "schedule": {"name": "random-ring", "steps": steps},
-        "delay": {"timeout": timeout},
+        "delay": {"timeout": timeout, "ready": "fresh"},  # or there would be little to wait for
         "privacy": {"noise_multiplier": 5.0},
         "network": {"lease": lease, "silence": silence},
     }

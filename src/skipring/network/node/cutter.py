@@ -32,10 +32,14 @@ class Cutter:
     clock : the time in seconds; only differences matter.
     rng : says where to begin, so that all rows of a slow node have their turn.
     whole : whether an update is to be made of all rows or not at all.
+    large : whether the model is so large that a second gradient, which adding pieces up takes, may be too much for the
+        memory: then nothing is cut until it has to be.
     """
 
-    def __init__(self, clock: Callable[[], float], rng: random.Random, *, whole: bool = False) -> None:
-        self._clock, self._rng, self._whole = clock, rng, whole
+    def __init__(
+        self, clock: Callable[[], float], rng: random.Random, *, whole: bool = False, large: bool = False
+    ) -> None:
+        self._clock, self._rng, self._whole, self._large = clock, rng, whole, large
         self._per_row: float | None = None
         self._after = 0.0  # what comes after the rows: noise, a step, storing it
         self._ends = self._done_at = 0.0
@@ -92,9 +96,9 @@ class Cutter:
         if self._whole:
             return rows
         if self._per_row is None:
-            return max(1, rows // _FIRST)
+            return rows if self._large else max(1, rows // _FIRST)
         if left <= 0.0 or self._per_row > left:
             return 0
-        if self._per_row * rows <= _EASILY * left:
+        if self._per_row * rows <= (_PLANNED if self._large else _EASILY) * left:
             return rows
         return max(1, min(rows, int(left / _PIECES / self._per_row)))

@@ -126,7 +126,7 @@ class Updates(Protocol):
     def update(self, action: Compute) -> Token | None:
         """Make the update of a hop; None if there is no time for any of it."""
 
-    async def update_in_thread(self, action: Compute) -> Token | None:
+    def update_in_thread(self, action: Compute) -> asyncio.Future[Token | None]:
         """Make the update of a hop while messages are answered."""
 
 
@@ -321,7 +321,7 @@ class Driver:
             timer.cancel()
 
     async def _compute(self, action: Compute) -> None:
-        work = self._life.spawn(self.updater.update_in_thread(action))
+        work = self.updater.update_in_thread(action)
         done, _ = await asyncio.wait([work], timeout=max(self._patience, action.seconds))
         if not done:
             name, seconds = self.updater.function, max(self._patience, action.seconds)
@@ -330,9 +330,10 @@ class Driver:
         try:
             token = work.result()
         except FileNotFoundError as error:
-            if self.peer.computing and self.peer.memory.copy.token == action.token:
+            if self.peer.is_making(action.ballot, action.hop):
                 self._life.fail(Stopped(f"the model of the token has gone: {error.filename}"))
-            return  # else something newer has taken its place
+                return
+            token = None  # the token was passed on meanwhile, or something newer has taken its place
         except OSError as error:
             self._life.fail(Stopped(f"the update cannot be written: {error.strerror}"))
             return

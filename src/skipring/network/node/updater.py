@@ -34,6 +34,8 @@ _INSTANT = 0.005
 #: These are computed here, and not by a user's function, which may take long whenever it likes.
 _OWN_MODELS = ("logistic", "softmax", "squared")
 _PIECE = 1 << 20
+#: A gradient of so many bytes is not held twice without need.
+_LARGE = 1 << 26
 
 
 class Stopped(Exception):
@@ -56,7 +58,12 @@ class Updater:
         self._newest: NDArray[Any] | None = None  # the model of the newest token, if nobody has tested it yet
         self._slowest = math.inf if setup.learner.name not in _OWN_MODELS else 0.0
         self._made = self._at_work = 0
-        self._cutter = Cutter(clock, random.Random(setup.me), whole=setup.run.compute.late == "skip")
+        self._cutter = Cutter(
+            clock,
+            random.Random(setup.me),
+            whole=setup.run.compute.late == "skip",
+            large=setup.shape.size >= _LARGE,
+        )
 
     @property
     def is_quick(self) -> bool:
@@ -174,13 +181,12 @@ class Updater:
             time.sleep(seconds * (piece.stop - piece.start) / rows)
             yield piece
 
-    async def update_in_thread(self, action: Compute) -> Token | None:
+    def update_in_thread(self, action: Compute) -> asyncio.Future[Token | None]:
         """Make the update of a hop while messages are answered."""
         self._at_work += 1
-        work = asyncio.ensure_future(_in(self._learning, self.update, action))
+        work: asyncio.Future[Token | None] = _in(self._learning, self.update, action)
         work.add_done_callback(self._is_done)
-        made: Token | None = await asyncio.shield(work)
-        return made
+        return work
 
     def _is_done(self, work: asyncio.Future[Any]) -> None:
         self._at_work -= 1
