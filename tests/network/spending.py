@@ -34,7 +34,7 @@ SEAL = sealed(bytes(32), bytes(32))
 
 def terms(**changes: Any) -> AccountTerms:
     """Three nodes in rounds, of which the first one's updates are hidden from each other node every other time."""
-    given = {
+    given: dict[str, Any] = {
         "nodes": 3,
         "me": 0,
         "path": [0, 1, 2, 0, 2, 1] * (STEPS // 6),
