@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from skipring.network.node import AccountTerms, Lifetime, OwnAccount
+from skipring.network.node import AccountTerms, CountedJournal, Lifetime, OwnAccount
 from skipring.network.protocol import (
     Ballot,
     Copy,
@@ -87,6 +87,7 @@ class Spender:
         try:
             self.journal.follow(self.lifetime)
             self.lifetime.begin()
+            self.counted = CountedJournal(self.journal, self.lifetime)
         except BaseException:
             self.journal.close()
             raise
@@ -105,7 +106,7 @@ class Spender:
     def update(self, times: int = 1) -> None:
         """Make updates, and write them down."""
         for _ in range(times):
-            self.journal.append(self.next_update())
+            self.counted.append(self.next_update())
 
     def close(self) -> None:
         """Leave the files as they are."""

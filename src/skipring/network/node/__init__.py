@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .driver import Driver, Wires
     from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
     from .ledger import AccountTerms, OwnAccount, account_of, willing
-    from .lifetime import Lifetime, LifeTotal, known_of, life_totals
+    from .lifetime import CountedJournal, Lifetime, LifeTotal, known_of, life_totals
     from .monitor import Monitor, metrics_text, status_text
     from .node import Node
     from .node_file import NodeFacts, write_node_model
@@ -36,6 +36,7 @@ __all__ = [
     "STOPPED",
     "AccountTerms",
     "AdaptivePace",
+    "CountedJournal",
     "Driver",
     "FixedPace",
     "LifeTotal",
@@ -82,6 +83,7 @@ __getattr__, __dir__ = lazily(
     {
         "AccountTerms": "ledger",
         "AdaptivePace": "pace",
+        "CountedJournal": "lifetime",
         "Driver": "driver",
         "FixedPace": "pace",
         "LifeTotal": "lifetime",

@@ -436,11 +436,13 @@ def willing(
     ballot: Ballot | None = None,
     hop: int | None = None,
     token: Token | None = None,
+    *,
     before: float = 0.0,
+    least: float = 0.0,
 ) -> bool:
     """Say whether one more release, under the ballot and at the hop it is offered with, would stay within a budget.
 
-    `before` is mu^2 of what was given away elsewhere, and counts against the same budget.
+    `before` is mu^2 of what was given away elsewhere, and counts against the same budget; this run counts for `least`.
 
     How much others have added since the last release is known once the token is here. Until then the answer is yes if
     it may be enough; whoever then finds that it is not passes the token on as it is.
@@ -454,7 +456,7 @@ def willing(
     def is_kept(mu2: float) -> bool:
         assert budget.epsilon is not None
         assert budget.delta is not None
-        return gdp_delta(math.sqrt(before + mu2) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
+        return gdp_delta(math.sqrt(before + max(mu2, least)) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
 
     if budget.count == "releases":
         return is_kept(account.plain_mu2_after(hop))

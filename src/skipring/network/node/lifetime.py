@@ -11,8 +11,14 @@ release of both counts in full, which holds whatever the others do.
 
 *Order.* An account rises in the ledger, on the disk, before the entry that raises it is in the journal, and that is
 before anything is sent. After a crash between the two the ledger is ahead, as it is of a journal that was rolled back
-or lost. Nobody can tell which it was, so what the journal lacks counts as seen: all releases of the run so far count in
-full, those that the journal lacks among them, and the account goes on from there.
+or lost. So that these can be told apart, the ledger also has what the journal was seen to have, written before anything
+is sent. That is not synced, and need not be: as long as the machine has not started anew, a process that was killed has
+lost nothing of it, and if the journal has just that, what the ledger has beyond was never sent. The ledger stays as it
+is, and the account goes on from the journal. Otherwise what the journal lacks counts as seen: all releases of the run
+so far count in full, those that the journal lacks among them, and the account goes on from there.
+
+*It never falls.* The account of a run takes it that everybody looks right after the last release, and may fall a little
+when the next one shows who did. The ledger keeps the highest.
 
 *Several processes.* While one of them makes an update, what that may cost stands in the ledger, so that two nodes
 which share a budget cannot both take the last of it.
@@ -25,15 +31,19 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...errors import InvalidInput
 from ...privacy import Relation, Unit, gdp_epsilon
-from ..protocol import Ballot, Place, Token, Trail
-from ..storage import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun
+from ..protocol import Account, Ballot, Entry, Memory, Place, Token, Trail
+from ..storage import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, Spent, boot
 from .config import NodeBudget
 from .ledger import OwnAccount, willing
 
-__all__ = ["LifeTotal", "Lifetime", "known_of", "life_totals"]
+if TYPE_CHECKING:
+    from .driver import Journal
+
+__all__ = ["CountedJournal", "LifeTotal", "Lifetime", "known_of", "life_totals"]
 
 #: An account that is read back from a journal may differ from the one that was kept by this much.
 _ROUNDING = 1.0 + 1e-9
@@ -126,31 +136,40 @@ class Lifetime:
             not_covered=not_covered,
         )
         self._place = -1  # none before the journal was read
+        self._kept = Spent()  # what the journal has
+
+    @property
+    def _now(self) -> Spent:
+        return Spent(self._account.releases, self._account.mu2, self._account.plain_mu2)
 
     def begin(self) -> None:
-        """Go on from the journal that was read: what the ledger has, and the journal not, counts as seen."""
+        """Go on from the journal that was read: what the ledger has, and the journal not, counts if it may be seen."""
         account = self._account
         with self._ledger.locked() as writer:
             self._place = writer.open_run(self._about)
             known = self._ledger.records[self._place]
             missing = known.releases - account.releases
             ahead = known.mu2 > account.mu2 * _ROUNDING or known.in_full > account.plain_mu2 * _ROUNDING
-            if missing > 0 or ahead:
+            if (missing > 0 or ahead) and not _is_whole(known, self._now):
                 account.unrecorded(max(missing, 0))
-            writer.note(
-                self._place, releases=account.releases, mu2=account.mu2, in_full=account.plain_mu2, may=(0.0, 0.0)
-            )
+            self._kept = self._now
+            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0))
             writer.sync()  # also what a failed sync may have left in memory only
+
+    def confirm(self) -> None:
+        """Take the news that the journal has all that it was told: it is in the ledger before anything is sent."""
+        if self._place >= 0 and self._kept != self._now:
+            self._kept = self._now
+            with self._ledger.locked() as writer:
+                known = self._ledger.records[self._place]
+                writer.note(self._place, self._now, kept=self._kept, may=(known.may_mu2, known.may_in_full))
 
     def end(self) -> None:
         """Take back what an update that will not be made might have cost."""
         if self._place < 0:
             return
-        account = self._account
         with contextlib.suppress(LedgerBroken, InvalidInput), self._ledger.locked() as writer:  # else it stays there
-            writer.note(
-                self._place, releases=account.releases, mu2=account.mu2, in_full=account.plain_mu2, may=(0.0, 0.0)
-            )
+            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0))
             writer.sync()
 
     # What is written into the journal (protocol.Account).
@@ -179,15 +198,14 @@ class Lifetime:
 
     def _settle(self) -> None:
         """See to it that the ledger has what the account has, on the disk."""
-        account = self._account
         if self._place < 0:
             return
         known = self._ledger.records[self._place]
-        made = account.releases > known.releases
-        if made or account.mu2 > known.mu2 or account.plain_mu2 > known.in_full:
+        if self._now != known.told:
+            made = self._now.releases > known.told.releases
             may = (0.0, 0.0) if made else (known.may_mu2, known.may_in_full)
             with self._ledger.locked() as writer:
-                writer.note(self._place, releases=account.releases, mu2=account.mu2, in_full=account.plain_mu2, may=may)
+                writer.note(self._place, self._now, kept=self._kept, may=may)
                 writer.sync()
 
     # Whether there may be more.
@@ -211,13 +229,8 @@ class Lifetime:
             after = account.mu2_with_one_more(ballot, hop)
             if account.goes_on_under(ballot):
                 after = min(after, account.mu2_after(hop, token))
-            writer.note(
-                self._place,
-                releases=account.releases,
-                mu2=account.mu2,
-                in_full=account.plain_mu2,
-                may=(after, account.plain_mu2_after(hop)),
-            )
+            may = after, account.plain_mu2_after(hop)
+            writer.note(self._place, self._now, kept=self._kept, may=may)
         return True
 
     def _affords(self, budget: NodeBudget, place: Place, token: Token | None) -> bool:
@@ -237,13 +250,49 @@ class Lifetime:
         if len(shared[self._about.run]) > 1:
             in_full = True
             budget = budget.model_copy(update={"count": "releases"})
-        own, account = records[self._place], self._account
-        # What the ledger has of this run beyond the account: nothing, or the ledger counts.
-        more = own.in_full - account.plain_mu2 if in_full else own.mu2 - account.mu2
-        return willing(account, budget, *place, token, before=before + max(0.0, more))
+        own = records[self._place]
+        least = own.in_full if in_full else own.mu2  # it stays, also where the account has fallen
+        return willing(self._account, budget, *place, token, before=before, least=least)
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon of all runs that hide this run's unit, at a delta."""
         kind = self._about.unit, self._about.relation
         totals = life_totals(self._ledger.records)
         return max((each.epsilon(delta) for each in totals if (each.unit, each.relation) == kind), default=0.0)
+
+
+class CountedJournal:
+    """A journal whose ledger is told what it has, before anything is sent."""
+
+    def __init__(self, journal: Journal, lifetime: Lifetime) -> None:
+        self._journal, self._lifetime = journal, lifetime
+
+    @property
+    def memory(self) -> Memory:
+        """What the protocol goes on from."""
+        return self._journal.memory
+
+    def follow(self, account: Account) -> None:
+        """Tell an account of all entries so far, and from now on of each that is written."""
+        self._journal.follow(account)
+
+    def append(self, *entries: Entry) -> None:
+        """Write entries, all or none of them, and tell the ledger."""
+        self._journal.append(*entries)
+        self._lifetime.confirm()
+
+
+def _is_whole(known: LedgerRecord, account: Spent) -> bool:
+    """Say whether a journal with this account lacks nothing that was sent, by what the ledger knows of it."""
+    if _same(account, known.told):
+        return True
+    # Whatever is sent has its line in the ledger before, which only a new start of the machine can have swallowed; and
+    # then the line before it, which was synced, tells of something that the journal was not seen to have.
+    nothing_lost = known.told == known.kept or known.boot == boot() != ""
+    return nothing_lost and _same(account, known.kept)
+
+
+def _same(one: Spent, other: Spent) -> bool:
+    """Say whether two accounts of the same entries may be one, up to rounding."""
+    near = math.isclose(one.mu2, other.mu2, rel_tol=1e-9) and math.isclose(one.in_full, other.in_full, rel_tol=1e-9)
+    return one.releases == other.releases and near

@@ -20,7 +20,7 @@ from .driver import Driver, Journal, Wires
 from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RuleBroken, RunOver, Started, ToldToStop
 from .ledger import OwnAccount
 from .life import Life
-from .lifetime import Lifetime
+from .lifetime import CountedJournal, Lifetime
 from .node_setup import NodeSetup
 from .readiness import Readiness
 from .reminders import OLD_JOURNAL, OldJournal, Reminders
@@ -95,6 +95,7 @@ class Node:
             )
             journal.follow(self.lifetime)
             self.lifetime.begin()
+            journal = CountedJournal(journal, self.lifetime)
         self.updater = Updater(setup, clock, self.telemetry.note)
         self.transport = connect(setup, self)
         self.taking_part = TakingPart(

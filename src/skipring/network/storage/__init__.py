@@ -10,7 +10,7 @@ from __future__ import annotations
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, read_journal
-from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable
+from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, Spent, boot
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
 
 __all__ = [
@@ -30,6 +30,8 @@ __all__ = [
     "ModelFile",
     "ModelFolder",
     "ModelWriter",
+    "Spent",
+    "boot",
     "chunks_of",
     "digest_of",
     "load",

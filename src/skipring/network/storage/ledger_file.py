@@ -26,6 +26,8 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as fields_of
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ from ...privacy import Relation, Unit
 from ._journal_errors import JournalError, JournalUnusable
 from .model_file import sync_folder
 
-__all__ = ["LedgerBroken", "LedgerFile", "LedgerRecord", "LedgerRun", "LedgerUnusable"]
+__all__ = ["LedgerBroken", "LedgerFile", "LedgerRecord", "LedgerRun", "LedgerUnusable", "Spent", "boot"]
 
 _FORMAT = 1
 _ROOT = b"skipring ledger"
@@ -71,11 +73,23 @@ class LedgerRun:
     not_covered: str | None = None
 
 
+@dataclass(frozen=True)
+class Spent:
+    """So many own updates, what the observer who knows most knows from them (mu^2), and with each of them in full."""
+
+    releases: int = 0
+    mu2: float = 0.0
+    in_full: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)
 class LedgerRecord:
     """What a node has released in a run so far: `mu2` knows the observer who knows most, `in_full` counts each release.
 
-    `may_mu2` and `may_in_full` are what an update that is being made may bring them to; they are never lower.
+    These never fall, although an account may, once it is known who has looked after a release. `may_mu2` and
+    `may_in_full` are what an update that is being made may bring them to. `told` is the account when the line was
+    written, and `kept` what the journal was seen to have of it: that is written before anything is sent, but synced
+    with the next line only, so that it may be missing once the machine has started anew (`boot`).
     """
 
     about: LedgerRun
@@ -86,6 +100,9 @@ class LedgerRecord:
     in_full: float = 0.0
     may_mu2: float = 0.0
     may_in_full: float = 0.0
+    told: Spent = Spent()
+    kept: Spent = Spent()
+    boot: str = ""
 
 
 @dataclass(frozen=True)
@@ -268,7 +285,7 @@ class LedgerFile:
             grows = now.mu2 >= before.mu2 and now.in_full >= before.in_full and now.releases >= before.releases
             if not (grows and now.may_mu2 >= now.mu2 and now.may_in_full >= now.in_full):
                 raise ValueError("less was released than before")
-            changed = {key: value for key, value in asdict(now).items() if key != "at"}
+            changed = {field.name: getattr(now, field.name) for field in fields_of(now) if field.name != "at"}
             self._records[place] = replace(before, updated=now.at, **changed)
 
     def _damaged(self, number: int) -> LedgerUnusable:
@@ -337,6 +354,9 @@ class _Now:
     in_full: float
     may_mu2: float
     may_in_full: float
+    told: Spent
+    kept: Spent
+    boot: str
 
 
 class LedgerWriter:
@@ -353,26 +373,28 @@ class LedgerWriter:
         self.add({"at": time.time(), "about": asdict(about)})
         return len(self._ledger.records) - 1
 
-    def note(self, place: int, *, releases: int, mu2: float, in_full: float, may: tuple[float, float]) -> None:
-        """Say how much an account has come to, and to what an update that is being made `may` bring it.
+    def note(self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float]) -> None:
+        """Say how much an account has come to, how much of it is `kept` in the journal, and what it `may` come to.
 
         What is in the ledger is never lowered, whatever the caller believes.
         """
         before = self._ledger.records[place]
-        mu2, in_full = max(mu2, before.mu2), max(in_full, before.in_full)
-        now = {
-            "of": place,
-            "at": time.time(),
-            "releases": max(releases, before.releases),
-            "mu2": mu2,
-            "in_full": in_full,
-            "may_mu2": max(may[0], mu2),
-            "may_in_full": max(may[1], in_full),
-        }
-        if any(math.isnan(value) for value in now.values()):
+        mu2, in_full = max(now.mu2, before.mu2), max(now.in_full, before.in_full)
+        if any(map(math.isnan, (*may, now.mu2, now.in_full))):
             raise LedgerBroken(f"ledger {self._ledger.path}: an account that is no number; nothing may be released")
-        if any(getattr(before, key) != value for key, value in now.items() if key not in ("of", "at")):
-            self.add(now)
+        told = _Now(
+            at=time.time(),
+            releases=max(now.releases, before.releases),
+            mu2=mu2,
+            in_full=in_full,
+            may_mu2=max(may[0], mu2),
+            may_in_full=max(may[1], in_full),
+            told=now,
+            kept=kept,
+            boot=boot(),
+        )
+        if any(getattr(before, key.name) != getattr(told, key.name) for key in fields_of(told) if key.name != "at"):
+            self.add({"of": place} | asdict(told))
 
     def sync(self) -> None:
         """See to it that all lines are on the disk itself, and let the node remember them."""
@@ -391,6 +413,15 @@ class LedgerWriter:
                 os.ftruncate(self._file, end)
             raise
         ledger._take(line[:-1])
+
+
+@cache
+def boot() -> str:
+    """Return what tells one start of this machine from another; nothing where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _line(before: bytes, body: bytes) -> bytes:
