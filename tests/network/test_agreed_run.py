@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.node import AccountTerms, OwnAccount
-from skipring.network.protocol import blank_chain, extended_chain
+from skipring.network.node import AccountTerms, NodeBudget, OwnAccount, willing
+from skipring.network.protocol import Token, blank_chain, extended_chain
 from skipring.network.setup import agreed_run, run_text
 from skipring.network.setup.agreed_order import order_of
 from skipring.privacy import PlannedRun, Transcript, TranscriptAccountant, noise_for_budget
@@ -42,6 +42,27 @@ def test_without_anything_nodes_learn_their_timeout_and_the_noise_keeps_epsilon_
                 account.released((0, int(path[0])), hop, chain, hop)
         epsilons.append(account.epsilon(1e-5))
     assert 8.0 * (1.0 - 1e-6) < max(epsilons) <= 8.0
+
+
+@pytest.mark.parametrize("size", ["constant", "sqrt"])
+@pytest.mark.parametrize("schedule", ["random-walk", "random-ring", "ring", "designed-ring"])
+def test_no_turn_is_refused_if_nobody_is_skipped(schedule: str, size: str) -> None:
+    """On a walk a node may give away most long before its last turn (seed 347 is one of those)."""
+    values = {"schedule": {"name": schedule, "steps": 40}, "learning": {"step_size": size}, "privacy": {"epsilon": 2.0}}
+    run = agreed_run(parse_run(values | {"model": {"name": "logistic"}, "simulation": {"seed": 347}}), 5)
+    assert run.privacy.noise_multiplier is not None
+    order = order_of(run, 5, 40)
+    hops, first = len(order.path), (0, order.path[0])
+    budget = NodeBudget(epsilon=2.0, delta=1e-5)
+    for node in range(5):
+        sizes = step_sizes_of(run).first(hops)
+        terms = AccountTerms(5, node, order.path, sizes, run.privacy.noise_multiplier, True, closing=order.closing)
+        account, token = OwnAccount(terms), Token(0, b"", blank_chain(hops, b"run"))
+        for hop, whose in enumerate(order.path, start=1):
+            assert whose != node or willing(account, budget, first, hop, token), hop
+            token = Token(hop, b"", extended_chain(token.chain, first, hop, bytes(32)))
+            if whose == node:
+                account.released(first, hop, token.chain, hop)
 
 
 @pytest.mark.parametrize("model", ["logistic", None])
@@ -111,6 +132,7 @@ def test_the_text_says_the_same() -> None:
         ({"data": {"nodes": 9}}, "the roster has 3"),
         ({"delay": {"patient_every": 3}}, "delay.patient_every"),
         ({"stragglers": {"die": 0.1}}, "stragglers"),
+        ({"compute": {"late": "fewer-rows"}, "privacy": {"protects": "person"}}, "compute.late"),
         ({"delay": {"law": "gamma:0.25,1", "ready": "fresh"}, "schedule": {"steps": 31}}, "schedule.steps"),
     ],
 )

@@ -148,7 +148,8 @@ def test_rows_that_are_got_ready_are_used_once_and_cut_to_length() -> None:
     # It was got ready for the rows of another part: those of this turn are got ready now.
     assert np.allclose(step(made, w, lambda rows: [slice(0, rows)], turn=1), plain[1], atol=1e-9)
     assert calls == [20, 20, 20]
-    for wrong in (np.ones(3), np.full((20, 3), np.nan), np.full((20, 3), "a")):
+    wide = np.full((20, 3), np.longdouble("1e4000"))  # finite, but not as a number that is computed with
+    for wrong in (np.ones(3), np.full((20, 3), np.nan), np.full((20, 3), "a"), wide):
         with pytest.raises(InvalidInput, match=r"data\.prepare"):
             made.prepare(0, partial(returns, wrong))
     made.prepare(0, lambda features, labels: None)
@@ -305,6 +306,21 @@ def test_a_slow_node_whose_updates_are_not_cut_declines(tmp_path: Path) -> None:
     assert (nodes[1].telemetry.late, nodes[1].telemetry.declined) == (1, 9)
     # It had the token, and looked at it; its owner's account of the others' is theirs, which counts every offer.
     assert nodes[1].peer.memory.unchanged
+
+
+def test_updates_that_hide_persons_are_never_cut(tmp_path: Path) -> None:
+    """How many rows a person has takes time, and must not decide whose rows are in an update."""
+    table = tmp_path / "rows.csv"
+    rng = np.random.default_rng(1)
+    lines = [f"{a:.3f},{b:.3f},{int(a + b > 0)},{row // 2}" for row, (a, b) in enumerate(rng.normal(size=(240, 2)))]
+    table.write_text("a,b,outcome,person\n" + "\n".join(lines) + "\n")
+    data = {"path": str(table), "label": "outcome", "person": "person", "rows_per_person": 2, "standardise": False}
+    privacy = {"protects": "person", "noise_multiplier": 4.0}
+    run = ONE_SLOW | {"data": data, "privacy": privacy, "schedule": {"name": "ring", "steps": 12}}
+    nodes = run_nodes(make(tmp_path / "net", 3, run), slow_in("8+exponential:1e-9"))
+    assert [node.telemetry.cut for node in nodes] == [0, 0, 0]
+    assert nodes[1].account.releases == 0
+    assert nodes[1].telemetry.late == 1
 
 
 def test_a_function_that_never_returns_ends_its_node(tmp_path: Path) -> None:

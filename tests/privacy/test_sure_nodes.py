@@ -352,6 +352,13 @@ def test_more_who_are_sure_hide_more() -> None:
     assert values == sorted(values, reverse=True)
 
 
+def test_nobody_is_sure_who_is_ready_just_in_time() -> None:
+    """A clock rounds: (0.2 + 0.1) - 0.2 is more than 0.1."""
+    given = {"ready": "ahead", "nodes": 10, "rounds": 5, "failure": 0.1}
+    assert sure_others(Constant(0.1), 0.1, hop_latency=0.0, **given) == 0  # type: ignore[arg-type]
+    assert sure_others(Constant(0.1), 0.1001, hop_latency=0.0, **given) == 8  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.runs import RunFile, example_run_file, parse_run, read_run_file
+from skipring.runs import RunFile, example_run_file, parse_run, read_run_file, require_cuttable
 
 
 def test_a_run_file_without_them_has_the_settings_it_always_had() -> None:
@@ -48,3 +48,11 @@ def test_a_trace_may_lie_beside_the_run_file(tmp_path: Path) -> None:
     run = read_run_file(tmp_path / "run.toml")
     assert run.delay.law == f"trace:{tmp_path / 'times.csv'}"
     assert run.network.latency == "trace:gone.csv"
+
+
+def test_updates_that_hide_persons_are_not_cut() -> None:
+    """How many rows a person has is a secret, and would decide who else is in an update."""
+    cut = {"compute": {"law": "constant:1", "late": "fewer-rows"}}
+    require_cuttable(parse_run(cut | {"privacy": {"protects": "record"}}))
+    with pytest.raises(InvalidInput, match=r"^compute\.late = fewer-rows"):
+        require_cuttable(parse_run(cut | {"privacy": {"protects": "person"}}))

@@ -326,7 +326,6 @@ def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None
         (["schedule.name=federated", "compute.law=exponential:1", "compute.late=fewer-rows"], "compute.late"),
         (["compute.law=nothing"], "compute.law"),
         (["compute.law=exponential:1", "delay.ready=kept", "delay.timeout=fastest"], "delay.timeout"),
-        (["compute.late=fewer-rows"], "compute.late"),
         (["compute.law=0.5*exponential:1|0.5*never"], "compute.law"),
         (["network.latency=trace:missing.csv"], "network.latency"),
         (["stragglers.availability=trace:missing.npz"], "stragglers.availability"),

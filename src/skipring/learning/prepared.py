@@ -57,7 +57,10 @@ class PreparedRows:
         if made is None:
             return features
         made = np.asarray(made)
-        if made.shape != features.shape or made.dtype.kind not in "fiu" or not np.isfinite(made).all():
-            given = f"features of shape {made.shape} and type {made.dtype}"
+        given = f"features of shape {made.shape} and type {made.dtype}"
+        if made.dtype.kind in "fiu":
+            with np.errstate(over="ignore", invalid="ignore"):
+                made = made.astype(features.dtype)  # what is finite in a wider type need not be in this one
+        if made.shape != features.shape or made.dtype.kind != "f" or not np.isfinite(made).all():
             raise InvalidInput("data.prepare", given, f"finite numbers of shape {features.shape}, or None")
         return made

@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 _MOST_ROUNDS = 10_000
 #: Into so many equal pieces a timeout is cut, to be divided between preparing and computing.
 _DIVISIONS = 24
+#: How far a clock of rounded numbers may be off, for each second that it has run: some hundred roundings.
+_CLOCK = 1e-13
 
 
 def sure_others(
@@ -77,13 +79,15 @@ def sure_others(
     factors = np.sort(np.ones(nodes) if speeds is None else np.asarray(speeds, np.float64))
     # Any division that is chosen before the run gives a bound; the best of a few is taken.
     firsts = [timeout] if compute is None else [timeout * part / _DIVISIONS for part in range(1, _DIVISIONS)]
+    # A clock rounds: what is over just in time by the law may be found late by that much.
+    slack = _CLOCK * rounds * nodes * (timeout + hop_latency)
     best = 0
     for factor in np.unique(factors):
         count = int(np.searchsorted(factors, factor, side="right")) - 2  # target and observer may be among them
         if count <= best:
             continue
         for first in firsts:
-            within = _Within(delay, compute, first, timeout, share, float(factor))
+            within = _Within(delay, compute, first, timeout, share, float(factor), slack)
             chances = np.sort(within.chances(ready, nodes, rounds, hop_latency))
             # Which slots these nodes had is not known: the worst ones.
             best = max(best, fewest_successes((1.0 - lost_link) * chances[:count], failure / rounds))
@@ -100,13 +104,19 @@ class _Within:
     timeout: float
     share: float
     factor: float
+    slack: float
+
+    def _done(self, law: Delay, seconds: Floats) -> Floats:
+        """Return the probability that something is over within so many seconds, by a clock that rounds."""
+        surely = np.maximum(0.0, np.asarray(seconds, np.float64) * (1.0 - _CLOCK) - self.slack)
+        return 1.0 - law.survival(surely / self.factor)
 
     def _over(self, left: float, elapsed: Floats) -> Floats:
         """Return the probability that a preparation which so much time has passed for is over, and so is other work."""
-        prepared = 1.0 - self.delay.survival((self.first + left + elapsed) / self.factor)
+        prepared = self._done(self.delay, self.first + left + elapsed)
         if self.compute is None:
             return prepared
-        return prepared * (1.0 - self.compute.survival((self.first + elapsed) / self.factor))
+        return prepared * self._done(self.compute, self.first + elapsed)
 
     def chances(self, ready: str, nodes: int, rounds: int, hop_latency: float) -> Floats:
         """Return for each slot of the last round the least probability that its node is sure to update in this one."""
@@ -117,10 +127,10 @@ class _Within:
             earlier = np.append(earlier, max(0.0, 1.0 - (rounds - _MOST_ROUNDS) * (1.0 - float(earlier[-1]))))
         chances = last * np.prod(earlier)
         if ready == "kept":
-            chances = chances * (1.0 - self.delay.survival(self.first / self.factor))
+            chances = chances * self._done(self.delay, np.array([self.first]))
         if self.compute is not None:
-            rest = (self.timeout - self.first) / (self.share * self.factor)
-            chances = chances * (1.0 - self.compute.survival(rest))
+            rest = (self.timeout - self.first) / self.share
+            chances = chances * self._done(self.compute, np.array([rest]))
         return np.maximum(0.0, chances - 1e-12)  # rounded down
 
 

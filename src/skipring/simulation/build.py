@@ -22,6 +22,7 @@ from ..runs import (
     dealt_rows,
     designed_ring_of,
     keys,
+    require_cuttable,
     resolve,
     stream,
     usual_batch,
@@ -170,8 +171,7 @@ def _lateness(run: RunFile) -> Lateness:
     law = pairs = reached = None
     with keys("compute", delay="compute.law", trace="compute.law"):
         law = None if run.compute.law is None else parse_delay(run.compute.law)
-    if law is None and run.compute.late is not None:
-        raise InvalidInput.because("compute.late", run.compute.late, "says what to do late; say compute.law, too")
+    require_cuttable(run)
     with keys("network", trace="network.latency"):
         pairs = None if run.network.latency is None else PairLatency.read(run.network.latency)
     with keys("stragglers", trace="stragglers.availability"):

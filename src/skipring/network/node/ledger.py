@@ -315,7 +315,9 @@ class OwnAccount(GaussianAccountant):
         last, known, before = self._last
         marks = marks_of(token.chain) if token is not None else known | self._others_between(last + 1, hop - 1)
         part = self._part_at.get(hop)
-        if part is None or hop <= last or (marks ^ known) & ((1 << last) - 1):
+        if hop <= last or (marks ^ known) & ((1 << last) - 1):
+            return self.plain_mu2_after(hop)  # not the chain that went on from here: it would count as a fork
+        if part is None:
             return self.mu2_with_one_more(None, hop)
         length = -(-self.terms.steps // 8)
         chain = bytes(32) + (marks | 1 << (hop - 1)).to_bytes(length, "little")
@@ -460,9 +462,11 @@ def willing(
 
     if budget.count == "releases":
         return is_kept(account.plain_mu2_after(hop))
+    if hop is not None and token is not None and account.goes_on_under(ballot):
+        return is_kept(account.mu2_after(hop, token))
     if is_kept(account.mu2_with_one_more(ballot, hop)):
         return True
-    return hop is not None and account.goes_on_under(ballot) and is_kept(account.mu2_after(hop, token))
+    return hop is not None and account.goes_on_under(ballot) and is_kept(account.mu2_after(hop))
 
 
 def account_of(terms: AccountTerms, entries: Iterable[Entry]) -> OwnAccount:

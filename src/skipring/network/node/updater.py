@@ -61,7 +61,8 @@ class Updater:
         self._cutter = Cutter(
             clock,
             random.Random(setup.me),
-            whole=setup.run.compute.late == "skip",
+            # How many rows a person has is a secret, and time depends on it: it must not decide who else is in it.
+            whole=setup.run.compute.late == "skip" or setup.learner.protection.unit == "person",
             large=setup.shape.size >= _LARGE,
         )
 

@@ -223,7 +223,8 @@ def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, budget: B
     """
     hops, sizes = len(order.path), resolved.step_sizes.first(len(order.path))
     one = 2.0**2  # mu^2 of a release, with noise multiplier 1
-    if resolved.nodes * hops > _MOST_COUNTED or not resolved.convex:
+    falling = resolved.step_sizes.law != "own" and resolved.run.schedule.name != "random-walk"
+    if (resolved.nodes * hops > _MOST_COUNTED and falling) or not resolved.convex:
         loud = Transcript(
             nodes=resolved.nodes,
             offered=np.array(order.path),
@@ -233,21 +234,22 @@ def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, budget: B
             convex=resolved.convex,
             closing=order.closing,
         )
-        worst = TranscriptAccountant(loud).worst().mu ** 2 + (one if resolved.convex else 0.0)
+        # Between two looks of anybody a node of a ring has two turns at most.
+        worst = TranscriptAccountant(loud).worst().mu ** 2 + (2.0 * one if resolved.convex else 0.0)
     else:
-        worst = max(_right_after_its_last(resolved.nodes, node, order, sizes) for node in range(resolved.nodes))
+        worst = max(_right_after_an_update(resolved.nodes, node, order, sizes) for node in range(resolved.nodes))
     # mu is inversely proportional to the noise.
     return math.sqrt(worst) / gdp_mu(budget.epsilon, budget.delta) * _SPARE
 
 
-def _right_after_its_last(nodes: int, node: int, order: AgreedOrder, sizes: Floats) -> float:
-    """Return mu^2 of a node right after its last update, for the observer who knows most."""
-    account = OwnTranscript(nodes, node)
-    with_data = order.path[: len(order.path) - order.closing]
-    last = max((hop for hop, whose in enumerate(with_data) if whose == node), default=-1)
-    for hop in range(last + 1):
-        account.update(order.path[hop], step_size=float(sizes[hop]), noise_multiplier=1.0)
-    return float(account.mu2_by_observer(0).max())
+def _right_after_an_update(nodes: int, node: int, order: AgreedOrder, sizes: Floats) -> float:
+    """Return the largest mu^2 of a node right after an update of its own, for the observer who knows most."""
+    account, largest = OwnTranscript(nodes, node), 0.0
+    for whose, size in zip(order.path[: len(order.path) - order.closing], sizes, strict=False):
+        account.update(whose, step_size=float(size), noise_multiplier=1.0)
+        if whose == node:
+            largest = max(largest, float(account.mu2_by_observer(0).max()))
+    return largest
 
 
 def run_text(run: RunFile) -> str:
