@@ -29,13 +29,16 @@ def function_of(key: str, name: str) -> Any:
         raise InvalidInput(key, name, "module:function")
     where, _, function = name.partition(":")
     try:
-        return getattr(importlib.import_module(where), function)
+        found = getattr(importlib.import_module(where), function)
     except Exception as error:  # a user's module may raise anything
         hint = "; the module must be installed, or its folder be in PYTHONPATH"
         raise InvalidInput.because(key, name, f"cannot be imported: {error_line(error)}{hint}") from error
+    if not callable(found):
+        raise InvalidInput.because(key, name, f"is no function, but {type(found).__name__}")
+    return found
 
 
-def error_line(error: Exception) -> str:
+def error_line(error: BaseException) -> str:
     """Return the first line of an error, with its type."""
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -45,7 +45,7 @@ def test_promises_hold_for_whole_nodes(folder: Path, block: int) -> None:
 def test_histories_of_nodes_are_as_rough_as_they_claim(folder: Path) -> None:
     """Crashes, restarts, recoveries, stops, broken and slow transfers and spent budgets all happen."""
     seen: Counter[str] = Counter()
-    for seed in range(3000, 3040):
+    for seed in range(3000, 3060):
         found = history(seed, folder)
         seen.update(found.happened.keys())
         released = sum(isinstance(entry, Released) for machine in found.machines for entry in machine.disk)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,11 +21,12 @@ from virtual_time import VirtualLoop
 from skipring.delays import parse_delay
 from skipring.errors import InvalidInput
 from skipring.learning import LinearLearner, LinearModel, NothingFits, Protection, Rows
-from skipring.network.node import AdaptivePace, Node, NodeSetup
+from skipring.network.node import AdaptivePace, Node, NodeSetup, OwnData
 from skipring.network.node.cutter import Cutter
+from skipring.network.node.events import Event, Prepared, StillPreparing
 from skipring.network.node.readiness import Readiness
 from skipring.network.node.turn_times import TurnTimes
-from skipring.network.node.updater import Stopped
+from skipring.network.node.updater import Stopped, Updater
 from skipring.network.node.worker import Worker
 from skipring.network.setup import load_node, open_journal
 from skipring.runs import Ready
@@ -306,6 +308,34 @@ def test_a_slow_node_whose_updates_are_not_cut_declines(tmp_path: Path) -> None:
     assert (nodes[1].telemetry.late, nodes[1].telemetry.declined) == (1, 9)
     # It had the token, and looked at it; its owner's account of the others' is theirs, which counts every offer.
     assert nodes[1].peer.memory.unchanged
+
+
+def test_rows_that_take_long_to_get_ready_are_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or nobody would know why a node is never there; a function that wants to end the process ends its node."""
+    monkeypatch.setattr("skipring.network.node.updater._FIRST_TOLD", 0.05)
+    monkeypatch.setattr("skipring.network.node.updater._TOLD_EVERY", 0.1)
+    setup = load_node(make(tmp_path / "net", 3, QUICK)[0])
+    noted: list[Event] = []
+
+    def slow(features: Any, labels: Any) -> None:
+        time.sleep(0.4)
+
+    def leaves(features: Any, labels: Any) -> None:
+        raise SystemExit(3)
+
+    async def got_ready(function: Any) -> None:
+        config = setup.config.model_copy(update={"data": OwnData(prepare="clinic:prepare")})
+        made = dataclasses.replace(setup, prepare_rows=function, config=config)
+        await Updater(made, time.monotonic, noted.append).prepare(0)
+
+    LOOP.run(got_ready(slow))
+    told = [event for event in noted if isinstance(event, StillPreparing)]
+    assert len(told) >= 2
+    assert (told[0].turn, told[0].function) == (0, "clinic:prepare")
+    assert told[1].seconds > told[0].seconds >= 0.05
+    assert isinstance(noted[-1], Prepared)
+    with pytest.raises(Stopped, match=r"data\.prepare = clinic:prepare: SystemExit: 3"):
+        LOOP.run(got_ready(leaves))
 
 
 def test_updates_that_hide_persons_are_never_cut(tmp_path: Path) -> None:

@@ -276,8 +276,8 @@ def test_a_node_that_died_is_not_shown_with_what_it_said_before(
     state = running.states[0]
     assert state.running
     assert state.status is None or state.status.running_for < 30.0
-    assert _word(dataclasses.replace(state, status=None)) == "starting, started 2 times"
-    assert _word(dataclasses.replace(state, running=False, code=0)).endswith("started 2 times")
+    assert _word(dataclasses.replace(state, status=None)) == "starting x2"
+    assert _word(dataclasses.replace(state, running=False, code=0)).endswith("x2")
 
 
 @pytest.mark.slow

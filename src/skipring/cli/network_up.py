@@ -161,7 +161,7 @@ def _numbers(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
 
 
 def _word(state: NodeState) -> str:
-    again = f", started {state.starts} times" if state.starts > 1 else ""
+    again = f" x{state.starts}" if state.starts > 1 else ""
     if not state.running:
         over = state.status is not None and state.status.over
         return (("ended" if over else "stopped") if state.code == 0 else f"exit code {state.code}") + again
@@ -205,8 +205,8 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
         return
     table = _columns("")
     for index, (state, result) in enumerate(zip(network.states, results, strict=True)):
-        if result is not None:
-            table.add_row("", state.name, *_numbers(result, newest, index), _word(state))
+        numbers = [""] * 6 if result is None else _numbers(result, newest, index)
+        table.add_row("", state.name, *numbers, _word(state))
     console.print(table)
     models = {result.model for result in results if result is not None and result.over}
     over = sum(bool(result and result.over) for result in results)
@@ -228,6 +228,8 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
             style="dim",
         )
     _tell_refusals(console, known)
+    if again := [f"{state.name} (x{state.starts})" for state in network.states if state.starts > 1]:
+        console.print(f"Started again after they had died: {', '.join(again)}.", style="dim")
 
 
 def _remark(results: Sequence[NodeStatus]) -> str | None:
@@ -251,6 +253,13 @@ def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
             f"{', '.join(refused)}.",
             style="dim",
         )
+    slow = [
+        f"{one.name} ({one.cut} updates of fewer rows, {one.late} turns without one, {one.declined} let go at once)"
+        for one in results
+        if one.cut or one.late or one.declined
+    ]
+    if slow:
+        console.print(f"Too slow for all of its rows within the timeout: {', '.join(slow)}.", style="dim")
 
 
 def network_status(folder: Folder, as_json: Json = False) -> None:

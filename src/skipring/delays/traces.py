@@ -21,6 +21,10 @@ __all__ = ["Availability", "PairLatency", "Trace"]
 Ints = NDArray[np.int64]
 
 
+#: Nodes of a trace are numbered below this: a larger number is a mistake, and would fill the memory.
+_MOST_NODES = 10_000
+
+
 @dataclass(frozen=True)
 class Trace(Empirical):
     """How long each node took, turn after turn; as a law it is that of all durations together.
@@ -205,8 +209,8 @@ def _intervals(moments: Floats, states: Floats, period: float) -> tuple[Floats, 
 
 def _by_node(source: Source, nodes: Floats, values: Floats) -> list[Floats]:
     """Return the values of each node, in their order; nodes are whole numbers from 0, and none is missing."""
-    if (nodes < 0).any() or (nodes != np.floor(nodes)).any():
-        raise source.refuse("nodes must be whole numbers from 0 on")
+    if (nodes < 0).any() or (nodes != np.floor(nodes)).any() or (nodes >= _MOST_NODES).any():
+        raise source.refuse(f"nodes must be whole numbers from 0 to {_MOST_NODES - 1}")
     found = np.unique(nodes)
     if found[-1] != len(found) - 1:
         raise source.refuse(f"node {int(np.setdiff1d(np.arange(found[-1]), found)[0])} is missing")

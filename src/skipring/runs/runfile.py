@@ -46,6 +46,8 @@ RIVALS = ("gossip", "federated")
 
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "columns", "label_bound")
+#: More moves of a search for an order take minutes, and find hardly anything.
+_MOST_MOVES = 100_000_000
 #: What becomes of what a node has prepared, and what a node does that cannot compute in time.
 Ready = Literal["fresh", "kept", "ahead"]
 Late = Literal["skip", "fewer-rows"]
@@ -219,6 +221,8 @@ class ScheduleSection(_Section):
                 reason = f"is for designed-ring; no forecast of {self.name} knows it"
                 raise InvalidInput.because(f"schedule.{key}", given, reason)
             require_integer(f"schedule.{key}", given, 0)
+            if key == "search" and given > _MOST_MOVES:
+                raise InvalidInput("schedule.search", given, f"at most {_MOST_MOVES}, which take minutes")
 
     @model_serializer(mode="wrap")
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:

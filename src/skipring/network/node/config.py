@@ -77,9 +77,10 @@ class NodeConfig(Section):
         for name, seconds in (("start_wait", self.start_wait), ("linger", self.linger)):
             require_non_negative(name, seconds)
         require_positive("compute_limit", self.compute_limit)
-        for law in (self.delay.law, self.delay.compute):
-            if law is not None:
-                parse_delay(law)
+        if self.delay.law is not None:
+            parse_delay(self.delay.law)
+        if self.delay.compute is not None and parse_delay(self.delay.compute).mass_at_infinity > 0.0:
+            raise InvalidInput.because("delay.compute", self.delay.compute, "a computation must end")
 
 
 def read_node_config(path: str | Path) -> NodeConfig:
@@ -88,14 +89,24 @@ def read_node_config(path: str | Path) -> NodeConfig:
     folder = Path(path).absolute().parent
     data, budget = config.data.path, config.budget
     ledger = None if budget.ledger is None else folder / budget.ledger
+    laws = {key: _beside(law, folder) for key, law in config.delay if law is not None}
     return config.model_copy(
         update={
+            "delay": config.delay.model_copy(update=laws),
             "journal": folder / config.journal,
             "run": None if config.run is None else folder / config.run,
             "data": config.data.model_copy(update={"path": None if data is None else folder / data}),
             "budget": budget.model_copy(update={"ledger": ledger}),
         }
     )
+
+
+def _beside(law: str, folder: Path) -> str:
+    """Return a law with the path of its file, if it has one, from the folder of the settings on."""
+    kind, mark, file = law.partition(":")
+    if kind not in ("trace", "empirical") or not mark:
+        return law
+    return f"{kind}:{folder / file.strip()}"
 
 
 def node_config_text(

@@ -27,6 +27,7 @@ __all__ = [
     "RunOver",
     "Standstill",
     "Started",
+    "StillPreparing",
     "TokenAccepted",
     "ToldToStop",
     "TooSlow",
@@ -122,6 +123,21 @@ class Prepared(Event):
     def facts(self) -> dict[str, object]:
         """What the log says of it."""
         return {"turn": self.turn, "seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True)
+class StillPreparing(Event):
+    """The rows of the next update have been got ready for so many seconds, and are not; until then turns are missed."""
+
+    name = "preparing"
+    turn: int
+    seconds: float
+    function: str
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {"turn": self.turn, "seconds": round(self.seconds), "function": self.function}
 
 
 @dataclass(frozen=True)

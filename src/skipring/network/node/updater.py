@@ -20,7 +20,7 @@ from ...models import EpsilonClaim
 from ..protocol import Compute, Token, sealed, stamped
 from ..storage import digest_of, load, store
 from .cutter import Cutter
-from .events import Event, Prepared
+from .events import Event, Prepared, StillPreparing
 from .node_setup import NodeSetup
 from .noise import NoiseSource
 from .worker import Worker
@@ -34,6 +34,8 @@ _INSTANT = 0.005
 #: These are computed here, and not by a user's function, which may take long whenever it likes.
 _OWN_MODELS = ("logistic", "softmax", "squared")
 _PIECE = 1 << 20
+#: After so many seconds it is said that rows are still being got ready, and again every so many.
+_FIRST_TOLD, _TOLD_EVERY = 10.0, 60.0
 #: A gradient of so many bytes is not held twice without need.
 _LARGE = 1 << 26
 
@@ -114,15 +116,25 @@ class Updater:
         if self.is_instant and setup.prepare_rows is None:
             setup.learner.prepare(turn)
         else:
-            await _in(self._preparing, self._prepare, turn)
+            await self._told_of(_in(self._preparing, self._prepare, turn), turn, began)
         self._note(Prepared(turn, self._clock() - began))
+
+    async def _told_of(self, work: asyncio.Future[None], turn: int, began: float) -> None:
+        """Wait for rows to be ready, and say now and then that it takes long: others see a node that is never ready."""
+        work.add_done_callback(_seen)
+        wait = _FIRST_TOLD
+        while not (await asyncio.wait([work], timeout=wait))[0]:
+            what = self._setup.config.data.prepare or self.function
+            self._note(StillPreparing(turn, self._clock() - began, what))
+            wait = _TOLD_EVERY
+        work.result()
 
     def _prepare(self, turn: int) -> None:
         try:
             self._setup.learner.prepare(turn, self._setup.prepare_rows)
         except InvalidInput:
             raise
-        except Exception as error:  # a user's function may raise anything
+        except BaseException as error:  # a user's function may raise anything, and may want to end the process
             raise Stopped(f"data.prepare = {self._setup.config.data.prepare}: {error_line(error)}") from error
 
     def update(self, action: Compute) -> Token | None:
@@ -191,8 +203,7 @@ class Updater:
 
     def _is_done(self, work: asyncio.Future[Any]) -> None:
         self._at_work -= 1
-        if not work.cancelled():
-            work.exception()  # whoever waited for it was told, if somebody did
+        _seen(work)
 
     async def keep_model(self, token: Token, claims: Callable[[], tuple[EpsilonClaim, ...]]) -> None:
         """Write the final model, with what it cost, to where its owner finds it, and test it."""
@@ -209,6 +220,12 @@ class Updater:
         setup.write_trained(token, claims())
         if not self._at_work:  # a learner does one thing at a time, and what it does may never end
             self._newest, self._error = None, setup.learner.test_error(load(token.parameters, setup.learner.dtype))
+
+
+def _seen(work: asyncio.Future[Any]) -> None:
+    """Look at what became of some work: whoever waited for it is told, if somebody does."""
+    if not work.cancelled():
+        work.exception()
 
 
 def _in(worker: Worker, work: Callable[..., Any], *given: Any) -> Any:

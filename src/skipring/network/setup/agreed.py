@@ -82,6 +82,8 @@ def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile
         assert model is not None
         values["model"]["name"] = model.loss
     values["delay"].pop("skip", None)
+    if str(values["delay"].get("law", "")).startswith(("trace:", "empirical:")):
+        values["delay"].pop("law")  # what follows from it is written down; nodes need not have the file
     values["delay"]["timeout"] = "adaptive" if resolved.timeout is None else _finite(resolved.timeout)
     values["privacy"].pop("epsilon", None)
     values["privacy"] |= {"delta": run.privacy.delta, "noise_multiplier": resolved.noise_multiplier}
@@ -97,6 +99,8 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
     Of nodes' own files nothing is known; each node says of them what there is to say when it starts.
     """
     notes = [] if (silent := no_noise(run)) is None else [silent]
+    if run.compute.law is not None:
+        notes.append("compute.law is for simulations: nodes compute for as long as it takes them")
     if has_own_files(run):
         return tuple(notes)
     protection = protection_of(run)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -107,7 +109,7 @@ def load_node(path: str | Path) -> NodeSetup:
         initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
         delay=None if config.delay.law is None else parse_delay(config.delay.law),
         compute=None if config.delay.compute is None else parse_delay(config.delay.compute),
-        prepare_rows=None if config.data.prepare is None else function_of("data.prepare", config.data.prepare),
+        prepare_rows=None if config.data.prepare is None else _own_function(config.data.prepare, folder),
         inputs=inputs,
         ledger=None if config.budget.ledger is None else LedgerFile(config.budget.ledger, heads=folder),
         not_covered=not_covered(run) if config.data.path is None else None,
@@ -116,6 +118,13 @@ def load_node(path: str | Path) -> NodeSetup:
             *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
         ),
     )
+
+
+def _own_function(name: str, folder: Path) -> Any:
+    """Return a function of the node's owner: in an installed module, or in one that lies in the node's folder."""
+    if str(folder.absolute()) not in sys.path:
+        sys.path.append(str(folder.absolute()))
+    return function_of("data.prepare", name)
 
 
 def require_reach(terms: AccountTerms, parameters: int, delta: float) -> None:
