@@ -86,6 +86,7 @@ def test_there_are_commands_to_check() -> None:
         "network pack",
         "node run",
         "node privacy",
+        "node ledger",
     }
 
 

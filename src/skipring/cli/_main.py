@@ -19,7 +19,7 @@ from .calculator import error, noise, privacy, timeout
 from .compare import compare
 from .network import network_again, network_check, network_init, network_pack
 from .network_up import network_status, network_stop, network_up
-from .node import node_model, node_privacy, node_run
+from .node import node_ledger, node_model, node_privacy, node_run
 from .paper import figure, tables
 from .paper_numbers import numbers
 from .plan import plan
@@ -86,6 +86,7 @@ _add(network_app, network_status, "status")
 _add(network_app, network_stop, "stop")
 _add(node_app, node_run, "run")
 _add(node_app, node_privacy, "privacy")
+_add(node_app, node_ledger, "ledger")
 _add(node_app, node_model, "model")
 app.add_typer(network_app, name="network", rich_help_panel="Between machines")
 app.add_typer(node_app, name="node", rich_help_panel="Between machines")

@@ -1,8 +1,9 @@
-"""One node of a network: `skipring node run`, `skipring node privacy` and `skipring node model`."""
+"""One node of a network: `skipring node run`, `node privacy`, `node ledger` and `node model`."""
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +15,9 @@ from ..errors import InvalidInput, require_delta
 from ._output import Json, print_json, printable
 
 if TYPE_CHECKING:
-    from ..network import GivenAway
+    from ..network import GivenAway, LifeAccount
 
-__all__ = ["node_model", "node_privacy", "node_run"]
+__all__ = ["node_ledger", "node_model", "node_privacy", "node_run"]
 
 
 def node_run(
@@ -30,7 +31,7 @@ def node_run(
 
     Logs go to standard error. SIGTERM or Ctrl-C: the node finishes its step, passes the token on and stops; started
     again, it goes on where it was. Exit code 0: over, or stopped; 1: it could not go on for now;
-    2: settings, keys or data are wrong; 3: so is the journal. Only after 1 it helps to start it again.
+    2: settings, keys or data are wrong; 3: so is the journal, or the ledger. Only after 1 it helps to start it again.
     """
     if log not in (None, "json", "text"):
         raise InvalidInput("log", log, "json or text")
@@ -59,6 +60,35 @@ def node_privacy(
         print_json(to_json(found))
         return
     _print(found)
+
+
+def node_ledger(
+    place: Annotated[
+        Path, typer.Argument(metavar="[DIR|FILE]", help="The folder of one node (default: this one), or a ledger.")
+    ] = Path(),
+    delta: Annotated[
+        float | None, typer.Option(help="The delta of the epsilons (default: of the node's budget, or of the runs).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what all runs together have given away of one data set, from the ledger that its owner keeps.
+
+    A node's settings name it ([budget] ledger = "FILE"). mu adds in squares: the observer who learned most in each run
+    counts as one and the same. Exit code 3: the ledger is damaged, or an old copy.
+    """
+    from ..network import ExitCode, LedgerUnusable, life_account  # loaded when the command runs
+
+    if delta is not None:
+        require_delta(delta)
+    try:
+        found = life_account(place, delta)
+    except LedgerUnusable as problem:
+        sys.stderr.write(f"error: {printable(f'{problem.parameter} {problem.given}: {problem.reason}')}\n")
+        sys.exit(ExitCode.JOURNAL)
+    if as_json:
+        print_json(to_json(found))
+        return
+    _print_life(found)
 
 
 def node_model(
@@ -112,6 +142,32 @@ def _print(found: GivenAway) -> None:
             "Somebody outside who is shown the final model and nothing else: epsilon"
             f" {upper_fixed(found.final_epsilon, 4)}.",
             style="dim",
+        )
+    for note in found.notes:
+        console.print(note, style="dim")
+
+
+def _print_life(found: LifeAccount) -> None:
+    from rich.console import Console  # only where a table is shown
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    for column in ("run", "node", "from", "to", "unit"):
+        table.add_column(column)
+    for column in ("updates", "epsilon", "in full"):
+        table.add_column(column, justify="right")
+    for run in found.runs:
+        days = (time.strftime("%Y-%m-%d", time.gmtime(moment)) for moment in (run.began, run.updated))
+        numbers = upper_fixed(run.epsilon, 4), upper_fixed(run.epsilon_in_full, 4)
+        # The day and enough of the rest to tell two runs of a day apart; JSON has all of it.
+        table.add_row(printable(run.run[:15]), printable(run.node), *days, run.unit, str(run.updates), *numbers)
+    console.print(table)
+    for total in found.totals:
+        console.print(
+            f"\nAll runs together: epsilon {upper_fixed(total.epsilon, 4)}, each release in full"
+            f" {upper_fixed(total.epsilon_in_full, 4)}, over {total.updates} updates in"
+            f" {total.runs} run{'' if total.runs == 1 else 's'}. Epsilon hides {total.hides}."
         )
     for note in found.notes:
         console.print(note, style="dim")

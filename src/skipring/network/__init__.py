@@ -24,7 +24,9 @@ from .protocol import Action, Ballot, Copy, Entry, Kind, Memory, Message, Peer, 
 if TYPE_CHECKING:
     from .node import NO_ROWS, NodeBudget, NodeStatus
     from .setup import (
+        ExitCode,
         GivenAway,
+        LifeAccount,
         LocalNetwork,
         NodeState,
         agreed_run,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
         check_node,
         given_away,
         is_node_folder,
+        life_account,
         make_network,
         new_identity,
         node_result,
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
         why_not_started,
         with_designed_order,
     )
+    from .storage import LedgerUnusable
     from .transport import parse_nodes, require_cryptography
 
 __all__ = [
@@ -63,8 +67,11 @@ __all__ = [
     "Ballot",
     "Copy",
     "Entry",
+    "ExitCode",
     "GivenAway",
     "Kind",
+    "LedgerUnusable",
+    "LifeAccount",
     "LocalNetwork",
     "Memory",
     "Message",
@@ -83,6 +90,7 @@ __all__ = [
     "check_node",
     "given_away",
     "is_node_folder",
+    "life_account",
     "make_network",
     "new_identity",
     "node_result",
@@ -110,7 +118,10 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "ExitCode": "setup",
         "GivenAway": "setup",
+        "LedgerUnusable": "storage",
+        "LifeAccount": "setup",
         "LocalNetwork": "setup",
         "NO_ROWS": "node",
         "NodeBudget": "node",
@@ -125,6 +136,7 @@ __getattr__, __dir__ = lazily(
         "check_node": "setup",
         "given_away": "setup",
         "is_node_folder": "setup",
+        "life_account": "setup",
         "make_network": "setup",
         "new_identity": "setup",
         "node_result": "setup",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .driver import Driver, Wires
     from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
     from .ledger import AccountTerms, OwnAccount, account_of, willing
+    from .lifetime import CountedJournal, Lifetime, LifeTotal, known_of, life_totals
     from .monitor import Monitor, metrics_text, status_text
     from .node import Node
     from .node_file import NodeFacts, write_node_model
@@ -35,8 +36,11 @@ __all__ = [
     "STOPPED",
     "AccountTerms",
     "AdaptivePace",
+    "CountedJournal",
     "Driver",
     "FixedPace",
+    "LifeTotal",
+    "Lifetime",
     "Monitor",
     "Node",
     "NodeBudget",
@@ -58,7 +62,9 @@ __all__ = [
     "final_epsilon",
     "hidden_from_whom",
     "is_old",
+    "known_of",
     "learner_on",
+    "life_totals",
     "make_learner",
     "metrics_text",
     "node_config_text",
@@ -77,8 +83,11 @@ __getattr__, __dir__ = lazily(
     {
         "AccountTerms": "ledger",
         "AdaptivePace": "pace",
+        "CountedJournal": "lifetime",
         "Driver": "driver",
         "FixedPace": "pace",
+        "LifeTotal": "lifetime",
+        "Lifetime": "lifetime",
         "Monitor": "monitor",
         "NO_ROWS": "learner",
         "Node": "node",
@@ -104,7 +113,9 @@ __getattr__, __dir__ = lazily(
         "final_epsilon": "claims",
         "hidden_from_whom": "status",
         "is_old": "reminders",
+        "known_of": "lifetime",
         "learner_on": "learner",
+        "life_totals": "lifetime",
         "make_learner": "learner",
         "metrics_text": "monitor",
         "node_config_text": "config",

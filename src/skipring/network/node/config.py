@@ -31,6 +31,7 @@ class NodeBudget(Section):
     count: Literal["transcript", "releases"] = Field(
         "transcript", description="or releases: each in full, so that no recovery can raise epsilon later"
     )
+    ledger: Path | None = Field(None, description="what all runs have given away of this data: epsilon is for life")
 
     def model_post_init(self, _: Any) -> None:
         """Refuse half a budget, or one that means nothing."""
@@ -86,7 +87,8 @@ def read_node_config(path: str | Path) -> NodeConfig:
     """Read a node's settings; relative paths in it start at its folder."""
     config = read_checked(path, NodeConfig, what="a node's settings")
     folder = Path(path).absolute().parent
-    data = config.data.path
+    data, budget = config.data.path, config.budget
+    ledger = None if budget.ledger is None else folder / budget.ledger
     laws = {key: _beside(law, folder) for key, law in config.delay if law is not None}
     return config.model_copy(
         update={
@@ -94,6 +96,7 @@ def read_node_config(path: str | Path) -> NodeConfig:
             "journal": folder / config.journal,
             "run": None if config.run is None else folder / config.run,
             "data": config.data.model_copy(update={"path": None if data is None else folder / data}),
+            "budget": budget.model_copy(update={"ledger": ledger}),
         }
     )
 
@@ -148,11 +151,13 @@ def node_config_text(
 def _budget_lines(budget: NodeBudget) -> list[str]:
     fields = NodeBudget.model_fields
     count = f'# count = "transcript"    # {fields["count"].description}'
+    ledger = f'# ledger = "rows.ledger"    # {fields["ledger"].description}'
     if budget.epsilon is None:
         return [
             f"# epsilon = 2.0    # {fields['epsilon'].description}; without a budget there is no limit",
             f"# delta = 1e-5    # {fields['delta'].description}",
             count,
+            ledger,
         ]
     return [
         "# What the run was asked to keep. The node refuses its turns once one more update would exceed it; the noise",
@@ -160,4 +165,5 @@ def _budget_lines(budget: NodeBudget) -> list[str]:
         f"epsilon = {budget.epsilon!r}    # {fields['epsilon'].description}",
         f"delta = {budget.delta!r}    # {fields['delta'].description}",
         count,
+        ledger,
     ]

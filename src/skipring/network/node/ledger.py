@@ -245,6 +245,15 @@ class OwnAccount(GaussianAccountant):
         """Take the news that the run went two ways: somebody may have seen both."""
         self._count_in_full()
 
+    def unrecorded(self, releases: int) -> None:
+        """Count so many own updates, each in full and of any part, that the owner's ledger knows and the journal not.
+
+        They may have been seen, on a chain that the journal has forgotten: all releases so far count in full.
+        """
+        self.releases += releases
+        self._of_any += releases
+        self._count_in_full()
+
     # What it has cost.
 
     def by_observer(self) -> NDArray[np.float64]:
@@ -429,8 +438,13 @@ def willing(
     ballot: Ballot | None = None,
     hop: int | None = None,
     token: Token | None = None,
+    *,
+    before: float = 0.0,
+    least: float = 0.0,
 ) -> bool:
     """Say whether one more release, under the ballot and at the hop it is offered with, would stay within a budget.
+
+    `before` is mu^2 of what was given away elsewhere, and counts against the same budget; this run counts for `least`.
 
     How much others have added since the last release is known once the token is here. Until then the answer is yes if
     it may be enough; whoever then finds that it is not passes the token on as it is.
@@ -444,7 +458,7 @@ def willing(
     def is_kept(mu2: float) -> bool:
         assert budget.epsilon is not None
         assert budget.delta is not None
-        return gdp_delta(math.sqrt(mu2) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
+        return gdp_delta(math.sqrt(before + max(mu2, least)) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
 
     if budget.count == "releases":
         return is_kept(account.plain_mu2_after(hop))

@@ -20,6 +20,7 @@ from .driver import Driver, Journal, Wires
 from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RuleBroken, RunOver, Started, ToldToStop
 from .ledger import OwnAccount
 from .life import Life
+from .lifetime import CountedJournal, Lifetime
 from .node_setup import NodeSetup
 from .readiness import Readiness
 from .reminders import OLD_JOURNAL, OldJournal, Reminders
@@ -80,10 +81,26 @@ class Node:
         self.setup, self._clock, self._life = setup, clock, Life()
         self.telemetry = Telemetry(say, clock, memory.copy.hop, before=setup.left_at_a_stop())
         self.account = OwnAccount(setup.terms)
-        journal.follow(self.account)
+        self.lifetime = None
+        if setup.ledger is None:
+            journal.follow(self.account)
+        else:
+            self.lifetime = Lifetime(
+                setup.ledger,
+                self.account,
+                run=setup.identity,
+                node=setup.name,
+                delta=setup.delta,
+                not_covered=setup.not_covered,
+            )
+            journal.follow(self.lifetime)
+            self.lifetime.begin()
+            journal = CountedJournal(journal, self.lifetime)
         self.updater = Updater(setup, clock, self.telemetry.note)
         self.transport = connect(setup, self)
-        self.taking_part = TakingPart(self.account, setup.config.budget, setup.delta, self._copy, self.telemetry.note)
+        self.taking_part = TakingPart(
+            self.account, setup.config.budget, setup.delta, self._copy, self.telemetry.note, self.lifetime
+        )
         self.taking_part.renewed = memory.copy.kind is Kind.INITIAL
         pace = setup.new_pace()
         turns = TurnTimes(pace, lambda: setup.keep_pace(pace))
@@ -174,6 +191,8 @@ class Node:
             await self._life.close()
             await self.transport.stop()
             self.updater.close()
+            if self.lifetime is not None:
+                self.lifetime.end()
         if self._life.failure is not None:
             raise self._life.failure
 

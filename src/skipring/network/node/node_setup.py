@@ -17,7 +17,7 @@ from ...learning import Learner, PrepareRows
 from ...models import EpsilonClaim, Inputs
 from ...runs import RunFile
 from ..protocol import Memory, Rules, Token
-from ..storage import chunks_of, size_of
+from ..storage import LedgerFile, chunks_of, size_of
 from ..transport import (
     CERTIFICATE,
     Agreement,
@@ -67,6 +67,8 @@ class NodeSetup:
     compute: Delay | None = None
     #: What its owner has rows got ready with, before each update.
     prepare_rows: PrepareRows | None = None
+    #: What all runs have given away of this node's data, if its owner keeps a ledger of it.
+    ledger: LedgerFile | None = None
 
     @property
     def shape(self) -> Shape:
@@ -78,6 +80,11 @@ class NodeSetup:
         """The delta at which this node tells its epsilon: its own budget's, or else the run's."""
         own = self.config.budget.delta
         return self.run.privacy.delta if own is None else own
+
+    @property
+    def identity(self) -> str:
+        """The run's, by which a ledger knows it; a run between nodes has one."""
+        return self.run.network.identity or self.agreement.digest.hex()
 
     @property
     def models(self) -> Path:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..protocol import Copy, Place
+from ..protocol import Copy, Place, Token
 from .config import NodeBudget
 from .events import BudgetSpent, Event, OfferRefused, TooSlow
 from .ledger import OwnAccount, willing
+from .lifetime import Lifetime
 
 __all__ = ["TakingPart"]
 
@@ -22,6 +23,7 @@ class TakingPart:
     delta : at which its epsilon is told.
     copy : returns the newest copy that the node has.
     note : is told what is refused.
+    lifetime : what was given away in other runs counts, too; None if the owner keeps no ledger of it.
     """
 
     def __init__(
@@ -31,7 +33,9 @@ class TakingPart:
         delta: float,
         copy: Callable[[], Copy],
         note: Callable[[Event], None],
+        lifetime: Lifetime | None = None,
     ) -> None:
+        self._lifetime = lifetime
         self._account, self._budget, self._delta, self._copy, self._note = account, budget, delta, copy, note
         #: Whether the node was told to stop: it begins nothing more.
         self.stopping = False
@@ -49,9 +53,8 @@ class TakingPart:
         """Say whether the node takes part at a place."""
         copy = self._copy()
         accepted = place == (copy.ballot, copy.hop)  # a step that has begun is finished
-        affordable = willing(self._account, self._budget, *place, copy.token if accepted else None)
-        if not affordable:
-            self._note(BudgetSpent(place[1], self._account.epsilon(self._delta), self._budget.epsilon))
+        token = copy.token if accepted else None
+        affordable = self._affords(place, token)
         repeated = not self.renewed and (accepted or self.holding())
         if repeated or ((self.stopping or self.distrusted) and not accepted) or not affordable:
             self._note(OfferRefused())
@@ -61,4 +64,22 @@ class TakingPart:
             self._note(TooSlow(place[1], why))
             self._note(OfferRefused())
             return False
+        if self._lifetime is not None and token is not None and not self._lifetime.reserve(self._budget, place, token):
+            self._say_spent(place)  # another node of the same owner was quicker
+            self._note(OfferRefused())
+            return False
         return True
+
+    def _affords(self, place: Place, token: Token | None) -> bool:
+        """Say whether the budget, for this run or for life, has room for one more update."""
+        if self._lifetime is None:
+            affordable = willing(self._account, self._budget, *place, token)
+        else:
+            affordable = self._lifetime.affords(self._budget, place, token)
+        if not affordable:
+            self._say_spent(place)
+        return affordable
+
+    def _say_spent(self, place: Place) -> None:
+        given = (self._account if self._lifetime is None else self._lifetime).epsilon(self._delta)
+        self._note(BudgetSpent(place[1], given, self._budget.epsilon))

@@ -2,7 +2,8 @@
 
 `agreed_run` leaves nothing open, `make_network` makes the folders, `pack_node` what an owner is sent; `check_node` and
 `why_not_started` look before a start. `load_node` and `open_journal` give a node what it needs, `run_node` is its
-process and `LocalNetwork` those of all. `given_away` tells what it has cost. Loaded when first used.
+process and `LocalNetwork` those of all. `given_away` tells what it has cost, `life_account` what all runs have. Loaded
+when first used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from .exit_codes import ExitCode
     from .folders import make_network
     from .giving import GivenAway, KnownByObserver, given_away, save_node_model
+    from .lifelong import LedgerLine, LedgerTotal, LifeAccount, life_account
     from .load import load_node, open_journal, terms_of
     from .local import (
         LocalNetwork,
@@ -42,6 +44,9 @@ __all__ = [
     "ExitCode",
     "GivenAway",
     "KnownByObserver",
+    "LedgerLine",
+    "LedgerTotal",
+    "LifeAccount",
     "LocalNetwork",
     "NodeState",
     "Verified",
@@ -53,6 +58,7 @@ __all__ = [
     "check_node",
     "given_away",
     "is_node_folder",
+    "life_account",
     "load_node",
     "make_network",
     "new_identity",
@@ -84,6 +90,9 @@ __getattr__, __dir__ = lazily(
     {
         "GivenAway": "giving",
         "KnownByObserver": "giving",
+        "LedgerLine": "lifelong",
+        "LedgerTotal": "lifelong",
+        "LifeAccount": "lifelong",
         "LocalNetwork": "local",
         "MOST_STEPS": "agreed_values",
         "NodeState": "local",
@@ -98,6 +107,7 @@ __getattr__, __dir__ = lazily(
         "check_node": "checks",
         "given_away": "giving",
         "is_node_folder": "checks",
+        "life_account": "lifelong",
         "load_node": "load",
         "make_network": "folders",
         "new_identity": "run_mark",

@@ -25,7 +25,8 @@ class ExitCode(IntEnum):
     FOR_NOW = 1
     #: Settings, keys, run file or data are wrong.
     SETTINGS = 2
-    #: The journal is damaged, of another run, or an old copy: this node takes no further part in this run.
+    #: The journal is damaged, of another run, or an old copy: this node takes no further part in this run. Or so is
+    #: the ledger of all its runs: it takes no part in any before the right one is back.
     JOURNAL = 3
 
     @property
@@ -36,7 +37,7 @@ class ExitCode(IntEnum):
 
 def exit_code_of(problem: Exception) -> ExitCode:
     """Return what a node ends with that cannot go on for this reason."""
-    if isinstance(problem, JournalUnusable | OldJournal):
+    if isinstance(problem, JournalUnusable | OldJournal):  # a LedgerUnusable is the first
         return ExitCode.JOURNAL
     if isinstance(problem, InvalidInput) and not isinstance(problem, JournalInUse | AddressInUse):
         return ExitCode.SETTINGS

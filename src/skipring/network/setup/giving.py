@@ -192,6 +192,8 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         notes.append(f"Epsilon, whole node, each release in full: {promised(whole)}.")
     if config.data.path is None and (shared := not_covered(run)) is not None:
         notes.append(f"Nodes share a data set: {shared}.")
+    if config.budget.ledger is not None:
+        notes.append("This is one run; `skipring node ledger` tells of all, and the budget is for them together.")
     return GivenAway(
         node=config.name,
         run=read.run_digest,

@@ -29,7 +29,7 @@ from ..node import (
     unreached,
 )
 from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain
-from ..storage import JournalFile, JournalUnusable, ModelFile, digest_of, read_journal, size_of, store
+from ..storage import JournalFile, JournalUnusable, LedgerFile, ModelFile, digest_of, read_journal, size_of, store
 from ..transport import CERTIFICATE, Keys, Roster, read_roster
 from .agreed import resolved_run
 from .agreed_order import AgreedOrder, order_of
@@ -111,6 +111,7 @@ def load_node(path: str | Path) -> NodeSetup:
         compute=None if config.delay.compute is None else parse_delay(config.delay.compute),
         prepare_rows=None if config.data.prepare is None else _own_function(config.data.prepare, folder),
         inputs=inputs,
+        ledger=None if config.budget.ledger is None else LedgerFile(config.budget.ledger, heads=folder),
         not_covered=not_covered(run) if config.data.path is None else None,
         notes=(
             *(() if (silent := no_noise(run)) is None else (silent,)),

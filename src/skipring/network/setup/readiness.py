@@ -13,12 +13,14 @@ __all__ = ["run_notes", "why_not_started"]
 
 
 def why_not_started(folder: str | Path) -> str:
-    """Say why a node would not start with its run, data, model and journal; nothing if it would."""
+    """Say why a node would not start with its run, data, model, journal and ledger; nothing if it would."""
     try:
         setup = load_node(Path(folder) / "node.toml")
         if isinstance(setup.initial.parameters, ModelFile):
             setup.initial.parameters.discard()
         require_journal(setup)
+        if setup.ledger is not None:
+            setup.ledger.require()
     except InvalidInput as problem:
         return str(problem)
     return ""

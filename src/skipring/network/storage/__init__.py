@@ -1,7 +1,8 @@
 """What a node keeps on its disk: its journal, which nothing is said before, and models that are too large for memory.
 
 `JournalFile` is a node's own journal, `read_journal` looks at one without changing it. Parameters are bytes or a
-`ModelFile`; `store` and `load` turn an array into either and back, `digest_of` tells two of them apart.
+`ModelFile`; `store` and `load` turn an array into either and back, `digest_of` tells two of them apart. `LedgerFile` is
+what all runs have released of one data set.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, read_journal
+from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, Spent, boot
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
 
 __all__ = [
@@ -20,9 +22,16 @@ __all__ = [
     "JournalInUse",
     "JournalReading",
     "JournalUnusable",
+    "LedgerBroken",
+    "LedgerFile",
+    "LedgerRecord",
+    "LedgerRun",
+    "LedgerUnusable",
     "ModelFile",
     "ModelFolder",
     "ModelWriter",
+    "Spent",
+    "boot",
     "chunks_of",
     "digest_of",
     "load",

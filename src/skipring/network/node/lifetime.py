@@ -1,0 +1,298 @@
+"""What a node's owner has given away of one data set, over all runs: a budget for life.
+
+*Composition.* Each run is mu-GDP against the observer who learned most in it. Members of different runs may put
+together what they saw, so these observers count as one and the same, and mu adds in squares (adaptive composition of
+Gaussian mechanisms: what was learned in one run may decide what is tried in the next). Which unit a run hides is part
+of what its mu says, so runs that hide another unit are added up apart.
+
+*Two nodes in one run on the same data.* To the account of one of them the other's updates are noise and
+post-processing, which they are not if they are made from the same rows. Where a ledger has two nodes in one run, each
+release of both counts in full, which holds whatever the others do.
+
+*Order.* An account rises in the ledger, on the disk, before the entry that raises it is in the journal, and that is
+before anything is sent. After a crash between the two the ledger is ahead, as it is of a journal that was rolled back
+or lost. So that these can be told apart, the ledger also has what the journal was seen to have, written before anything
+is sent. That is not synced, and need not be: as long as the machine has not started anew, a process that was killed has
+lost nothing of it, and if the journal has just that, what the ledger has beyond was never sent. The ledger stays as it
+is, and the account goes on from the journal. Otherwise what the journal lacks counts as seen: all releases of the run
+so far count in full, those that the journal lacks among them, and the account goes on from there.
+
+*It never falls.* The account of a run takes it that everybody looks right after the last release, and may fall a little
+when the next one shows who did. The ledger keeps the highest.
+
+*Several processes.* While one of them makes an update, what that may cost stands in the ledger, so that two nodes
+which share a budget cannot both take the last of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import InvalidInput
+from ...privacy import Relation, Unit, gdp_epsilon
+from ..protocol import Account, Ballot, Entry, Memory, Place, Token, Trail
+from ..storage import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, Spent, boot
+from .config import NodeBudget
+from .ledger import OwnAccount, willing
+
+if TYPE_CHECKING:
+    from .driver import Journal
+
+__all__ = ["CountedJournal", "LifeTotal", "Lifetime", "known_of", "life_totals"]
+
+#: An account that is read back from a journal may differ from the one that was kept by this much.
+_ROUNDING = 1.0 + 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class LifeTotal:
+    """What all runs that hide one unit have given away together: mu^2, and with each release in full."""
+
+    unit: Unit
+    relation: Relation
+    runs: int
+    releases: int
+    mu2: float
+    in_full: float
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon of somebody who learned what the observer who knows most learned in each run."""
+        return gdp_epsilon(math.sqrt(self.mu2), delta)
+
+    def epsilon_in_full(self, delta: float) -> float:
+        """Return epsilon if each release counts in full: for coalitions within a run, and whatever happened there."""
+        return gdp_epsilon(math.sqrt(self.in_full), delta)
+
+
+def known_of(records: Sequence[LedgerRecord]) -> list[float]:
+    """Return mu^2 of each account of a ledger; where two nodes took part in one run, with each release in full."""
+    nodes = _nodes_in(records)
+    return [record.in_full if len(nodes[record.about.run]) > 1 else record.mu2 for record in records]
+
+
+def life_totals(records: Sequence[LedgerRecord]) -> tuple[LifeTotal, ...]:
+    """Add up a ledger, for each unit by itself."""
+    known, totals = known_of(records), []
+    for unit, relation in dict.fromkeys((record.about.unit, record.about.relation) for record in records):
+        kind = unit, relation
+        places = [at for at, each in enumerate(records) if (each.about.unit, each.about.relation) == kind]
+        totals.append(
+            LifeTotal(
+                unit=unit,
+                relation=relation,
+                runs=len({records[at].about.run for at in places}),
+                releases=sum(records[at].releases for at in places),
+                mu2=math.fsum(known[at] for at in places),
+                in_full=math.fsum(records[at].in_full for at in places),
+            )
+        )
+    return tuple(totals)
+
+
+def _nodes_in(records: Sequence[LedgerRecord]) -> defaultdict[str, set[str]]:
+    nodes: defaultdict[str, set[str]] = defaultdict(set)
+    for record in records:
+        nodes[record.about.run].add(record.about.node)
+    return nodes
+
+
+class Lifetime:
+    """The account of a run that is on, kept in the ledger of its owner's data; a journal tells it what is written.
+
+    Parameters
+    ----------
+    ledger : what all runs have given away.
+    account : of this run; it is told of each entry before the ledger is.
+    run, node : the run's identity, and the node's name.
+    delta : at which the node tells its epsilon.
+    not_covered : what no epsilon of this run counts; None if nothing.
+    """
+
+    def __init__(
+        self,
+        ledger: LedgerFile,
+        account: OwnAccount,
+        *,
+        run: str,
+        node: str,
+        delta: float,
+        not_covered: str | None = None,
+    ) -> None:
+        self._ledger, self._account = ledger, account
+        self._about = LedgerRun(
+            run=run,
+            node=node,
+            terms=account.terms.digest,
+            unit=account.terms.protects,
+            relation=account.claim.relation,
+            noise_multiplier=account.terms.noise_multiplier,
+            steps=account.terms.steps,
+            delta=delta,
+            not_covered=not_covered,
+        )
+        self._place = -1  # none before the journal was read
+        self._kept = Spent()  # what the journal has
+
+    @property
+    def _now(self) -> Spent:
+        return Spent(self._account.releases, self._account.mu2, self._account.plain_mu2)
+
+    def begin(self) -> None:
+        """Go on from the journal that was read: what the ledger has, and the journal not, counts if it may be seen."""
+        account = self._account
+        with self._ledger.locked() as writer:
+            self._place = writer.open_run(self._about)
+            known = self._ledger.records[self._place]
+            missing = known.releases - account.releases
+            ahead = known.mu2 > account.mu2 * _ROUNDING or known.in_full > account.plain_mu2 * _ROUNDING
+            if (missing > 0 or ahead) and not _is_whole(known, self._now):
+                account.unrecorded(max(missing, 0))
+            self._kept = self._now
+            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0))
+            writer.sync()  # also what a failed sync may have left in memory only
+
+    def confirm(self) -> None:
+        """Take the news that the journal has all that it was told: it is in the ledger before anything is sent."""
+        if self._place >= 0 and self._kept != self._now:
+            self._kept = self._now
+            with self._ledger.locked() as writer:
+                known = self._ledger.records[self._place]
+                writer.note(self._place, self._now, kept=self._kept, may=(known.may_mu2, known.may_in_full))
+
+    def end(self) -> None:
+        """Take back what an update that will not be made might have cost."""
+        if self._place < 0:
+            return
+        with contextlib.suppress(LedgerBroken, InvalidInput), self._ledger.locked() as writer:  # else it stays there
+            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0))
+            writer.sync()
+
+    # What is written into the journal (protocol.Account).
+
+    def heard(self, ballot: Ballot) -> None:
+        """Take a promise."""
+        self._account.heard(ballot)
+        self._settle()
+
+    def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
+        """Take an own update: it is in the ledger when this returns."""
+        try:
+            self._account.released(ballot, hop, chain, updates)
+        finally:  # what the account refuses, it has counted
+            self._settle()
+
+    def forgotten(self, trail: Trail) -> None:
+        """Take own updates that the journal does not know."""
+        self._account.forgotten(trail)
+        self._settle()
+
+    def forked(self) -> None:
+        """Take the news that the run went two ways."""
+        self._account.forked()
+        self._settle()
+
+    def _settle(self) -> None:
+        """See to it that the ledger has what the account has, on the disk."""
+        if self._place < 0:
+            return
+        known = self._ledger.records[self._place]
+        if self._now != known.told:
+            made = self._now.releases > known.told.releases
+            may = (0.0, 0.0) if made else (known.may_mu2, known.may_in_full)
+            with self._ledger.locked() as writer:
+                writer.note(self._place, self._now, kept=self._kept, may=may)
+                writer.sync()
+
+    # Whether there may be more.
+
+    def affords(self, budget: NodeBudget, place: Place, token: Token | None) -> bool:
+        """Say whether one more update would stay within a budget for life."""
+        self._ledger.read()
+        return self._affords(budget, place, token)
+
+    def reserve(self, budget: NodeBudget, place: Place, token: Token) -> bool:
+        """Say the same of an update that is made now, and let other processes know what it may cost.
+
+        They live no longer than this machine runs, so that it need not be on the disk.
+        """
+        if budget.epsilon is None:
+            return True
+        account, (ballot, hop) = self._account, place
+        with self._ledger.locked() as writer:
+            if not self._affords(budget, place, token):
+                return False
+            after = account.mu2_with_one_more(ballot, hop)
+            if account.goes_on_under(ballot):
+                after = min(after, account.mu2_after(hop, token))
+            may = after, account.plain_mu2_after(hop)
+            writer.note(self._place, self._now, kept=self._kept, may=may)
+        return True
+
+    def _affords(self, budget: NodeBudget, place: Place, token: Token | None) -> bool:
+        """Decide by what other runs, and other nodes in this one, have given away or are about to."""
+        records = self._ledger.records
+        shared = _nodes_in(records)
+        kind = self._about.unit, self._about.relation
+        others = [
+            record
+            for at, record in enumerate(records)
+            if at != self._place and (record.about.unit, record.about.relation) == kind
+        ]
+        in_full = budget.count == "releases"
+        before = math.fsum(
+            record.may_in_full if in_full or len(shared[record.about.run]) > 1 else record.may_mu2 for record in others
+        )
+        if len(shared[self._about.run]) > 1:
+            in_full = True
+            budget = budget.model_copy(update={"count": "releases"})
+        own = records[self._place]
+        least = own.in_full if in_full else own.mu2  # it stays, also where the account has fallen
+        return willing(self._account, budget, *place, token, before=before, least=least)
+
+    def epsilon(self, delta: float) -> float:
+        """Return epsilon of all runs that hide this run's unit, at a delta."""
+        kind = self._about.unit, self._about.relation
+        totals = life_totals(self._ledger.records)
+        return max((each.epsilon(delta) for each in totals if (each.unit, each.relation) == kind), default=0.0)
+
+
+class CountedJournal:
+    """A journal whose ledger is told what it has, before anything is sent."""
+
+    def __init__(self, journal: Journal, lifetime: Lifetime) -> None:
+        self._journal, self._lifetime = journal, lifetime
+
+    @property
+    def memory(self) -> Memory:
+        """What the protocol goes on from."""
+        return self._journal.memory
+
+    def follow(self, account: Account) -> None:
+        """Tell an account of all entries so far, and from now on of each that is written."""
+        self._journal.follow(account)
+
+    def append(self, *entries: Entry) -> None:
+        """Write entries, all or none of them, and tell the ledger."""
+        self._journal.append(*entries)
+        self._lifetime.confirm()
+
+
+def _is_whole(known: LedgerRecord, account: Spent) -> bool:
+    """Say whether a journal with this account lacks nothing that was sent, by what the ledger knows of it."""
+    if _same(account, known.told):
+        return True
+    # Whatever is sent has its line in the ledger before, which only a new start of the machine can have swallowed; and
+    # then the line before it, which was synced, tells of something that the journal was not seen to have.
+    nothing_lost = known.told == known.kept or known.boot == boot() != ""
+    return nothing_lost and _same(account, known.kept)
+
+
+def _same(one: Spent, other: Spent) -> bool:
+    """Say whether two accounts of the same entries may be one, up to rounding."""
+    near = math.isclose(one.mu2, other.mu2, rel_tol=1e-9) and math.isclose(one.in_full, other.in_full, rel_tol=1e-9)
+    return one.releases == other.releases and near

@@ -1,0 +1,158 @@
+"""What all runs have given away of one data set, told from the ledger that its owner keeps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import InvalidInput
+from ...privacy import HIDDEN, Relation, Unit, gdp_epsilon
+from ..node import known_of, life_totals, read_node_config
+from ..storage import LedgerFile
+
+__all__ = ["LedgerLine", "LedgerTotal", "LifeAccount", "life_account"]
+
+#: If neither the settings nor any run says which.
+_DELTA = 1e-5
+_ONE = "The observer who learned most in each run counts as one and the same: members may put together what they saw."
+_APART = "Runs that hide another unit are added up apart; what they tell comes on top."
+_SHARED = "Two nodes on this data took part in one run: there, each release counts in full."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerLine:
+    """A node's part in one run: when it `began`, when it was last `updated` (seconds since 1970), and what it cost.
+
+    `mu2` and `epsilon` are of the observer who knows most, `mu2_in_full` and `epsilon_in_full` with each release in
+    full, at `delta` as all others in the table. `not_covered` is what none of them counts.
+    """
+
+    run: str
+    node: str
+    began: float
+    updated: float
+    updates: int
+    steps: int
+    noise_multiplier: float
+    mu2: float
+    mu2_in_full: float
+    epsilon: float
+    epsilon_in_full: float
+    delta: float
+    unit: Unit
+    relation: Relation
+    method: str
+    view: str
+    not_covered: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerTotal:
+    """All runs that hide one unit, together."""
+
+    runs: int
+    updates: int
+    mu2: float
+    mu2_in_full: float
+    epsilon: float
+    epsilon_in_full: float
+    delta: float
+    unit: Unit
+    relation: Relation
+    method: str
+    view: str
+
+    @property
+    def hides(self) -> str:
+        """What the epsilons hide from whom, in words that no epsilon can be read without."""
+        if math.isinf(self.mu2):
+            return "nothing from anybody: a run had no noise"
+        return (
+            f"{HIDDEN[self.unit]} ({self.relation}) at delta {self.delta:g} from the other nodes of all runs"
+            f" (method {self.method}, view {self.view})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LifeAccount:
+    """A ledger, read: each node's part in each run, and the sums for each unit. `budget` is None where none is set."""
+
+    ledger: str
+    lines: int
+    delta: float
+    budget: float | None
+    runs: tuple[LedgerLine, ...]
+    totals: tuple[LedgerTotal, ...]
+    notes: tuple[str, ...]
+
+
+def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
+    """Read the ledger of a node's folder, or of a file; `delta` is the budget's, or the smallest of all runs."""
+    place, budget = Path(place), None
+    if place.is_dir():
+        if not (place / "node.toml").is_file():
+            raise InvalidInput.because("DIR", place, "is not the folder of a node: there is no node.toml in it")
+        settings = read_node_config(place / "node.toml").budget
+        if settings.ledger is None:
+            reason = 'its node.toml names no ledger; add, under [budget]: ledger = "FILE"'
+            raise InvalidInput.because("DIR", place, reason)
+        ledger = LedgerFile(settings.ledger, heads=place)
+        budget, delta = settings.epsilon, settings.delta if delta is None else delta
+    else:
+        ledger = LedgerFile(place)
+    records = ledger.read()
+    used = min((record.about.delta for record in records), default=_DELTA) if delta is None else delta
+    known = known_of(records)
+    totals = life_totals(records)
+    notes = [f"Budget for life: epsilon {budget:g}, for each unit by itself."] if budget is not None else []
+    notes += [_ONE] if len(records) > 1 else []
+    notes += [_APART] if len(totals) > 1 else []
+    notes += [_SHARED] if any(mu2 != record.mu2 for mu2, record in zip(known, records, strict=True)) else []
+    uncovered = dict.fromkeys(record.about.not_covered for record in records if record.about.not_covered)
+    notes += [f"Nodes of some runs shared a data set: {what}." for what in uncovered]
+    return LifeAccount(
+        ledger=str(ledger.path),
+        lines=ledger.lines,
+        delta=used,
+        budget=budget,
+        runs=tuple(
+            LedgerLine(
+                run=record.about.run,
+                node=record.about.node,
+                began=record.began,
+                updated=record.updated,
+                updates=record.releases,
+                steps=record.about.steps,
+                noise_multiplier=record.about.noise_multiplier,
+                mu2=mu2,
+                mu2_in_full=record.in_full,
+                epsilon=gdp_epsilon(math.sqrt(mu2), used),
+                epsilon_in_full=gdp_epsilon(math.sqrt(record.in_full), used),
+                delta=used,
+                unit=record.about.unit,
+                relation=record.about.relation,
+                method="own account",
+                view="offered",
+                not_covered=record.about.not_covered,
+            )
+            for record, mu2 in zip(records, known, strict=True)
+        ),
+        totals=tuple(
+            LedgerTotal(
+                runs=total.runs,
+                updates=total.releases,
+                mu2=total.mu2,
+                mu2_in_full=total.in_full,
+                epsilon=total.epsilon(used),
+                epsilon_in_full=total.epsilon_in_full(used),
+                delta=used,
+                unit=total.unit,
+                relation=total.relation,
+                method="own accounts, composed",
+                view="offered",
+            )
+            for total in totals
+        ),
+        notes=tuple(notes),
+    )

@@ -1,0 +1,438 @@
+"""The ledger of a data set: one file with what all runs have released of it, to which lines are only ever added.
+
+Each line has a SHA-256 over the line before it and its own text. The first says that it is a ledger, one line opens the
+account of a node in a run, and each further one says how much that account has come to. Nothing is rewritten, so that
+the file may be copied at any moment, and what one process adds no other can take back.
+
+Whoever adds a line holds a lock (flock) on the file, reads what others have added, and is back once the line is on the
+disk. A line without its end was never confirmed to anybody: who comes next cuts it off. Everything else that is not
+what was written is refused.
+
+An old copy in place of the file is whole in itself. So each node keeps beside its settings how far the ledger went when
+it last wrote to it (`ledger-....head`): a ledger that is shorter, or another one in its place, is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as fields_of
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..._json import from_json, json_text
+from ...errors import InvalidInput
+from ...privacy import Relation, Unit
+from ._journal_errors import JournalError, JournalUnusable
+from .model_file import sync_folder
+
+__all__ = ["LedgerBroken", "LedgerFile", "LedgerRecord", "LedgerRun", "LedgerUnusable", "Spent", "boot"]
+
+_FORMAT = 1
+_ROOT = b"skipring ledger"
+_PATIENCE = 10.0
+_LINE = re.compile(rb"([0-9a-f]{64}) (\{.*\})")
+_HEAD = re.compile(rb"([0-9]{20}) ([0-9a-f]{64}) ([0-9a-f]{64})\n")
+
+
+class LedgerUnusable(JournalUnusable):
+    """The ledger is damaged, or an old copy: a node that counts with it would give away more than its owner wants."""
+
+
+class LedgerBroken(JournalError):
+    """The ledger cannot be written: the node must stop, because what is not counted must not be released."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerRun:
+    """What a ledger says of a node's part in a run, once: what it takes to read the numbers that follow.
+
+    `run` is the run's identity, `terms` a digest of all that decides the cost of an update, `delta` the one at which
+    the node tells its epsilon, and `not_covered` what no epsilon of that run counts; None if nothing.
+    """
+
+    run: str
+    node: str
+    terms: str
+    unit: Unit
+    relation: Relation
+    noise_multiplier: float
+    steps: int
+    delta: float
+    not_covered: str | None = None
+
+
+@dataclass(frozen=True)
+class Spent:
+    """So many own updates, what the observer who knows most knows from them (mu^2), and with each of them in full."""
+
+    releases: int = 0
+    mu2: float = 0.0
+    in_full: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerRecord:
+    """What a node has released in a run so far: `mu2` knows the observer who knows most, `in_full` counts each release.
+
+    These never fall, although an account may, once it is known who has looked after a release. `may_mu2` and
+    `may_in_full` are what an update that is being made may bring them to. `told` is the account when the line was
+    written, and `kept` what the journal was seen to have of it: that is written before anything is sent, but synced
+    with the next line only, so that it may be missing once the machine has started anew (`boot`).
+    """
+
+    about: LedgerRun
+    began: float
+    updated: float
+    releases: int = 0
+    mu2: float = 0.0
+    in_full: float = 0.0
+    may_mu2: float = 0.0
+    may_in_full: float = 0.0
+    told: Spent = Spent()
+    kept: Spent = Spent()
+    boot: str = ""
+
+
+@dataclass(frozen=True)
+class _Head:
+    """How far a ledger went: its number of lines, the digest of the last, and of the first, by which it is known."""
+
+    count: int
+    digest: str
+    root: str
+
+
+class LedgerFile:
+    """The ledger in a file; nothing is read or made before it is asked for.
+
+    Parameters
+    ----------
+    path : of the ledger.
+    heads : the folder in which a node remembers how far the ledger went; None for somebody who only looks.
+    """
+
+    def __init__(self, path: str | Path, heads: str | Path | None = None) -> None:
+        self.path = Path(path).absolute()
+        self._heads = None if heads is None else Path(heads)
+        self._records: list[LedgerRecord] = []
+        self._count, self._digest, self._root = 0, hashlib.sha256(_ROOT).digest(), ""
+        self._end, self._last = 0, b""  # where the last line ends that was read, and its bytes
+        self._due: dict[int, str] = {}  # digests of lines that a head remembers and that were not read yet
+
+    # Looking.
+
+    @property
+    def lines(self) -> int:
+        """How many lines were read."""
+        return self._count
+
+    @property
+    def records(self) -> tuple[LedgerRecord, ...]:
+        """All accounts as they were when the file was last read, the oldest first."""
+        return tuple(self._records)
+
+    def read(self) -> tuple[LedgerRecord, ...]:
+        """Read what was added since the last time; return all accounts."""
+        try:
+            file = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
+            raise self._not_opened(error) from None
+        try:
+            self._catch_up(file)
+        finally:
+            os.close(file)
+        return self.records
+
+    def require(self) -> None:
+        """Refuse a ledger that a node could not go on with; one that nobody has made yet is fine."""
+        if self.path.exists():
+            self.read()
+            return
+        if not self.path.parent.is_dir():
+            raise InvalidInput.because("budget.ledger", self.path, "its folder does not exist")
+        self._require_not_known()
+
+    # Writing.
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[LedgerWriter]:
+        """Hold the lock, having read what others have added; who is inside may add lines."""
+        if not self.path.exists():
+            self.require()
+            self._create()
+        try:
+            file = os.open(self.path, os.O_RDWR | os.O_APPEND)
+        except OSError as error:
+            raise self._not_opened(error) from None
+        try:
+            self._lock(file)
+            self._catch_up(file)
+            if os.fstat(file).st_size > self._end:
+                os.ftruncate(file, self._end)
+            yield LedgerWriter(self, file)
+        except OSError as error:
+            raise self._failure(error) from error
+        finally:
+            os.close(file)
+
+    def _lock(self, file: int) -> None:
+        """Wait for the lock, which nobody holds for longer than a line takes; but not for a process that hangs."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    reason = f"another process has not let go of it for {_PATIENCE:g} s"
+                    raise LedgerBroken(
+                        f"ledger {self.path}: {reason}; what is not counted must not be released"
+                    ) from None
+                time.sleep(0.0005)
+
+    def _create(self) -> None:
+        """Make the file under another name first, so that one with the right name is always whole."""
+        body = json_text({"ledger": _FORMAT, "made": time.time(), "id": secrets.token_hex(16)}).encode()
+        draft = self.path.with_name(f"{self.path.name}-new-{secrets.token_hex(4)}")
+        try:
+            try:
+                with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(_line(self._digest, body))
+                    file.flush()
+                    os.fsync(file.fileno())
+                with contextlib.suppress(FileExistsError):  # another node was quicker, and its ledger is as good
+                    os.link(draft, self.path)
+                sync_folder(self.path.parent)
+            finally:
+                draft.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: OSError) -> LedgerBroken:
+        what = "the disk is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else f"cannot be written ({error})"
+        return LedgerBroken(f"ledger {self.path}: {what}; what is not counted must not be released")
+
+    def _not_opened(self, error: OSError) -> InvalidInput:
+        if isinstance(error, FileNotFoundError):
+            if self._known_head() is not None:
+                return self._unusable("is missing, but this node has written to it; put the newest copy back")
+            return InvalidInput.because("budget.ledger", self.path, "does not exist")
+        return InvalidInput.because("budget.ledger", self.path, f"cannot be opened: {error.strerror}")
+
+    # Reading back.
+
+    def _catch_up(self, file: int) -> None:
+        size = os.fstat(file).st_size
+        start = self._end - len(self._last)
+        text = _bytes_from(file, start)
+        if size < self._end or not text.startswith(self._last):
+            raise self._unusable("is an old copy, or was changed, while this node was using it")
+        if not self._count:
+            self._due = self._remembered(text)
+        *whole, _unfinished = text[len(self._last) :].split(b"\n")
+        for line in whole:
+            self._take(line)
+        if not self._count:
+            raise self._damaged(1)
+        late = min(self._due, default=0)
+        if late:
+            reason = f"is an old copy: it has {self._count} lines, and this node has seen {late}; put the newest back"
+            raise self._unusable(reason)
+
+    def _take(self, line: bytes) -> None:
+        found = _LINE.fullmatch(line)
+        number = self._count + 1
+        if found is None:
+            raise self._damaged(number)
+        digest = hashlib.sha256(self._digest + found[2]).digest()
+        if digest.hex().encode() != found[1]:
+            raise self._damaged(number)
+        if self._due.pop(number, digest.hex()) != digest.hex():
+            raise self._unusable(f"is another one, or an old copy that was gone on with: line {number} has changed")
+        try:
+            self._add_up(number, json.loads(found[2]))
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise self._damaged(number) from None
+        if number == 1:
+            self._root = digest.hex()
+        self._count, self._digest = number, digest
+        self._end += len(line) + 1
+        self._last = line + b"\n"
+
+    def _add_up(self, number: int, fields: dict[str, Any]) -> None:
+        if number == 1:
+            if fields["ledger"] != _FORMAT:
+                raise ValueError("of another version")
+        elif "about" in fields:
+            at = float(fields["at"])
+            about = from_json(LedgerRun, fields["about"], "about")
+            self._records.append(LedgerRecord(about=about, began=at, updated=at))
+        else:
+            place = range(len(self._records))[int(fields["of"])]
+            before, now = self._records[place], from_json(_Now, fields, "now")
+            grows = now.mu2 >= before.mu2 and now.in_full >= before.in_full and now.releases >= before.releases
+            if not (grows and now.may_mu2 >= now.mu2 and now.may_in_full >= now.in_full):
+                raise ValueError("less was released than before")
+            changed = {field.name: getattr(now, field.name) for field in fields_of(now) if field.name != "at"}
+            self._records[place] = replace(before, updated=now.at, **changed)
+
+    def _damaged(self, number: int) -> LedgerUnusable:
+        return self._unusable(f"is damaged: line {number} is not what was written")
+
+    def _unusable(self, reason: str) -> LedgerUnusable:
+        return LedgerUnusable("budget.ledger", self.path, reason, must_be=False)
+
+    # What the node remembers of it.
+
+    @property
+    def _head_path(self) -> Path | None:
+        name = hashlib.sha256(os.fsencode(self.path.resolve())).hexdigest()[:12]
+        return None if self._heads is None else self._heads / f"ledger-{name}.head"
+
+    def _known_head(self) -> _Head | None:
+        return None if self._head_path is None else self._head(self._head_path)
+
+    def _head(self, path: Path) -> _Head | None:
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InvalidInput.because("budget.ledger", path, f"cannot be read: {error.strerror}") from None
+        found = _HEAD.fullmatch(text)
+        if found is None and text:
+            raise self._unusable(f"{path.name}, what this node remembers of it, is not what was written")
+        return None if found is None else _Head(int(found[1]), found[2].decode(), found[3].decode())
+
+    def _require_not_known(self) -> None:
+        if self._known_head() is not None:
+            raise self._not_opened(FileNotFoundError())
+
+    def _remembered(self, text: bytes) -> dict[int, str]:
+        """Return what lines must be, by the heads of this place and of this ledger at another place."""
+        if self._heads is None:
+            return {}
+        root = text[:64].decode("ascii", "replace")
+        own = self._known_head()
+        if own is not None and own.root != root:
+            raise self._unusable("is another one than this node has written to; put that one back")
+        heads = [self._head(path) for path in sorted(self._heads.glob("ledger-*.head"))]
+        return {head.count: head.digest for head in heads if head is not None and head.root == root}
+
+    def _remember(self) -> None:
+        """Write down how far the ledger goes.
+
+        Not synced: after a power cut an older one is weaker, but never ahead of what is on the disk.
+        """
+        if self._head_path is not None:
+            head = os.open(self._head_path, os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.pwrite(head, f"{self._count:020d} {self._digest.hex()} {self._root}\n".encode(), 0)
+            finally:
+                os.close(head)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Now:
+    """The numbers of a line that says how much an account has come to."""
+
+    at: float
+    releases: int
+    mu2: float
+    in_full: float
+    may_mu2: float
+    may_in_full: float
+    told: Spent
+    kept: Spent
+    boot: str
+
+
+class LedgerWriter:
+    """Adds lines to a ledger whose lock is held."""
+
+    def __init__(self, ledger: LedgerFile, file: int) -> None:
+        self._ledger, self._file = ledger, file
+
+    def open_run(self, about: LedgerRun) -> int:
+        """Return the place of a node's account of a run; a new one is opened if there is none."""
+        for place, record in enumerate(self._ledger.records):
+            if (record.about.run, record.about.node, record.about.terms) == (about.run, about.node, about.terms):
+                return place
+        self.add({"at": time.time(), "about": asdict(about)})
+        return len(self._ledger.records) - 1
+
+    def note(self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float]) -> None:
+        """Say how much an account has come to, how much of it is `kept` in the journal, and what it `may` come to.
+
+        What is in the ledger is never lowered, whatever the caller believes.
+        """
+        before = self._ledger.records[place]
+        mu2, in_full = max(now.mu2, before.mu2), max(now.in_full, before.in_full)
+        if any(map(math.isnan, (*may, now.mu2, now.in_full))):
+            raise LedgerBroken(f"ledger {self._ledger.path}: an account that is no number; nothing may be released")
+        told = _Now(
+            at=time.time(),
+            releases=max(now.releases, before.releases),
+            mu2=mu2,
+            in_full=in_full,
+            may_mu2=max(may[0], mu2),
+            may_in_full=max(may[1], in_full),
+            told=now,
+            kept=kept,
+            boot=boot(),
+        )
+        if any(getattr(before, key.name) != getattr(told, key.name) for key in fields_of(told) if key.name != "at"):
+            self.add({"of": place} | asdict(told))
+
+    def sync(self) -> None:
+        """See to it that all lines are on the disk itself, and let the node remember them."""
+        os.fsync(self._file)
+        self._ledger._remember()
+
+    def add(self, fields: Mapping[str, Any]) -> None:
+        """Add a line, all of it or nothing."""
+        ledger, end = self._ledger, os.fstat(self._file).st_size
+        line = _line(ledger._digest, json_text(fields).encode())
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, end)
+            raise
+        ledger._take(line[:-1])
+
+
+@cache
+def boot() -> str:
+    """Return what tells one start of this machine from another; nothing where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _line(before: bytes, body: bytes) -> bytes:
+    """Return a line with the digest that chains it to the one before."""
+    return hashlib.sha256(before + body).hexdigest().encode() + b" " + body + b"\n"
+
+
+def _bytes_from(file: int, start: int) -> bytes:
+    """Return all bytes of a file from a place on."""
+    parts = []
+    while part := os.pread(file, 1 << 20, start):
+        parts.append(part)
+        start += len(part)
+    return b"".join(parts)

@@ -1,0 +1,438 @@
+"""A budget for life: what all runs have given away of one data set is in one ledger, whatever becomes of journals."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import spending
+from networks import ended
+from spending import DELTA, FIRST, Spender, terms
+from test_nodes import QUICK, make, run_nodes
+
+from skipring.errors import InvalidInput
+from skipring.network.node import NodeBudget, OwnAccount, life_totals, read_node_config
+from skipring.network.protocol import Heard, Token
+from skipring.network.setup import ExitCode, life_account, why_not_started
+from skipring.network.storage import LedgerBroken, LedgerFile, LedgerUnusable
+from skipring.privacy import gdp_epsilon
+
+Command = Callable[..., Any]
+
+
+def in_process(*words: object) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, spending.__file__, *map(str, words)])
+
+
+def spent(folder: Path, run: str, updates: int, **kind: Any) -> float:
+    """Take part in a run; return mu^2 of the observer who knows most at its end."""
+    spender = Spender(folder, run, **kind)
+    spender.update(updates)
+    spender.close()
+    return spender.account.mu2
+
+
+def total_of(folder: Path) -> float:
+    (total,) = life_totals(LedgerFile(folder / "rows.ledger").read())
+    return total.mu2
+
+
+# The file.
+
+
+def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
+    both = [in_process(tmp_path, run, 60) for run in ("first", "second")]
+    assert [one.wait(60) for one in both] == [0, 0]
+    ledger = LedgerFile(tmp_path / "rows.ledger", heads=tmp_path)
+    records = {record.about.run: record for record in ledger.read()}
+    assert {run: record.releases for run, record in records.items()} == {"first": 60, "second": 60}
+    assert ledger.lines == 1 + 2 * (2 + 2 * 60)  # each account is opened, and raised and confirmed with each update
+    alone = spent(tmp_path / "alone", "third", 60)
+    assert [record.mu2 for record in records.values()] == [alone, alone]
+
+
+def test_a_line_that_was_never_finished_is_cut_off(tmp_path: Path) -> None:
+    spent(tmp_path, "first", 2)
+    file = tmp_path / "rows.ledger"
+    whole = file.read_bytes()
+    file.write_bytes(whole + b"0123 {")  # as a power cut may leave it
+    assert LedgerFile(file).read()[0].releases == 2
+    spent(tmp_path, "second", 1)
+    assert file.read_bytes().startswith(whole)
+    assert [record.releases for record in LedgerFile(file).read()] == [2, 1]
+
+
+def damaged(text: bytes) -> dict[str, bytes]:
+    lines = text.splitlines(keepends=True)
+    return {
+        "a number was changed": text.replace(b'"releases": 2', b'"releases": 1'),
+        "a line is missing": b"".join(lines[:2] + lines[3:]),
+        "two lines have changed places": b"".join([*lines[:2], *lines[3:4], *lines[2:3], *lines[4:]]),
+        "it is empty": b"",
+        "it is no ledger": b"age,dose\n1,2\n3,4",
+        "it is binary": bytes(range(256)) * 3,
+    }
+
+
+@pytest.mark.parametrize("how", damaged(b""))
+def test_a_damaged_ledger_is_refused_and_left_as_it_is(tmp_path: Path, how: str) -> None:
+    spent(tmp_path, "first", 3)
+    file = tmp_path / "rows.ledger"
+    text = damaged(file.read_bytes())[how]
+    file.write_bytes(text)
+    for head in tmp_path.glob("*.head"):
+        head.unlink()
+    with pytest.raises(LedgerUnusable, match=r"budget\.ledger = .*: is damaged: line \d+ is not what was written"):
+        LedgerFile(file).read()
+    with pytest.raises(LedgerUnusable):
+        Spender(tmp_path, "second")
+    assert file.read_bytes() == text
+
+
+def test_a_line_that_lowers_an_account_is_refused_also_where_its_digest_is_right(tmp_path: Path) -> None:
+    spent(tmp_path, "first", 2)
+    ledger = LedgerFile(tmp_path / "rows.ledger")
+    lower: dict[str, Any] = {
+        "of": 0,
+        "at": 0.0,
+        "releases": 2,
+        "mu2": 0.0,
+        "in_full": 1.0,
+        "may_mu2": 0.0,
+        "may_in_full": 1.0,
+    }
+    told = {"releases": 2, "mu2": 0.0, "in_full": 1.0}
+    lower |= {"told": told, "kept": told, "boot": ""}
+    with pytest.raises(LedgerUnusable, match="is damaged"), ledger.locked() as writer:
+        writer.add(lower)
+    with pytest.raises(LedgerUnusable, match="is damaged: line 8"):
+        LedgerFile(ledger.path).read()
+
+
+def test_an_old_copy_is_refused_and_so_is_another_ledger_or_none(tmp_path: Path) -> None:
+    spent(tmp_path, "first", 2)
+    file = tmp_path / "rows.ledger"
+    old = file.read_bytes()
+    spent(tmp_path, "first", 2)
+    newest = file.read_bytes()
+    file.write_bytes(old)
+    with pytest.raises(LedgerUnusable, match="is an old copy: it has 7 lines, and this node has seen 10"):
+        Spender(tmp_path, "second")
+    spent(tmp_path / "elsewhere", "third", 4, ledger=file)  # somebody who does not know goes on with it
+    with pytest.raises(LedgerUnusable, match="an old copy that was gone on with: line 10 has changed"):
+        Spender(tmp_path, "second")
+    file.unlink()
+    with pytest.raises(LedgerUnusable, match="is missing, but this node has written to it"):
+        Spender(tmp_path, "second")
+    spent(tmp_path / "other", "first", 9)
+    shutil.copy(tmp_path / "other" / "rows.ledger", file)
+    with pytest.raises(LedgerUnusable, match="is another one than this node has written to"):
+        Spender(tmp_path, "second")
+    file.write_bytes(newest)
+    moved = file.rename(tmp_path / "moved.ledger")
+    spent(tmp_path, "second", 1, ledger=moved)
+    moved.write_bytes(old)  # it is known at its new place, too
+    with pytest.raises(LedgerUnusable, match="is an old copy"):
+        Spender(tmp_path, "second", ledger=moved)
+
+
+def test_a_ledger_that_is_rolled_back_while_a_node_runs_stops_it(tmp_path: Path) -> None:
+    spent(tmp_path, "first", 2)
+    old = (tmp_path / "rows.ledger").read_bytes()
+    running = Spender(tmp_path, "second")
+    (tmp_path / "rows.ledger").write_bytes(old)
+    with pytest.raises(LedgerUnusable, match="is an old copy, or was changed, while this node was using it"):
+        running.update()
+    running.close()
+    assert not list(Spender(tmp_path / "fresh", "second").journal.releases())
+
+
+def test_nothing_is_released_that_could_not_be_counted(tmp_path: Path) -> None:
+    spender = Spender(tmp_path, "first")
+    spender.update()
+    (tmp_path / "rows.ledger").unlink()
+    (tmp_path / "rows.ledger").mkdir()
+    with pytest.raises((LedgerBroken, InvalidInput)):
+        spender.update()
+    spender.close()
+    (tmp_path / "rows.ledger").rmdir()
+    for head in tmp_path.glob("*.head"):
+        head.unlink()
+    assert len(list(Spender(tmp_path, "first").journal.releases())) == 1
+
+
+# Ledger and journal.
+
+
+def test_a_node_that_is_killed_between_ledger_and_journal_has_counted_the_update(tmp_path: Path) -> None:
+    assert in_process(tmp_path, "first", 5, "kill").wait(60) == -signal.SIGKILL
+    (record,) = LedgerFile(tmp_path / "rows.ledger").read()
+    assert record.releases == 5
+    assert record.kept.releases == 4
+    again = Spender(tmp_path, "first")
+    # The machine has not started anew, so that nothing is lost of what was said before: the fifth was never sent.
+    assert len(list(again.journal.releases())) == again.account.releases == 4
+    assert total_of(tmp_path) == record.mu2
+    again.update()
+    again.close()
+    lines = (tmp_path / "rows.ledger").read_bytes().splitlines()
+    pending = json.loads(lines[-2].split(b" ", 1)[1])  # it was announced again, as every update
+    assert (pending["told"]["releases"], pending["kept"]["releases"]) == (5, 4)
+    assert spent(tmp_path / "unharmed", "first", 5) == again.account.mu2 == record.mu2 == total_of(tmp_path)
+
+
+def test_after_a_power_cut_it_may_have_been_seen(tmp_path: Path) -> None:
+    spent(tmp_path, "first", 4)
+    shutil.copytree(tmp_path, tmp_path / "before")
+    spent(tmp_path, "first", 1)
+    file = tmp_path / "rows.ledger"
+    lines = file.read_bytes().splitlines(keepends=True)
+    assert b'"kept": {"releases": 5' in lines[-1]
+    file.write_bytes(b"".join(lines[:-1]))  # the last line was not synced
+    for path in (tmp_path / "before").glob("first.sqlite*"):
+        shutil.copy(path, tmp_path / path.name)
+    last = json.loads(lines[-2].split(b" ", 1)[1])
+    assert last["releases"] == 5
+    assert last["kept"]["releases"] == 4
+    file.write_bytes(rechained([*lines[:-2], lines[-2].replace(last["boot"].encode(), b"another-start")]))
+    for head in tmp_path.glob("*.head"):
+        head.unlink()
+    again = Spender(tmp_path, "first")
+    one = (2.0 / 5.0) ** 2
+    assert again.account.releases == 5
+    assert again.account.mu2 == pytest.approx(5.0 * one)
+    again.update()
+    assert 5.0 * one < again.account.mu2 <= 6.0 * one * (1.0 + 1e-9)
+    again.close()
+    assert total_of(tmp_path) == again.account.mu2
+    quiet = Spender(tmp_path, "first")  # nothing was lost this time: but what was lost before still counts
+    assert quiet.account.mu2 >= again.account.mu2
+    quiet.close()
+
+
+def test_a_machine_that_starts_anew_between_two_updates_has_lost_nothing(tmp_path: Path) -> None:
+    """Also where the account has fallen below what the ledger keeps: nothing is pending, so nothing is missing."""
+    spent(tmp_path, "first", 4)
+    file = tmp_path / "rows.ledger"
+    lines = file.read_bytes().splitlines(keepends=True)
+    last = json.loads(lines[-1].split(b" ", 1)[1])
+    high = f'"mu2": {last["mu2"]!r}, "in_full"'.encode()
+    raised = high.replace(repr(last["mu2"]).encode(), repr(last["mu2"] + 0.01).encode())
+    told, rest = lines[-1].split(b'"may_mu2"')
+    rest = rest.replace(repr(last["may_mu2"]).encode(), repr(last["may_mu2"] + 0.01).encode(), 1)
+    line = (told.replace(high, raised) + b'"may_mu2"' + rest).replace(last["boot"].encode(), b"another-start")
+    file.write_bytes(rechained([*lines[:-1], line]))
+    for head in tmp_path.glob("*.head"):
+        head.unlink()
+    again = Spender(tmp_path, "first")
+    assert again.account.mu2 == last["mu2"] < total_of(tmp_path) == last["mu2"] + 0.01
+    again.close()
+
+
+def rechained(lines: list[bytes]) -> bytes:
+    """Return lines as if they had been written like that."""
+    text, digest = b"", hashlib.sha256(b"skipring ledger").digest()
+    for line in lines:
+        body = line.split(b" ", 1)[1].rstrip(b"\n")
+        digest = hashlib.sha256(digest + body).digest()
+        text += digest.hex().encode() + b" " + body + b"\n"
+    return text
+
+
+def test_a_ledger_is_as_high_as_the_account_after_each_entry(tmp_path: Path) -> None:
+    spender = Spender(tmp_path, "first")
+    for entry in (None, Heard((0, 0)), None, Heard((1, 1))):
+        spender.counted.append(spender.next_update() if entry is None else entry)
+        (record,) = LedgerFile(tmp_path / "rows.ledger").read()
+        assert (record.mu2, record.in_full) == (spender.account.mu2, spender.account.plain_mu2)
+    assert record.mu2 == record.in_full  # a higher ballot: all of them count in full
+    spender.close()
+
+
+def test_a_journal_that_is_lost_or_rolled_back_lowers_nothing(tmp_path: Path) -> None:
+    spent(tmp_path, "first", 3)
+    backup = shutil.copytree(tmp_path, tmp_path.parent / "backup")
+    spent(tmp_path, "first", 4)
+    before = total_of(tmp_path)
+    for path in backup.glob("first.sqlite*"):  # an old copy of the journal
+        shutil.copy(path, tmp_path / path.name)
+    restored = Spender(tmp_path, "first")
+    assert restored.account.releases == 7
+    assert restored.account.mu2 == restored.account.plain_mu2 >= before
+    restored.close()
+    for path in tmp_path.glob("first.sqlite*"):  # and none at all
+        path.unlink()
+    anew = Spender(tmp_path, "first")
+    assert anew.account.releases == 7
+    anew.update()
+    anew.close()
+    (record,) = LedgerFile(tmp_path / "rows.ledger").read()
+    assert record.releases == 8
+    assert record.mu2 == pytest.approx(8 * (2.0 / 5.0) ** 2)
+
+
+# All runs together.
+
+
+def test_mu_adds_in_squares_over_runs(tmp_path: Path) -> None:
+    squares = [
+        spent(tmp_path, "first", 5),
+        spent(tmp_path, "second", 9, terms=terms(noise_multiplier=3.0)),
+        spent(tmp_path, "third", 1, terms=terms(convex=False)),
+    ]
+    for path in tmp_path.glob("first.sqlite*"):
+        path.unlink()
+    records = LedgerFile(tmp_path / "rows.ledger").read()
+    (total,) = life_totals(records)
+    assert (total.runs, total.releases) == (3, 15)
+    assert total.epsilon(DELTA) == gdp_epsilon(math.sqrt(math.fsum(squares)), DELTA)
+    in_full = [5 * (2 / 5) ** 2, 9 * (2 / 3) ** 2, (2 / 5) ** 2]
+    assert total.epsilon_in_full(DELTA) == pytest.approx(gdp_epsilon(math.sqrt(sum(in_full)), DELTA))
+    assert total.epsilon(DELTA) < total.epsilon_in_full(DELTA)
+
+
+def test_units_are_kept_apart(tmp_path: Path) -> None:
+    whole = spent(tmp_path, "first", 5)
+    one = spent(tmp_path, "second", 9, terms=terms(protects="record", parts=2))
+    totals = {total.unit: total for total in life_totals(LedgerFile(tmp_path / "rows.ledger").read())}
+    assert {unit: total.mu2 for unit, total in totals.items()} == {"node": whole, "record": one}
+    node = Spender(tmp_path, "third")
+    just = NodeBudget(epsilon=gdp_epsilon(math.sqrt(whole + (2.0 / 5.0) ** 2), DELTA) * 1.0001, delta=DELTA)
+    assert node.lifetime.affords(just, (FIRST, 1), None)
+    node.close()
+
+
+def test_two_nodes_on_the_same_rows_in_one_run_count_in_full(tmp_path: Path) -> None:
+    """To the account of one of them the other's updates are noise alone, which they are not."""
+    first, second = (Spender(tmp_path / name, "run", ledger=tmp_path / "rows.ledger", node=name) for name in "ab")
+    first.update(6)
+    second.update(6)
+    one = (2.0 / 5.0) ** 2
+    assert first.account.mu2 < 5.9 * one
+    assert total_of(tmp_path) == pytest.approx(12.0 * one)
+    room = NodeBudget(epsilon=gdp_epsilon(math.sqrt(12.5 * one), DELTA), delta=DELTA)
+    assert not first.lifetime.affords(room, (FIRST, 19), None)
+    assert not second.lifetime.affords(room, (FIRST, 19), None)
+    room = NodeBudget(epsilon=gdp_epsilon(math.sqrt(13.0 * one), DELTA) * 1.0001, delta=DELTA)
+    assert first.lifetime.affords(room, (FIRST, 19), None)
+
+
+def test_two_nodes_cannot_both_take_the_last_of_a_budget(tmp_path: Path) -> None:
+    first, second = (Spender(tmp_path / run, run, ledger=tmp_path / "rows.ledger") for run in ("x", "y"))
+    one, here = (2.0 / 5.0) ** 2, (FIRST, 1)
+    room = NodeBudget(epsilon=gdp_epsilon(math.sqrt(1.5 * one), DELTA), delta=DELTA)
+    token: Token = first.journal.memory.copy.token
+    assert first.lifetime.affords(room, here, token)
+    assert second.lifetime.affords(room, here, token)
+    assert first.lifetime.reserve(room, here, token)
+    assert not second.lifetime.affords(room, here, token)
+    assert not second.lifetime.reserve(room, here, token)
+    assert total_of(tmp_path) == 0.0  # nothing was released yet
+    first.lifetime.end()  # and nothing will be
+    assert second.lifetime.reserve(room, here, token)
+    second.update()
+    assert not first.lifetime.reserve(room, here, token)
+    assert total_of(tmp_path) == pytest.approx(one)
+
+
+def test_without_noise_one_release_is_too_much_for_life(tmp_path: Path) -> None:
+    assert spent(tmp_path, "first", 1, terms=terms(noise_multiplier=0.0)) == math.inf
+    assert life_account(tmp_path / "rows.ledger").totals[0].epsilon == math.inf
+    later = Spender(tmp_path, "second")
+    assert not later.lifetime.affords(NodeBudget(epsilon=100.0, delta=DELTA), (FIRST, 1), None)
+
+
+# Real nodes.
+
+
+def with_ledger(config: Path, ledger: Path, budget: NodeBudget) -> None:
+    text = config.read_text().replace("[budget]", f"[budget]\nledger = '{ledger}'")
+    config.write_text(
+        text.replace("# epsilon = 2.0", f"epsilon = {budget.epsilon}").replace("# delta = 1e-5", "delta = 1e-5")
+    )
+    assert read_node_config(config).budget.ledger == ledger
+
+
+def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, skipring_words: Command) -> None:
+    run = QUICK | {"schedule": {"steps": 30}}
+    ledger, budget = tmp_path / "rows.ledger", NodeBudget(epsilon=13.0, delta=1e-5)
+    accounts: list[OwnAccount] = []
+    for number in ("1", "2"):
+        configs = make(tmp_path / number, 3, run)
+        text = configs[0].with_name("run.toml").read_text()
+        for config in configs:
+            config.with_name("run.toml").write_text(text.replace("2026-03-01-0001", f"2026-03-0{number}-0001"))
+        with_ledger(configs[0], ledger, budget)
+        accounts.append(run_nodes(configs)[0].account)
+        found = life_account(configs[0].parent)
+        assert accounts[-1].mu2 <= found.runs[-1].mu2 <= accounts[-1].plain_mu2
+        shutil.rmtree(tmp_path / number / "node1" / "journal.sqlite-models", ignore_errors=True)
+        (tmp_path / number / "node1" / "journal.sqlite").unlink()  # nobody counts with it any more
+    first, second = accounts
+    assert first.releases == 10
+    assert 0 < second.releases < 10
+    (total,) = life_account(ledger).totals
+    assert total.epsilon == gdp_epsilon(math.sqrt(math.fsum(run.mu2 for run in life_account(ledger).runs)), 1e-5)
+    assert first.epsilon(1e-5) < total.epsilon <= 13.0
+    # One more would have been too much.
+    assert gdp_epsilon(math.sqrt(first.mu2 + second.mu2_with_one_more()), 1e-5) > 13.0
+
+    shown = skipring_words("node", "ledger", str(configs[0].parent))
+    assert shown.code == 0, shown.err
+    words = " ".join(shown.out.split())
+    assert "2026-03-01-0001 node1" in words
+    assert "2026-03-02-0001 node1" in words
+    assert "hides all data of a node (replace-one) at delta 1e-05 from the other nodes of all runs" in words
+    assert "(method own accounts, composed, view offered)" in words
+    assert "Budget for life: epsilon 13, for each unit by itself." in words
+    assert "Nodes of some runs shared a data set: features are standardised" in words
+    assert max(map(len, shown.out.splitlines())) <= 80
+    told = skipring_words("node", "ledger", str(ledger), "--json").data
+    assert [line["updates"] for line in told["runs"]] == [10, second.releases]
+    for numbers in (*told["runs"], *told["totals"]):
+        assert {"epsilon", "unit", "relation", "delta", "method", "view"} <= numbers.keys()
+    loose = skipring_words("node", "ledger", str(ledger), "--delta", "1e-3", "--json").data
+    assert loose["totals"][0]["epsilon"] < told["totals"][0]["epsilon"]
+
+    # An old copy: neither the command nor the node takes it.
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-4]))
+    refused = skipring_words("node", "ledger", str(configs[0].parent))
+    assert refused.code == ExitCode.JOURNAL
+    assert "is an old copy" in refused.err
+    assert refused.err.count("\n") == 1
+    for path in configs[0].parent.glob("journal.sqlite*"):
+        path.unlink()
+    assert "is an old copy" in why_not_started(configs[0].parent)
+    code, said = ended(configs[0])
+    assert (code, said["event"]) == (ExitCode.JOURNAL, "failed")
+    assert "is an old copy" in said["why"]
+
+
+def test_bad_input_is_one_line(tmp_path: Path, skipring_words: Command) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "node.toml").write_text('name = "a"\nlisten = "127.0.0.1:7600"\n')
+    (tmp_path / "b").mkdir()
+    text = 'name = "b"\nlisten = "127.0.0.1:7600"\n[budget]\nledger = "gone/rows.ledger"\n'
+    (tmp_path / "b" / "node.toml").write_text(text)
+    lines = {
+        (): "is not the folder of a node",
+        ("a",): "names no ledger",
+        ("b",): "does not exist",
+        ("nothing",): "does not exist",
+        ("b", "--delta", "2"): "--delta 2.0",
+    }
+    for words, reason in lines.items():
+        refused = skipring_words("node", "ledger", *words)
+        assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
+        assert reason in refused.err
+    with pytest.raises(InvalidInput, match="its folder does not exist"):
+        LedgerFile(tmp_path / "gone" / "rows.ledger").require()
