@@ -343,7 +343,7 @@ def test_a_file_of_a_nodes_own(tmp_path: Path) -> None:
         ("clinic_broken:net", "No module named 'nowhere_to_be_found'"),
         ("clinic_models:fails", "made no module: RuntimeError: no"),
         ("clinic_models:asks", "made no module: TypeError"),
-        ("clinic_models:value", "made no module: TypeError"),
+        ("clinic_models:value", "is no function, but int"),
         ("clinic_models:words", "made no PyTorch module, but a str"),
         ("clinic_models:normed", "layer 1 (BatchNorm1d) keeps statistics of rows; use GroupNorm or LayerNorm"),
         ("clinic_models:masked", "only parameters travel between nodes, and the module has a buffer (mask)"),
