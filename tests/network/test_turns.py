@@ -179,7 +179,7 @@ def test_what_is_ready_is_kept_as_long_as_nobody_uses_it(loop: asyncio.Runner, m
         async def prepare(turn: int) -> None:
             await asyncio.sleep(4.0 if turn else 3.0)
 
-        made = Readiness(mode, 3, 1, prepare, running.time, asyncio.ensure_future)
+        made = Readiness(mode, 3, 1, lambda turn: False, prepare, running.time, asyncio.ensure_future)
         await asyncio.sleep(2.0)
         made.want(0, lambda: found.append(running.time()))
         await asyncio.sleep(1.0)
@@ -214,7 +214,7 @@ def test_what_is_ready_for_one_part_is_not_used_for_another(loop: asyncio.Runner
         async def prepare(turn: int) -> None:
             begun.append(turn)
 
-        made = Readiness("ahead", 9, 2, prepare, running.time, asyncio.ensure_future)
+        made = Readiness("ahead", 9, 2, lambda turn: False, prepare, running.time, asyncio.ensure_future)
         made.go_ahead(0)
         await asyncio.sleep(1.0)
         made.want(1, lambda: None)  # it was not asked at turn 0

@@ -152,7 +152,7 @@ class Driver:
     readiness : what is ready for the next update.
     turn_of : says which turn of this node a hop is; None if it is none.
     pace : how long others are waited for.
-    turns : how long turns take, of all nodes.
+    turns : how long turns take, of all nodes; None where nothing is learned from it.
     patience : an update that has not come back after so many seconds never will.
     telemetry : is told what happens.
     life : what the node's tasks belong to; whatever goes wrong here ends it.
@@ -171,7 +171,7 @@ class Driver:
         readiness: Readiness,
         turn_of: Callable[[int], int],
         pace: Pace,
-        turns: TurnTimes,
+        turns: TurnTimes | None,
         patience: float,
         telemetry: Telemetry,
         life: Life,
@@ -212,9 +212,12 @@ class Driver:
     def _noticed(self, sender: int, message: Message) -> Sequence[Action]:
         """Measure what a message tells about time, and let the protocol take it."""
         if isinstance(message, Ready) and self.peer.waits_for(sender, message.hop):
-            self.turns.was_ready(message.hop, self.telemetry.wait_ended())  # the rest of its turn it tells itself
-        elif isinstance(message, Pass) and self.peer.expects((message.ballot, message.hop), sender):
-            self.turns.heard(message.turns, message.hop)
+            waited = self.telemetry.wait_ended()  # the rest of its turn it tells itself
+            if self.turns is not None:
+                self.turns.was_ready(message.hop, waited)
+        elif isinstance(message, Pass):
+            if self.turns is not None and self.peer.expects((message.ballot, message.hop), sender):
+                self.turns.heard(message.turns, message.hop)
         elif isinstance(message, Accepted) and self.peer.asks(sender, message.hop):
             self.telemetry.passed(size_of(self.peer.memory.copy.token.parameters))
         return self.peer.received(sender, message)
@@ -300,8 +303,9 @@ class Driver:
 
     def _turn_took(self, hop: int, *, in_time: bool) -> None:
         """Tell how long an own turn took, from the offer to the update, or to the end of the turn."""
-        computed, ready_after = self._clock() - self._computing_since, self.readiness.waited
-        self.turns.took(hop, computed, ready_after=ready_after, in_time=in_time)
+        if self.turns is not None:
+            computed, ready_after = self._clock() - self._computing_since, self.readiness.waited
+            self.turns.took(hop, computed, ready_after=ready_after, in_time=in_time)
 
     def _expired(self, name: Timer) -> None:
         self._timers.pop(name, None)
@@ -309,7 +313,7 @@ class Driver:
             return
         if name is Timer.OFFER and self.peer.holding:
             waited, hop = self.telemetry.wait_ended(), self.peer.offers
-            if hop is not None:
+            if hop is not None and self.turns is not None:
                 self.turns.took(hop, waited, in_time=False)
         elif name is Timer.TURN and self.peer.computing:
             self._turn_took(self.peer.memory.copy.hop, in_time=False)

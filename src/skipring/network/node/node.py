@@ -103,16 +103,18 @@ class Node:
         )
         self.taking_part.renewed = memory.copy.kind is Kind.INITIAL
         pace = setup.new_pace()
-        turns = TurnTimes(pace, lambda: setup.keep_pace(pace))
+        learns = setup.run.delay.timeout == "adaptive"
+        turns = TurnTimes(pace, lambda: setup.keep_pace(pace)) if learns else None
         readiness = Readiness(
             setup.run.delay.ready or "ahead",
             setup.terms.turn(setup.rules.steps + 1),
             setup.terms.parts,
+            self.updater.prepare_at_once,
             self.updater.prepare,
             clock,
             self._life.spawn,
         )
-        sight = NodeSight(pace, self.transport, readiness, turns if setup.run.delay.timeout == "adaptive" else None)
+        sight = NodeSight(pace, self.transport, readiness, turns)
         self.driver = Driver(
             Peer(setup.me, setup.rules, memory, setup.seal, self.taking_part, sight),
             journal=journal,

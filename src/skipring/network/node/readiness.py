@@ -23,6 +23,7 @@ class Readiness:
         that was skipped goes on, and is ready for its next turn; ``ahead``: also begun right after an update.
     turns : how many turns the node has in the whole run.
     parts : how many parts the node's rows have; a turn uses the part of its number.
+    at_once : gets ready for a turn if that takes no time, and says whether it did.
     prepare : gets ready for a turn.
     clock : the time in seconds; only differences matter.
     spawn : begins something beside other things.
@@ -33,12 +34,13 @@ class Readiness:
         ready: Ready,
         turns: int,
         parts: int,
+        at_once: Callable[[int], bool],
         prepare: Callable[[int], Coroutine[Any, Any, None]],
         clock: Callable[[], float],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._mode, self._turns, self._parts = ready, turns, parts
-        self._prepare, self._clock, self._spawn = prepare, clock, spawn
+        self._at_once, self._prepare, self._clock, self._spawn = at_once, prepare, clock, spawn
         self._task: asyncio.Task[None] | None = None
         self._part: int | None = None  # what is ready, or being got ready
         self._is_ready = False
@@ -73,7 +75,11 @@ class Readiness:
     def _begin(self, turn: int) -> None:
         self._stop()
         self._part = turn % self._parts
-        self._task = self._spawn(self._work(turn))
+        if self._at_once(turn):
+            self._is_ready = True
+            self._tell()
+        else:
+            self._task = self._spawn(self._work(turn))
 
     def _stop(self) -> None:
         if self._task is not None:

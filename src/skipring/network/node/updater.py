@@ -7,6 +7,7 @@ import math
 import os
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..._function import error_line
 from ...errors import InvalidInput
-from ...learning import NothingFits
+from ...learning import LinearLearner, NothingFits
 from ...models import EpsilonClaim
 from ..protocol import Compute, Token, sealed, stamped
 from ..storage import digest_of, load, store
@@ -29,8 +30,9 @@ __all__ = ["Stopped", "Updater"]
 
 #: Models of so few bytes are checked and stored at once; larger ones in a thread.
 _QUICK = 1 << 16
-#: An update is made at once where none has taken longer than this; otherwise messages are answered meanwhile.
-_INSTANT = 0.005
+#: An update is made at once where none of the newest has taken longer than this; otherwise messages are answered
+#: meanwhile. (The first one is slow: much is loaded with it.)
+_INSTANT, _RECENT = 0.005, 8
 #: These are computed here, and not by a user's function, which may take long whenever it likes.
 _OWN_MODELS = ("logistic", "softmax", "squared")
 _PIECE = 1 << 20
@@ -56,10 +58,14 @@ class Updater:
         self._noise = NoiseSource()
         self._learning, self._preparing, self._keeping = (Worker(name) for name in ("learner", "rows", "model"))
         self._emulated = np.random.default_rng()
+        #: Whether models are so small that nobody has to wait for what is done with one.
+        self.is_quick = setup.shape.size <= _QUICK
         self._error = math.nan
         self._newest: NDArray[Any] | None = None  # the model of the newest token, if nobody has tested it yet
-        self._slowest = math.inf if setup.learner.name not in _OWN_MODELS else 0.0
-        self._made = self._at_work = 0
+        own = type(setup.learner) is LinearLearner and setup.learner.name in _OWN_MODELS
+        self._own_model = own and setup.compute is None
+        self._took: deque[float] = deque(maxlen=_RECENT)
+        self._at_work = 0
         self._cutter = Cutter(
             clock,
             random.Random(setup.me),
@@ -69,14 +75,10 @@ class Updater:
         )
 
     @property
-    def is_quick(self) -> bool:
-        """Whether models are so small that nobody has to wait for what is done with one."""
-        return self._setup.shape.size <= _QUICK
-
-    @property
     def is_instant(self) -> bool:
         """Whether an update takes no time that anybody would notice."""
-        return self.is_quick and self._made > 0 and self._slowest < _INSTANT and not self._at_work
+        took = self._took
+        return self.is_quick and self._own_model and not self._at_work and bool(took) and max(took) < _INSTANT
 
     @property
     def cut(self) -> str:
@@ -108,15 +110,21 @@ class Updater:
             newest, self._newest = self._newest, None
             self._error = await _in(self._keeping, self._setup.learner.test_error, newest)
 
+    def prepare_at_once(self, turn: int) -> bool:
+        """Get the rows of an update ready if it takes no time; say whether they are."""
+        setup = self._setup
+        if not self.is_instant or setup.prepare_rows is not None or setup.delay is not None:
+            return False
+        setup.learner.prepare(turn)
+        self._note(Prepared(turn, 0.0))
+        return True
+
     async def prepare(self, turn: int) -> None:
         """Get the rows of an update ready; a node that is to be slow takes its time."""
         setup, began = self._setup, self._clock()
         if setup.delay is not None:
             await asyncio.sleep(min(float(setup.delay.sample(self._emulated, 1)[0]), 1e6))
-        if self.is_instant and setup.prepare_rows is None:
-            setup.learner.prepare(turn)
-        else:
-            await self._told_of(_in(self._preparing, self._prepare, turn), turn, began)
+        await self._told_of(_in(self._preparing, self._prepare, turn), turn, began)
         self._note(Prepared(turn, self._clock() - began))
 
     async def _told_of(self, work: asyncio.Future[None], turn: int, began: float) -> None:
@@ -142,7 +150,7 @@ class Updater:
 
         It is released only once it is in the journal.
         """
-        began = self._clock()
+        began = time.thread_time()  # what it takes by itself: a thread that waits for another one is not slow
         self._cutter.begin(action.seconds)
         try:
             return self._update(action)
@@ -150,8 +158,7 @@ class Updater:
             return None
         finally:
             self._cutter.end()
-            self._made += 1
-            self._slowest = max(self._slowest, self._clock() - began)
+            self._took.append(time.thread_time() - began)
 
     def _update(self, action: Compute) -> Token:
         setup, token = self._setup, action.token
