@@ -132,7 +132,7 @@ def test_histories_with_old_journals_are_as_rough_as_they_claim(folder: Path) ->
         with tempfile.TemporaryDirectory(dir=folder) as empty:
             found = restored.history(seed, Path(empty))
         seen.update(restored=found.restored, too_old=found.too_old, reminded=found.reminded, lost=found.lost)
-    assert seen["restored"] >= 8, seen
+    assert seen["restored"] >= 6, seen
     assert seen["reminded"] >= 4, seen
     assert seen["too_old"] >= 1, seen
 
