@@ -62,7 +62,7 @@ class Updater:
         self.is_quick = setup.shape.size <= _QUICK
         self._error = math.nan
         self._newest: NDArray[Any] | None = None  # the model of the newest token, if nobody has tested it yet
-        # What an update takes by itself: a thread that waits for another one is not slow. Where time is made up, this is.
+        # What an update takes by itself: a thread that waits for others is not slow. Where time is made up, so is this.
         self._effort = time.thread_time if clock is time.monotonic else clock
         own = type(setup.learner) is LinearLearner and setup.learner.name in _OWN_MODELS
         self._own_model = own and setup.compute is None
