@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from networks import IDENTITY
+from networks import IDENTITY, free_ports
 from test_nodes import QUICK, final_models, make, run_nodes
 
 from skipring.delays import parse_delay
@@ -16,10 +18,20 @@ from skipring.errors import InvalidInput
 from skipring.learning import LinearLearner, LinearModel, Protection, Rows
 from skipring.network.node import AccountTerms, Node, NodeBudget, NodeSetup, OwnAccount
 from skipring.network.protocol import blank_chain, extended_chain
-from skipring.network.setup import agreed_run, load_node, with_designed_order
+from skipring.network.setup import (
+    agreed_run,
+    asked_budget,
+    load_node,
+    make_network,
+    run_text,
+    with_designed_order,
+)
 from skipring.network.setup.agreed_order import order_of
+from skipring.network.transport import parse_nodes
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
-from skipring.runs import parse_run
+from skipring.runs import parse_run, read_run_file
+
+HOSPITALS = Path(__file__).parents[2] / "examples" / "hospitals"
 
 ASKED: dict[str, Any] = QUICK | {
     "schedule": {"name": "designed-ring", "steps": 40},
@@ -81,6 +93,40 @@ def test_every_pair_gets_what_was_asked_in_every_run(tmp_path: Path, number: int
         return dataclasses.replace(with_budget(index, setup), delay=parse_delay("exponential:0.02"))
 
     check_kept(run_nodes(configs, late))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(20))
+def test_four_hospitals_keep_what_was_asked_in_every_run(tmp_path: Path, number: int) -> None:
+    """The run of `make demo`: their own files, epsilon 1 at delta 1e-4; every second time they are late, too."""
+    sites = tmp_path / "sites"
+    subprocess.run([sys.executable, str(HOSPITALS / "sites.py"), str(sites)], check=True, stdout=subprocess.DEVNULL)
+    names = ("cleveland", "budapest", "zurich", "long-beach")
+    asked = read_run_file(HOSPITALS / "network.toml")
+    run = asked.model_copy(update={"simulation": asked.simulation.model_copy(update={"seed": number + 1})})
+    _, addresses = parse_nodes("4", port=free_ports(4))
+    make_network(
+        tmp_path / "net",
+        names,
+        addresses,
+        run=run_text(agreed_run(run, 4, IDENTITY)).encode(),
+        delay="exponential:2" if number % 2 else None,
+        budget=asked_budget(asked),
+        data={name: sites / f"{name}.csv" for name in names},
+    )
+    configs = [tmp_path / "net" / name / "node.toml" for name in names]
+    for config in configs:
+        lines = [line for line in config.read_text().splitlines() if not line.startswith("metrics")]
+        config.write_text("\n".join(lines) + "\n")
+
+    def quicker(_: int, setup: NodeSetup) -> NodeSetup:  # the same shares of turns, in less time
+        rules = dataclasses.replace(setup.rules, timeout=setup.rules.timeout / 40.0)
+        return dataclasses.replace(setup, rules=rules, delay=parse_delay("exponential:0.05") if setup.delay else None)
+
+    nodes = run_nodes(configs, quicker)
+    assert all(node.setup.config.budget.epsilon == 1.0 for node in nodes)
+    assert all(0.5 < node.account.epsilon(1e-4) <= 1.0 for node in nodes)
+    assert transcript_of(nodes).epsilon(1e-4) <= 1.0
 
 
 def test_an_own_account_with_closing_hops_is_what_a_transcript_says() -> None:
