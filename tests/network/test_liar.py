@@ -7,8 +7,6 @@ votes of a majority.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import liar
 import pytest
 import world
@@ -193,9 +191,10 @@ MUTANTS: dict[str, tuple[type[Peer], str]] = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_caught(name: str) -> None:
     mutant, attack = MUTANTS[name]
-    runs: Callable[[int], liar.LyingWorld] = lambda seed: liar.history(seed, mutant)  # noqa: E731
-    if attack:
-        runs = lambda seed: liar.attacked(seed, attack, mutant)  # noqa: E731
+
+    def runs(seed: int) -> liar.LyingWorld:
+        return liar.attacked(seed, attack, mutant) if attack else liar.history(seed, mutant)
+
     for seed in range(150):
         try:
             if attack in HARMLESS and not unharmed(runs(seed)):

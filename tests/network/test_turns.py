@@ -24,11 +24,13 @@ from skipring.learning import LinearLearner, LinearModel, NothingFits, Protectio
 from skipring.network.node import AdaptivePace, Node, NodeSetup, OwnData
 from skipring.network.node.cutter import Cutter
 from skipring.network.node.events import Event, Prepared, StillPreparing
+from skipring.network.node.noise import NoiseSource
 from skipring.network.node.readiness import Readiness
 from skipring.network.node.turn_times import TurnTimes
 from skipring.network.node.updater import Stopped, Updater
 from skipring.network.node.worker import Worker
 from skipring.network.setup import load_node, open_journal
+from skipring.privacy import Unit
 from skipring.runs import Ready
 
 
@@ -102,22 +104,23 @@ def test_an_update_of_all_rows_or_none_is_not_cut() -> None:
     assert cutter.may_be_in_time(100, 2.0)
 
 
-def learner(unit: str = "record", rows: int = 40, batch: int | None = 40, long: float = 1.0) -> LinearLearner:
+def learner(unit: Unit = "record", rows: int = 40, batch: int | None = 40, long: float = 1.0) -> LinearLearner:
     rng = np.random.default_rng(5)
     x = rng.normal(size=(rows, 3))
     x *= long / np.linalg.norm(x, axis=1, keepdims=True)
     y = (rng.random(rows) < 0.5).astype(np.int64)
     model = LinearModel(loss="logistic", features=3, diameter=10.0)
-    protection = Protection(unit=unit, batch=batch)  # type: ignore[arg-type] # a Literal
+    protection = Protection(unit=unit, batch=batch)
     return LinearLearner(model, Rows(x, y, x[:0], y[:0], 2), protection=protection, rng=rng)
 
 
 def step(made: LinearLearner, w: Any, pieces: Any, turn: int = 0) -> Any:
-    return made.update(w.copy(), turn=turn, step_size=0.5, noise_multiplier=0.0, noise=None, pieces=pieces)  # type: ignore[arg-type] # no noise is drawn
+    noise = NoiseSource()  # which is not asked for any
+    return made.update(w.copy(), turn=turn, step_size=0.5, noise_multiplier=0.0, noise=noise, pieces=pieces)
 
 
 @pytest.mark.parametrize("unit", ["record", "node"])
-def test_the_sum_over_some_rows_is_divided_as_if_it_were_over_all(unit: str) -> None:
+def test_the_sum_over_some_rows_is_divided_as_if_it_were_over_all(unit: Unit) -> None:
     made, w = learner(unit), np.array([0.3, -0.2, 0.1])
     whole = step(made, w, lambda rows: [slice(0, rows)])
     halves = [step(made, w, lambda rows, at=at: [slice(at, at + 20)]) for at in (0, 20)]

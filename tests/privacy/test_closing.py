@@ -99,5 +99,5 @@ def test_there_are_no_more_closing_hops_than_hops(closing: float) -> None:
             updated=np.ones(3, dtype=bool),
             step_sizes=1.0,
             noise_multiplier=2.0,
-            closing=closing,  # type: ignore[arg-type]
+            closing=closing,  # type: ignore[arg-type] # half a hop is what it refuses
         )

@@ -6,7 +6,7 @@ The oracle is that of `test_forecast_exact`: a path as a word, cut where the obs
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -138,7 +138,7 @@ def test_two_nodes_may_have_drawn_their_order() -> None:
 def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
     rng = np.random.default_rng([90, seed])
     nodes, rounds, closing = int(rng.integers(3, 5)), int(rng.integers(1, 4)), int(rng.integers(0, 3))
-    view = "final" if rng.random() < 0.2 else "offered"
+    view: Literal["final", "offered"] = "final" if rng.random() < 0.2 else "offered"
     run = PlannedRun(
         schedule="random-ring",
         nodes=nodes,
@@ -149,7 +149,7 @@ def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
         step_size="sqrt" if rng.random() < 0.5 else "constant",
         protects="record",
         every=int(rng.integers(1, 4)),
-        view=view,  # type: ignore[arg-type]
+        view=view,
         order=random_order(nodes, rounds, seed, closing),
     )
     for noise, epsilon in QUESTIONS:

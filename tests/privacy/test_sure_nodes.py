@@ -354,9 +354,9 @@ def test_more_who_are_sure_hide_more() -> None:
 
 def test_nobody_is_sure_who_is_ready_just_in_time() -> None:
     """A clock rounds: (0.2 + 0.1) - 0.2 is more than 0.1."""
-    given = {"ready": "ahead", "nodes": 10, "rounds": 5, "failure": 0.1}
-    assert sure_others(Constant(0.1), 0.1, hop_latency=0.0, **given) == 0  # type: ignore[arg-type]
-    assert sure_others(Constant(0.1), 0.1001, hop_latency=0.0, **given) == 8  # type: ignore[arg-type]
+    given: dict[str, Any] = {"ready": "ahead", "nodes": 10, "rounds": 5, "failure": 0.1}
+    assert sure_others(Constant(0.1), 0.1, hop_latency=0.0, **given) == 0
+    assert sure_others(Constant(0.1), 0.1001, hop_latency=0.0, **given) == 8
 
 
 @pytest.mark.parametrize(

@@ -72,12 +72,12 @@ def planned(setup: Setup, steps: int | None = None, *, delta: float | None = Non
         step_size=law,  # type: ignore[arg-type] # `_require_forecast` refused the third
         protects=setup.protects,
         parts=setup.part_counts,
-        **who,  # type: ignore[arg-type] # numbers
+        **who,
         **_design(setup),
     )
 
 
-def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, float]:
+def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, Any]:
     """Return how many nodes are sure to update where readiness is kept, or prepared ahead."""
     lateness, nodes = setup.lateness, setup.data.nodes
     if setup.schedule.name != "random-ring":
