@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from skipring.convergence import best_learning_rate, error_bound
-from skipring.delays import Empirical, Exponential, Gamma, Mixture, Never
+from skipring.delays import Empirical, Exponential, Gamma, Mixture, Never, parse_delay
 from skipring.errors import InvalidInput
 from skipring.planning import ASSUMED_SMOOTHNESS, Budget, Plan, frontier, plan
 from skipring.privacy import PaperBound, PlannedRun, forecast, noise_for_budget
@@ -175,3 +176,18 @@ def test_bad_budgets_are_refused(changes: dict[str, object], parameter: str) -> 
 def test_too_little_time_for_a_round_is_refused() -> None:
     with pytest.raises(InvalidInput, match="one round takes that long"):
         plan(dataclasses.replace(CLINICS, time=0.01))
+
+
+def test_a_trace_has_no_plan(tmp_path: Path) -> None:
+    """Its epsilon would be that of independent delays, which those of a trace are not."""
+    (tmp_path / "t.csv").write_text("node,seconds\n0,1\n1,2\n")
+    with pytest.raises(InvalidInput, match="no forecast of privacy covers a trace"):
+        Budget(
+            nodes=10,
+            delay=parse_delay(f"trace:{tmp_path / 't.csv'}"),
+            hop_latency=0.01,
+            epsilon=1.0,
+            delta=1e-6,
+            dimension=8,
+            time=60.0,
+        )

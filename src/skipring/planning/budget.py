@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..delays import Delay
+from ..delays import Delay, Trace
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
 from ..privacy import PlannedRun, ScheduleName, Unit, sure_others
 from ..timeouts import RoundLaw, best_timeout_ready, expected_latency, round_law, timeout_for_skip
@@ -76,6 +76,12 @@ class Budget:
     ready: Ready = "fresh"
 
     def __post_init__(self) -> None:
+        if isinstance(self.delay, Trace):
+            reason = (
+                "no forecast of privacy covers a trace, whose turns say something about the next; take its durations as"
+                " a law (empirical:FILE)"
+            )
+            raise InvalidInput.because("delay", self.delay, reason)
         require_positive("epsilon", self.epsilon)
         require_delta(self.delta)
         if self.delta < 2.0 * LEAST_DELTA:  # the paper's theorem gets half of it twice
