@@ -189,5 +189,7 @@ def test_a_trace_has_no_plan(tmp_path: Path) -> None:
             epsilon=1.0,
             delta=1e-6,
             dimension=8,
+            gradient_bound=1.0,
+            diameter=10.0,
             time=60.0,
         )
