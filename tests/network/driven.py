@@ -231,7 +231,7 @@ class DrivenWorld(Watched):
             config=config,
             roster=self.roster,
             run=run,
-            keys=Keys(b"", b"", b""),
+            keys=Keys(Path("node.key"), Path("node.crt"), Path("ca.crt")),
             learner=learner,
             agreement=self.agreement,
             rules=self.rules,

@@ -56,6 +56,7 @@ def network_init(
     from ..network import (
         make_network,  # loaded when the command runs
         parse_nodes,
+        spelled,
     )
 
     names, addresses = parse_nodes(nodes, host=host, port=port)
@@ -78,7 +79,7 @@ def network_init(
                 "relation": "replace-one",
                 "notes": notes,
                 "nodes": [
-                    {"name": name, "address": str(address), "fingerprint": mark, "folder": str(folder / name)}
+                    {"name": name, "address": spelled(address), "fingerprint": mark, "folder": str(folder / name)}
                     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True)
                 ],
             }
@@ -93,7 +94,7 @@ def network_init(
     for column in ("node", "address", "fingerprint"):
         table.add_column(column, overflow="fold")
     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True):
-        table.add_row(name, str(address), f"{mark[:16]}...")
+        table.add_row(name, spelled(address), f"{mark[:16]}...")
     console = Console(highlight=False, markup=False)
     console.print(table)
     kept = (

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         with_designed_order,
     )
     from .storage import LedgerUnusable
-    from .transport import parse_nodes, require_cryptography
+    from .transport import parse_nodes, require_cryptography, spelled
 
 __all__ = [
     "NO_ROWS",
@@ -108,6 +108,7 @@ __all__ = [
     "running_pid",
     "save_node_model",
     "set_steps",
+    "spelled",
     "stop_nodes",
     "verify_outcome",
     "why_nobody_skipped",
@@ -154,6 +155,7 @@ __getattr__, __dir__ = lazily(
         "running_pid": "setup",
         "save_node_model": "setup",
         "set_steps": "setup",
+        "spelled": "transport",
         "stop_nodes": "setup",
         "verify_outcome": "setup",
         "why_not_started": "setup",

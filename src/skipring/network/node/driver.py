@@ -226,7 +226,7 @@ class Driver:
         """Tell the protocol something, and do what it answers.
 
         All entries of one go are written at once; then, and only then, messages are sent. Whatever goes wrong stops the
-        node: a gRPC call or a timer that it happened in would swallow it.
+        node: a connection or a timer that it happened in would swallow it.
         """
         if self._life.failure is not None:
             return

@@ -55,7 +55,7 @@ class Started(Event):
     """The node listens, and goes on from a hop."""
 
     name = "started"
-    listen: str
+    listen: str | None
     hop: int
 
 

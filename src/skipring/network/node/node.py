@@ -33,7 +33,7 @@ from .telemetry import Telemetry
 from .turn_times import TurnTimes
 from .updater import Stopped, Updater
 
-__all__ = ["Node", "over_grpc"]
+__all__ = ["Node", "over_tls"]
 
 #: How long a node that was told to stop may go on, until it has passed the token on.
 _GRACE = 15.0
@@ -41,7 +41,7 @@ _GRACE = 15.0
 _REMIND = 60.0
 
 
-def over_grpc(setup: NodeSetup, receiver: Receiver) -> Transport:
+def over_tls(setup: NodeSetup, receiver: Receiver) -> Transport:
     """Return the connections of a node to all others."""
     return Transport(
         setup.me,
@@ -74,7 +74,7 @@ class Node:
         journal: Journal,
         say: Callable[..., None],
         *,
-        connect: Callable[[NodeSetup, Receiver], Wires] = over_grpc,
+        connect: Callable[[NodeSetup, Receiver], Wires] = over_tls,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         memory = journal.memory

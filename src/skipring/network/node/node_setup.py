@@ -152,7 +152,7 @@ class NodeSetup:
     @property
     def seal(self) -> RunSeal:
         """What the node signs with: its own key, for this run alone."""
-        notary = Notary(self.roster, self.keys.key)
+        notary = Notary(self.roster, self.keys.key.read_bytes())
         return RunSeal(notary, self.agreement.digest)
 
     def write_certificate(self, memory: Memory) -> None:

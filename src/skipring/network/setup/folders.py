@@ -23,7 +23,7 @@ _CLOCKS = timedelta(hours=1)  # how far the clocks of two machines may be apart 
 def make_network(
     folder: str | Path,
     names: Sequence[str],
-    addresses: Sequence[Address],
+    addresses: Sequence[Address | None],
     *,
     days: int = 365,
     run: bytes | None = None,
@@ -60,7 +60,7 @@ def make_network(
 def _fill(
     folder: Path,
     names: Sequence[str],
-    addresses: Sequence[Address],
+    addresses: Sequence[Address | None],
     *,
     days: int,
     run: bytes | None,
@@ -74,7 +74,14 @@ def _fill(
     begin, end = now - _CLOCKS, now + timedelta(days=days)
     authority = made.new_authority(begin, end)
     issued = [
-        made.issue(authority, name, (server_name(name), address.host), node_uri(name), begin, end)
+        made.issue(
+            authority,
+            name,
+            (server_name(name), *(() if address is None else (address.host,))),
+            node_uri(name),
+            begin,
+            end,
+        )
         for name, address in zip(names, addresses, strict=True)
     ]
     roster = Roster(

@@ -13,11 +13,11 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from . import certificates
-    from ._native_log import watch_native_log
     from .agreement import PROTOCOL, Agreement
-    from .connections import Keys, Receiver, Shape, Transport, load_grpc
+    from .connections import Receiver, Shape, Transport
     from .identity import node_uri, peer_name, require_cryptography, server_name
-    from .roster import Address, AddressInUse, Roster, parse_nodes, read_roster
+    from .roster import Address, AddressInUse, Roster, parse_nodes, read_roster, spelled
+    from .tls import Keys
     from .votes import CERTIFICATE, Notary, OutcomeCertificate, RunSeal, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
@@ -44,14 +44,13 @@ __all__ = [
     "certificates",
     "decode",
     "encode",
-    "load_grpc",
     "node_uri",
     "parse_nodes",
     "peer_name",
     "read_roster",
     "require_cryptography",
     "server_name",
-    "watch_native_log",
+    "spelled",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -64,7 +63,7 @@ __getattr__, __dir__ = lazily(
         "Done": "wire",
         "Frame": "wire",
         "Heading": "wire",
-        "Keys": "connections",
+        "Keys": "tls",
         "Malformed": "wire",
         "Notary": "votes",
         "OutcomeCertificate": "votes",
@@ -78,13 +77,12 @@ __getattr__, __dir__ = lazily(
         "Transport": "connections",
         "decode": "wire",
         "encode": "wire",
-        "load_grpc": "connections",
         "node_uri": "identity",
         "parse_nodes": "roster",
         "peer_name": "identity",
         "read_roster": "roster",
         "require_cryptography": "identity",
         "server_name": "identity",
-        "watch_native_log": "_native_log",
+        "spelled": "roster",
     },
 )

@@ -12,7 +12,7 @@ from ..._digest import digest
 from ...errors import InvalidInput
 from .._files import Section, quoted, read_checked
 
-__all__ = ["Address", "AddressInUse", "Roster", "parse_nodes", "read_roster"]
+__all__ = ["Address", "AddressInUse", "Roster", "parse_nodes", "read_roster", "spelled"]
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _HOST = re.compile(
@@ -22,6 +22,10 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _KEY = re.compile(r"0[23][0-9a-f]{64}")
 _RESERVED = ("ca",)  # the folder of the authority
 NODE_DOMAIN = ".node.skipring"  # no host is called so; certificates bind a node's name as one (identity.server_name)
+
+
+#: What a roster has instead of the address of a node that nobody can call.
+OUTGOING = "outgoing"
 
 
 class AddressInUse(InvalidInput):
@@ -61,6 +65,15 @@ class Address:
         """Whether only this machine can reach it."""
         ip = ip_of(self.host)
         return self.host.lower() == "localhost" if ip is None else ip.is_loopback
+
+
+def spelled(address: Address | None) -> str:
+    """Return an address as a roster has it.
+
+    >>> spelled(None)
+    'outgoing'
+    """
+    return OUTGOING if address is None else str(address)
 
 
 def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -112,9 +125,15 @@ def _check_names(names: Sequence[str]) -> None:
         seen.add(name.lower())
 
 
-def _check_addresses(addresses: Sequence[Address]) -> None:
+def _check_addresses(names: Sequence[str], addresses: Sequence[Address | None]) -> None:
+    hidden = [name for name, address in zip(names, addresses, strict=True) if address is None]
+    if len(hidden) > 1:
+        reason = "nobody can call either of them; give one an address, or let all meet at a relay (--via)"
+        raise InvalidInput.because("nodes", f"{hidden[0]}, {hidden[1]}", reason)
     seen: set[str] = set()
     for address in addresses:
+        if address is None:
+            continue
         if str(address).lower() in seen:
             raise InvalidInput.because("nodes", address, "is the address of two nodes")
         seen.add(str(address).lower())
@@ -125,7 +144,7 @@ class Roster:
     """The nodes of a run, in order: names, addresses, certificates' SHA-256 fingerprints, and keys for signatures."""
 
     names: tuple[str, ...]
-    addresses: tuple[Address, ...]
+    addresses: tuple[Address | None, ...]  # None: nobody can call the node, and it calls the others
     fingerprints: tuple[str, ...]
     keys: tuple[str, ...]
 
@@ -133,7 +152,7 @@ class Roster:
         if not len(self.names) == len(self.addresses) == len(self.fingerprints) == len(self.keys):
             raise InvalidInput.because("nodes", len(self.names), "each needs one address, one fingerprint and one key")
         _check_names(self.names)
-        _check_addresses(self.addresses)
+        _check_addresses(self.names, self.addresses)
         for name, fingerprint in zip(self.names, self.fingerprints, strict=True):
             if _FINGERPRINT.fullmatch(fingerprint) is None:
                 raise InvalidInput.because(
@@ -155,14 +174,23 @@ class Roster:
             raise InvalidInput.because("NODE", name, f"is not in the roster; nodes are {_some(self.names)}")
         return self.names.index(name)
 
+    def calls(self, one: int, other: int) -> bool:
+        """Say which of two nodes opens the connection that serves both: the later one calls those before it.
+
+        A node without an address calls those that have one.
+        """
+        if (self.addresses[one] is None) != (self.addresses[other] is None):
+            return self.addresses[one] is None
+        return one > other
+
     @property
     def digest(self) -> str:
         """SHA-256 over names, addresses, fingerprints and keys, in order: the same however the file is laid out."""
-        nodes = [list(map(str, node)) for node in self._nodes]
+        nodes = [[name, spelled(address), *marks] for name, address, *marks in self._nodes]
         return digest({"skipring roster": 2, "nodes": nodes}).hex()
 
     @property
-    def _nodes(self) -> Iterator[tuple[str, Address, str, str]]:
+    def _nodes(self) -> Iterator[tuple[str, Address | None, str, str]]:
         return zip(self.names, self.addresses, self.fingerprints, self.keys, strict=True)
 
     def to_toml(self) -> str:
@@ -172,7 +200,7 @@ class Roster:
             "# and a node's signatures are checked with its key.",
         ]
         for name, address, fingerprint, key in self._nodes:
-            lines += ["", "[[node]]", f"name = {quoted(name)}", f"address = {quoted(str(address))}"]
+            lines += ["", "[[node]]", f"name = {quoted(name)}", f"address = {quoted(spelled(address))}"]
             lines += [f"fingerprint = {quoted(fingerprint)}", f"key = {quoted(key)}"]
         return "\n".join(lines) + "\n"
 
@@ -202,7 +230,7 @@ def read_roster(path: str | Path) -> Roster:
     try:
         return Roster(
             names=tuple(node.name for node in nodes),
-            addresses=tuple(Address.parse(node.address) for node in nodes),
+            addresses=tuple(None if node.address == OUTGOING else Address.parse(node.address) for node in nodes),
             fingerprints=tuple(node.fingerprint for node in nodes),
             keys=tuple(node.key for node in nodes),
         )
@@ -210,15 +238,18 @@ def read_roster(path: str | Path) -> Roster:
         raise InvalidInput.because("FILE", path, str(problem)) from None
 
 
-def parse_nodes(text: str, *, host: str = "127.0.0.1", port: int = 7600) -> tuple[tuple[str, ...], tuple[Address, ...]]:
+def parse_nodes(
+    text: str, *, host: str = "127.0.0.1", port: int = 7600
+) -> tuple[tuple[str, ...], tuple[Address | None, ...]]:
     """Read the nodes of a new network: a number, or names with or without addresses.
 
-    Nodes on one host get consecutive ports; nodes on different hosts all get the same one.
+    Nodes on one host get consecutive ports; nodes on different hosts all get the same one. One node may be `outgoing`:
+    nobody can call it, and it calls the others.
 
     >>> parse_nodes("2")
     (('node1', 'node2'), (Address(host='127.0.0.1', port=7600), Address(host='127.0.0.1', port=7601)))
     >>> names, addresses = parse_nodes("a=one.example,b=two.example:8000")
-    >>> names, [str(address) for address in addresses]
+    >>> names, [spelled(address) for address in addresses]
     (('a', 'b'), ['one.example:7600', 'two.example:8000'])
     """
     _check_port(port)
@@ -231,10 +262,12 @@ def parse_nodes(text: str, *, host: str = "127.0.0.1", port: int = 7600) -> tupl
     words = [word.strip() for word in text.split(",")]
     names = tuple(word.partition("=")[0].strip() for word in words)
     _check_names(names)
-    places = [_split(word.partition("=")[2].strip()) if "=" in word else (host, None) for word in words]
-    together = len({where.lower() for where, _ in places}) == 1
+    given = [word.partition("=")[2].strip() if "=" in word else None for word in words]
+    places = [(host, None) if where is None else None if where == OUTGOING else _split(where) for where in given]
+    together = len({place[0].lower() for place in places if place is not None}) == 1
     addresses = tuple(
-        Address(where, given if given is not None else port + i * together) for i, (where, given) in enumerate(places)
+        None if place is None else Address(place[0], place[1] if place[1] is not None else port + i * together)
+        for i, place in enumerate(places)
     )
-    _check_addresses(addresses)
+    _check_addresses(names, addresses)
     return names, addresses
