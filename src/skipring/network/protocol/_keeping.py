@@ -81,6 +81,7 @@ class Keeping:
         if token is None:
             self._pass_on_unchanged(hop)
         else:
+            core.stamps.made(token, core.me)
             core.write(Released(Copy(ballot, hop, Kind.UPDATED, token)))
             self.offer(hop + 1)
 

@@ -50,6 +50,7 @@ async def collect(
     `name` is that of the sender, and `is_allowed` says whether it may send one more frame.
     """
     started = time.monotonic()
+    stream.widen()
     stream.write(FrameKind.GO_ON)
     with ModelWriter(folder, keep_in_memory=heading.size < LARGE) as writer:
         # Checksum and disk are at work in a thread while the next chunks come.

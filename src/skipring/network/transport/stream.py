@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+from asyncio.sslproto import SSLProtocol
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
@@ -33,8 +34,11 @@ CHUNK = 1 << 20
 LARGEST = 2 * CHUNK
 #: No preface and no refusal is larger.
 _LARGEST_TEXT = 1 << 16
+# asyncio keeps 256 KB for each TLS connection; with hundreds of nodes that is most of a node's memory.
+SSLProtocol.max_size = 1 << 14
 _HEADER = struct.Struct(">BI")
 _SCRATCH = 1 << 14  # bytes that arrive at once, as a rule: what TLS wraps together
+_AT_ONCE = 1 << 18  # and where large models do
 _AHEAD = 8  # frames that may wait for whoever reads them one by one
 _WRITTEN = 1 << 20  # bytes that may wait for the network before the writer is asked to wait
 
@@ -244,6 +248,12 @@ class Stream(asyncio.BufferedProtocol):
             self._paused = False
             self.transport.resume_reading()
         return found
+
+    def widen(self) -> None:
+        """Read much at once from now on: what comes is large."""
+        tls = getattr(self.transport, "_ssl_protocol", None)
+        if isinstance(tls, SSLProtocol):
+            tls.max_size = _AT_ONCE  # type: ignore[misc] # of this connection alone
 
     def hand_to(
         self,
