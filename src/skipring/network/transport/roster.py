@@ -20,7 +20,7 @@ _HOST = re.compile(
 )
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _KEY = re.compile(r"0[23][0-9a-f]{64}")
-_RESERVED = ("ca",)  # the folder of the authority
+_RESERVED = {"ca": "the authority's", "relay": "the relay's"}  # whose folder it is
 NODE_DOMAIN = ".node.skipring"  # no host is called so; certificates bind a node's name as one (identity.server_name)
 
 
@@ -102,7 +102,8 @@ def _check_names(names: Sequence[str]) -> None:
                 "nodes", name or "(empty)", "names of letters, digits and -, 63 at most, with - only inside"
             )
         if name.lower() in _RESERVED:
-            raise InvalidInput.because("nodes", name, "is the name of the authority's folder; choose another")
+            whose = _RESERVED[name.lower()]
+            raise InvalidInput.because("nodes", name, f"is the name of {whose} folder; choose another")
     if len(names) < 2:
         raise InvalidInput("nodes", ",".join(names) or "(none)", "at least 2")
     seen: set[str] = set()
