@@ -215,7 +215,7 @@ class RelayNews(Event):
     @property
     def facts(self) -> dict[str, object]:
         """What the log says of it."""
-        return {"state": self.state} | ({"why": self.why} if self.why else {})
+        return {key: value for key, value in super().facts.items() if value}
 
 
 @dataclass(frozen=True)
