@@ -178,7 +178,7 @@ def _sshd_config(via: Via) -> list[str]:
         "X11Forwarding no",
         "PermitTunnel no",
         "",
-        "# A node whose way has broken gets its port back within 15 seconds.",
+        "# A node whose way has broken is let go. (If it comes back before that, ./start ends its old connection.)",
         "ClientAliveInterval 5",
         "ClientAliveCountMax 3",
     ]
@@ -188,11 +188,39 @@ _START = """\
 #!/bin/sh
 # Start the relay in the foreground; its log is standard error. What is given is passed on to sshd:
 #   ./start -o ListenAddress=192.0.2.1
+set -f
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 PATH=$PATH:/usr/sbin:/usr/local/sbin:/sbin
 sshd=$(command -v sshd) || { echo "sshd is not installed; on Debian: apt install openssh-server" >&2; exit 1; }
-exec "$sshd" -D -e -f "$here/sshd_config" -h "$here/ssh_host_ed25519_key" \\
-    -o "AuthorizedKeysFile=\\"$here/authorized_keys\\"" "$@"
+known= key= cr=$(printf '\\r')
+
+# A node has one connection. When it connects anew, the one before is dead, and must give the node's port back. sshd
+# itself may not notice for minutes: it asks whether a node is still there only while nothing else happens, and the
+# others keep calling. So its log says here which process is whose.
+end_older() {
+    others=
+    for one in $known; do
+        case $one in
+            "$1="*) grep -qs '^sshd' "/proc/${one##*=}/comm" && kill "${one##*=}" ;;
+            *) others="$others $one" ;;
+        esac
+    done
+    known="$others $1=$2"
+}
+
+{
+    "$sshd" -D -e -f "$here/sshd_config" -h "$here/ssh_host_ed25519_key" \\
+        -o "AuthorizedKeysFile=\\"$here/authorized_keys\\"" "$@" 2>&1
+    echo "sshd has ended"
+} | while IFS= read -r line; do
+    line=${line%"$cr"}
+    printf '%s\\n' "$line" >&2
+    case $line in
+        "Accepted publickey for "*) key=${line##* } ;;
+        "User child is on pid "*) end_older "$key" "${line##* }" ;;
+        "sshd has ended") exit 1 ;;
+    esac
+done
 """
 
 
