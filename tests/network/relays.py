@@ -11,7 +11,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from skipring.network.setup import pack_relay
@@ -75,14 +75,24 @@ class Relay:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def kill(self) -> None:
-        """Kill it at once, with all connections that it has."""
+        """Kill it at once, with all connections that it has, as if its machine had died."""
         if self._process is None:
             return
-        for pid in (self._process.pid, *descendants(self._process.pid)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        found = set[int]()
+        # First let all stand still: what is started meanwhile would be left over.
+        while new := {self._process.pid, *descendants(self._process.pid)} - found:
+            found |= new
+            send(signal.SIGSTOP, new)
+        send(signal.SIGKILL, found)
         self._process.wait()
         self._process = None
+
+
+def send(number: signal.Signals, pids: Iterable[int]) -> None:
+    """Send a signal to processes, if they are still there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def descendants(pid: int) -> list[int]:

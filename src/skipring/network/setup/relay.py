@@ -188,36 +188,39 @@ _START = """\
 #!/bin/sh
 # Start the relay in the foreground; its log is standard error. What is given is passed on to sshd:
 #   ./start -o ListenAddress=192.0.2.1
-set -f
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 PATH=$PATH:/usr/sbin:/usr/local/sbin:/sbin
 sshd=$(command -v sshd) || { echo "sshd is not installed; on Debian: apt install openssh-server" >&2; exit 1; }
-known= key= cr=$(printf '\\r')
+cr=$(printf '\\r')
 
-# A node has one connection. When it connects anew, the one before is dead, and must give the node's port back. sshd
-# itself may not notice for minutes: it asks whether a node is still there only while nothing else happens, and the
-# others keep calling. So its log says here which process is whose.
-end_older() {
-    others=
-    for one in $known; do
-        case $one in
-            "$1="*) grep -qs '^sshd' "/proc/${one##*=}/comm" && kill "${one##*=}" ;;
-            *) others="$others $one" ;;
-        esac
-    done
-    known="$others $1=$2"
+# A node has one connection. If it asks for its port, and an older connection has that, then the older one is dead, and
+# is ended. sshd itself may not notice for minutes: it asks whether a node is still there only while nothing else
+# happens, and the other nodes keep calling. (sshd says this after it has made sure that the port is that node's.)
+free_port() {
+    end=$(printf ':%04X' "$1")
+    inode=$(awk -v end="$end" '$4 == "0A" && substr($2, 9) == end { print $10; exit }' /proc/net/tcp)
+    pid=$(ls -l /proc/[0-9]*/fd 2>/dev/null | awk -v is="socket:[$inode]" -F '[/ ]' '
+        /^\\/proc/ { pid = $3 } $NF == is { print pid; exit }')
+    if grep -qs '^sshd' "/proc/$pid/comm" && kill "$pid"; then
+        echo "ended an older connection, process $pid, that had port $1" >&2
+    fi
 }
 
-{
-    "$sshd" -D -e -f "$here/sshd_config" -h "$here/ssh_host_ed25519_key" \\
-        -o "AuthorizedKeysFile=\\"$here/authorized_keys\\"" "$@" 2>&1
-    echo "sshd has ended"
-} | while IFS= read -r line; do
+log=$(mktemp -d) && mkfifo "$log/fifo" || exit 1
+"$sshd" -D -e -f "$here/sshd_config" -h "$here/ssh_host_ed25519_key" \\
+    -o "AuthorizedKeysFile=\\"$here/authorized_keys\\"" "$@" 2>"$log/fifo" &
+listener=$!
+trap 'kill $listener 2>/dev/null' EXIT
+trap 'exit 0' HUP INT TERM
+exec 3<"$log/fifo" 4>"$log/fifo"
+rm -r "$log"
+{ while kill -0 $listener 2>/dev/null; do sleep 1; done; echo "sshd has ended"; } >&4 2>/dev/null 3<&- &
+exec 4>&-
+while IFS= read -r line <&3; do
     line=${line%"$cr"}
     printf '%s\\n' "$line" >&2
     case $line in
-        "Accepted publickey for "*) key=${line##* } ;;
-        "User child is on pid "*) end_older "$key" "${line##* }" ;;
+        channel_setup_fwd_listener*"cannot listen to port: "*) free_port "${line##*: }" ;;
         "sshd has ended") exit 1 ;;
     esac
 done
