@@ -42,7 +42,7 @@ from skipring.network.protocol import (
     marks_of,
     updated_hops,
 )
-from skipring.network.setup import LocalNetwork, agreed_run, make_network, node_status, run_text, terms_of
+from skipring.network.setup import LocalNetwork, Via, agreed_run, make_network, node_status, run_text, terms_of
 from skipring.network.storage import JournalReading, digest_of, read_journal
 from skipring.network.transport import Address, read_roster
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
@@ -68,6 +68,7 @@ def make(
     timeout: float,
     lease: float,
     silence: float,
+    via: Via | None = None,
 ) -> None:
     """Make a network whose nodes start quickly: a few rows in a file, and nothing that takes long to load."""
     rng = np.random.default_rng(1)
@@ -85,7 +86,7 @@ def make(
     }
     names = [f"node{number}" for number in range(1, len(addresses) + 1)]
     text = run_text(agreed_run(parse_run(run), len(addresses), IDENTITY)).encode()
-    make_network(folder, names, addresses, run=text, delay=delay)
+    make_network(folder, names, addresses, run=text, delay=delay, via=via)
 
 
 def on_loopback(first: int, count: int) -> list[Address]:

@@ -143,12 +143,13 @@ def remove(names: Iterable[str]) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
         run("ip", "netns", "delete", name)
+        shutil.rmtree(Path("/etc/netns") / name, ignore_errors=True)
 
 
 def remove_leftovers() -> None:
     """Remove the namespaces of tests that are no more."""
     for name in namespaces():
-        found = re.fullmatch(rf"{_LABEL}-([0-9]+)-[0-9]+-(hub|[0-9]+)", name)
+        found = re.fullmatch(rf"{_LABEL}-([0-9]+)-[0-9]+-(hub|relay|(gate|site)?[0-9]+)", name)
         if found is not None and not Path(f"/proc/{found[1]}").exists():
             remove([name])
 

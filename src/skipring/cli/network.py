@@ -45,27 +45,40 @@ def network_init(
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder with each node's own file: NAME.csv or NAME.parquet.")
     ] = None,
+    via: Annotated[
+        str | None,
+        typer.Option(metavar="[USER@]HOST[:PORT]", help="Nobody lets anything in: nodes meet at a relay, over ssh."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a private authority, and a key, certificate, settings and the agreed run for each node.
 
     Steps, timeout and noise that the run file leaves open are written down once, for all nodes. Its epsilon becomes
     each node's budget: a node refuses to take part once it is spent. Whoever has DIR/ca/ca.key can pass as any node:
-    keep it offline. It is not encrypted.
+    keep it offline. It is not encrypted. With --via, each node goes out to one port of HOST, and nothing comes in;
+    DIR/relay is what is started there, an sshd of its own that sees ciphertext only.
     """
     from ..network import (
         make_network,  # loaded when the command runs
         parse_nodes,
+        parse_via,
+        relay_addresses,
         spelled,
     )
 
     names, addresses = parse_nodes(nodes, host=host, port=port)
+    relay = None if via is None else parse_via(via)
+    if relay is not None:
+        if "=" in nodes or host != "127.0.0.1":
+            reason = "with --via nodes have no addresses of their own; give their number, or their names: a,b,c"
+            raise InvalidInput.because("nodes" if "=" in nodes else "host", nodes if "=" in nodes else host, reason)
+        addresses = relay_addresses(len(names), port, relay)
     if delay is not None:
         parse_delay(delay)
     files = None if data is None else {name: _own_file(data, name) for name in names}
     text, budget, unit, notes = _agreed(run, names)
     roster = make_network(
-        folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget, data=files
+        folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget, data=files, via=relay
     )
     if as_json:
         print_json(
@@ -78,6 +91,7 @@ def network_init(
                 "unit": unit,
                 "relation": "replace-one",
                 "notes": notes,
+                "relay": None if relay is None else {"address": str(relay), "folder": str(folder / "relay")},
                 "nodes": [
                     {"name": name, "address": spelled(address), "fingerprint": mark, "folder": str(folder / name)}
                     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True)
@@ -104,6 +118,8 @@ def network_init(
         " (replace-one, view offered): it refuses its turns beyond that."
     )
     kept += "".join(f"\n{sentence(note)}" for note in notes)
+    if relay is not None:
+        kept += f"\nNodes meet at {relay}. Its administrator needs: skipring network pack relay --dir {folder}"
     console.print(
         f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline:"
         f" whoever has it can pass as any node.{kept}\nHere: skipring network up {folder}\nElsewhere:"
@@ -192,7 +208,7 @@ def network_again(
 
 
 def network_pack(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node's name; or relay, for who runs the relay.")],
     folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="The network's folder.")] = Path(),
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The archive to write (default: NODE.tar.gz).")
@@ -203,10 +219,10 @@ def network_pack(
 
     The archive has the node's key in it: send it over a channel that only its owner can read.
     """
-    from ..network import pack_node, run_notes  # loaded when the command runs
+    from ..network import pack_node, pack_relay, run_notes  # loaded when the command runs
 
     archive = out if out is not None else Path(f"{node}.tar.gz")
-    files = pack_node(folder, node, archive)
+    files = pack_relay(folder, archive) if node == "relay" else pack_node(folder, node, archive)
     mark = hashlib.sha256(archive.read_bytes()).hexdigest()
     if as_json:
         names = [f"{node}/{file}" for file in files]
@@ -214,6 +230,9 @@ def network_pack(
         return
     print(f"{archive} has the key of {node} in it: only its owner may get it.")
     print(f"Its SHA-256, which the owner has to hear in another way (sha256sum shows it):\n{mark}")
+    if node == "relay":
+        print(f"There: tar xzf {archive.name} && relay/start (relay/README says more)")
+        return
     print(f"There: tar xzf {archive.name} && skipring network check {node}")
     for note in run_notes(folder):
         print(sentence(note))
@@ -258,7 +277,10 @@ def network_check(
         if problems and all(problem.endswith(NO_ROWS) for _, problem in problems):  # only owners know their files
             print(f"All else is as it should be; certificates last {days} more days.")
         if not problems:
-            who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {len(found) - 1} nodes are"
+            count, met = sum(one.name not in ("ca", "relay") for one in found), ""
+            if any(one.name == "relay" for one in found):
+                met = ", and the relay,"
+            who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {count} nodes{met} are"
             print(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
         for note in notes:
             print(sentence(note))

@@ -171,6 +171,8 @@ def _word(state: NodeState) -> str:
         return f"over{again}"
     away = state.status.nodes - 1 - state.status.reachable
     spent = "budget spent" if state.status.refused_for_budget else ""
+    if state.status.relay not in (None, "open"):
+        return f"relay: {state.status.relay}{again}"
     if state.status.waits_for is not None:
         return f"for {state.status.stands_still:.0f} s: {state.status.waits_for}{again}"
     return (f"{away} away" if away else spent) + again
@@ -290,6 +292,8 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
     table = _columns(f"hop {_furthest(known, newest)} of {newest.steps}")
     for index, (state, result) in enumerate(zip(states, results, strict=True)):
         word = "running" if state.running else "ended" if result and result.over else "not running"
+        if state.status is not None and state.status.relay not in (None, "open"):
+            word += f"; relay: {state.status.relay}"
         if result is None:
             table.add_row("", state.name, *[""] * 6, word)
         else:

@@ -13,7 +13,7 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .claims import final_claims, final_epsilon
-    from .config import NodeBudget, NodeConfig, NodeDelay, OwnData, node_config_text, read_node_config
+    from .config import NodeBudget, NodeConfig, NodeDelay, NodeRelay, OwnData, node_config_text, read_node_config
     from .driver import Driver, Wires
     from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
     from .ledger import AccountTerms, OwnAccount, account_of, willing
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .reminders import OLD_JOURNAL, OldJournal, is_old
     from .status import RESULT, STOPPED, NodeStatus, hidden_from_whom, read_status
     from .telemetry import Telemetry
+    from .tunnel import require_ssh
     from .updater import Stopped
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "NodeConfig",
     "NodeDelay",
     "NodeFacts",
+    "NodeRelay",
     "NodeSetup",
     "NodeStatus",
     "NoiseSource",
@@ -72,6 +74,7 @@ __all__ = [
     "read_node_config",
     "read_status",
     "require_shared_data",
+    "require_ssh",
     "status_text",
     "unreached",
     "willing",
@@ -95,6 +98,7 @@ __getattr__, __dir__ = lazily(
         "NodeConfig": "config",
         "NodeDelay": "config",
         "NodeFacts": "node_file",
+        "NodeRelay": "config",
         "NodeSetup": "node_setup",
         "NodeStatus": "status",
         "NoiseSource": "noise",
@@ -123,6 +127,7 @@ __getattr__, __dir__ = lazily(
         "read_node_config": "config",
         "read_status": "status",
         "require_shared_data": "learner",
+        "require_ssh": "tunnel",
         "status_text": "monitor",
         "unreached": "noise",
         "willing": "ledger",

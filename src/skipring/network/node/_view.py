@@ -72,6 +72,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         broken_rules=tuple(node.telemetry.broken_rules[each] for each in range(len(node.setup.roster))),
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         running_for=telemetry.running_for,
+        relay=None if node.tunnel is None else node.tunnel.state,
         waits_for=None if telemetry.standstill is None else telemetry.standstill.what,
         stands_still=0.0 if telemetry.standstill is None else node.watch.stands_for,
     )

@@ -12,7 +12,7 @@ from ...errors import InvalidInput, require_delta, require_non_negative, require
 from .._files import Section, quoted, read_checked
 from ..transport import Address
 
-__all__ = ["NodeBudget", "NodeConfig", "NodeDelay", "OwnData", "read_node_config"]
+__all__ = ["NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "read_node_config"]
 
 
 #: Where the metrics of a node are that listens on nothing: a thousand above.
@@ -55,6 +55,18 @@ class NodeDelay(Section):
     compute: str | None = Field(None, description="compute for so long on all rows of an update, as law spells it")
 
 
+class NodeRelay(Section):
+    """How a node that nobody can call reaches the others, and is reached: by way of a relay."""
+
+    ssh: Path = Field(description="the ssh_config of the tunnel, which the node keeps open itself")
+    local: str = Field("127.0.0.1", description="the other nodes' ports are on this address of this machine")
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse an address that others could reach."""
+        if not Address(self.local, 1).is_loopback or self.local == "localhost":
+            raise InvalidInput("relay.local", self.local, "an address of this machine alone, like 127.0.0.1")
+
+
 class NodeConfig(Section):
     """The settings of one node; paths are absolute once they are read."""
 
@@ -69,6 +81,7 @@ class NodeConfig(Section):
     run: Path | None = None
     data: OwnData = OwnData()
     budget: NodeBudget = NodeBudget()
+    relay: NodeRelay | None = None
 
     def model_post_init(self, _: Any) -> None:
         """Refuse an address that cannot be listened on."""
@@ -95,6 +108,7 @@ def read_node_config(path: str | Path) -> NodeConfig:
     folder = Path(path).absolute().parent
     data, budget = config.data.path, config.budget
     ledger = None if budget.ledger is None else folder / budget.ledger
+    relay = None if config.relay is None else config.relay.model_copy(update={"ssh": folder / config.relay.ssh})
     laws = {key: _beside(law, folder) for key, law in config.delay if law is not None}
     return config.model_copy(
         update={
@@ -103,6 +117,7 @@ def read_node_config(path: str | Path) -> NodeConfig:
             "run": None if config.run is None else folder / config.run,
             "data": config.data.model_copy(update={"path": None if data is None else folder / data}),
             "budget": budget.model_copy(update={"ledger": ledger}),
+            "relay": relay,
         }
     )
 
@@ -124,10 +139,12 @@ def node_config_text(
     delay: str | None = None,
     budget: NodeBudget | None = None,
     data: Path | None = None,
+    relay: NodeRelay | None = None,
 ) -> str:
     """Return the settings that a new node starts with; with `delay`, it is late on purpose. `data` is its own file.
 
-    `with_schema`: the run says which column is the label, so that the node's own settings need not.
+    `with_schema`: the run says which column is the label, so that the node's own settings need not. With a `relay`, the
+    node listens where its tunnel ends.
     """
     own, late = OwnData.model_fields, NodeDelay.model_fields
     port = _OWN_PORT if address is None else address.port
@@ -135,7 +152,7 @@ def node_config_text(
     lines = [
         f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
         f"name = {quoted(name)}",
-        _listen_line(address),
+        _listen_line(address, relay),
         'journal = "journal.sqlite"    # what it must not forget; keep it and back it up',
         f'metrics = "127.0.0.1:{metrics}"    # /health, /metrics (Prometheus) and /status, for this machine alone',
         'run = "run.toml"' if with_run else '# run = "run.toml"    # what all nodes agreed on',
@@ -149,16 +166,30 @@ def node_config_text(
         "",
         "[delay]",
         f"{'# ' if delay is None else ''}law = {quoted(delay or 'gamma:0.25,1')}    # {late['law'].description}",
+        *([] if relay is None else _relay_lines(relay)),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _listen_line(address: Address | None) -> str:
+def _listen_line(address: Address | None, relay: NodeRelay | None) -> str:
     if address is None:
         return "# listen: on nothing. Nobody calls this node; it calls the others"
     everywhere = "[::]" if ":" in address.host else "0.0.0.0"
     listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
-    return f"listen = {quoted(listen)}    # others reach it at {address}"
+    reached = f"others reach it at {address}"
+    if relay is not None:
+        listen, reached = f"{relay.local}:{address.port}", f"others reach it at port {address.port} of the relay"
+    return f"listen = {quoted(listen)}    # {reached}"
+
+
+def _relay_lines(relay: NodeRelay) -> list[str]:
+    fields = NodeRelay.model_fields
+    return [
+        "",
+        "[relay]",
+        f"ssh = {quoted(relay.ssh.as_posix())}    # {fields['ssh'].description}",
+        f"local = {quoted(relay.local)}    # {fields['local'].description}",
+    ]
 
 
 def _budget_lines(budget: NodeBudget) -> list[str]:

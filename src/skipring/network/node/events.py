@@ -22,6 +22,7 @@ __all__ = [
     "OwnUpdatesForgotten",
     "Prepared",
     "ProtocolNews",
+    "RelayNews",
     "RowsLeftOut",
     "RuleBroken",
     "RunOver",
@@ -201,6 +202,20 @@ class GoesOn(Event):
     def facts(self) -> dict[str, object]:
         """What the log says of it."""
         return {"stood_still": round(self.seconds)}
+
+
+@dataclass(frozen=True)
+class RelayNews(Event):
+    """The tunnel to the relay is `open`, or `down`, and `why`; the node tries again by itself."""
+
+    name = "relay"
+    state: str
+    why: str = ""
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the log says of it."""
+        return {key: value for key, value in super().facts.items() if value}
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,12 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
     ("skipring_hop_overhead_seconds", "gauge", "The same without the wait for the next node.", attrgetter("overhead")),
     ("skipring_reachable_nodes", "gauge", "Nodes that messages go through to.", attrgetter("reachable")),
     (
+        "skipring_relay_open",
+        "gauge",
+        "Whether the tunnel to the relay is open; absent without a relay.",
+        lambda status: None if status.relay is None else status.relay == "open",
+    ),
+    (
         "skipring_standstill_seconds",
         "gauge",
         "For how long nothing has moved, as far as this node sees; 0 below ten seconds.",

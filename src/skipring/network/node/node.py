@@ -30,6 +30,7 @@ from .status import STOPPED, NodeStatus
 from .strides import Strides
 from .taking_part import TakingPart
 from .telemetry import Telemetry
+from .tunnel import Tunnel
 from .turn_times import TurnTimes
 from .updater import Stopped, Updater
 
@@ -45,7 +46,7 @@ def over_tls(setup: NodeSetup, receiver: Receiver) -> Transport:
     """Return the connections of a node to all others."""
     return Transport(
         setup.me,
-        setup.roster,
+        setup.dialled,
         setup.keys,
         listen=setup.config.listen,
         agreement=setup.agreement,
@@ -162,6 +163,8 @@ class Node:
         self.watch = StandstillWatch(
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
         )
+        relay = setup.config.relay
+        self.tunnel = None if relay is None else Tunnel(relay.ssh, self.telemetry.note, clock)
         self._begun = self._leaving = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
@@ -180,6 +183,12 @@ class Node:
 
     async def run(self) -> None:
         """Take part until the run is over and everybody knows, or until `stop`; raise Stopped if it cannot go on."""
+        async with contextlib.nullcontext() if self.tunnel is None else self.tunnel.kept():
+            await self._take_part()
+        if self._life.failure is not None:
+            raise self._life.failure
+
+    async def _take_part(self) -> None:
         await self.transport.start()
         self.setup.forget_the_stop()
         self._say_what_is_known()
@@ -195,8 +204,6 @@ class Node:
             self.updater.close()
             if self.lifetime is not None:
                 self.lifetime.end()
-        if self._life.failure is not None:
-            raise self._life.failure
 
     def _say_what_is_known(self) -> None:
         """Say what the owner should know from the start."""

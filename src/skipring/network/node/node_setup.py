@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..protocol import Memory, Rules, Token
 from ..storage import LedgerFile, chunks_of, size_of
 from ..transport import (
     CERTIFICATE,
+    Address,
     Agreement,
     Keys,
     Notary,
@@ -69,6 +70,14 @@ class NodeSetup:
     prepare_rows: PrepareRows | None = None
     #: What all runs have given away of this node's data, if its owner keeps a ledger of it.
     ledger: LedgerFile | None = None
+
+    @property
+    def dialled(self) -> Roster:
+        """The roster with the addresses that this node dials: with a relay, ports of its own machine."""
+        relay = self.config.relay
+        if relay is None:
+            return self.roster
+        return replace(self.roster, addresses=tuple(Address(relay.local, port) for port in self.roster.ports))
 
     @property
     def shape(self) -> Shape:

@@ -80,6 +80,7 @@ class NodeStatus:
     reachable : nodes that messages go through to.
     broken_rules : for each node, how often it has sent what no honest node sends, since this one started.
     peak_memory, running_for : bytes and seconds of its process.
+    relay : whether the tunnel to the relay is ``open``, or else why it is not; None without a relay.
     waits_for, stands_still : what it waits for, in words, and for how many seconds, if nothing moves; None and 0 if
         something does.
     """
@@ -124,6 +125,7 @@ class NodeStatus:
     broken_rules: tuple[int, ...] = ()
     peak_memory: int
     running_for: float
+    relay: str | None = None
     waits_for: str | None = None
     stands_still: float = 0.0
 

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
         set_steps,
         stop_nodes,
     )
-    from .pack import pack_node
+    from .pack import pack_node, pack_relay
     from .process import run_node
     from .readiness import run_notes, why_not_started
+    from .relay import Via, parse_via, relay_addresses
     from .run_mark import new_identity
     from .verify import Verified, verify_outcome
 
@@ -50,6 +51,7 @@ __all__ = [
     "LocalNetwork",
     "NodeState",
     "Verified",
+    "Via",
     "agreed_run",
     "agreement_of",
     "asked_budget",
@@ -67,8 +69,11 @@ __all__ = [
     "notes_on",
     "open_journal",
     "pack_node",
+    "pack_relay",
+    "parse_via",
     "quorum_of",
     "read_network",
+    "relay_addresses",
     "require_data",
     "require_network_run",
     "run_node",
@@ -97,6 +102,7 @@ __getattr__, __dir__ = lazily(
         "MOST_STEPS": "agreed_values",
         "NodeState": "local",
         "Verified": "verify",
+        "Via": "relay",
         "agreed_run": "agreed",
         "why_nobody_skipped": "agreed",
         "with_designed_order": "agreed_order",
@@ -116,8 +122,11 @@ __getattr__, __dir__ = lazily(
         "notes_on": "agreed",
         "open_journal": "load",
         "pack_node": "pack",
+        "pack_relay": "pack",
+        "parse_via": "relay",
         "quorum_of": "agreed_values",
         "read_network": "local",
+        "relay_addresses": "relay",
         "require_data": "agreed",
         "require_network_run": "agreed_values",
         "run_node": "process",

@@ -13,6 +13,8 @@ from ...errors import InvalidInput
 from ..node import read_node_config
 from ..transport import Roster, node_uri, read_roster
 from ..transport import certificates as known
+from .relay import NODE_KEY, RELAY
+from .relay_checks import check_node_relay, check_relay, mode_problem
 
 __all__ = ["Checked", "check_network", "check_node", "is_node_folder"]
 
@@ -54,7 +56,10 @@ def check_network(folder: str | Path, *, now: datetime | None = None) -> tuple[C
         ):
             more.append("ca.crt differs from the network's")
         nodes.append(Checked(name, found.days_left, (*found.problems, *more)))
-    return (top, *nodes)
+    relay = folder / RELAY
+    # Once it is packed, the relay's folder is needed nowhere else.
+    more_found = [Checked(RELAY, None, tuple(check_relay(relay, roster, folder)))] if relay.is_dir() else []
+    return (top, *nodes, *more_found)
 
 
 def check_node(folder: str | Path, *, expected: str | None = None, now: datetime | None = None) -> Checked:
@@ -87,7 +92,8 @@ def check_node(folder: str | Path, *, expected: str | None = None, now: datetime
         problems += _check_dates("ca.crt", authority, now)
     if "roster.toml" not in missing:
         problems += _check_roster(folder / "roster.toml", name, own, key)
-    problems += _check_mode(folder / "node.key")
+    problems += mode_problem(folder / "node.key", "node.key")
+    problems += _check_way(folder, missing)
     problems += _strange_keys(folder, authority)
     return Checked(name, None if own is None else _days_left(own, now), tuple(problems))
 
@@ -112,7 +118,7 @@ def _check_authority(folder: Path, now: datetime | None) -> Checked:
         key = known.private_key(text)
         if key is None or not known.same_key(key, own):
             problems.append("ca.key does not belong to ca.crt")
-        problems += _check_mode(folder / "ca.key")
+        problems += mode_problem(folder / "ca.key", "ca.key")
     return Checked("ca", _days_left(own, now), tuple(problems))
 
 
@@ -148,19 +154,26 @@ def _check_roster(path: Path, name: str, own: Certificate | None, key: EllipticC
     return []
 
 
-def _check_mode(path: Path) -> list[str]:
-    try:
-        mode = path.stat().st_mode & 0o777
-    except OSError:
+def _check_way(folder: Path, missing: list[str]) -> list[str]:
+    """Check what the node reaches the relay with, if it has one."""
+    if missing:
         return []
-    return [f"{path.name} can be used by others: its mode is {mode:04o}, not 0600"] if mode & 0o077 else []
+    try:
+        config, roster = read_node_config(folder / "node.toml"), read_roster(folder / "roster.toml")
+    except InvalidInput:  # which has been said
+        return []
+    return [] if config.relay is None or config.name not in roster.names else check_node_relay(config, roster)
 
 
 def _strange_keys(folder: Path, authority: Certificate | None) -> list[str]:
     """Look for keys that do not belong into a node's folder, whatever they are called."""
     problems = []
     for path in sorted(folder.rglob("*")):
-        if path == folder / "node.key" or not path.is_file() or path.stat().st_size > _SMALL:
+        if (
+            path in (folder / "node.key", folder / RELAY / NODE_KEY)
+            or not path.is_file()
+            or path.stat().st_size > _SMALL
+        ):
             continue
         content = _read(path) or b""
         if b"PRIVATE KEY-----" not in content and path.name != "ca.key":

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 from .._files import write_new
-from ..node import NodeBudget, node_config_text
+from ..node import NodeBudget, NodeRelay, node_config_text
 from ..transport import Address, Roster, node_uri, require_cryptography, server_name
+from .relay import HOST_KEY, NODE_KEY, RELAY, Via, node_host, node_relay_files, relay_files
 
 __all__ = ["make_network"]
 
@@ -30,12 +31,15 @@ def make_network(
     delay: str | None = None,
     budget: NodeBudget | None = None,
     data: Mapping[str, Path] | None = None,
+    via: Via | None = None,
 ) -> Roster:
     """Make an authority and one folder per node; the folder is there with everything in it, or not at all.
 
     Whoever has `ca/ca.key` can make itself any node's certificate: keep it offline, or delete it once all nodes have
     theirs. It is not encrypted. With a `delay`, nodes are late on purpose, by this law. A `budget` is
     written into the settings of every node, whose owner may change it. `data` are the nodes' own files, by their names.
+    With `via`, nodes reach each other by way of a relay, whose folder is made as well; `addresses` are those that the
+    relay lends to them (`relay_addresses`).
     """
     if not 1 <= days <= 36500:
         raise InvalidInput("days", days, "from 1 to 36500")
@@ -48,7 +52,9 @@ def make_network(
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
     try:
-        roster = _fill(draft, names, addresses, days=days, run=run, delay=delay, budget=budget, data=data or {})
+        roster = _fill(
+            draft, names, addresses, days=days, run=run, delay=delay, budget=budget, data=data or {}, via=via
+        )
         draft.rename(folder)
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
@@ -67,6 +73,7 @@ def _fill(
     delay: str | None,
     budget: NodeBudget | None,
     data: Mapping[str, Path],
+    via: Via | None,
 ) -> Roster:
     from ..transport import certificates as made  # an extra
 
@@ -95,7 +102,7 @@ def _fill(
         public["run.toml"] = run
     _write_folder(folder, {name: text for name, text in public.items() if name != "ca.crt"}, {})
     _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
-    for name, address, (key, certificate) in zip(names, addresses, issued, strict=True):
+    for node, (name, address, (key, certificate)) in enumerate(zip(names, addresses, issued, strict=True)):
         config = node_config_text(
             name,
             address,
@@ -104,15 +111,29 @@ def _fill(
             delay=delay,
             budget=budget,
             data=data.get(name),
+            relay=None if via is None else NodeRelay(ssh=Path(RELAY, "ssh_config"), local=node_host(node)),
         ).encode()
         own = public | {"node.crt": made.certificate_pem(certificate), "node.toml": config}
         _write_folder(folder / name, own, {"node.key": made.key_pem(key)})
+    if via is not None:
+        _write_relay(folder, via, roster)
     return roster
+
+
+def _write_relay(folder: Path, via: Via, roster: Roster) -> None:
+    """Write the relay's folder, and into each node's what it reaches the relay with."""
+    from .ssh_keys import new_ssh_key  # an extra
+
+    host_key, host_line = new_ssh_key()
+    keys = [new_ssh_key() for _ in roster.names]
+    _write_folder(folder / RELAY, relay_files(via, roster, [line for _, line in keys]), {HOST_KEY: host_key})
+    for node, (name, (key, _)) in enumerate(zip(roster.names, keys, strict=True)):
+        _write_folder(folder / name / RELAY, node_relay_files(via, roster, node, host_line), {NODE_KEY: key})
 
 
 def _write_folder(folder: Path, public: dict[str, bytes], secret: dict[str, bytes]) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     for name, content in public.items():
-        write_new(folder / name, content, 0o644)
+        write_new(folder / name, content, 0o755 if name == "start" else 0o644)
     for name, content in secret.items():
         write_new(folder / name, content, 0o600)

@@ -26,6 +26,7 @@ from ..node import (
     learner_on,
     node_rows,
     read_node_config,
+    require_ssh,
     unreached,
 )
 from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain
@@ -64,6 +65,8 @@ def load_node(path: str | Path) -> NodeSetup:
     problems = check_node(folder, expected=config.name).problems
     if problems:  # others would only hang up on it
         raise InvalidInput.because("DIR", folder, problems[0])
+    if config.relay is not None:
+        require_ssh()
     terms = terms_of(run, config.run, roster, me, parts=1)  # before any data is looked for
     rows, inputs = node_rows(run, index=me, nodes=len(roster), name=config.name, data=config.data)
     learner = learner_on(run, rows, index=me, rng=np.random.default_rng())

@@ -10,10 +10,14 @@ from pathlib import Path
 from ...errors import InvalidInput
 from .._files import write_new
 from ..transport import read_roster, require_cryptography
+from .relay import HOST_KEY, NODE_KEY, RELAY
 
-__all__ = ["pack_node"]
+__all__ = ["pack_node", "pack_relay"]
 
 _FILES = ("node.key", "node.crt", "ca.crt", "roster.toml", "node.toml", "run.toml")  # all that ever leaves a DIR
+_FILES_FOR_RELAY = tuple(f"{RELAY}/{file}" for file in ("ssh_config", "known_hosts", NODE_KEY))
+_FILES_OF_RELAY = ("README", "authorized_keys", "skipring-relay.service", HOST_KEY, "sshd_config", "start")
+_MODES = {"node.key": 0o600, f"{RELAY}/{NODE_KEY}": 0o600, HOST_KEY: 0o600, "start": 0o755}
 
 
 def pack_node(folder: str | Path, name: str, out: str | Path) -> tuple[str, ...]:
@@ -34,7 +38,24 @@ def pack_node(folder: str | Path, name: str, out: str | Path) -> tuple[str, ...]
         problems = ["its roster.toml is not that of the network"]
     if problems:
         raise InvalidInput.because("NODE", name, f"is not packed: {problems[0]}")
-    contents = {file: (node / file).read_bytes() for file in _FILES if (node / file).is_file()}
+    files = (*_FILES, *_FILES_FOR_RELAY)
+    return _write(out, name, {file: (node / file).read_bytes() for file in files if (node / file).is_file()})
+
+
+def pack_relay(folder: str | Path, out: str | Path) -> tuple[str, ...]:
+    """Write what the relay's administrator needs into one archive, with no node's key in it; return its files."""
+    require_cryptography()
+    from .relay_checks import check_relay, require_good  # an extra
+
+    folder, relay = Path(folder), Path(folder) / RELAY
+    if not relay.is_dir():
+        reason = "this network has none; `skipring network init --via HOST` makes one"
+        raise InvalidInput.because("NODE", RELAY, reason)
+    require_good(check_relay(relay, read_roster(folder / "roster.toml"), folder))
+    return _write(Path(out), RELAY, {file: (relay / file).read_bytes() for file in _FILES_OF_RELAY})
+
+
+def _write(out: Path, name: str, contents: dict[str, bytes]) -> tuple[str, ...]:
     try:
         write_new(out, _archive(name, contents), 0o600)
     except FileExistsError:
@@ -50,11 +71,12 @@ def _archive(name: str, contents: dict[str, bytes]) -> bytes:
         gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as squeezed,
         tarfile.open(fileobj=squeezed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
     ):
-        top = tarfile.TarInfo(name)
-        top.type, top.mode = tarfile.DIRTYPE, 0o700
-        archive.addfile(top)
+        for directory in [name, *sorted({f"{name}/{file.rpartition('/')[0]}" for file in contents if "/" in file})]:
+            top = tarfile.TarInfo(directory)
+            top.type, top.mode = tarfile.DIRTYPE, 0o700
+            archive.addfile(top)
         for file, content in sorted(contents.items()):
             entry = tarfile.TarInfo(f"{name}/{file}")
-            entry.size, entry.mode = len(content), 0o600 if file == "node.key" else 0o644
+            entry.size, entry.mode = len(content), _MODES.get(file, 0o644)
             archive.addfile(entry, io.BytesIO(content))
     return packed.getvalue()

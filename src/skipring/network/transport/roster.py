@@ -20,7 +20,7 @@ _HOST = re.compile(
 )
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _KEY = re.compile(r"0[23][0-9a-f]{64}")
-_RESERVED = ("ca",)  # the folder of the authority
+_RESERVED = {"ca": "the authority's", "relay": "the relay's"}  # whose folder it is
 NODE_DOMAIN = ".node.skipring"  # no host is called so; certificates bind a node's name as one (identity.server_name)
 
 
@@ -115,7 +115,8 @@ def _check_names(names: Sequence[str]) -> None:
                 "nodes", name or "(empty)", "names of letters, digits and -, 63 at most, with - only inside"
             )
         if name.lower() in _RESERVED:
-            raise InvalidInput.because("nodes", name, "is the name of the authority's folder; choose another")
+            whose = _RESERVED[name.lower()]
+            raise InvalidInput.because("nodes", name, f"is the name of {whose} folder; choose another")
     if len(names) < 2:
         raise InvalidInput("nodes", ",".join(names) or "(none)", "at least 2")
     seen: set[str] = set()
@@ -173,6 +174,11 @@ class Roster:
         if name not in self.names:
             raise InvalidInput.because("NODE", name, f"is not in the roster; nodes are {_some(self.names)}")
         return self.names.index(name)
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The port of each node's address; 0 where it has none."""
+        return tuple(0 if address is None else address.port for address in self.addresses)
 
     def calls(self, one: int, other: int) -> bool:
         """Say which of two nodes opens the connection that serves both: the later one calls those before it.
