@@ -35,7 +35,7 @@ from .chain import (
     updates_of,
     wrong_way,
 )
-from .fold import Account, Fold, Release
+from .fold import Account, Fold, Release, Resumable
 from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released
 from .messages import (
     MOST_TURN_BYTES,
@@ -79,6 +79,7 @@ from .messages import (
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path
 from .peer import Peer
+from .places import Places
 from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
 from .stamps import Stamp, own_stamp, stamped
@@ -128,6 +129,7 @@ __all__ = [
     "Passing",
     "Peer",
     "Place",
+    "Places",
     "Prepare",
     "PrepareBatch",
     "Promise",
@@ -136,6 +138,7 @@ __all__ = [
     "Reject",
     "Release",
     "Released",
+    "Resumable",
     "Resume",
     "Resumed",
     "Rule",
