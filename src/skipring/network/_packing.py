@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any
 
 __all__ = ["Packer"]
@@ -20,6 +21,8 @@ _NONE, _FALSE, _TRUE, _NUMBER, _NEGATIVE, _LARGE, _FLOAT, _BYTES, _ARRAY, _TEXT 
 _TUPLE, _LIST, _SET, _MAPPING, _COUNTER, _OBJECT = range(10, 16)
 _MANY: dict[type, int] = {tuple: _TUPLE, list: _LIST, set: _SET}
 _PAIRS: dict[type, int] = {dict: _MAPPING, Counter: _COUNTER}
+
+Instead = Mapping[type, Callable[[Any], object]]
 
 
 class Packer:
@@ -37,12 +40,19 @@ class Packer:
     def __init__(self, numbers: Mapping[type, int]) -> None:
         self._numbers = dict(numbers)
         self._classes = {number: kind for kind, number in numbers.items()}
-        self._fields = {kind: [f.name for f in fields(kind)] for kind in numbers if is_dataclass(kind)}
+        self._parts: dict[type, tuple[bytes, Callable[[Any], tuple[Any, ...]]]] = {}
+        for kind, number in numbers.items():
+            if is_dataclass(kind):
+                names = [field.name for field in fields(kind)]
+                self._parts[kind] = bytes((_OBJECT, number, len(names))), _getter(names)
 
-    def pack(self, value: object) -> bytes:
-        """Return a value as bytes, the same for the same value; TypeError if it is of no known kind."""
+    def pack(self, value: object, instead: Instead | None = None) -> bytes:
+        """Return a value as bytes, the same for the same value; TypeError if it is of no known kind.
+
+        `instead` says of a class what is packed in place of its objects.
+        """
         out = bytearray()
-        self._put(out, value)
+        self._put(out, value, instead or {})
         return bytes(out)
 
     def unpack(self, data: bytes) -> Any:
@@ -61,7 +71,7 @@ class Packer:
             raise ValueError("these bytes are of no value") from error
         return values
 
-    def _put(self, out: bytearray, value: Any) -> None:
+    def _put(self, out: bytearray, value: Any, instead: Instead) -> None:
         kind = type(value)
         if kind is int:
             _put_number(out, value)
@@ -73,7 +83,7 @@ class Packer:
             out.append(_MANY[kind])
             _put_count(out, len(value))
             for each in sorted(value) if kind is set else value:
-                self._put(out, each)
+                self._put(out, each, instead)
         elif value is None:
             out.append(_NONE)
         elif kind is bool:
@@ -90,25 +100,26 @@ class Packer:
             out.append(_PAIRS[kind])
             _put_count(out, len(value))
             for key, each in value.items():
-                self._put(out, key)
-                self._put(out, each)
+                self._put(out, key, instead)
+                self._put(out, each, instead)
         elif isinstance(value, IntEnum):
             _put_number(out, int(value))
         else:
-            self._put_object(out, kind, value)
+            self._put_object(out, kind, value, instead)
 
-    def _put_object(self, out: bytearray, kind: type, value: Any) -> None:
-        if kind not in self._numbers:
-            raise TypeError(f"a {kind.__name__} cannot be packed")
-        out.append(_OBJECT)
-        out.append(self._numbers[kind])
-        if kind in self._fields:
-            names = self._fields[kind]
-            out.append(len(names))
-            for name in names:
-                self._put(out, getattr(value, name))
+    def _put_object(self, out: bytearray, kind: type, value: Any, instead: Instead) -> None:
+        if kind in instead:
+            self._put(out, instead[kind](value), instead)
+        elif kind in self._parts:
+            head, parts = self._parts[kind]
+            out += head
+            for part in parts(value):
+                self._put(out, part, instead)
+        elif kind in self._numbers:
+            out += bytes((_OBJECT, self._numbers[kind]))
+            self._put(out, vars(value), instead)
         else:
-            self._put(out, vars(value))
+            raise TypeError(f"a {kind.__name__} cannot be packed")
 
     def _take(self, data: bytes, at: int) -> tuple[Any, int]:
         tag = data[at]
@@ -149,7 +160,7 @@ class Packer:
 
     def _take_object(self, data: bytes, at: int) -> tuple[Any, int]:
         kind = self._classes[data[at]]
-        if kind in self._fields:
+        if kind in self._parts:
             count, at = data[at + 1], at + 2
             values = []
             for _ in range(count):
@@ -160,6 +171,13 @@ class Packer:
         made: Any = object.__new__(kind)
         vars(made).update(found)
         return made, at
+
+
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what takes the fields of an object."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _put_number(out: bytearray, value: int) -> None:
