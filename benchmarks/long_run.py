@@ -83,9 +83,9 @@ def main() -> None:
     within = asked.folder or (shared if shared.is_dir() else None)
     with tempfile.TemporaryDirectory(prefix="skipring-benchmark-", dir=within) as place:
         path = Path(place) / "journal.sqlite"
-        account, whose = OwnAccount(node.terms), {"node": "a", "run_digest": "run"}
+        account = OwnAccount(node.terms)
         times: list[float] = []
-        with JournalFile.create(path, **whose, blank=node.blank) as journal:
+        with JournalFile.create(path, node="a", run_digest="run", blank=node.blank) as journal:
             journal.follow(account)
             began = time.perf_counter()
             for entries in node.turns(node.initial, 1, node.hops):
@@ -105,7 +105,7 @@ def main() -> None:
         print(f"at most {1e3 * max(times):.0f} ms, where all that came before is added up")
         start = time.perf_counter()
         again = OwnAccount(node.terms)
-        with JournalFile.open(path, **whose) as journal:
+        with JournalFile.open(path, node="a", run_digest="run") as journal:
             journal.follow(again)
             known = journal.memory
         print(f"the next start knows all of it after {time.perf_counter() - start:.2f} s", end="; ")

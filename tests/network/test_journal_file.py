@@ -36,15 +36,16 @@ from skipring.network.protocol import (
 from skipring.network.storage import JournalBroken, JournalError, JournalFile, JournalFull, read_journal
 
 RUN = "run-1"
+SUMS = 5  # rows are added up on the disk so often, here
 BLANK = Memory.blank(3, Token(0, b"initial", b""))
 
 
 def create(path: Path, blank: Memory = BLANK) -> JournalFile:
-    return JournalFile.create(path, node="ann", run_digest=RUN, blank=blank)
+    return JournalFile.create(path, node="ann", run_digest=RUN, blank=blank, sum_after=SUMS)
 
 
 def reopen(path: Path) -> JournalFile:
-    return JournalFile.open(path, node="ann", run_digest=RUN)
+    return JournalFile.open(path, node="ann", run_digest=RUN, sum_after=SUMS)
 
 
 def remembered(path: Path) -> tuple[Memory, list[Release]]:
@@ -380,6 +381,14 @@ EDITS = {
     "the newest model deleted": "DELETE FROM models WHERE entry != 0",
     "a model changed": "UPDATE models SET parameters = zeroblob(32) WHERE entry != 0",
     "a model added": "INSERT INTO models VALUES (77, zeroblob(32))",
+    "a sum deleted": "DELETE FROM states",
+    "a sum changed": "UPDATE states SET state = CAST(substr(state, 1, length(state) - 1) || x'77' AS BLOB)",
+    "a sum emptied": "UPDATE states SET state = x''",
+    "a sum moved": "UPDATE states SET entry = 5",
+    "a sum of nothing": "UPDATE states SET entry = 0",
+    "a sum of rows to come": "UPDATE states SET entry = 99",
+    "a sum added": "INSERT INTO states SELECT 11, state FROM states",
+    "a number in place of a sum": "UPDATE states SET state = 7",
     "another table": "CREATE TABLE more (x)",
     "a trigger": "CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE number = new.number; END",
     "no table": "DROP TABLE entries",

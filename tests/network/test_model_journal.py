@@ -64,11 +64,11 @@ def quick_path(tmp_path: Path) -> Iterator[Path]:
 
 
 def create(path: Path, blank: Memory = BLANK) -> JournalFile:
-    return JournalFile.create(path, node="ann", run_digest="run-1", blank=blank)
+    return JournalFile.create(path, node="ann", run_digest="run-1", blank=blank, sum_after=3)
 
 
 def reopen(path: Path) -> JournalFile:
-    return JournalFile.open(path, node="ann", run_digest="run-1")
+    return JournalFile.open(path, node="ann", run_digest="run-1", sum_after=3)
 
 
 def updated(hop: int, parameters: Parameters) -> Released:
