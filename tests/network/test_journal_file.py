@@ -40,8 +40,8 @@ SUMS = 5  # rows are added up on the disk so often, here
 BLANK = Memory.blank(3, Token(0, b"initial", b""))
 
 
-def create(path: Path, blank: Memory = BLANK) -> JournalFile:
-    return JournalFile.create(path, node="ann", run_digest=RUN, blank=blank, sum_after=SUMS)
+def create(path: Path, blank: Memory = BLANK, sums: int = SUMS) -> JournalFile:
+    return JournalFile.create(path, node="ann", run_digest=RUN, blank=blank, sum_after=sums)
 
 
 def reopen(path: Path) -> JournalFile:
@@ -161,7 +161,7 @@ def without_parameters(entry: Entry) -> Entry:
 def test_entries_are_told_with_their_times(quick_path: Path) -> None:
     rng = random.Random(3)
     entries = [random_entry(rng) for _ in range(2500)]  # they are read page by page
-    with create(quick_path / "journal") as journal:
+    with create(quick_path / "journal", sums=400) as journal:
         for number, entry in enumerate(entries):
             journal.append(entry, written=float(number))
         journal.append(release(7), Heard((9, 9)), written=1e9)
@@ -223,7 +223,7 @@ WRITER = """
 import hashlib, random, sys
 from skipring.network.protocol import Copy, Heard, Kind, Released, Token
 from skipring.network.storage import JournalFile
-with JournalFile.open(sys.argv[1], node="ann", run_digest="run-1") as journal:
+with JournalFile.open(sys.argv[1], node="ann", run_digest="run-1", sum_after=3) as journal:
     hop = len(journal.memory.ledger)
     print("open", flush=True)
     while True:

@@ -8,6 +8,7 @@ world around it. A token's `chain` tells which hops have updated it. docs/protoc
 
 from __future__ import annotations
 
+from ._cutting import KNOWN_BYTES
 from ._presence import HOP_BYTES
 from ._state import Rules
 from .actions import (
@@ -88,6 +89,7 @@ from .standing import Stand, Standing
 __all__ = [
     "FRESH",
     "HOP_BYTES",
+    "KNOWN_BYTES",
     "MOST_TURN_BYTES",
     "Accepted",
     "Account",
