@@ -59,7 +59,7 @@ __all__ = [
 
 #: So many rows are added up anew by a start, at most; more if the sum is so large that it would be most of what is
 #: written: it takes no more than so many bytes per row.
-_ROWS, _BYTES_PER_ROW = 1000, 2000
+_ROWS, _BYTES_PER_ROW = 1000, 5000
 
 
 class JournalFile:
