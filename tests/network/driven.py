@@ -22,7 +22,7 @@ import numpy as np
 from fake_machine import Crashed, Drawn, FakeWires, WatchedJournal
 from virtual_time import VirtualLoop
 from watched import Watched, exact_mu2
-from world import Broken, FakeSeal, Weather
+from world import Broken, FakeSeal, Weather, without_known
 
 import skipring.network.node.updater as updater_module
 import skipring.network.storage.model_file as model_file_module
@@ -378,7 +378,9 @@ class DrivenWorld(Watched):
     def named(self, message: Message) -> Any:
         """Return a message with the digest of its model instead of the model."""
         if isinstance(message, Pass | Final | Outcome):
-            return replace(message, token=self.token_named(message.token))
+            token = self.token_named(message.token)
+            since = message.since if isinstance(message, Pass) and not token.updates else 0
+            return replace(message, token=without_known(token, since))
         return message
 
     def real(self, message: Message, folder: Path | None = None) -> Message:
@@ -387,8 +389,8 @@ class DrivenWorld(Watched):
             return message
         token, initial = message.token, self.blank
         assert initial is not None
-        name = bytes.fromhex(digest_of(initial.parameters)) if token == self.initial else token.parameters
-        chain = initial.chain if token == self.initial else token.chain
+        name = token.parameters if token.updates else bytes.fromhex(digest_of(initial.parameters))
+        chain = token.chain if token.updates else initial.chain[: len(token.chain)]
         assert isinstance(name, bytes)
         parameters: Parameters = self.models[name]
         if folder is not None:
@@ -465,7 +467,7 @@ async def _history(seed: int, folder: Path) -> DrivenWorld:
     rng = random.Random(seed * 104729 + 7)
     nodes = rng.randint(2, 5)
     path = [rng.randrange(nodes) for _ in range(rng.randint(1, 4 * nodes))]
-    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0, short=0 if seed % 2 else 1024)
     weather = Weather(
         drop=rng.choice([0.0, 0.05, 0.2]),
         double=rng.choice([0.0, 0.2]),

@@ -16,6 +16,7 @@ import world
 from world import Broken, Make, Weather, World, parameters_of
 
 from skipring.network.protocol import (
+    KNOWN_BYTES,
     Accepted,
     Answer,
     Ask,
@@ -39,6 +40,7 @@ from skipring.network.protocol import (
     marks_of,
     stamped,
 )
+from skipring.network.protocol._cutting import known
 
 #: Seconds between two lies, and until when the liar lies; from then on it is silent.
 EVERY, SILENT_AT = 0.5, 60.0
@@ -160,11 +162,17 @@ class LyingWorld(World):
 
     def some_token(self, marks: list[int], ballot: Ballot) -> Token:
         """Return a token that nobody has made, or one that the liar was given, changed or not."""
-        given = [message.token for _, _, message in self.overheard if isinstance(message, Pass | Final | Outcome)]
+        sent = [message for _, _, message in self.overheard if isinstance(message, Pass | Final | Outcome)]
+        given = [message.token for message in sent if not (isinstance(message, Pass) and message.since)]
         if not given or self.lies.random() < 0.4:
             return self.model(marks)
         token = self.lies.choice(given)
         return token if self.lies.random() < 0.3 else self.remade(token, ballot)
+
+    def some_known(self) -> bytes:
+        """Return marks that some node may have, or that nobody has."""
+        marks = self.lies.choice(self.machines).memory.copy.token.chain[32:][: self.lies.randrange(6)]
+        return known(marks) if self.lies.random() < 0.7 else self.lies.randbytes(KNOWN_BYTES)
 
     def any_message(self) -> Message:
         """Return a message of any kind with any content: made up, or one that was sent, or one of those changed."""
@@ -189,6 +197,8 @@ class LyingWorld(World):
             "votes": lambda: any_votes,
             "promises": lambda: any_votes,
             "turns": lambda: rng.randbytes(rng.choice([0, 9, 100])),
+            "known": self.some_known,
+            "since": lambda: rng.choice([0, 0, 1, 2, rng.randrange(rules.steps)]),
             "heard": lambda: rng.randbytes(4 * rng.choice([0, 1, rules.nodes])),
         }
         if self.overheard and rng.random() < 0.5:
@@ -453,7 +463,7 @@ def history(seed: int, make: Make = Peer) -> LyingWorld:
     nodes = rng.randint(3, 7)
     steps = rng.randint(nodes, 6 * nodes)
     path = [rng.randrange(nodes) for _ in range(steps)]
-    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0, short=0 if seed % 2 else 1024)
     rough = rng.random() < 0.5
     weather = Weather(
         drop=rng.choice([0.0, 0.05, 0.2]) if rough else 0.0,

@@ -91,9 +91,9 @@ def _rings_never(self: Driver, name: Timer) -> None:
 _add = Fold.add
 
 
-def _counts_no_release(self: Fold, entry: Entry, *, written: float = 0.0, parameters: str = "") -> None:
+def _counts_no_release(self: Fold, entry: Entry) -> None:
     accounts, self._accounts = self._accounts, [] if isinstance(entry, Released) else self._accounts
-    _add(self, entry, written=written, parameters=parameters)
+    _add(self, entry)
     self._accounts = accounts
 
 

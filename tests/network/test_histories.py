@@ -72,7 +72,17 @@ def test_promises_hold_in_every_history(block: int) -> None:
 
 def test_histories_are_as_rough_as_they_claim() -> None:
     """Recoveries, branches, lost nodes, denied tokens, slow models and offers to nobody all happen, often."""
-    seen = {"recovery": 0, "branch": 0, "lost": 0, "denied": 0, "waited": 0, "extended": 0, "unreached": 0, "moody": 0}
+    seen = {
+        "recovery": 0,
+        "branch": 0,
+        "lost": 0,
+        "denied": 0,
+        "waited": 0,
+        "extended": 0,
+        "unreached": 0,
+        "moody": 0,
+        "cut": 0,
+    }
     for seed in range(400):
         found = world.history(seed)
         disks = [machine.disk for machine in found.machines]
@@ -86,6 +96,7 @@ def test_histories_are_as_rough_as_they_claim() -> None:
         seen["extended"] += found.extended > 0
         seen["unreached"] += found.unreached > 0
         seen["moody"] += found.weather.moody
+        seen["cut"] += found.cut_tokens > 0
     assert seen["recovery"] > 50
     assert seen["branch"] > 20
     assert seen["lost"] > 20
@@ -94,6 +105,7 @@ def test_histories_are_as_rough_as_they_claim() -> None:
     assert seen["extended"] > 50
     assert seen["unreached"] > 50
     assert seen["moody"] > 50
+    assert seen["cut"] > 50
 
 
 def test_a_seed_replays_exactly() -> None:

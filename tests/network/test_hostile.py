@@ -554,7 +554,7 @@ def test_whatever_a_node_says_the_others_go_on() -> None:
         chance = random.Random(seed)
         me = seed % 3
         blank = Memory.blank(path[0], Token(0, b"", blank_chain(12, b"run")))
-        peer = Peer(me, Rules(3, path, 1.0), blank, fake_seals(3)[me])
+        peer = Peer(me, Rules(3, path, 1.0, short=0), blank, fake_seals(3)[me])
         timers: set[Timer] = set()
         todo: list[Compute | PrepareBatch] = []
         actions = peer.begin()
@@ -597,6 +597,8 @@ def any_message(chance: random.Random) -> Message:
         "one": Trail(chance.choice([blank_chain(12, b"run"), blank_chain(12, b"other")]), ((1, chance.randbytes(60)),)),
         "other": Trail(blank_chain(12, b"run"), ()),
         "turns": bytes(chance.randrange(256) for _ in range(chance.randrange(100))),
+        "known": chance.choice([b"", chance.randbytes(40)]),
+        "since": chance.randrange(4),
         "heard": chance.choice([b"", bytes(chance.randrange(256) for _ in range(4 * 3))]),
     }
     kind = chance.choice(get_args(Message))

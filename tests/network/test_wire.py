@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skipring.network.protocol import (
+    KNOWN_BYTES,
     MOST_TURN_BYTES,
     Ballot,
     Final,
@@ -51,9 +52,9 @@ FIELDS = {
     "Signature": "1 node uint32, 2 signature bytes",
     "Done": "",
     "Offer": "1 ballot Ballot, 2 hop uint64",
-    "Ready": "1 ballot Ballot, 2 hop uint64",
+    "Ready": "1 ballot Ballot, 2 hop uint64, 3 known bytes",
     "Refuse": "1 ballot Ballot, 2 hop uint64, 3 promised Ballot",
-    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token, 4 heard bytes, 5 turns bytes",
+    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token, 4 heard bytes, 5 turns bytes, 6 since uint64",
     "Accepted": "1 ballot Ballot, 2 hop uint64",
     "Ask": "1 ballot Ballot, 2 hop uint64",
     "Answer": "1 ballot Ballot, 2 hop uint64, 3 has bool",
@@ -96,6 +97,8 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "token": tokens,
     "heard": st.sampled_from([b"", bytes(range(4 * NODES))]),
     "turns": st.binary(max_size=MOST_TURN_BYTES),
+    "known": st.sampled_from([b"", bytes(range(KNOWN_BYTES))]),
+    "since": st.integers(0, -(-STEPS // 8) + 1),
     "vote": st.binary(max_size=90),
     "signature": st.binary(max_size=90),
     "votes": signatures,
@@ -231,6 +234,10 @@ def check_part(name: str, value: Any, found: Frame) -> None:
         assert len(value) in (0, 4 * NODES)
     elif name == "turns":
         assert len(value) <= MOST_TURN_BYTES
+    elif name == "known":
+        assert len(value) in (0, KNOWN_BYTES)
+    elif name == "since":
+        assert 0 <= value <= 6
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
     elif name in ("vote", "signature"):

@@ -181,6 +181,13 @@ class Broken(AssertionError):
     """A promise of the protocol was broken."""
 
 
+def without_known(token: Token, since: int) -> Token:
+    """Return a token as it is sent to a node that has so many bytes of its marks, and one less (0: none)."""
+    if not since:
+        return token
+    return replace(token, chain=token.chain[:32] + token.chain[31 + since :].rstrip(b"\0"))
+
+
 class World:
     """All nodes of one run, from its beginning to its end."""
 
@@ -207,6 +214,7 @@ class World:
         self.sights = [Seen(self, node) for node in range(rules.nodes)]
         self.carriages: dict[tuple[int, int], list[Carriage]] = {}  # by sender and receiver
         self.extended = 0  # leases that a model on its way has outlived
+        self.cut_tokens = 0  # that were sent without marks that their receivers had
         self.unreached = 0  # offers to nodes that were not reached
         self.sent: Counter[type[Message]] = Counter()
         self.reached: dict[int, float] = {}  # when the run first came to a hop, on any branch
@@ -387,7 +395,9 @@ class World:
             denied = memory.denied(to)
             kept = asked <= place or (denied is not None and asked <= denied)
         elif isinstance(message, Pass):
-            kept = memory.passing == (message.ballot, message.hop) and memory.copy.token == message.token
+            token = without_known(memory.copy.token, message.since)
+            self.cut_tokens += message.since > 1
+            kept = memory.passing == (message.ballot, message.hop) and message.token == token
         elif isinstance(message, Outcome):
             kept = (memory.outcome, memory.votes) == (message.token, message.votes)
         if not kept:
@@ -560,7 +570,7 @@ def history(seed: int, make: Make = Peer) -> World:
     nodes = rng.randint(2, 7)
     steps = rng.randint(1, 5 * nodes)
     path = [rng.randrange(nodes) for _ in range(steps)]
-    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0, short=0 if seed % 2 else 1024)
     weather = Weather(
         drop=rng.choice([0.0, 0.05, 0.3]),
         double=rng.choice([0.0, 0.2]),

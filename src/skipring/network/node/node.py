@@ -155,6 +155,7 @@ class Node:
             setup.rules.path,
             at_once=self.updater.is_quick,
             spawn=self._life.spawn,
+            whole=self.peer.whole,
             lets_in=self.reminders.lets_in,
             take=self._take,
             refuse=self._refuse,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ._core import Core
+from ._cutting import cut
 from ._ending import Ending
 from ._presence import Presence
 from ._state import Computing, Idle, Invitation, Offering, Unconfirmed, Waiting, Watching
@@ -185,7 +186,8 @@ class Keeping:
             core.stop(Timer.OFFER)
             core.state.doing = Unconfirmed(doing.hop)
             heard, turns = self.presence.told(), core.sight.turns_told()
-            core.send(sender, Pass(message.ballot, message.hop, copy.token, heard, turns))
+            token, since = cut(copy.token, message.known)
+            core.send(sender, Pass(message.ballot, message.hop, token, heard, turns, since))
             core.wait(Timer.LEASE, core.rules.lease)
 
     def on_refuse(self, sender: int, message: Refuse) -> None:

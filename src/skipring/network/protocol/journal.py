@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from .messages import Ballot, Copy, Kind, Place, Signatures, Token, Trail
+from .places import Places
 
 __all__ = ["Entry", "Forgotten", "Forked", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
 
@@ -89,8 +90,8 @@ class Memory:
     sender: int | None = None
     passing: Place | None = None
     gone: tuple[tuple[int, Place], ...] = field(default=())  # whom it was told that a token is not here, and the last
-    ledger: tuple[Place, ...] = field(default=())
-    unchanged: tuple[Place, ...] = field(default=())  # tokens that were accepted, and passed on as they were
+    ledger: Places = field(default_factory=Places)
+    unchanged: Places = field(default_factory=Places)  # tokens that were accepted, and passed on as they were
     outcome: Token | None = None
     decided: Ballot | None = None
     reminded: tuple[int, ...] = field(default=())  # the nodes that have sent own updates which are not in the ledger
@@ -115,12 +116,12 @@ class Memory:
             promised = max(self.promised, entry.copy.ballot)
             unchanged = self.unchanged
             if self.copy.kind is Kind.ACCEPTED:
-                unchanged = (*unchanged, (self.copy.ballot, self.copy.hop))
+                unchanged = unchanged.plus((self.copy.ballot, self.copy.hop))
             memory = replace(self, promised=promised, copy=entry.copy, sender=entry.sender, passing=None)
             return memory if unchanged is self.unchanged else replace(memory, unchanged=unchanged)
         if isinstance(entry, Released):
             place = entry.copy.ballot, entry.copy.hop
-            return replace(self, copy=entry.copy, ledger=(*self.ledger, place), passing=None)
+            return replace(self, copy=entry.copy, ledger=self.ledger.plus(place), passing=None)
         if isinstance(entry, Passing):
             return replace(self, passing=(entry.ballot, entry.hop))
         if isinstance(entry, Gone):

@@ -142,10 +142,11 @@ class Offer:
 @numbered(11)
 @dataclass(frozen=True)
 class Ready:
-    """Send me the token."""
+    """Send me the token; `known` says which of its marks I have (see `_cutting`), nothing if I want all."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     hop: int = field(metadata=on_wire(2))
+    known: bytes = field(default=b"", metadata=on_wire(3))
 
 
 @numbered(12)
@@ -163,7 +164,9 @@ class Refuse:
 class Pass:
     """The token for a hop; `heard` says of each node at which hop it was last heard from (see `Presence`).
 
-    `turns` says how long the newest turns took (see `TurnTimes`), so that nobody has to see all by itself.
+    `turns` says how long the newest turns took (see `TurnTimes`), so that nobody has to see all by itself. `since` is 0
+    if the token is whole; else the first bytes of its bitmap, one less than this, are left out, and zeros at its end:
+    its receiver has said that it has them (see `_cutting`).
     """
 
     ballot: Ballot = field(metadata=on_wire(1))
@@ -171,6 +174,7 @@ class Pass:
     token: Token = field(metadata=on_wire(3))
     heard: bytes = field(default=b"", metadata=on_wire(4))
     turns: bytes = field(default=b"", metadata=on_wire(5))
+    since: int = field(default=0, metadata=on_wire(6))
 
 
 @numbered(14)

@@ -122,6 +122,11 @@ class Peer:
         """Take a message."""
         if sender in self._core.state.shut_out and not (self._is_over and isinstance(message, WantOutcome)):
             return []
+        if isinstance(message, Pass):
+            known = self.whole(sender, message)
+            if known is None:
+                return []  # as if it were lost
+            message = known
         if self._is_over:
             self._scrutiny.after_the_end(sender, message)
             self._ending.after_the_end(sender, message)
@@ -304,6 +309,10 @@ class Peer:
     def unsigned(self, message: Pass | Final | Outcome) -> str:
         """Say why a token has updates that their nodes have not signed; nothing if each is signed."""
         return self._scrutiny.unsigned(message)
+
+    def whole(self, sender: int, message: Pass) -> Pass | None:
+        """Return a message with its whole token, of which it has only what this node lacks; None if it cannot be."""
+        return self._receiving.whole(sender, message)
 
     def expects(self, place: Place, sender: int) -> bool:
         """Say whether the token of a place would be taken from a node."""

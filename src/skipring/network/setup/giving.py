@@ -18,7 +18,6 @@ from ..node import (
     NodeConfig,
     NodeFacts,
     OwnAccount,
-    account_of,
     final_claims,
     final_epsilon,
     hidden_from_whom,
@@ -26,7 +25,7 @@ from ..node import (
     read_node_config,
     write_node_model,
 )
-from ..storage import JournalReading, read_journal, size_of
+from ..storage import JournalSum, size_of, sum_journal
 from ..transport import Roster, read_roster
 from .load import require_reach, terms_of
 from .run_mark import RunMark
@@ -95,7 +94,7 @@ class _Read(NamedTuple):
     roster: Roster
     run: RunFile
     me: int
-    reading: JournalReading
+    journal: JournalSum
     terms: AccountTerms
     account: OwnAccount
     parts: int
@@ -108,7 +107,7 @@ class _Read(NamedTuple):
 
     @property
     def run_digest(self) -> str:
-        return RunMark.parse(self.reading.run_digest).agreement
+        return RunMark.parse(self.journal.run_digest).agreement
 
 
 def _read(folder: str | Path) -> _Read:
@@ -124,19 +123,35 @@ def _read(folder: str | Path) -> _Read:
     me = roster.index(config.name)
     if not config.journal.exists():
         raise InvalidInput.because("DIR", folder, "has no journal: the node has not run yet, and given nothing away")
-    reading = read_journal(config.journal, node=config.name)
-    known = RunMark.parse(reading.run_digest)
+    made: list[tuple[AccountTerms, OwnAccount]] = []
+
+    def account_for(run_digest: str) -> OwnAccount:
+        terms = _terms(config, run, roster, me, RunMark.parse(run_digest))
+        made.append((terms, OwnAccount(terms)))
+        return made[-1][1]
+
+    journal = sum_journal(config.journal, node=config.name, account=account_for)
+    parts, units = _parts_and_units(RunMark.parse(journal.run_digest))
+    terms, account = made[-1]
+    return _Read(config, roster, run, me, journal, terms, account, parts, units)
+
+
+def _parts_and_units(mark: RunMark) -> tuple[int, int]:
+    return (int(mark.rows[0]), int(mark.rows[1])) if mark.rows else (1, 1)
+
+
+def _terms(config: NodeConfig, run: RunFile, roster: Roster, me: int, known: RunMark) -> AccountTerms:
+    """Return what decides the cost of the updates in a journal, if the run file is the one that it was begun with."""
+    assert config.run is not None
     if known.identity != run.network.identity:
         now = RunMark("", "", identity=run.network.identity)
         reason = f"is of {now.name}; {config.journal.name} is of {known.name}"
         raise InvalidInput.because("FILE", config.run, reason)
-    parts, units = (int(known.rows[0]), int(known.rows[1])) if known.rows else (1, 1)
-    terms = terms_of(run, config.run, roster, me, parts=parts)
+    terms = terms_of(run, config.run, roster, me, parts=_parts_and_units(known)[0])
     if known.terms != terms.digest:
         reason = f"is not the run file of {config.journal.name}: noise, steps, order or model differ"
         raise InvalidInput.because("FILE", config.run, reason)
-    account = account_of(terms, (entry for _, entry in reading.entries))
-    return _Read(config, roster, run, me, reading, terms, account, parts, units)
+    return terms
 
 
 def save_node_model(folder: str | Path, out: str | Path | None = None) -> tuple[Path, ModelFacts]:
@@ -145,7 +160,7 @@ def save_node_model(folder: str | Path, out: str | Path | None = None) -> tuple[
     Return the file (by default model.npz in the node's folder), and what it says.
     """
     read = _read(folder)
-    config, run, memory = read.config, read.run, read.reading.memory
+    config, run, memory = read.config, read.run, read.journal.memory
     token = memory.outcome or memory.copy.token
     _, inputs = node_rows(run, index=read.me, nodes=len(read.roster), name=config.name, data=config.data)
     uncovered = [not_covered(run)] if config.data.path is None else []
@@ -169,7 +184,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     read = _read(folder)
     config, roster, run, me = read.config, read.roster, read.run, read.me
     terms, account, parts, units = read.terms, read.account, read.parts, read.units
-    memory = read.reading.memory
+    memory = read.journal.memory
     used = read.delta if delta is None else delta
     require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
     mu = np.sqrt(account.by_observer())

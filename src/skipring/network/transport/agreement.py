@@ -11,7 +11,7 @@ from ..._digest import digest
 __all__ = ["PROTOCOL", "Agreement", "shown_in"]
 
 #: Nodes with another number do not understand each other.
-PROTOCOL = 3
+PROTOCOL = 4
 _SHOWN, _MOST = 60, 12  # signs of a value, and keys, that two nodes show each other
 _MARK = 16  # hexadecimal digits that tell two values of a key apart
 
