@@ -299,6 +299,9 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
     console.print(table)
     console.print(f"\n{_meaning(newest)}", style="dim")
     _tell_refusals(console, known)
+    for one in known:
+        if one.expiring is not None:
+            console.print(f"{one.name}: {one.expiring}", soft_wrap=True)
 
 
 def network_stop(folder: Folder, as_json: Json = False) -> None:

@@ -72,6 +72,8 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         broken_rules=tuple(node.telemetry.broken_rules[each] for each in range(len(node.setup.roster))),
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         running_for=telemetry.running_for,
+        expires_in=node.expiry.seconds_left,
+        expiring=node.expiry.warning,
         waits_for=None if telemetry.standstill is None else telemetry.standstill.what,
         stands_still=0.0 if telemetry.standstill is None else node.watch.stands_for,
     )

@@ -12,6 +12,7 @@ from ..protocol import News, Rule
 
 __all__ = [
     "BudgetSpent",
+    "CertificateEnds",
     "Disagreeing",
     "Event",
     "GoesOn",
@@ -65,6 +66,16 @@ class Note(Event):
 
     name = "note"
     what: str
+
+
+@dataclass(frozen=True)
+class CertificateEnds(Event):
+    """A certificate of the node ends within a month, or has ended."""
+
+    name = "certificate"
+    level = "warning"
+    what: str
+    seconds: int
 
 
 @dataclass(frozen=True)

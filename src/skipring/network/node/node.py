@@ -18,6 +18,7 @@ from .arrivals import Arrivals
 from .claims import final_claims
 from .driver import Driver, Journal, Wires
 from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RuleBroken, RunOver, Started, ToldToStop
+from .expiry_watch import ExpiryWatch
 from .ledger import OwnAccount
 from .life import Life
 from .lifetime import CountedJournal, Lifetime
@@ -162,6 +163,7 @@ class Node:
         self.watch = StandstillWatch(
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
         )
+        self.expiry = ExpiryWatch(setup.name, setup.keys, setup.folder, self.telemetry.note)
         self._begun = self._leaving = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
@@ -185,6 +187,7 @@ class Node:
         self._say_what_is_known()
         self._life.spawn(self._begin_in_time())
         self._life.spawn(self.watch.keep())
+        self._life.spawn(self.expiry.keep())
         try:
             await self._life.wait()
         finally:

@@ -69,6 +69,8 @@ class NodeSetup:
     prepare_rows: PrepareRows | None = None
     #: What all runs have given away of this node's data, if its owner keeps a ledger of it.
     ledger: LedgerFile | None = None
+    #: The folder of its settings, keys and certificates; that of its journal, if nothing is said.
+    home: Path | None = None
 
     @property
     def shape(self) -> Shape:
@@ -85,6 +87,11 @@ class NodeSetup:
     def identity(self) -> str:
         """The run's, by which a ledger knows it; a run between nodes has one."""
         return self.run.network.identity or self.agreement.digest.hex()
+
+    @property
+    def folder(self) -> Path:
+        """The node's folder, where its keys and certificates are."""
+        return self.home if self.home is not None else self.config.journal.parent
 
     @property
     def models(self) -> Path:

@@ -80,6 +80,8 @@ class NodeStatus:
     reachable : nodes that messages go through to.
     broken_rules : for each node, how often it has sent what no honest node sends, since this one started.
     peak_memory, running_for : bytes and seconds of its process.
+    expires_in, expiring : seconds until the node's certificate or its authority's ends; what to do about it, in one
+        line, if that is within a month.
     waits_for, stands_still : what it waits for, in words, and for how many seconds, if nothing moves; None and 0 if
         something does.
     """
@@ -124,6 +126,8 @@ class NodeStatus:
     broken_rules: tuple[int, ...] = ()
     peak_memory: int
     running_for: float
+    expires_in: float | None = None
+    expiring: str | None = None
     waits_for: str | None = None
     stands_still: float = 0.0
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from ...errors import InvalidInput
 from .._files import write_new
 from ..transport import read_roster, require_cryptography
+from .update import UPDATE
 
 __all__ = ["pack_node"]
 
-_FILES = ("node.key", "node.crt", "ca.crt", "roster.toml", "node.toml", "run.toml")  # all that ever leaves a DIR
+#: All that ever leaves a network's folder.
+_FILES = ("node.key", "node.crt", "ca.crt", "roster.toml", "node.toml", "run.toml", UPDATE)
 
 
 def pack_node(folder: str | Path, name: str, out: str | Path) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from ._native_log import watch_native_log
     from .agreement import PROTOCOL, Agreement
     from .connections import Keys, Receiver, Shape, Transport, load_grpc
+    from .expiry import SOON, Expiry, expiries, renewal
     from .identity import node_uri, peer_name, require_cryptography, server_name
-    from .roster import Address, AddressInUse, Roster, parse_nodes, read_roster
+    from .roster import Address, AddressInUse, Roster, parse_joining, parse_nodes, read_roster, roster_of_text
     from .votes import CERTIFICATE, Notary, OutcomeCertificate, RunSeal, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
@@ -25,10 +26,12 @@ __all__ = [
     "CERTIFICATE",
     "PACKAGE",
     "PROTOCOL",
+    "SOON",
     "Address",
     "AddressInUse",
     "Agreement",
     "Done",
+    "Expiry",
     "Frame",
     "Heading",
     "Keys",
@@ -44,12 +47,16 @@ __all__ = [
     "certificates",
     "decode",
     "encode",
+    "expiries",
     "load_grpc",
     "node_uri",
+    "parse_joining",
     "parse_nodes",
     "peer_name",
     "read_roster",
+    "renewal",
     "require_cryptography",
+    "roster_of_text",
     "server_name",
     "watch_native_log",
 ]
@@ -62,6 +69,7 @@ __getattr__, __dir__ = lazily(
         "Agreement": "agreement",
         "CERTIFICATE": "votes",
         "Done": "wire",
+        "Expiry": "expiry",
         "Frame": "wire",
         "Heading": "wire",
         "Keys": "connections",
@@ -73,17 +81,22 @@ __getattr__, __dir__ = lazily(
         "Receiver": "connections",
         "Roster": "roster",
         "RunSeal": "votes",
+        "SOON": "expiry",
         "Shape": "connections",
         "Statement": "votes",
         "Transport": "connections",
         "decode": "wire",
         "encode": "wire",
+        "expiries": "expiry",
         "load_grpc": "connections",
         "node_uri": "identity",
+        "parse_joining": "roster",
         "parse_nodes": "roster",
         "peer_name": "identity",
         "read_roster": "roster",
+        "renewal": "expiry",
         "require_cryptography": "identity",
+        "roster_of_text": "roster",
         "server_name": "identity",
         "watch_native_log": "_native_log",
     },
