@@ -105,6 +105,12 @@ class NamedSeal(FakeSeal):
     def stamp(self, what: bytes) -> bytes:
         return self._real.stamp(what)
 
+    def wish(self) -> bytes:
+        return self._real.wish()
+
+    def is_wish(self, node: int, wish: bytes) -> bool:
+        return self._real.is_wish(node, wish)
+
     def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
         return self._real.is_stamp(node, what, signature)
 

@@ -35,6 +35,7 @@ from skipring.network.protocol import (
     Resume,
     Rules,
     Token,
+    Wishes,
     blank_chain,
     marks_of,
     stamped,
@@ -188,6 +189,7 @@ class LyingWorld(World):
             "vote": lambda: rng.randbytes(8),
             "votes": lambda: any_votes,
             "promises": lambda: any_votes,
+            "wishes": lambda: rng.choice([(), any_votes, ((self.liar, self.seals[self.liar].wish()),)]),
             "turns": lambda: rng.randbytes(rng.choice([0, 9, 100])),
             "heard": lambda: rng.randbytes(4 * rng.choice([0, 1, rules.nodes])),
         }
@@ -394,6 +396,39 @@ class DeniesEverything(Script):
         return None if isinstance(message, Accepted) and found.lies.random() < 0.5 else message
 
 
+class WishesForOthers(Script):
+    """Wish that the run ends, in everybody's name, and end it: with its own wish, or with those that it has made up."""
+
+    def act(self, found: LyingWorld) -> None:
+        wish = found.seals[found.liar].wish()
+        nodes = range(found.rules.nodes) if found.lies.random() < 0.5 else [found.liar]
+        wishes = tuple((node, wish) for node in nodes)
+        token = found.machines[found.liar].memory.copy.token
+        found.say_to_all(Wishes(wishes))
+        found.say_to_all(Final(found.ballot, token, wishes))
+        found.say_to_all(fake(Outcome, token=token, ballot=found.ballot, wishes=wishes))
+
+    def hears(self, message: Message) -> bool:
+        return not isinstance(message, Reject)  # it knows why they reject it
+
+
+class EndsWithAnOldToken(Script):
+    """Wait until a majority wishes the run to end, and propose the token that it had many hops before."""
+
+    def __init__(self) -> None:
+        self.old: Token | None = None
+
+    def act(self, found: LyingWorld) -> None:
+        memory = found.machines[found.liar].memory
+        if self.old is None and memory.copy.token.updates:
+            self.old = memory.copy.token
+        if self.old is not None and len(memory.wishes) >= found.rules.majority:
+            found.say_to_all(Final(found.ballot, self.old, memory.wishes))
+
+    def instead(self, found: LyingWorld, to: int, message: Message) -> Message | None:
+        return None if isinstance(message, Final) else message  # nor does it propose what it should
+
+
 class Anything(Script):
     """Send anything, at any time, to anybody, and change or keep back some of what it should send."""
 
@@ -412,7 +447,15 @@ class Anything(Script):
 
 def fake(kind: type[Any], **given: Any) -> Any:
     """Make a message; what is not given is empty."""
-    blank: dict[str, Any] = {"ballot": (0, 0), "promised": (0, 0), "hop": 1, "votes": (), "vote": b"", "promises": ()}
+    blank: dict[str, Any] = {
+        "ballot": (0, 0),
+        "promised": (0, 0),
+        "hop": 1,
+        "votes": (),
+        "vote": b"",
+        "promises": (),
+        "wishes": (),
+    }
     blank |= {"signature": b"", "rank": ((0, 0), 0, Kind.INITIAL)}
     return kind(**{field.name: given.get(field.name, blank.get(field.name)) for field in fields(kind)})
 
@@ -434,14 +477,21 @@ SCRIPTS: dict[str, Callable[[], Script]] = {
     "two finals": TwoFinals,
     "false ranks": FalseRanks,
     "denies everything": DeniesEverything,
+    "wishes for others": WishesForOthers,
 }
 
 
-def attacked(seed: int, name: str, make: Make = Peer) -> LyingWorld:
-    """Run a calm history with one script, among five nodes; return it when it is over, or at its end."""
+def attacked(seed: int, name: str, make: Make = Peer, *, wishes: int = 0) -> LyingWorld:
+    """Run a calm history with one script, among five nodes; return it when it is over, or at its end.
+
+    So many honest owners ask for the run to end after a while.
+    """
     rules = Rules(nodes=5, path=[0, 1, 2, 3, 4] * 8, timeout=1.0, lease=1.0, silence=8.0)
     calm = Weather(drop=0.0, double=0.0, latency=0.01, crash=0.0, slow=0.2, clear_at=0.0, partitions=0)
-    found = LyingWorld(seed, rules, calm, seed % 5, SCRIPTS[name](), make, still=seed % 2 == 1)
+    script = EndsWithAnOldToken() if name == "ends with an old token" else SCRIPTS[name]()
+    found = LyingWorld(seed, rules, calm, seed % 5, script, make, still=seed % 2 == 1)
+    for number in range(wishes):
+        found.later(4.0 + 0.5 * number, lambda node=(found.liar + 1 + number) % 5: found.ask_to_finish(node))
     found.run(until=4000.0)
     found.check_end()
     return found
@@ -455,6 +505,7 @@ def history(seed: int, make: Make = Peer) -> LyingWorld:
     path = [rng.randrange(nodes) for _ in range(steps)]
     rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
     rough = rng.random() < 0.5
+    wishes = random.Random(seed * 17 + 3)
     weather = Weather(
         drop=rng.choice([0.0, 0.05, 0.2]) if rough else 0.0,
         double=rng.choice([0.0, 0.2]) if rough else 0.0,
@@ -462,6 +513,7 @@ def history(seed: int, make: Make = Peer) -> LyingWorld:
         slow=rng.choice([0.0, 0.3, 0.8]),
         clear_at=rng.choice([30.0, 90.0]) if rough else 0.0,
         partitions=rng.choice([0, 1]) if rough else 0,
+        wishes=wishes.randint(1, nodes) if wishes.random() < 0.2 else 0,
     )
     script: Script = Anything(rng.choice([0.3, 0.7, 0.9]), changes=rng.choice([0.0, 0.1, 0.5]))
     if rng.random() < 0.3:

@@ -46,6 +46,7 @@ HARMLESS = [
     "forges marks",
     "two finals",
     "ends early",
+    "wishes for others",
 ]
 BLOCK = 60
 
@@ -66,7 +67,12 @@ def test_promises_hold_under_every_attack(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [("ends the run", Rule.OUTCOME), ("forges marks", Rule.STAMPS), ("goes two ways", Rule.TWO_UPDATES)],
+    [
+        ("ends the run", Rule.OUTCOME),
+        ("forges marks", Rule.STAMPS),
+        ("goes two ways", Rule.TWO_UPDATES),
+        ("wishes for others", Rule.WISH),
+    ],
 )
 def test_whoever_breaks_a_rule_is_named(name: str, rule: Rule) -> None:
     """Whoever passes on a token that the liar has made up is named, too; where there is no such token, nobody else."""
@@ -75,6 +81,37 @@ def test_whoever_breaks_a_rule_is_named(name: str, rule: Rule) -> None:
         assert (found.liar, rule) in {(broke.node, broke.rule) for _, broke in found.broke}
         if rule is Rule.OUTCOME:
             assert {broke.node for _, broke in found.broke} == {found.liar}
+
+
+def test_a_run_that_ends_by_agreement_ends_with_its_newest_token() -> None:
+    """Three of five have asked, and a liar proposes what it had long before: those who have seen more name it.
+
+    If it is the holder itself, it may keep the newest one back, as it may at any time; the run is recovered then.
+    """
+    ended = named = 0
+    for seed in range(30):
+        found = liar.attacked(seed, "ends with an old token", wishes=3)
+        honest = [machine for node, machine in enumerate(found.machines) if node != found.liar]
+        assert all(len(machine.memory.asked) == 3 for machine in honest)
+        if any("recovery" in line for line in found.said):
+            continue
+        outcome = honest[0].memory.outcome
+        assert outcome is not None
+        # All that honest nodes had released is in it.
+        assert outcome.updates >= sum(len(machine.memory.ledger) for machine in honest)
+        ended += 1
+        named += (found.liar, Rule.WAY) in {(broke.node, broke.rule) for _, broke in found.broke}
+    assert ended > 15
+    assert named > 10
+
+
+def test_one_lying_owner_and_two_honest_ones_are_a_majority_of_five() -> None:
+    """What a member wishes counts, whatever it does otherwise: it is one of the three, and not more."""
+    for wishes, early in ((1, False), (2, False), (3, True)):
+        found = liar.attacked(1, "greets", wishes=wishes)
+        outcome = found.machines[(found.liar + 1) % 5].memory.outcome
+        assert outcome is not None
+        assert (outcome.updates < 22) is early
 
 
 def test_two_votes_under_one_ballot_prove_a_lie() -> None:

@@ -36,7 +36,7 @@ from .chain import (
     wrong_way,
 )
 from .fold import Account, Fold, Release
-from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released
+from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released, Wished
 from .messages import (
     MOST_TURN_BYTES,
     Accepted,
@@ -75,6 +75,7 @@ from .messages import (
     Trail,
     WantOutcome,
     WantTicket,
+    Wishes,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path
@@ -156,6 +157,8 @@ __all__ = [
     "Trail",
     "WantOutcome",
     "WantTicket",
+    "Wished",
+    "Wishes",
     "Write",
     "agreed_path",
     "blank_chain",

@@ -32,6 +32,7 @@ class Receiving:
         core.hear_greeting()
         core.rest()
         core.send(sender, Here(message.ballot))
+        core.tell_wishes(sender)
 
     def on_offer(self, sender: int, message: Offer) -> None:
         """Prepare for a hop and say when this node is ready, or refuse."""
@@ -65,6 +66,7 @@ class Receiving:
             self._keeping.accept_own(hop)
         elif not state.holds:
             for node in sorted(invitation.by):
+                core.tell_wishes(node)
                 core.send(node, Ready(ballot, hop))
 
     def expects(self, place: Place, sender: int) -> bool:

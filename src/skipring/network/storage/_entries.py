@@ -27,6 +27,7 @@ from ..protocol import (
     Signatures,
     Token,
     Trail,
+    Wished,
 )
 from .model_file import ModelFile
 
@@ -73,8 +74,12 @@ def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, A
         return {"ballot": entry.ballot}
     if isinstance(entry, Gone):
         return {"ballot": entry.ballot, "hop": entry.hop, "to": entry.to}
-    votes = _signature_fields(entry.votes)
-    return {"token": token_fields(entry.token, name, file), "ballot": entry.ballot, "votes": votes}
+    if isinstance(entry, Wished):
+        return {"wishes": _signature_fields(entry.wishes)}
+    fields = {"token": token_fields(entry.token, name, file), "ballot": entry.ballot}
+    # A run that was not ended early is written as it was when none could be.
+    early = {"wishes": _signature_fields(entry.wishes)} if entry.wishes else {}
+    return {**fields, "votes": _signature_fields(entry.votes), **early}
 
 
 def _trail_fields(trail: Trail | Token) -> dict[str, Any]:
@@ -130,8 +135,10 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
     if kind == "Forked":
         return Forked(ballot_from(fields["ballot"]))
     if kind == "Over":
-        votes = signatures_from(fields["votes"])
-        return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]), votes)
+        votes, wishes = (signatures_from(fields.get(name, [])) for name in ("votes", "wishes"))
+        return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]), votes, wishes)
+    if kind == "Wished":
+        return Wished(signatures_from(fields["wishes"]))
     raise ValueError(f"an entry of kind {kind}")
 
 

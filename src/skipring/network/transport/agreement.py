@@ -11,7 +11,7 @@ from ..._digest import digest
 __all__ = ["PROTOCOL", "SHOWS", "Agreement", "shown_in"]
 
 #: Nodes with another number do not understand each other.
-PROTOCOL = 2
+PROTOCOL = 3
 #: Under this name two nodes show each other the values in which they differ.
 SHOWS = "skipring-shows-bin"
 _LARGEST = 4096

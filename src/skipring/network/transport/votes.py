@@ -24,6 +24,7 @@ CERTIFICATE = "outcome.json"
 _TAG = b"skipring: this model ended the run\n"
 _PROMISE = b"skipring: no lower ballot is listened to\n"
 _STAMP = b"skipring: an update of this node\n"
+_WISH = b"skipring: the owner of this node wishes the run to end\n"
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,11 @@ def is_signed_by(roster: Roster, node: int, what: bytes, signature: bytes) -> bo
     return 0 <= node < len(roster) and known.is_signature(roster.keys[node], signature, what)
 
 
+def wish_bytes(run: str) -> bytes:
+    """Return the bytes that a node signs whose owner wishes a run to end."""
+    return _WISH + run.encode()
+
+
 class RunSeal:
     """What a node signs in one run (`protocol.Seal`), with its own key; `run` is the digest of what was agreed."""
 
@@ -119,6 +125,14 @@ class RunSeal:
     def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
         """Say whether a node has signed an update."""
         return self._notary.is_signed(node, self._stamped(what), signature)
+
+    def wish(self) -> bytes:
+        """Sign that the owner of this node wishes the run to end."""
+        return self._notary.signed(wish_bytes(self._run.hex()))
+
+    def is_wish(self, node: int, wish: bytes) -> bool:
+        """Say whether a node has signed that its owner wishes this run to end."""
+        return self._notary.is_signed(node, wish_bytes(self._run.hex()), wish)
 
     def _promised(self, ballot: Ballot) -> bytes:
         return _PROMISE + json.dumps([self._run.hex(), *ballot]).encode()
