@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, get_args
 
 import world
@@ -35,7 +36,7 @@ from skipring.network.protocol import (
     Resume,
     Rules,
     Token,
-    Wishes,
+    WishesKnown,
     blank_chain,
     marks_of,
     stamped,
@@ -404,7 +405,7 @@ class WishesForOthers(Script):
         nodes = range(found.rules.nodes) if found.lies.random() < 0.5 else [found.liar]
         wishes = tuple((node, wish) for node in nodes)
         token = found.machines[found.liar].memory.copy.token
-        found.say_to_all(Wishes(wishes))
+        found.say_to_all(WishesKnown(wishes))
         found.say_to_all(Final(found.ballot, token, wishes))
         found.say_to_all(fake(Outcome, token=token, ballot=found.ballot, wishes=wishes))
 
@@ -491,7 +492,7 @@ def attacked(seed: int, name: str, make: Make = Peer, *, wishes: int = 0) -> Lyi
     script = EndsWithAnOldToken() if name == "ends with an old token" else SCRIPTS[name]()
     found = LyingWorld(seed, rules, calm, seed % 5, script, make, still=seed % 2 == 1)
     for number in range(wishes):
-        found.later(4.0 + 0.5 * number, lambda node=(found.liar + 1 + number) % 5: found.ask_to_finish(node))
+        found.later(4.0 + 0.5 * number, partial(found.ask_to_finish, (found.liar + 1 + number) % 5))
     found.run(until=4000.0)
     found.check_end()
     return found

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import world
@@ -241,8 +242,8 @@ def test_a_majority_of_wishes_ends_a_run_where_it_is(at_once: bool) -> None:
     calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0)
     for seed in range(10):
         found = world.World(seed, rules, calm, Peer if at_once else _with(wishing=_TellsNobody))
-        found.later(2.0, lambda found=found: found.ask_to_finish(0))
-        found.later(3.0, lambda found=found: found.ask_to_finish(2))
+        found.later(2.0, partial(found.ask_to_finish, 0))
+        found.later(3.0, partial(found.ask_to_finish, 2))
         found.run(until=1000.0)
         found.check_end()
         outcome = found.machines[1].memory.outcome

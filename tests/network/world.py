@@ -51,7 +51,7 @@ from skipring.network.protocol import (
     StopTimer,
     Timer,
     Token,
-    Wishes,
+    WishesKnown,
     Write,
     blank_chain,
     stamped,
@@ -421,7 +421,7 @@ class World:
             kept = memory.passing == (message.ballot, message.hop) and memory.copy.token == message.token
         elif isinstance(message, Outcome):
             kept = (memory.outcome, memory.votes, memory.asked) == (message.token, message.votes, message.wishes)
-        elif isinstance(message, Wishes):
+        elif isinstance(message, WishesKnown):
             kept = set(message.wishes) <= set(memory.wishes)
         if not kept:
             raise Broken(f"7: node {sender} says {message}, which a crash would take back")

@@ -17,6 +17,7 @@ from ._output import option_name, printable
 from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
+from .finish import node_finish
 from .network import network_check, network_init, network_pack
 from .network_up import network_status, network_stop, network_up
 from .node import node_ledger, node_model, node_privacy, node_run
@@ -91,6 +92,7 @@ _add(node_app, node_privacy, "privacy")
 _add(node_app, node_ledger, "ledger")
 _add(node_app, node_model, "model")
 _add(node_app, node_update, "update")
+_add(node_app, node_finish, "finish")
 app.add_typer(network_app, name="network", rich_help_panel="Between machines")
 app.add_typer(node_app, name="node", rich_help_panel="Between machines")
 _add(paper_app, figure)

@@ -22,7 +22,7 @@ from .._lazy import lazily
 from .protocol import Action, Ballot, Copy, Entry, Kind, Memory, Message, Peer, Place, Rules, Token, agreed_path
 
 if TYPE_CHECKING:
-    from .node import NO_ROWS, NodeBudget, NodeStatus
+    from .node import NO_ROWS, NodeBudget, NodeConfig, NodeStatus, read_node_config
     from .setup import (
         ASKED,
         ExitCode,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         NodeState,
         Taken,
         agreed_run,
+        ask_to_finish,
         asked_budget,
         begin_again,
         begin_with_others,
@@ -84,6 +85,7 @@ __all__ = [
     "Memory",
     "Message",
     "NodeBudget",
+    "NodeConfig",
     "NodeState",
     "NodeStatus",
     "Peer",
@@ -93,6 +95,7 @@ __all__ = [
     "Token",
     "agreed_path",
     "agreed_run",
+    "ask_to_finish",
     "asked_budget",
     "begin_again",
     "begin_with_others",
@@ -113,6 +116,7 @@ __all__ = [
     "parse_nodes",
     "quorum_of",
     "read_network",
+    "read_node_config",
     "read_roster",
     "renew_certificates",
     "require_cryptography",
@@ -134,6 +138,9 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "read_node_config": "node",
+        "NodeConfig": "node",
+        "ask_to_finish": "setup",
         "read_roster": "transport",
         "Taken": "setup",
         "parse_joining": "transport",

@@ -21,6 +21,7 @@ from ..storage import LedgerFile, chunks_of, size_of
 from ..transport import (
     CERTIFICATE,
     Agreement,
+    EarlyEnd,
     Keys,
     Notary,
     OutcomeCertificate,
@@ -167,9 +168,13 @@ class NodeSetup:
         assert memory.outcome is not None
         assert memory.decided is not None
         statement = Statement.of(self.agreement.digest, memory.decided, memory.outcome)
+        early = None
+        if memory.asked:
+            early = EarlyEnd(memory.outcome.chain, self.rules.steps, dict(memory.asked))
         path = self.config.journal.parent / CERTIFICATE
         draft = path.with_suffix(".json.part")
-        draft.write_text(OutcomeCertificate(statement, dict(memory.votes)).to_json(self.roster), encoding="utf-8")
+        certificate = OutcomeCertificate(statement, dict(memory.votes), early)
+        draft.write_text(certificate.to_json(self.roster), encoding="utf-8")
         draft.rename(path)
 
     def left_at_a_stop(self) -> NodeStatus | None:

@@ -75,7 +75,7 @@ from .messages import (
     Trail,
     WantOutcome,
     WantTicket,
-    Wishes,
+    WishesKnown,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path
@@ -158,7 +158,7 @@ __all__ = [
     "WantOutcome",
     "WantTicket",
     "Wished",
-    "Wishes",
+    "WishesKnown",
     "Write",
     "agreed_path",
     "blank_chain",

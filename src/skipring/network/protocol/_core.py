@@ -20,7 +20,7 @@ from .actions import (
     Write,
 )
 from .journal import Entry, Heard, Memory
-from .messages import Ballot, Hello, Message, Place, Signatures, Token, Wishes
+from .messages import Ballot, Hello, Message, Place, Signatures, Token, WishesKnown
 from .seal import Seal
 from .sight import Sight
 from .stamps import StampCheck, turns_of
@@ -147,7 +147,7 @@ class Core:
     def tell_wishes(self, node: int) -> None:
         """Tell a node who wishes the run to end: it may have missed it, and may have the token."""
         if self.memory.wishes:
-            self.send(node, Wishes(self.memory.wishes))
+            self.send(node, WishesKnown(self.memory.wishes))
 
     def note(self, ballot: Ballot) -> bool:
         """Remember a ballot that somebody speaks of, and say whether it is within reach.

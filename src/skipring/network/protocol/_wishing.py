@@ -9,7 +9,7 @@ from __future__ import annotations
 from ._core import Core
 from .actions import News, Rule
 from .journal import Wished
-from .messages import Signatures, Wishes
+from .messages import Signatures, WishesKnown
 
 __all__ = ["Wishing"]
 
@@ -26,7 +26,7 @@ class Wishing:
         if core.me not in dict(core.memory.wishes):
             self._learn(((core.me, core.seal.wish()),))
 
-    def on_wishes(self, sender: int, message: Wishes) -> None:
+    def on_wishes(self, sender: int, message: WishesKnown) -> None:
         """Take the wishes of others, and hand on what is new."""
         self.learn(sender, message.wishes)
 
@@ -46,7 +46,7 @@ class Wishing:
             return
         core = self.core
         core.write(Wished(new))
-        core.send_all(Wishes(core.memory.wishes))
+        core.send_all(WishesKnown(core.memory.wishes))
         names = ", ".join(core.rules.name_of(node) for node, _ in core.memory.wishes)
         count = f"{len(core.memory.wishes)} of {core.rules.majority} needed have asked to finish"
         core.say(f"{count}: {names}", News.WISHES)

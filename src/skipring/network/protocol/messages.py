@@ -47,7 +47,7 @@ __all__ = [
     "Trail",
     "WantOutcome",
     "WantTicket",
-    "Wishes",
+    "WishesKnown",
 ]
 
 #: (number, node): ballots are ordered, and no two nodes choose the same.
@@ -375,7 +375,7 @@ class Fork:
 
 @numbered(36)
 @dataclass(frozen=True)
-class Wishes:
+class WishesKnown:
     """The owners of these nodes wish the run to end, as the nodes have signed."""
 
     wishes: Signatures = field(metadata=on_wire(1))
@@ -408,5 +408,5 @@ Message = (
     | Ticket
     | WantTicket
     | Fork
-    | Wishes
+    | WishesKnown
 )

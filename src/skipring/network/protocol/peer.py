@@ -58,7 +58,7 @@ from .messages import (
     Token,
     WantOutcome,
     WantTicket,
-    Wishes,
+    WishesKnown,
 )
 from .seal import Seal
 from .sight import ClearSight, Sight
@@ -221,7 +221,7 @@ class Peer:
                 self._ending.on_outcome(sender, message)
             case Fork():
                 self._scrutiny.on_fork(sender, message)
-            case Wishes():
+            case WishesKnown():
                 self._wishing.on_wishes(sender, message)
             case WantOutcome():
                 pass  # there is none yet

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .authority import has_authority
     from .checks import check_network, check_node, is_node_folder
     from .exit_codes import ExitCode
+    from .finishing import ask_to_finish
     from .folders import ASKED, make_network
     from .giving import GivenAway, KnownByObserver, given_away, save_node_model
     from .lifelong import LedgerLine, LedgerTotal, LifeAccount, life_account
@@ -60,6 +61,7 @@ __all__ = [
     "Verified",
     "agreed_run",
     "agreement_of",
+    "ask_to_finish",
     "asked_budget",
     "begin_again",
     "begin_with_others",
@@ -101,6 +103,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "ask_to_finish": "finishing",
         "has_authority": "authority",
         "update_node": "take_update",
         "Taken": "take_update",

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import InvalidInput
 from ...runs import read_run_file
 from .._files import write_over
-from ..node import RESULT, STOPPED, NodeConfig, read_node_config
+from ..node import FINISH, RESULT, STOPPED, NodeConfig, read_node_config
 from ..transport import CERTIFICATE
 from .authority import has_authority, read_authority
 from .checks import is_node_folder
@@ -18,7 +18,7 @@ from .update import write_update
 
 __all__ = ["begin_again", "require_stopped", "take_up"]
 
-_LEFT = ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED, "node.log")
+_LEFT = ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED, FINISH, "node.log")
 
 
 def begin_again(folder: str | Path, text: str, asked: str | None = None) -> tuple[Path, ...]:

@@ -26,6 +26,7 @@ from ..node import (
     read_node_config,
     write_node_model,
 )
+from ..protocol import marks_of
 from ..storage import JournalReading, read_journal, size_of
 from ..transport import Roster, read_roster
 from .load import require_reach, terms_of
@@ -173,13 +174,19 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     used = read.delta if delta is None else delta
     require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
     mu = np.sqrt(account.by_observer())
-    turns = np.bincount(np.asarray(terms.path[: memory.copy.hop], dtype=np.int64), minlength=len(roster))
+    hop = min(memory.copy.hop, terms.steps)
+    if memory.outcome is not None and memory.asked:  # it ended early, and nobody was offered anything after that
+        hop = marks_of(memory.outcome.chain).bit_length()
+    turns = np.bincount(np.asarray(terms.path[:hop], dtype=np.int64), minlength=len(roster))
     others = [node for node in range(len(roster)) if node != me]
     notes = [] if (silent := no_noise(run)) is None else [f"{silent[0].upper()}{silent[1:]}."]
     if memory.promised[0] > 0:
         notes.append(
             f"There was a recovery (ballot {memory.promised[0]}): releases before the node heard of it count in full."
         )
+    if memory.outcome is not None and memory.asked:
+        by = ", ".join(roster.names[node] for node, _ in memory.asked)
+        notes.append(f"The run ended early at hop {hop} of {terms.steps}, by agreement of {by}.")
     if memory.reminded:
         by = ", ".join(roster.names[node] for node in memory.reminded)
         notes.append(f"A part of the releases is not in its journal, but in tokens of {by}: they count in full.")
@@ -198,7 +205,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         node=config.name,
         run=read.run_digest,
         releases=account.releases,
-        hop=min(memory.copy.hop, terms.steps),
+        hop=hop,
         steps=terms.steps,
         over=memory.outcome is not None,
         delta=used,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .expiry import SOON, Expiry, expiries, renewal
     from .identity import node_uri, peer_name, require_cryptography, server_name
     from .roster import Address, AddressInUse, Roster, parse_joining, parse_nodes, read_roster, roster_of_text
-    from .votes import CERTIFICATE, Notary, OutcomeCertificate, RunSeal, Statement
+    from .votes import CERTIFICATE, EarlyEnd, Notary, OutcomeCertificate, RunSeal, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "AddressInUse",
     "Agreement",
     "Done",
+    "EarlyEnd",
     "Expiry",
     "Frame",
     "Heading",
@@ -69,6 +70,7 @@ __getattr__, __dir__ = lazily(
         "Agreement": "agreement",
         "CERTIFICATE": "votes",
         "Done": "wire",
+        "EarlyEnd": "votes",
         "Expiry": "expiry",
         "Frame": "wire",
         "Heading": "wire",
