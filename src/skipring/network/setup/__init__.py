@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .exit_codes import ExitCode
     from .finishing import ask_to_finish
     from .folders import ASKED, make_network
-    from .giving import GivenAway, KnownByObserver, given_away, save_node_model
+    from .giving import GivenAway, KnownByObserver, NodeModel, given_away, save_node_model
     from .lifelong import LedgerLine, LedgerTotal, LifeAccount, life_account
     from .load import load_node, open_journal, terms_of
     from .local import (
@@ -55,6 +55,7 @@ __all__ = [
     "LifeAccount",
     "LocalNetwork",
     "Members",
+    "NodeModel",
     "NodeState",
     "Renewed",
     "Taken",
@@ -103,6 +104,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "NodeModel": "giving",
         "ask_to_finish": "finishing",
         "has_authority": "authority",
         "update_node": "take_update",
