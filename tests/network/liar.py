@@ -414,20 +414,37 @@ class WishesForOthers(Script):
 
 
 class EndsWithAnOldToken(Script):
-    """Wait until a majority wishes the run to end, and propose the token that it had many hops before."""
+    """Wait until a majority wishes the run to end, and propose the token that it had last before anybody else does."""
 
     def __init__(self) -> None:
-        self.old: Token | None = None
+        self.told = False
 
     def act(self, found: LyingWorld) -> None:
         memory = found.machines[found.liar].memory
-        if self.old is None and memory.copy.token.updates:
-            self.old = memory.copy.token
-        if self.old is not None and len(memory.wishes) >= found.rules.majority:
-            found.say_to_all(Final(found.ballot, self.old, memory.wishes))
+        if memory.copy.token.updates and len(memory.wishes) >= found.rules.majority:
+            self.told = True
+            found.say_to_all(Final(found.ballot, memory.copy.token, memory.wishes))
 
     def instead(self, found: LyingWorld, to: int, message: Message) -> Message | None:
+        if not self.told:
+            found.later(0.0, lambda: self.act(found))
         return None if isinstance(message, Final) else message  # nor does it propose what it should
+
+
+class ProposesAgainAndAgain(Script):
+    """Once a majority wishes the run to end, propose models of its own with the history of the newest token."""
+
+    def act(self, found: LyingWorld) -> None:
+        memory = found.machines[found.liar].memory
+        given = [message.token for _, _, message in found.overheard if isinstance(message, Final)]
+        if given and len(memory.wishes) >= found.rules.majority:
+            for _ in range(20):
+                made = found.lies.randbytes(32)
+                found.forged.add(made)
+                found.say_to_all(Final(found.ballot, replace(given[-1], parameters=made), memory.wishes))
+
+    def hears(self, message: Message) -> bool:
+        return not isinstance(message, Reject)
 
 
 class Anything(Script):
@@ -482,6 +499,13 @@ SCRIPTS: dict[str, Callable[[], Script]] = {
 }
 
 
+#: Attacks on a run that a majority wishes to end.
+AFTER_WISHES: dict[str, Callable[[], Script]] = {
+    "ends with an old token": EndsWithAnOldToken,
+    "proposes again and again": ProposesAgainAndAgain,
+}
+
+
 def attacked(seed: int, name: str, make: Make = Peer, *, wishes: int = 0) -> LyingWorld:
     """Run a calm history with one script, among five nodes; return it when it is over, or at its end.
 
@@ -489,7 +513,7 @@ def attacked(seed: int, name: str, make: Make = Peer, *, wishes: int = 0) -> Lyi
     """
     rules = Rules(nodes=5, path=[0, 1, 2, 3, 4] * 8, timeout=1.0, lease=1.0, silence=8.0)
     calm = Weather(drop=0.0, double=0.0, latency=0.01, crash=0.0, slow=0.2, clear_at=0.0, partitions=0)
-    script = EndsWithAnOldToken() if name == "ends with an old token" else SCRIPTS[name]()
+    script = (SCRIPTS | AFTER_WISHES)[name]()
     found = LyingWorld(seed, rules, calm, seed % 5, script, make, still=seed % 2 == 1)
     for number in range(wishes):
         found.later(4.0 + 0.5 * number, partial(found.ask_to_finish, (found.liar + 1 + number) % 5))

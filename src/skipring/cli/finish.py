@@ -51,10 +51,10 @@ def node_finish(
         print(f"The run is over already: see {folder / 'result.json'}.")
     elif not running:
         print(f"{config.name} does not run: it asks for the end of the run when it is started again.")
-    else:
-        print(f"{config.name} has asked for the end of the run.")
-        if status is not None and status.asked_to_finish is not None:
-            print(f"{status.asked_to_finish}.")
+    elif status is not None and status.asked_to_finish is not None and config.name in status.finishing:
+        print(f"{config.name} has asked for the end of the run.\n{status.asked_to_finish}.")
+    else:  # it waits for others to begin, shows no status, or ends just now
+        print(f"{config.name} is told, and asks for the end of the run as soon as it takes part in it.")
 
 
 class _Looked:

@@ -330,9 +330,21 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
     _tell_refusals(console, known)
     if (asked := _asked_by(known)) is not None:
         console.print(f"{asked}.", style="dim")
-    for one in known:
-        if one.expiring is not None:
-            console.print(f"{one.name}: {one.expiring}", soft_wrap=True)
+    for state in states:
+        # What a node that has stopped said then may be out of date: its files tell.
+        said = state.status.expiring if state.status is not None else _expiring(folder / state.name)
+        if said is not None:
+            console.print(f"{state.name}: {said}", soft_wrap=True)
+
+
+def _expiring(folder: Path) -> str | None:
+    """Say that the certificates in a node's folder end soon, or have; None if they last."""
+    from ..network import check_node, require_cryptography
+
+    require_cryptography()
+    found = check_node(folder)
+    said = [*found.warnings, *(problem for problem in found.problems if " expired on " in problem)]
+    return "; ".join(said) or None
 
 
 def network_stop(

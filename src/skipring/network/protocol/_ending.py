@@ -83,26 +83,48 @@ class Ending:
         A node that has, or sees, a token that is still on its way would end the run with an old model. Whoever has the
         token greets more often than this node waits here (`Core.oppose` forgets the proposal then). If there was no
         other token, and the offers were lost, the end is merely later by that time.
-
-        With the wishes of a majority it may come at any time, and a lease is enough: the holder has been told, and
-        proposes its token, too, which has more updates than any that a node has kept from before.
         """
         core, state = self.core, self.core.state
         last = core.last_turn
         if last == 0 or (state.turn is not None and state.turn >= (message.ballot, last)):
             return True
+        if message.wishes:
+            return self.is_newest(sender, message)
         if state.proposed is not None and state.proposed[1] == message.token:
             state.proposed = state.proposed[0] | {sender}, message.token
             return state.unopposed
-        if message.wishes and state.proposed is not None and state.proposed[1].updates > message.token.updates:
+        state.proposed, state.unopposed = (frozenset({sender}), message.token), False
+        core.wait(Timer.OPPOSED, core.rules.silence)
+        return False
+
+    def is_newest(self, sender: int, message: Final) -> bool:
+        """Say whether a final model that a majority has wished for is the newest that was proposed for a moment.
+
+        The holder has been told of the wishes, too, and its token has more updates than any that a node has kept from
+        before. Updates are signed, so that nobody can make up a newer one. Of two that are equally new the first one
+        counts, or who proposes others again and again would divide the votes.
+        """
+        core, state = self.core, self.core.state
+        if state.proposed is not None and state.proposed[1] == message.token:
+            return state.unopposed
+        if state.proposed is not None and state.proposed[1].updates >= message.token.updates:
             return False
         state.proposed, state.unopposed = (frozenset({sender}), message.token), False
-        core.wait(Timer.OPPOSED, core.rules.lease / 2.0 if message.wishes else core.rules.silence)
+        core.wait(Timer.OPPOSED, core.rules.lease / 2.0)
         return False
 
     def on_opposed_late(self) -> None:
-        """Nobody has shown a sign of another token since a final model was proposed before its time."""
-        self.core.state.unopposed = True
+        """Nobody has shown a sign of another token since a final model was proposed before its time.
+
+        If it was wished for, and its proposer is silent from then on, others are listened to again.
+        """
+        core, state = self.core, self.core.state
+        if core.wished and state.unopposed:
+            state.proposed, state.unopposed = None, False
+            return
+        state.unopposed = True
+        if core.wished:
+            core.wait(Timer.OPPOSED, core.rules.silence)
 
     def on_final_accepted(self, sender: int, message: FinalAccepted) -> None:
         """Count a vote."""
