@@ -29,6 +29,7 @@ import skipring.network.storage.model_file as model_file_module
 from skipring.learning import Learner
 from skipring.models import Inputs
 from skipring.network.node import (
+    FINISH,
     RESULT,
     AccountTerms,
     Node,
@@ -104,6 +105,12 @@ class NamedSeal(FakeSeal):
 
     def stamp(self, what: bytes) -> bytes:
         return self._real.stamp(what)
+
+    def wish(self) -> bytes:
+        return self._real.wish()
+
+    def is_wish(self, node: int, wish: bytes) -> bool:
+        return self._real.is_wish(node, wish)
 
     def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
         return self._real.is_stamp(node, what, signature)
@@ -297,6 +304,18 @@ class DrivenWorld(Watched):
                 self.loop.call_soon(life.task.cancel)
             raise Crashed
 
+    def ask_to_finish(self, node: int) -> None:
+        """Let the owner of a node ask for the run to end, as they do: by a file, whether it runs or not."""
+        setup = self.setups[node]
+        self.wished.add(node)
+        (setup.config.journal.parent / FINISH).write_text(f"{setup.identity}\n")
+
+    def check_early(self, node: int, entry: Over) -> None:
+        """How far the run had come is not known here; where it ended by wishes, they are those of a majority."""
+        if entry.wishes:
+            self.happened["early"] += 1
+            super().check_early(node, entry)
+
     def told_to_stop(self, node: int) -> None:
         life = self.living.get(node)
         if life is not None and life.wires.up and not life.task.done():
@@ -477,6 +496,8 @@ async def _history(seed: int, folder: Path) -> DrivenWorld:
         partitions=rng.choice([0, 0, 1, 3]),
         lost_for_good=rng.randint(0, (nodes - 1) // 2),
     )
+    few = random.Random(seed * 17 + 3)  # of its own: what was drawn before stays as it was
+    weather.wishes = few.randint(1, nodes) if few.random() < 0.3 else 0
     world = DrivenWorld(
         seed,
         rules,

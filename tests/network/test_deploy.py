@@ -84,9 +84,13 @@ def test_there_are_commands_to_check() -> None:
         "network init",
         "network check",
         "network pack",
+        "network again",
+        "network renew",
         "node run",
         "node privacy",
         "node ledger",
+        "node update",
+        "node finish",
     }
 
 

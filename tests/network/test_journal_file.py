@@ -32,6 +32,7 @@ from skipring.network.protocol import (
     Release,
     Released,
     Token,
+    Wished,
 )
 from skipring.network.storage import JournalBroken, JournalError, JournalFile, JournalFull, read_journal
 
@@ -75,6 +76,8 @@ def random_entry(rng: random.Random) -> Entry:
         Passing(ballot, hop),
         Gone(ballot, hop, rng.randrange(5)),
         Over(token, ballot),
+        Over(token, ballot, ((1, rng.randbytes(3)),), ((0, rng.randbytes(3)), (2, b"wish"))),
+        Wished(((rng.randrange(5), rng.randbytes(3)),)),
     ]
     return rng.choice(entries)
 
@@ -124,7 +127,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
             assert memory == machine.memory
             assert tuple((line.ballot, line.hop) for line in ledger) == machine.memory.ledger
             kinds |= {type(entry) for entry in machine.disk}
-    assert kinds == {Heard, Kept, Released, Passing, Gone, Over}
+    assert kinds == {Heard, Kept, Released, Passing, Gone, Over, Wished}
 
 
 def test_ledger_tells_place_updates_time_and_digest(tmp_path: Path) -> None:

@@ -204,6 +204,10 @@ class Driver:
         """Write an entry of which the protocol need not know."""
         self._tell(lambda: [Write(entry)])
 
+    def wish(self) -> None:
+        """Wish that the run ends, as the owner has asked for."""
+        self._tell(self.peer.wish)
+
     def close(self) -> None:
         """Let no timer ring any more."""
         for timer in self._timers.values():

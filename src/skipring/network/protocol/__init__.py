@@ -37,7 +37,7 @@ from .chain import (
     wrong_way,
 )
 from .fold import Account, Fold, Release, Resumable
-from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released
+from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released, Wished
 from .messages import (
     MOST_TURN_BYTES,
     Accepted,
@@ -76,6 +76,7 @@ from .messages import (
     Trail,
     WantOutcome,
     WantTicket,
+    WishesKnown,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path
@@ -161,6 +162,8 @@ __all__ = [
     "Trail",
     "WantOutcome",
     "WantTicket",
+    "Wished",
+    "WishesKnown",
     "Write",
     "agreed_path",
     "blank_chain",

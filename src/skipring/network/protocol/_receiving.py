@@ -33,6 +33,7 @@ class Receiving:
         core.hear_greeting()
         core.rest()
         core.send(sender, Here(message.ballot))
+        core.tell_wishes(sender)
 
     def on_offer(self, sender: int, message: Offer) -> None:
         """Prepare for a hop and say when this node is ready, or refuse."""
@@ -68,6 +69,7 @@ class Receiving:
         elif not state.holds:
             ready = Ready(ballot, hop, known(marks))
             for node in sorted(invitation.by):
+                core.tell_wishes(node)
                 core.send(node, ready)
 
     def expects(self, place: Place, sender: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from .messages import Ballot, Copy, Kind, Place, Signatures, Token, Trail
 from .places import Places
 
-__all__ = ["Entry", "Forgotten", "Forked", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
+__all__ = ["Entry", "Forgotten", "Forked", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released", "Wished"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,14 @@ class Over:
     token: Token
     ballot: Ballot
     votes: Signatures = ()
+    wishes: Signatures = ()  # of the majority that asked for it, if it ended before its last hop
+
+
+@dataclass(frozen=True)
+class Wished:
+    """Some nodes, perhaps this one, have signed that their owners wish the run to end."""
+
+    wishes: Signatures
 
 
 @dataclass(frozen=True)
@@ -78,7 +86,7 @@ class Forked:
     ballot: Ballot
 
 
-Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked
+Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked | Wished
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,8 @@ class Memory:
     reminded: tuple[int, ...] = field(default=())  # the nodes that have sent own updates which are not in the ledger
     forked: Ballot | None = None  # the last ballot of which it is known that the run went two ways under it
     votes: Signatures = ()
+    wishes: Signatures = ()  # of those whose owners wish the run to end
+    asked: Signatures = ()  # of the majority that the run ended for, if it did so before its last hop
     ticket: tuple[Ballot, Signatures] | None = None  # the highest ballot that a majority promised, and their signatures
 
     @classmethod
@@ -133,7 +143,9 @@ class Memory:
             return replace(self, reminded=tuple(sorted({*self.reminded, entry.sender})))
         if isinstance(entry, Forked):
             return replace(self, forked=entry.ballot)
-        return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes)
+        if isinstance(entry, Wished):
+            return replace(self, wishes=tuple(sorted({**dict(entry.wishes), **dict(self.wishes)}.items())))
+        return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes, asked=entry.wishes)
 
     def denied(self, node: int) -> Place | None:
         """Return the furthest place whose token a node was told is not here, if it was told so."""

@@ -47,6 +47,7 @@ __all__ = [
     "Trail",
     "WantOutcome",
     "WantTicket",
+    "WishesKnown",
 ]
 
 #: (number, node): ballots are ordered, and no two nodes choose the same.
@@ -305,10 +306,11 @@ class Resumed:
 @numbered(25)
 @dataclass(frozen=True)
 class Final:
-    """All steps are made; this would be the final model."""
+    """All steps are made, or a majority wishes the run to end (`wishes`); this would be the final model."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     token: Token = field(metadata=on_wire(2))
+    wishes: Signatures = field(default=(), metadata=on_wire(3))
 
 
 @numbered(26)
@@ -338,11 +340,15 @@ class WantOutcome:
 @numbered(29)
 @dataclass(frozen=True)
 class Outcome:
-    """The run is over; this is its model, the ballot it was decided under, and the votes of a majority for it."""
+    """The run is over; this is its model, the ballot it was decided under, and the votes of a majority for it.
+
+    If it ended before its last hop, `wishes` are those of the majority that asked for it.
+    """
 
     token: Token = field(metadata=on_wire(1))
     ballot: Ballot = field(metadata=on_wire(2))
     votes: Signatures = field(metadata=on_wire(3))
+    wishes: Signatures = field(default=(), metadata=on_wire(4))
 
 
 @numbered(33)
@@ -369,6 +375,14 @@ class Fork:
 
     one: Trail = field(metadata=on_wire(1))
     other: Trail = field(metadata=on_wire(2))
+
+
+@numbered(36)
+@dataclass(frozen=True)
+class WishesKnown:
+    """The owners of these nodes wish the run to end, as the nodes have signed."""
+
+    wishes: Signatures = field(metadata=on_wire(1))
 
 
 Message = (
@@ -398,4 +412,5 @@ Message = (
     | Ticket
     | WantTicket
     | Fork
+    | WishesKnown
 )

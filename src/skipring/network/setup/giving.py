@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -25,17 +26,20 @@ from ..node import (
     read_node_config,
     write_node_model,
 )
-from ..storage import JournalSum, size_of, sum_journal
+from ..protocol import marks_of
+from ..storage import JournalSum, digest_of, size_of, sum_journal
 from ..transport import Roster, read_roster
 from .load import require_reach, terms_of
 from .run_mark import RunMark
 
+#: So often a token may move on while it is being read.
+_MOVED = 20
 #: What gives back all that rounding may take away.
 _UP = 1.0 + 1e-9
 #: What showing somebody a token in the middle of a run means; everybody gets to see the final model.
 _NOT_OVER = "the run is not over, so this is what one node has seen: shown to another node, the two look together"
 
-__all__ = ["GivenAway", "KnownByObserver", "given_away", "save_node_model"]
+__all__ = ["GivenAway", "KnownByObserver", "NodeModel", "given_away", "save_node_model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,29 +158,101 @@ def _terms(config: NodeConfig, run: RunFile, roster: Roster, me: int, known: Run
     return terms
 
 
-def save_node_model(folder: str | Path, out: str | Path | None = None) -> tuple[Path, ModelFacts]:
+@dataclass(frozen=True, kw_only=True)
+class NodeModel:
+    """The newest model that a node has, as a file.
+
+    Parameters
+    ----------
+    file : where it is.
+    facts : what the file says of itself.
+    hop, steps, over : where in the run the token was that it is from, and whether it is the final model.
+    digest : the SHA-256 of its parameters.
+    delta : of the epsilons.
+    epsilon_if_shown : what somebody outside learns of this node's data who is shown this model and nothing else.
+    epsilon_of_releases : what anybody learns at most, with however many looks: each release in full.
+    """
+
+    file: str
+    facts: ModelFacts
+    hop: int
+    steps: int
+    over: bool
+    digest: str
+    delta: float
+    epsilon_if_shown: float
+    epsilon_of_releases: float
+
+    @property
+    def if_shown(self) -> str:
+        """What it means for privacy to show it to somebody outside."""
+        alone = f"epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} for this node's data, by itself"
+        if self.over:
+            return f"Shown to somebody outside: {alone}."
+        return (
+            f"Shown to somebody outside, it is one more look, beside the final model: {alone}; with other looks"
+            f" at most {promised(self.epsilon_of_releases)} (each release in full). No other node's account counts it."
+        )
+
+
+def save_node_model(folder: str | Path, out: str | Path | None = None) -> NodeModel:
     """Write the newest token of a node, running or not, as a model that one can use, with its epsilon so far.
 
-    Return the file (by default model.npz in the node's folder), and what it says.
+    By default the file is model.npz in the node's folder.
     """
-    read = _read(folder)
+    for again in range(_MOVED, -1, -1):
+        try:
+            return _save(_read(folder), out)
+        except FileNotFoundError as error:
+            # A large model is a file beside the journal, which goes when the token moves on: the next one is there.
+            path = Path(error.filename or "")
+            if not again or not path.parent.name.endswith("-models"):
+                reason = f"cannot be written, or the token has moved on meanwhile: {error.strerror}"
+                raise InvalidInput.because("out", path if out is None else out, reason) from None
+            time.sleep(0.05)
+    raise AssertionError
+
+
+def _save(read: _Read, out: str | Path | None) -> NodeModel:
     config, run, memory = read.config, read.run, read.journal.memory
-    token = memory.outcome or memory.copy.token
+    token, over = memory.outcome or memory.copy.token, memory.outcome is not None
     _, inputs = node_rows(run, index=read.me, nodes=len(read.roster), name=config.name, data=config.data)
     uncovered = [not_covered(run)] if config.data.path is None else []
-    if memory.outcome is None:
+    if not over:
         uncovered.append(_NOT_OVER)
     require_reach(read.terms, size_of(token.parameters), read.delta)
-    claims = final_claims(read.account, config.name, read.delta, memory.outcome)
+    claims = final_claims(read.account, config.name, read.delta, memory.outcome, token)
     beside = "; ".join(each for each in uncovered if each) or None
-    about = NodeFacts(config.name, run, read.run_digest, claims, beside, memory.outcome is not None)
+    about = NodeFacts(config.name, run, read.run_digest, claims, beside, over)
     dtype = "<f4" if run.model.is_network else "<f8"
     path = config.journal.parent / "model.npz" if out is None else Path(out)
     try:
-        return path, write_node_model(path, token, inputs, about, dtype)
+        facts = write_node_model(path, token, inputs, about, dtype)
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        reason = f"cannot be written, or the token has moved on meanwhile: {error.strerror}"
-        raise InvalidInput.because("out", path, reason) from None
+        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from None
+    shown = final_epsilon(read.terms, token, read.delta)
+    assert shown is not None
+    return NodeModel(
+        file=str(path),
+        facts=facts,
+        hop=_hop_of(read),
+        steps=read.terms.steps,
+        over=over,
+        digest=digest_of(token.parameters),
+        delta=read.delta,
+        epsilon_if_shown=shown,
+        epsilon_of_releases=read.account.epsilon_of_releases(read.delta),
+    )
+
+
+def _hop_of(read: _Read) -> int:
+    """Return the hop that a node's newest token has come to; of a run that ended early, that of its last update."""
+    memory = read.journal.memory
+    if memory.outcome is not None and memory.asked:
+        return marks_of(memory.outcome.chain).bit_length()
+    return min(memory.copy.hop, read.terms.steps)
 
 
 def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
@@ -188,13 +264,17 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     used = read.delta if delta is None else delta
     require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
     mu = np.sqrt(account.by_observer())
-    turns = np.bincount(np.asarray(terms.path[: memory.copy.hop], dtype=np.int64), minlength=len(roster))
+    hop = _hop_of(read)
+    turns = np.bincount(np.asarray(terms.path[:hop], dtype=np.int64), minlength=len(roster))
     others = [node for node in range(len(roster)) if node != me]
     notes = [] if (silent := no_noise(run)) is None else [f"{silent[0].upper()}{silent[1:]}."]
     if memory.promised[0] > 0:
         notes.append(
             f"There was a recovery (ballot {memory.promised[0]}): releases before the node heard of it count in full."
         )
+    if memory.outcome is not None and memory.asked:
+        by = ", ".join(roster.names[node] for node, _ in memory.asked)
+        notes.append(f"The run ended early at hop {hop} of {terms.steps}, by agreement of {by}.")
     if memory.reminded:
         by = ", ".join(roster.names[node] for node in memory.reminded)
         notes.append(f"A part of the releases is not in its journal, but in tokens of {by}: they count in full.")
@@ -213,7 +293,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         node=config.name,
         run=read.run_digest,
         releases=account.releases,
-        hop=min(memory.copy.hop, terms.steps),
+        hop=hop,
         steps=terms.steps,
         over=memory.outcome is not None,
         delta=used,

@@ -124,6 +124,7 @@ def load_node(path: str | Path) -> NodeSetup:
         compute=None if config.delay.compute is None else parse_delay(config.delay.compute),
         prepare_rows=None if config.data.prepare is None else _own_function(config.data.prepare, folder),
         inputs=inputs,
+        home=folder,
         ledger=None if config.budget.ledger is None else LedgerFile(config.budget.ledger, heads=folder),
         not_covered=not_covered(run) if config.data.path is None else None,
         notes=(

@@ -30,6 +30,7 @@ from ..protocol import (
     Signatures,
     Token,
     Trail,
+    Wished,
 )
 
 __all__ = ["Line", "Lines", "Row", "lines_in", "sum_of", "token_in"]
@@ -77,6 +78,7 @@ _PACKER = Packer(
         Over: 6,
         Forgotten: 7,
         Forked: 8,
+        Wished: 9,
         Copy: 20,
         _Step: 21,
     }

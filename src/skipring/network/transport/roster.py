@@ -1,9 +1,10 @@
-"""The roster: who takes part in a run, where each node listens, and which certificate and key are its own."""
+"""The roster: who takes part in a run, where each node listens, and which key is its own."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,16 @@ from ..._digest import digest
 from ...errors import InvalidInput
 from .._files import Section, quoted, read_checked
 
-__all__ = ["Address", "AddressInUse", "Roster", "parse_nodes", "read_roster", "spelled"]
+__all__ = [
+    "Address",
+    "AddressInUse",
+    "Roster",
+    "parse_joining",
+    "parse_nodes",
+    "read_roster",
+    "roster_of_text",
+    "spelled",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _HOST = re.compile(
@@ -202,8 +212,8 @@ class Roster:
     def to_toml(self) -> str:
         """Return the roster as the text of its file."""
         lines = [
-            "# Who takes part in the run: the same file at every node. A fingerprint is the SHA-256 of a certificate,",
-            "# and a node's signatures are checked with its key.",
+            "# Who takes part in the run: the same file at every node. A node is known by its key, which stays if its",
+            "# certificate is renewed; the fingerprint is the SHA-256 of the one it had when the run was prepared.",
         ]
         for name, address, fingerprint, key in self._nodes:
             lines += ["", "[[node]]", f"name = {quoted(name)}", f"address = {quoted(spelled(address))}"]
@@ -234,14 +244,51 @@ def read_roster(path: str | Path) -> Roster:
     """Read a roster; one line says what is wrong with it."""
     nodes = read_checked(path, _RosterFile, what="a roster").node
     try:
-        return Roster(
-            names=tuple(node.name for node in nodes),
-            addresses=tuple(None if node.address == OUTGOING else Address.parse(node.address) for node in nodes),
-            fingerprints=tuple(node.fingerprint for node in nodes),
-            keys=tuple(node.key for node in nodes),
-        )
+        return _roster_of(nodes)
     except InvalidInput as problem:
         raise InvalidInput.because("FILE", path, str(problem)) from None
+
+
+def roster_of_text(text: str) -> Roster:
+    """Read a roster from the text of its file, as somebody else has sent it."""
+    try:
+        return _roster_of(_RosterFile.model_validate(tomllib.loads(text)).node)
+    except (ValueError, RecursionError):  # neither TOML nor a roster; the other errors are lines of ours
+        raise InvalidInput.because("roster", "given", "is not the text of a roster") from None
+
+
+def _roster_of(nodes: Sequence[_Entry]) -> Roster:
+    return Roster(
+        names=tuple(node.name for node in nodes),
+        addresses=tuple(None if node.address == OUTGOING else Address.parse(node.address) for node in nodes),
+        fingerprints=tuple(node.fingerprint for node in nodes),
+        keys=tuple(node.key for node in nodes),
+    )
+
+
+def parse_joining(words: Sequence[str], roster: Roster) -> dict[str, Address]:
+    """Read who joins a roster: d=HOST:PORT, d=HOST, or d alone where all nodes are on one host.
+
+    >>> roster = Roster(("a", "b"), (Address("h", 7600), Address("h", 7601)), ("0" * 64, "1" * 64),
+    ...                 ("02" + "0" * 64, "02" + "1" * 64))
+    >>> {name: str(address) for name, address in parse_joining(["d", "e=one.example"], roster).items()}
+    {'d': 'h:7602', 'e': 'one.example:7600'}
+    """
+    joining: dict[str, Address] = {}
+    for word in (one.strip() for given in words for one in given.split(",")):
+        name, mark, where = (part.strip() for part in word.partition("="))
+        known = [address for address in (*roster.addresses, *joining.values()) if address is not None]
+        hosts = {address.host.lower() for address in known}
+        if not mark and len(hosts) > 1:
+            raise InvalidInput("add", word, f"{name or 'NAME'}=HOST or {name or 'NAME'}=HOST:PORT")
+        host, port = _split(where) if mark else (known[0].host, None)
+        if port is None:
+            taken = [address.port for address in known if address.host.lower() == host.lower()]
+            port = max(taken) + 1 if taken else known[0].port
+        if name in joining or name in roster.names:
+            raise InvalidInput.because("add", name, "is a node of this network already")
+        joining[name] = Address(host, port)
+    return joining
 
 
 def parse_nodes(

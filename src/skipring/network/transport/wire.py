@@ -75,11 +75,12 @@ _FIELDS = {
     "signature": "bytes",
     "votes": "Signature",
     "promises": "Signature",
+    "wishes": "Signature",
     "one": "Trail",
     "other": "Trail",
 }
 #: Fields of which there are several, one for each node at most.
-_REPEATED = {"votes", "promises", "stamps"}
+_REPEATED = {"votes", "promises", "stamps", "wishes"}
 
 
 #: Fields that say how a token came to be.
