@@ -252,6 +252,8 @@ def _hop_of(read: _Read) -> int:
     memory = read.journal.memory
     if memory.outcome is not None and memory.asked:
         return marks_of(memory.outcome.chain).bit_length()
+    if memory.outcome is not None:
+        return read.terms.steps  # the node may not have seen the last ones
     return min(memory.copy.hop, read.terms.steps)
 
 
