@@ -114,6 +114,16 @@ def parsed_sample(line: str) -> Sample:
     return Sample(found[1], {key: text[1:-1] for key, text in labels.items()}, float(found[3]))
 
 
+def test_a_tunnel_to_a_relay_is_shown_only_where_there_is_one() -> None:
+    def shown(relay: str | None) -> list[float]:
+        found = parsed(metrics_text(dataclasses.replace(STATUS, relay=relay))).get("skipring_relay_open")
+        return [] if found is None else [sample.value for sample in found[1]]
+
+    assert shown(None) == []
+    assert shown("open") == [1.0]
+    assert shown("Permission denied (publickey).") == [0.0]
+
+
 @pytest.mark.parametrize(
     "bad",
     [

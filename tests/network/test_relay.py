@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -21,11 +22,14 @@ import chaos
 import pytest
 import relays
 from networks import ended, free_ports
+from test_monitor import STATUS
 
 from skipring.cli._main import main
+from skipring.cli.network_up import _word
 from skipring.network.node import NodeConfig, read_node_config
 from skipring.network.setup import (
     ExitCode,
+    NodeState,
     Via,
     check_network,
     check_node,
@@ -418,6 +422,13 @@ def test_the_command_says_where_nodes_meet(
     with pytest.raises(SystemExit):
         main()
     assert "NODE relay: this network has none" in re.sub(r"\s+", " ", capsys.readouterr().err)
+
+
+def test_people_who_look_on_are_told_that_the_relay_is_away() -> None:
+    state = NodeState("clinic-3", running=True, status=dataclasses.replace(STATUS, relay="Connection refused"))
+    assert _word(state) == "relay: Connection refused"
+    state.status = dataclasses.replace(STATUS, relay="open")
+    assert "relay" not in _word(state)
 
 
 def test_the_service_in_the_archive_is_the_one_in_the_repository() -> None:

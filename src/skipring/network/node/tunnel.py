@@ -76,8 +76,8 @@ class Tunnel:
         while True:
             try:
                 why = await self._connect()
-            except OSError as error:  # no more processes, for instance
-                why = f"ssh cannot be started: {error.strerror}"
+            except (OSError, ValueError) as error:  # no more processes, for instance; or a line without an end
+                why = f"ssh cannot be run: {error}"
             pause = _FIRST if self._open else pause
             self._down(why)
             # Not all at once: after a restart of the relay all nodes come back.

@@ -281,8 +281,8 @@ WantedBy=multi-user.target
 def _readme(via: Via, roster: Roster) -> str:
     ports = list(roster.ports)
     return f"""\
-The relay of a skipring network of {len(roster)} nodes: an OpenSSH server of its own (Debian: openssh-server), which
-passes their connections on. It needs neither root nor skipring.
+The relay of a skipring network of {len(roster)} nodes: an OpenSSH server of its own (7.8 or newer; Debian:
+openssh-server), which passes their connections on. It needs neither root nor skipring.
 
 Let TCP port {via.port} in, and nothing else; nodes reach it as {via.host}.
 Ports {min(ports)} to {max(ports)} are used on the loopback of this machine alone.
