@@ -6,10 +6,11 @@ import random
 import runpy
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from skipring.errors import InvalidInput
 from skipring.network._packing import Packer
 from skipring.network.node import AccountTerms, OwnAccount, account_of
 from skipring.network.protocol import Entry, Fold, Memory, Place, Places, Trail
-from skipring.network.storage import JournalFile, read_journal, sum_journal
+from skipring.network.storage import JournalFile, _entries, read_journal, sum_journal
 from skipring.network.storage._summary import Summary
 
 ROOT = Path(__file__).parents[2]
@@ -211,6 +212,14 @@ def test_values_are_unpacked_as_they_were_packed(value: Any) -> None:
     for size in range(len(packed)):
         with pytest.raises(ValueError, match=r"bytes|unpack"):
             packer.unpack(packed[:size])
+
+
+def test_sets_are_packed_and_each_entry_has_a_number() -> None:
+    sets = {"a": {3, 1}, "b": frozenset({b"x"}), "c": Counter({2: 5}), "d": bytearray(b"y")}
+    found = Packer({}).unpack(Packer({}).pack(sets))
+    assert found == sets
+    assert list(map(type, found.values())) == [set, frozenset, Counter, bytearray]
+    assert set(get_args(Entry)) <= set(_entries._PACKER._numbers)
 
 
 def test_what_has_no_number_is_not_packed() -> None:

@@ -18,8 +18,9 @@ __all__ = ["Packer"]
 
 _SMALL = 0x80  # from here on a byte is a number by itself
 _NONE, _FALSE, _TRUE, _NUMBER, _NEGATIVE, _LARGE, _FLOAT, _BYTES, _ARRAY, _TEXT = range(10)
-_TUPLE, _LIST, _SET, _MAPPING, _COUNTER, _OBJECT = range(10, 16)
-_MANY: dict[type, int] = {tuple: _TUPLE, list: _LIST, set: _SET}
+_TUPLE, _LIST, _SET, _MAPPING, _COUNTER, _OBJECT, _FROZEN = range(10, 17)
+_MANY: dict[type, int] = {tuple: _TUPLE, list: _LIST, set: _SET, frozenset: _FROZEN}
+_KINDS: dict[int, Callable[[list[Any]], Any]] = {tag: kind for kind, tag in _MANY.items()}
 _PAIRS: dict[type, int] = {dict: _MAPPING, Counter: _COUNTER}
 
 Instead = Mapping[type, Callable[[Any], object]]
@@ -79,10 +80,10 @@ class Packer:
             out.append(_BYTES if kind is bytes else _ARRAY)
             _put_count(out, len(value))
             out += value
-        elif kind is tuple or kind is list or kind is set:
+        elif kind in _MANY:
             out.append(_MANY[kind])
             _put_count(out, len(value))
-            for each in sorted(value) if kind is set else value:
+            for each in value if kind is tuple or kind is list else sorted(value):
                 self._put(out, each, instead)
         elif value is None:
             out.append(_NONE)
@@ -156,7 +157,7 @@ class Packer:
         for _ in range(size):
             each, at = self._take(data, at)
             many.append(each)
-        return (tuple(many) if tag == _TUPLE else set(many) if tag == _SET else many), at
+        return _KINDS[tag](many), at
 
     def _take_object(self, data: bytes, at: int) -> tuple[Any, int]:
         kind = self._classes[data[at]]

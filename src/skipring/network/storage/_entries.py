@@ -119,6 +119,9 @@ class Row:
         }
         self._entries += _PACKER.pack(entry, instead)
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def content(self, state: bytes | None = None) -> bytes:
         """Return it as bytes, with the SHA-256 of a state that all rows up to it have added up to, if there is one."""
         head = _WITHOUT + self._time if state is None else _WITH_SUM + self._time + hashlib.sha256(state).digest()

@@ -57,9 +57,9 @@ __all__ = [
     "read_journal",
 ]
 
-#: So many rows are added up anew by a start, at most; more if the sum is so large that it would be most of what is
-#: written: it takes no more than so many bytes per row.
-_ROWS, _BYTES_PER_ROW = 1000, 5000
+#: A start adds up so many rows anew, at most, of so many bytes on average: where there are many nodes, rows are longer,
+#: and to add one up takes longer, too. Once a sum has become large, there may be more, one for so many bytes of it.
+_ROWS, _ROW_BYTES, _BYTES_PER_ROW = 1000, 400, 5000
 
 
 class JournalFile:
@@ -77,7 +77,7 @@ class JournalFile:
         found = load(path, read_witness(path, witness), node, run_digest)
         self._fold, self._first = found.fold, found.first
         self._count, self._digest = found.count, found.digest
-        self._summed, self._state_size = found.summed, found.state_size
+        self._summed, self._state_size, self._since = found.summed, found.state_size, found.since
         self._stored, self._files, self._needed = found.stored, found.files, found.needed
         self._folder = folder_of(path)
         try:
@@ -216,7 +216,7 @@ class JournalFile:
             files |= self._files.keys()
         self._store(fresh)
         state = None
-        if self._count + 1 - self._summed >= max(self._sum_after, self._state_size // _BYTES_PER_ROW):
+        if self._is_time_for_a_sum(row):
             state = Summary(self._fold.memory, self._needed, self._fold.states()).packed()
             execute("DELETE FROM states")
             execute("INSERT INTO states VALUES (?, ?)", (self._count + 1, state))
@@ -224,12 +224,16 @@ class JournalFile:
         digest = hashlib.sha256(self._digest + body).digest()
         execute("INSERT INTO entries VALUES (?, ?, ?)", (self._count + 1, body, digest))
         execute("COMMIT")
-        self._count, self._digest = self._count + 1, digest
+        self._count, self._digest, self._since = self._count + 1, digest, self._since + len(body)
         if state is not None:
-            self._summed, self._state_size = self._count, len(state)
+            self._summed, self._state_size, self._since = self._count, len(state), 0
         self._testify()
         for gone in files - self._files.keys():
             self._folder.drop(gone)
+
+    def _is_time_for_a_sum(self, row: Row) -> bool:
+        rows = max(self._sum_after, self._state_size // _BYTES_PER_ROW)
+        return self._count + 1 - self._summed >= rows or self._since + len(row) >= rows * _ROW_BYTES
 
     def _put(self, entry: Entry, row: Row, fresh: dict[str, Parameters]) -> None:
         """Add an entry to what will be committed; if that fails, this object refuses everything."""

@@ -96,7 +96,8 @@ class Found:
     digest: bytes = b""  # of the newest row
     count: int = 0  # of rows after the first one, which has no entries
     summed: int = 0  # the newest row that `states` goes up to
-    state_size: int = 0
+    state_size: int = 0  # of that sum
+    since: int = 0  # how many bytes the rows have that came after it
     stored: dict[str, int] = field(default_factory=dict)  # SHA-256 of parameters -> the number they are stored under
     files: dict[str, ModelFile] = field(default_factory=dict)  # SHA-256 of parameters -> their file
     models: dict[str, Parameters] = field(default_factory=dict)
@@ -263,8 +264,10 @@ def _added_up(
             continue
         if keep:
             found.rows.append(body)
-        if count > summed and sum_of(body) is not None:
-            raise damaged(path, f"what the rows up to {count} add up to is missing")
+        if count > summed:
+            found.since += len(body)
+            if sum_of(body) is not None:
+                raise damaged(path, f"what the rows up to {count} add up to is missing")
         if count > begin:
             found.take(body)
     if found is None or not witnessed:
