@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import zlib
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, get_args
@@ -35,6 +36,7 @@ from skipring.network.protocol import (
     Resume,
     Rules,
     Token,
+    Told,
     blank_chain,
     marks_of,
     stamped,
@@ -166,6 +168,16 @@ class LyingWorld(World):
         token = self.lies.choice(given)
         return token if self.lies.random() < 0.3 else self.remade(token, ballot)
 
+    def some_places(self, ballots: list[Ballot], hops: list[int]) -> bytes:
+        """Return what no honest node tells of where it looked: rubbish, or something that could be an answer."""
+        rng, steps = self.lies, self.rules.steps
+        if rng.random() < 0.3:
+            return rng.choice([b"", rng.randbytes(40), zlib.compress(rng.randbytes(60)), zlib.compress(bytes(10**6))])
+        told = Told.of(self.machines[self.liar].memory)
+        starts = {**told.starts, rng.choice(ballots): (rng.choice(ballots), rng.choice(hops), rng.choice(list(Kind)))}
+        passed = {**told.passed, rng.choice(ballots): rng.getrandbits(steps) << 1}
+        return Told(starts, passed, {}).places
+
     def any_message(self) -> Message:
         """Return a message of any kind with any content: made up, or one that was sent, or one of those changed."""
         rng, rules = self.lies, self.rules
@@ -189,6 +201,7 @@ class LyingWorld(World):
             "votes": lambda: any_votes,
             "promises": lambda: any_votes,
             "turns": lambda: rng.randbytes(rng.choice([0, 9, 100])),
+            "places": lambda: self.some_places(ballots, hops),
             "heard": lambda: rng.randbytes(4 * rng.choice([0, 1, rules.nodes])),
         }
         if self.overheard and rng.random() < 0.5:

@@ -19,6 +19,7 @@ from skipring.network.protocol import (
     Kind,
     Memory,
     Released,
+    Settled,
     Token,
     Trail,
     blank_chain,
@@ -64,6 +65,9 @@ class Killer:
         pass
 
     def forked(self) -> None:
+        pass
+
+    def settled(self, found: Settled) -> None:
         pass
 
 

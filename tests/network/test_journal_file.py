@@ -31,6 +31,7 @@ from skipring.network.protocol import (
     Passing,
     Release,
     Released,
+    Settled,
     Token,
 )
 from skipring.network.storage import JournalBroken, JournalError, JournalFile, JournalFull, read_journal
@@ -123,7 +124,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
             assert memory == machine.memory
             assert tuple((line.ballot, line.hop) for line in ledger) == machine.memory.ledger
             kinds |= {type(entry) for entry in machine.disk}
-    assert kinds == {Heard, Kept, Released, Passing, Gone, Over}
+    assert kinds == {Heard, Kept, Released, Passing, Gone, Over, Settled}
 
 
 def test_ledger_tells_place_updates_time_and_digest(tmp_path: Path) -> None:

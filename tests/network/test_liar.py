@@ -24,7 +24,7 @@ from skipring.network.protocol import (
     Resume,
     Rule,
     Rules,
-    Signatures,
+    Ticket,
     Token,
     blank_chain,
 )
@@ -129,10 +129,10 @@ class _NeedsNoVotes(Ending):
 
 
 class _NeedsNoPromises(Recovery):
-    def is_proven(self, sender: int, ballot: Ballot, promises: Signatures) -> bool:
+    def is_proven(self, sender: int, message: Ticket | Resume) -> bool:
         core = self.core
-        if ballot > core.memory.promised:
-            core.give_way(ballot, promises or ((0, b""),))
+        if message.ballot > core.memory.promised:
+            core.give_way(message.ballot, message.promises or ((0, b""),), message.rank)
         return True
 
 

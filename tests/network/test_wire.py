@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skipring.network.protocol import (
+    MOST_PLACES,
     MOST_TURN_BYTES,
     Ballot,
     Final,
@@ -40,7 +41,7 @@ KINDS = {
     **{"Done": 2, "Offer": 10, "Ready": 11, "Refuse": 12, "Pass": 13, "Accepted": 14, "Ask": 15, "Answer": 16},
     **{"Moved": 17, "Hello": 18, "Here": 19, "Prepare": 20, "Promise": 21, "Reject": 22, "Resume": 23, "Resumed": 24},
     **{"Final": 25, "FinalAccepted": 26, "Decided": 27, "WantOutcome": 28, "Outcome": 29},
-    **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34, "Fork": 35},
+    **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34, "Fork": 35, "WantLooks": 40, "Looks": 41},
 }
 FIELDS = {
     "Ballot": "1 number uint64, 2 node uint32",
@@ -73,9 +74,11 @@ FIELDS = {
     "Doubt": "1 ballot Ballot, 2 hop uint64, 3 asked bool",
     "Agree": "1 ballot Ballot, 2 hop uint64",
     "Fine": "1 ballot Ballot, 2 hop uint64",
-    "Ticket": "1 ballot Ballot, 2 promises Signature",
+    "Ticket": "1 ballot Ballot, 2 promises Signature, 3 rank Rank",
     "WantTicket": "1 ballot Ballot",
     "Fork": "1 one Trail, 2 other Trail",
+    "WantLooks": "",
+    "Looks": "1 places bytes",
 }
 
 ballots = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, NODES - 1))
@@ -96,6 +99,7 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "token": tokens,
     "heard": st.sampled_from([b"", bytes(range(4 * NODES))]),
     "turns": st.binary(max_size=MOST_TURN_BYTES),
+    "places": st.binary(max_size=90),
     "vote": st.binary(max_size=90),
     "signature": st.binary(max_size=90),
     "votes": signatures,
@@ -231,6 +235,8 @@ def check_part(name: str, value: Any, found: Frame) -> None:
         assert len(value) in (0, 4 * NODES)
     elif name == "turns":
         assert len(value) <= MOST_TURN_BYTES
+    elif name == "places":
+        assert len(value) <= MOST_PLACES
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
     elif name in ("vote", "signature"):

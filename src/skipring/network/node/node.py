@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ..protocol import Broke, Copy, Kind, Message, Offer, Pass, Peer, Token, WantOutcome
+from ..protocol import Broke, Copy, Kind, Message, Offer, Pass, Peer, Token, WantLooks, WantOutcome
 from ..storage import digest_of
 from ..transport import Done, Receiver, Transport
 from ._view import status_of
@@ -129,6 +129,7 @@ class Node:
             life=self._life,
             clock=clock,
             ended=self._end,
+            settled=self._settle,
             broke=self._name,
         )
         self.taking_part.holding = lambda: self.peer.holding
@@ -162,7 +163,7 @@ class Node:
         self.watch = StandstillWatch(
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
         )
-        self._begun = self._leaving = False
+        self._begun = self._leaving = self._finished = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
         self.all_done: set[int] = set()
@@ -228,6 +229,8 @@ class Node:
                 break  # there is nobody to pass it on to; the journal has it
             await asyncio.sleep(0.02)
         while self._finishing is not None and not self._finishing.done() and self._clock() < deadline:
+            await asyncio.sleep(0.02)
+        while peer.settling and self.transport.reachable and self._clock() < deadline:
             await asyncio.sleep(0.02)
         if peer.memory.outcome is None:  # else result.json says more
             with contextlib.suppress(OSError):
@@ -322,12 +325,14 @@ class Node:
         self.all_done.add(sender)
         if self.peer.memory.outcome is None:
             self.transport.send(sender, WantOutcome())
+        elif self.peer.lacks_looks_of(sender):  # it was away when all were asked
+            self.transport.send(sender, WantLooks())
         self._leave_if_all_done()
 
     def connected(self, node: int) -> None:
         """Say where we are to whoever has just been reached."""
         if self.peer.memory.outcome is not None:
-            self.transport.send(node, Done())
+            self._tell_done(node)
         elif self._begun:
             self.transport.send(node, WantOutcome())
 
@@ -355,15 +360,40 @@ class Node:
             self._life.fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
             return
         self.telemetry.note(RunOver(token.updates, digest_of(token.parameters), self.telemetry.refused_for_budget))
-        for node in range(len(self.setup.roster)):
-            if node != self.setup.me:
-                self.transport.send(node, Done())
+        self._finished = True
+        self._settle()
         asyncio.get_running_loop().call_later(self.setup.config.linger, self._life.end)
         self.all_done.add(self.setup.me)
         self._leave_if_all_done()
 
+    def _tell_done(self, node: int) -> None:
+        """Let a node know that the final model is here, and that nothing more is asked of it: it may leave."""
+        if node != self.setup.me and not self.peer.settling:
+            self.transport.send(node, Done())
+
+    def _settle(self) -> None:
+        """Write anew what the run has cost, once that is certain, or those who do not answer were asked enough."""
+        token = self.peer.memory.outcome
+        if token is None or not self._finished or self._life.is_over:
+            return  # it will be in what is written first
+        self._life.spawn(self._write_anew(token))
+
+    async def _write_anew(self, token: Token) -> None:
+        """Write what the run has cost, by now, beside the model, and let everybody know that nothing more is asked."""
+        try:
+            if self.account.is_settled:
+                claims = final_claims(self.account, self.setup.name, self.setup.delta, token)
+                await asyncio.to_thread(self.setup.write_trained, token, claims)
+                self.setup.write_result(self.status(finished=True))
+        except OSError as error:
+            self._life.fail(Stopped(f"the result cannot be written: {error.strerror}; the journal has it"))
+            return
+        for node in range(len(self.setup.roster)):
+            self._tell_done(node)
+        self._leave_if_all_done()
+
     def _leave_if_all_done(self) -> None:
-        if len(self.all_done) == len(self.setup.roster):
+        if len(self.all_done) == len(self.setup.roster) and not self.peer.settling:
             # A moment later, so that they hear it from this node, too.
             asyncio.get_running_loop().call_later(0.3, self._life.end)
 

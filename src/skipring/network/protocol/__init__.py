@@ -36,7 +36,9 @@ from .chain import (
     wrong_way,
 )
 from .fold import Account, Fold, Release
-from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released
+from .forks import settled
+from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released, Settled, Track
+from .looks import MOST_PLACES, Told
 from .messages import (
     MOST_TURN_BYTES,
     Accepted,
@@ -55,6 +57,7 @@ from .messages import (
     Here,
     Kind,
     LargeParameters,
+    Looks,
     Message,
     Moved,
     Offer,
@@ -64,6 +67,7 @@ from .messages import (
     Place,
     Prepare,
     Promise,
+    Rank,
     Ready,
     Refuse,
     Reject,
@@ -73,6 +77,7 @@ from .messages import (
     Ticket,
     Token,
     Trail,
+    WantLooks,
     WantOutcome,
     WantTicket,
 )
@@ -87,6 +92,7 @@ from .standing import Stand, Standing
 __all__ = [
     "FRESH",
     "HOP_BYTES",
+    "MOST_PLACES",
     "MOST_TURN_BYTES",
     "Accepted",
     "Account",
@@ -116,6 +122,7 @@ __all__ = [
     "Kept",
     "Kind",
     "LargeParameters",
+    "Looks",
     "Memory",
     "Message",
     "Moved",
@@ -131,6 +138,7 @@ __all__ = [
     "Prepare",
     "PrepareBatch",
     "Promise",
+    "Rank",
     "Ready",
     "Refuse",
     "Reject",
@@ -144,6 +152,7 @@ __all__ = [
     "Seal",
     "Send",
     "SetTimer",
+    "Settled",
     "Sight",
     "Signatures",
     "Stamp",
@@ -153,7 +162,10 @@ __all__ = [
     "Ticket",
     "Timer",
     "Token",
+    "Told",
+    "Track",
     "Trail",
+    "WantLooks",
     "WantOutcome",
     "WantTicket",
     "Write",
@@ -168,6 +180,7 @@ __all__ = [
     "on_wire",
     "own_stamp",
     "sealed",
+    "settled",
     "stamped",
     "updated_between",
     "updated_hops",

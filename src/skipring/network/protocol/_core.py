@@ -20,7 +20,7 @@ from .actions import (
     Write,
 )
 from .journal import Entry, Heard, Memory
-from .messages import Ballot, Hello, Message, Place, Signatures, Token
+from .messages import Ballot, Hello, Message, Place, Rank, Signatures, Token
 from .seal import Seal
 from .sight import Sight
 from .stamps import StampCheck, turns_of
@@ -189,9 +189,9 @@ class Core:
         self.state.doing = Idle()
         self.stop(Timer.OFFER, Timer.TURN, Timer.SKIP, Timer.LEASE, Timer.WAIT, Timer.WATCH, Timer.VOTE)
 
-    def give_way(self, ballot: Ballot, promises: Signatures = ()) -> None:
+    def give_way(self, ballot: Ballot, promises: Signatures = (), start: Rank | None = None) -> None:
         """Promise a higher ballot: what is done under this one is lost, and released all the same."""
         self.let_go()
         self.state.recovering = None
-        self.write(Heard(ballot, promises))
+        self.write(Heard(ballot, promises, start))
         self.rest()

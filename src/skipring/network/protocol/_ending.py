@@ -16,11 +16,13 @@ from .messages import (
     Final,
     FinalAccepted,
     Kind,
+    Looks,
     Message,
     Outcome,
     Reject,
     Signatures,
     Token,
+    WantLooks,
     WantOutcome,
 )
 
@@ -153,7 +155,7 @@ class Ending:
         if (
             memory.outcome is not None
             and memory.decided is not None
-            and not isinstance(message, Outcome | Decided | FinalAccepted)
+            and not isinstance(message, Outcome | Decided | FinalAccepted | WantLooks | Looks)
         ):
             self.core.send(sender, Outcome(memory.outcome, memory.decided, memory.votes))
 

@@ -19,14 +19,13 @@ from .messages import (
     Ballot,
     Doubt,
     Fine,
-    Kind,
     Place,
     Prepare,
     Promise,
+    Rank,
     Reject,
     Resume,
     Resumed,
-    Signatures,
     Ticket,
     WantTicket,
 )
@@ -39,7 +38,6 @@ _LONGEST = 8
 _TRIES = 8
 #: A node is promised a ballot so often because it says that the token is lost, while there may be a sign of it.
 _BELIEVED = 3
-Rank = tuple[Ballot, int, Kind]
 
 
 class Recovery:
@@ -209,10 +207,10 @@ class Recovery:
         rank, owner = max((rank, -node) for node, rank in promises.items())
         core.state.recovering = replace(recovering, chosen=-owner)
         signed = tuple(sorted(recovering.signed.items()))
-        core.write(Heard(recovering.ballot, signed))
+        core.write(Heard(recovering.ballot, signed, rank))
         for node in core.others:
             if node != -owner:
-                core.send(node, Ticket(recovering.ballot, signed))
+                core.send(node, Ticket(recovering.ballot, signed, rank))
         if -owner == core.me:
             self.resume(recovering.ballot, rank)
             core.state.recovering = None
@@ -232,11 +230,11 @@ class Recovery:
         core = self.core
         if message.ballot < core.memory.promised:
             core.send(sender, Reject(core.memory.promised))
-        elif message.ballot == core.memory.promised and self.is_proven(sender, message.ballot, message.promises):
+        elif message.ballot == core.memory.promised and self.is_proven(sender, message):
             self.resume(message.ballot, message.rank)
             core.send(sender, Resumed(message.ballot))
 
-    def resume(self, ballot: Ballot, rank: tuple[Ballot, int, Kind]) -> None:
+    def resume(self, ballot: Ballot, rank: Rank) -> None:
         """Go on under a new ballot from a copy of this rank."""
         core, copy = self.core, self.core.memory.copy
         if copy.rank != rank:  # it has gone on already
@@ -257,9 +255,9 @@ class Recovery:
 
     # Proofs. Nobody stops, or goes on, under a ballot because one node says so.
 
-    def is_proven(self, sender: int, ballot: Ballot, promises: Signatures) -> bool:
+    def is_proven(self, sender: int, message: Ticket | Resume) -> bool:
         """Say whether a majority has promised a ballot; if that is news, write it down, and give way to it."""
-        core = self.core
+        core, ballot, promises = self.core, message.ballot, message.promises
         if ballot <= core.proven:
             return ballot == core.proven
         good = {node: promise for node, promise in promises if core.seal.is_promise(node, ballot, promise)}
@@ -268,15 +266,15 @@ class Recovery:
             return False
         signed = tuple(sorted(good.items()))
         if ballot > core.memory.promised:
-            core.give_way(ballot, signed)
+            core.give_way(ballot, signed, message.rank)
         else:
-            core.write(Heard(ballot, signed))
+            core.write(Heard(ballot, signed, message.rank))
         return True
 
     def on_ticket(self, sender: int, message: Ticket) -> None:
         """Take the proof that a majority has promised a ballot."""
         core = self.core
-        if message.ballot > core.proven and self.is_proven(sender, message.ballot, message.promises):
+        if message.ballot > core.proven and self.is_proven(sender, message):
             recovering = core.state.recovering
             if recovering is not None and recovering.chosen is None:  # promises may have waited for this
                 for node in core.others:
@@ -287,7 +285,9 @@ class Recovery:
         """Prove a ballot that this node has spoken of, if it can."""
         ticket = self.core.memory.ticket
         if ticket is not None and ticket[0] >= message.ballot:
-            self.core.send(sender, Ticket(*ticket))
+            ballot, promises, start = ticket
+            if start is not None:
+                self.core.send(sender, Ticket(ballot, promises, start))
 
     def on_reject(self, sender: int, message: Reject) -> None:
         """Take note that a node does not listen to the token of this holder, or not to its final model."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released
+from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released, Settled
 from .messages import Ballot, Parameters, Trail
 
 __all__ = ["Account", "Fold", "Release"]
@@ -41,6 +41,9 @@ class Account(Protocol):
 
     def forked(self) -> None:
         """Take the news that the run went two ways under one ballot."""
+
+    def settled(self, found: Settled) -> None:
+        """Take what is certain, after the end, of where the run can have forked, and who can have seen it."""
 
 
 class Fold:
@@ -116,6 +119,8 @@ def _tell(account: Account, entry: Entry) -> None:
         account.forgotten(entry.trail)
     elif isinstance(entry, Forked):
         account.forked()
+    elif isinstance(entry, Settled):
+        account.settled(entry)
     elif isinstance(entry, Over):
         # A majority that decided under a ballot had promised none above it: a node that hears of it has heard of all
         # forks. Recoveries after it find the final model, and update nothing.

@@ -5,17 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .messages import Ballot, Copy, Kind, Place, Signatures, Token, Trail
+from .messages import Ballot, Copy, Kind, Place, Rank, Signatures, Token, Trail
 
-__all__ = ["Entry", "Forgotten", "Forked", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
+__all__ = [
+    "Entry",
+    "Forgotten",
+    "Forked",
+    "Gone",
+    "Heard",
+    "Kept",
+    "Memory",
+    "Over",
+    "Passing",
+    "Released",
+    "Settled",
+    "Track",
+]
 
 
 @dataclass(frozen=True)
 class Heard:
-    """Promised: no ballot below this one is listened to. With promises of a majority, it may be gone on under."""
+    """Promised: no ballot below this one is listened to. With promises of a majority, it may be gone on under.
+
+    `start` is the rank of the copy with which it is gone on, if that is known.
+    """
 
     ballot: Ballot
     promises: Signatures = ()
+    start: Rank | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +94,37 @@ class Forked:
     ballot: Ballot
 
 
-Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked
+@dataclass(frozen=True)
+class Settled:
+    """After the end: others have told where the run was gone on from, and who may have looked where (`forks`).
+
+    Parameters
+    ----------
+    trail : of the final model.
+    line : the ballots under which its updates were made, each with the last hop that is on its chain under it.
+    looks : after so many updates of that chain these nodes may have looked, beside those whose turn it was.
+    below : where releases under lower ballots branched off, nobody knows: they count in full.
+    """
+
+    trail: Trail
+    line: tuple[tuple[Ballot, int], ...]
+    looks: tuple[tuple[int, tuple[int, ...]], ...]
+    below: Ballot
+
+
+Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked | Settled
+
+
+@dataclass(frozen=True)
+class Track:
+    """Under a ballot: the hops for which a node has sent a token, or may have, and those of which it has taken one.
+
+    Bit h is hop h. The hop after the last one is a final model, which is sent to all.
+    """
+
+    ballot: Ballot
+    passed: int = 0
+    taken: int = 0
 
 
 @dataclass(frozen=True)
@@ -96,7 +143,11 @@ class Memory:
     reminded: tuple[int, ...] = field(default=())  # the nodes that have sent own updates which are not in the ledger
     forked: Ballot | None = None  # the last ballot of which it is known that the run went two ways under it
     votes: Signatures = ()
-    ticket: tuple[Ballot, Signatures] | None = None  # the highest ballot that a majority promised, and their signatures
+    # The highest ballot that a majority promised, their signatures, and the copy with which it is gone on.
+    ticket: tuple[Ballot, Signatures, Rank | None] | None = None
+    starts: tuple[tuple[Ballot, Rank | None], ...] = field(default=())  # ballots of recoveries, and what goes on there
+    tracks: tuple[Track, ...] = field(default=())  # what was sent and taken, the newest ballot last
+    settled: Settled | None = None
 
     @classmethod
     def blank(cls, first: int, initial: Token) -> Memory:
@@ -108,21 +159,31 @@ class Memory:
         """Return the memory with one more entry."""
         if isinstance(entry, Heard):
             promised = max(self.promised, entry.ballot)
+            starts = self._started(entry.ballot, entry.start)
             if not entry.promises:
-                return replace(self, promised=promised)
-            return replace(self, promised=promised, ticket=(entry.ballot, entry.promises))
+                return replace(self, promised=promised, starts=starts)
+            return replace(self, promised=promised, starts=starts, ticket=(entry.ballot, entry.promises, entry.start))
         if isinstance(entry, Kept):
             promised = max(self.promised, entry.copy.ballot)
             unchanged = self.unchanged
             if self.copy.kind is Kind.ACCEPTED:
                 unchanged = (*unchanged, (self.copy.ballot, self.copy.hop))
-            memory = replace(self, promised=promised, copy=entry.copy, sender=entry.sender, passing=None)
+            goes_on = entry.sender is None and entry.copy.ballot != self.copy.ballot
+            memory = replace(
+                self,
+                promised=promised,
+                copy=entry.copy,
+                sender=entry.sender,
+                passing=None,
+                starts=self._started(entry.copy.ballot, self.copy.rank if goes_on else None),
+                tracks=self._tracked(entry.copy, entry.sender),
+            )
             return memory if unchanged is self.unchanged else replace(memory, unchanged=unchanged)
         if isinstance(entry, Released):
             place = entry.copy.ballot, entry.copy.hop
             return replace(self, copy=entry.copy, ledger=(*self.ledger, place), passing=None)
         if isinstance(entry, Passing):
-            return replace(self, passing=(entry.ballot, entry.hop))
+            return replace(self, passing=(entry.ballot, entry.hop), tracks=self._track(entry.ballot, passed=entry.hop))
         if isinstance(entry, Gone):
             place = entry.ballot, entry.hop
             denied = self.denied(entry.to)
@@ -132,7 +193,29 @@ class Memory:
             return replace(self, reminded=tuple(sorted({*self.reminded, entry.sender})))
         if isinstance(entry, Forked):
             return replace(self, forked=entry.ballot)
+        if isinstance(entry, Settled):
+            return replace(self, settled=entry)
         return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes)
+
+    def _started(self, ballot: Ballot, start: Rank | None) -> tuple[tuple[Ballot, Rank | None], ...]:
+        """Return the ballots of recoveries, with one that was heard of and the copy that is gone on with under it."""
+        known = dict(self.starts)
+        if ballot[0] == 0 or (ballot in known and start is None):  # the first one starts with the initial model
+            return self.starts
+        return tuple(sorted({**known, ballot: start}.items(), key=lambda each: each[0]))
+
+    def _tracked(self, copy: Copy, sender: int | None) -> tuple[Track, ...]:
+        """Return what was sent and taken, with a copy that was written down; a final model of one's own goes to all."""
+        if copy.kind is Kind.FINAL and sender is None:
+            return self._track(copy.ballot, passed=copy.hop)
+        return self._track(copy.ballot, taken=copy.hop) if copy.kind in (Kind.ACCEPTED, Kind.FINAL) else self.tracks
+
+    def _track(self, ballot: Ballot, *, passed: int = 0, taken: int = 0) -> tuple[Track, ...]:
+        """Return what was sent and taken, with one more hop; 0 is none."""
+        others = tuple(each for each in self.tracks if each.ballot != ballot)
+        one = next((each for each in self.tracks if each.ballot == ballot), Track(ballot))
+        one = Track(ballot, one.passed | (1 << passed & ~1), one.taken | (1 << taken & ~1))
+        return (*others, one)
 
     def denied(self, node: int) -> Place | None:
         """Return the furthest place whose token a node was told is not here, if it was told so."""

@@ -27,6 +27,7 @@ __all__ = [
     "Here",
     "Kind",
     "LargeParameters",
+    "Looks",
     "Message",
     "Moved",
     "Offer",
@@ -36,6 +37,7 @@ __all__ = [
     "Place",
     "Prepare",
     "Promise",
+    "Rank",
     "Ready",
     "Refuse",
     "Reject",
@@ -45,6 +47,7 @@ __all__ = [
     "Ticket",
     "Token",
     "Trail",
+    "WantLooks",
     "WantOutcome",
     "WantTicket",
 ]
@@ -111,6 +114,10 @@ class Kind(IntEnum):
     FINAL = 3
 
 
+#: (ballot, hop, kind): how far a copy is, and, because a run goes one way per ballot, which token it has.
+Rank = tuple[Ballot, int, Kind]
+
+
 @dataclass(frozen=True)
 class Copy:
     """The newest state of the run that a node has, and under which ballot it is valid."""
@@ -121,7 +128,7 @@ class Copy:
     token: Token
 
     @property
-    def rank(self) -> tuple[Ballot, int, Kind]:
+    def rank(self) -> Rank:
         """How far the copy is: by ballot first, because a higher ballot knew all that a majority knew."""
         return self.ballot, self.hop, self.kind
 
@@ -268,7 +275,7 @@ class Promise:
     """I listen to no lower ballot from now on, which I sign; my newest copy is of this rank."""
 
     ballot: Ballot = field(metadata=on_wire(1))
-    rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
+    rank: Rank = field(metadata=on_wire(2))
     signature: bytes = field(metadata=on_wire(3))
 
 
@@ -286,7 +293,7 @@ class Resume:
     """A majority has promised this ballot, as they have signed, and your copy is the furthest: go on with it."""
 
     ballot: Ballot = field(metadata=on_wire(1))
-    rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
+    rank: Rank = field(metadata=on_wire(2))
     promises: Signatures = field(metadata=on_wire(3))
 
 
@@ -344,10 +351,14 @@ class Outcome:
 @numbered(33)
 @dataclass(frozen=True)
 class Ticket:
-    """A majority has promised this ballot, as they have signed: whoever has a token of a lower one lets it go."""
+    """A majority has promised this ballot, as they have signed: whoever has a token of a lower one lets it go.
+
+    It is gone on with from the copy of this rank, and from no other.
+    """
 
     ballot: Ballot = field(metadata=on_wire(1))
     promises: Signatures = field(metadata=on_wire(2))
+    rank: Rank = field(metadata=on_wire(3))
 
 
 @numbered(34)
@@ -365,6 +376,20 @@ class Fork:
 
     one: Trail = field(metadata=on_wire(1))
     other: Trail = field(metadata=on_wire(2))
+
+
+@numbered(40)
+@dataclass(frozen=True)
+class WantLooks:
+    """The run is over, and there were recoveries: which tokens have you sent to whom, and from where did you go on?"""
+
+
+@numbered(41)
+@dataclass(frozen=True)
+class Looks:
+    """From where I have seen the run go on, and for which hops I have, or may have, sent or taken a token (`Told`)."""
+
+    places: bytes = field(metadata=on_wire(1))
 
 
 Message = (
@@ -394,4 +419,6 @@ Message = (
     | Ticket
     | WantTicket
     | Fork
+    | WantLooks
+    | Looks
 )

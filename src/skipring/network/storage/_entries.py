@@ -23,7 +23,9 @@ from ..protocol import (
     Over,
     Parameters,
     Passing,
+    Rank,
     Released,
+    Settled,
     Signatures,
     Token,
     Trail,
@@ -60,7 +62,7 @@ def token_in(entry: Entry) -> Token | None:
 def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, Any]:
     """Return an entry without parameters; `name` is their SHA-256, `file` where they are if they are in a file."""
     if isinstance(entry, Heard):
-        return {"ballot": entry.ballot, "promises": _signature_fields(entry.promises)}
+        return {"ballot": entry.ballot, "promises": _signature_fields(entry.promises), "start": entry.start}
     if isinstance(entry, Kept):
         return {"copy": copy_fields(entry.copy, name, file), "sender": entry.sender}
     if isinstance(entry, Released):
@@ -71,6 +73,8 @@ def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, A
         return {**_trail_fields(entry.trail), "sender": entry.sender}
     if isinstance(entry, Forked):
         return {"ballot": entry.ballot}
+    if isinstance(entry, Settled):
+        return {**_trail_fields(entry.trail), "line": entry.line, "looks": entry.looks, "below": entry.below}
     if isinstance(entry, Gone):
         return {"ballot": entry.ballot, "hop": entry.hop, "to": entry.to}
     votes = _signature_fields(entry.votes)
@@ -96,6 +100,17 @@ def ballot_from(numbers: list[int]) -> Ballot:
     return number, node
 
 
+def rank_from(fields: list[Any] | None) -> Rank | None:
+    """Return how far a copy is; journals of older versions do not say it."""
+    return None if fields is None else (ballot_from(fields[0]), fields[1], Kind(fields[2]))
+
+
+def _settled_from(fields: Mapping[str, Any]) -> Settled:
+    line = tuple((ballot_from(ballot), hop) for ballot, hop in fields["line"])
+    looks = tuple((place, tuple(nodes)) for place, nodes in fields["looks"])
+    return Settled(_trail_from(fields), line, looks, ballot_from(fields["below"]))
+
+
 def token_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> Token:
     """Return a token with the parameters that are still there."""
     trail = _trail_from(fields)
@@ -116,7 +131,8 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
     """Return an entry with the parameters that are still there."""
     kind = fields["entry"]
     if kind == "Heard":
-        return Heard(ballot_from(fields["ballot"]), signatures_from(fields["promises"]))
+        promises, start = signatures_from(fields["promises"]), rank_from(fields.get("start"))
+        return Heard(ballot_from(fields["ballot"]), promises, start)
     if kind == "Kept":
         return Kept(copy_from(fields["copy"], models), fields["sender"])
     if kind == "Released":
@@ -129,6 +145,8 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
         return Forgotten(_trail_from(fields), fields["sender"])
     if kind == "Forked":
         return Forked(ballot_from(fields["ballot"]))
+    if kind == "Settled":
+        return _settled_from(fields)
     if kind == "Over":
         votes = signatures_from(fields["votes"])
         return Over(token_from(fields["token"], models), ballot_from(fields["ballot"]), votes)

@@ -86,7 +86,8 @@ class Spent:
 class LedgerRecord:
     """What a node has released in a run so far: `mu2` knows the observer who knows most, `in_full` counts each release.
 
-    These never fall, although an account may, once it is known who has looked after a release. `may_mu2` and
+    These never fall, although an account may, once it is known who has looked after a release; but once, when the run
+    is over and it has become certain what recoveries have cost (`settled`), `mu2` does. `may_mu2` and
     `may_in_full` are what an update that is being made may bring them to. `told` is the account when the line was
     written, and `kept` what the journal was seen to have of it: that is written before anything is sent, but synced
     with the next line only, so that it may be missing once the machine has started anew (`boot`).
@@ -103,6 +104,7 @@ class LedgerRecord:
     told: Spent = Spent()
     kept: Spent = Spent()
     boot: str = ""
+    settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,8 @@ class LedgerFile:
         else:
             place = range(len(self._records))[int(fields["of"])]
             before, now = self._records[place], from_json(_Now, fields, "now")
-            grows = now.mu2 >= before.mu2 and now.in_full >= before.in_full and now.releases >= before.releases
+            grows = now.in_full >= before.in_full and now.releases >= before.releases
+            grows &= now.settled or now.mu2 >= before.mu2
             if not (grows and now.may_mu2 >= now.mu2 and now.may_in_full >= now.in_full):
                 raise ValueError("less was released than before")
             changed = {field.name: getattr(now, field.name) for field in fields_of(now) if field.name != "at"}
@@ -357,6 +360,7 @@ class _Now:
     told: Spent
     kept: Spent
     boot: str
+    settled: bool = False
 
 
 class LedgerWriter:
@@ -373,13 +377,19 @@ class LedgerWriter:
         self.add({"at": time.time(), "about": asdict(about)})
         return len(self._ledger.records) - 1
 
-    def note(self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float]) -> None:
+    def note(
+        self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float], settled: float | None = None
+    ) -> None:
         """Say how much an account has come to, how much of it is `kept` in the journal, and what it `may` come to.
 
-        What is in the ledger is never lowered, whatever the caller believes.
+        What is in the ledger is never lowered, whatever the caller believes; unless the run is over, the journal has
+        all releases that the ledger has, and it is certain that they have cost no more than `settled`.
         """
         before = self._ledger.records[place]
+        if settled is not None and (before.releases > kept.releases or now != kept or not settled >= 0.0):
+            settled = None
         mu2, in_full = max(now.mu2, before.mu2), max(now.in_full, before.in_full)
+        mu2 = mu2 if settled is None else min(mu2, settled)
         if any(map(math.isnan, (*may, now.mu2, now.in_full))):
             raise LedgerBroken(f"ledger {self._ledger.path}: an account that is no number; nothing may be released")
         told = _Now(
@@ -392,6 +402,7 @@ class LedgerWriter:
             told=now,
             kept=kept,
             boot=boot(),
+            settled=settled is not None,
         )
         if any(getattr(before, key.name) != getattr(told, key.name) for key in fields_of(told) if key.name != "at"):
             self.add({"of": place} | asdict(told))

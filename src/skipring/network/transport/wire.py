@@ -16,6 +16,7 @@ from typing import Any, get_args
 from ...errors import InvalidInput
 from ..protocol import (
     HOP_BYTES,
+    MOST_PLACES,
     MOST_TURN_BYTES,
     Ballot,
     Kind,
@@ -68,6 +69,7 @@ _FIELDS = {
     "token": "Token",
     "heard": "bytes",
     "turns": "bytes",
+    "places": "bytes",
     "vote": "bytes",
     "signature": "bytes",
     "votes": "Signature",
@@ -240,6 +242,8 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
             fields[field] = _heard(value, nodes)
         elif field == "turns":
             fields[field] = _turns(value)
+        elif field == "places":
+            fields[field] = _places(value)
         elif field in ("vote", "signature"):
             fields[field] = _signature(value)
         elif field in _REPEATED:
@@ -303,6 +307,12 @@ def _heading(body: Any) -> Heading:
         reason = f"says that it has {body.size}, {'behind' if body.digest else 'inside'} it"
         raise Malformed.because("token", f"{len(body.parameters)} bytes of parameters", reason)
     return Heading(body.dtype, body.size, body.digest)
+
+
+def _places(places: bytes) -> bytes:
+    if len(places) > MOST_PLACES:
+        raise Malformed("places", f"{len(places)} bytes", f"at most {MOST_PLACES}")
+    return places
 
 
 def _turns(turns: bytes) -> bytes:
