@@ -163,7 +163,7 @@ class Node:
         self.watch = StandstillWatch(
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
         )
-        self._begun = self._leaving = self._finished = False
+        self._begun = self._leaving = self._finished = self._stale = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
         self.all_done: set[int] = set()
@@ -228,9 +228,10 @@ class Node:
             if not self.transport.reachable and not peer.computing:
                 break  # there is nobody to pass it on to; the journal has it
             await asyncio.sleep(0.02)
-        while self._finishing is not None and not self._finishing.done() and self._clock() < deadline:
-            await asyncio.sleep(0.02)
         while peer.settling and self.transport.reachable and self._clock() < deadline:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.0)  # what has become certain just now is written, too
+        while self._finishing is not None and not self._finishing.done() and self._clock() < deadline:
             await asyncio.sleep(0.02)
         if peer.memory.outcome is None:  # else result.json says more
             with contextlib.suppress(OSError):
@@ -361,7 +362,7 @@ class Node:
             return
         self.telemetry.note(RunOver(token.updates, digest_of(token.parameters), self.telemetry.refused_for_budget))
         self._finished = True
-        self._settle()
+        await self._write_anew(token)
         asyncio.get_running_loop().call_later(self.setup.config.linger, self._life.end)
         self.all_done.add(self.setup.me)
         self._leave_if_all_done()
@@ -372,16 +373,18 @@ class Node:
             self.transport.send(node, Done())
 
     def _settle(self) -> None:
-        """Write anew what the run has cost, once that is certain, or those who do not answer were asked enough."""
+        """Take the news that it has become certain what recoveries have cost, or that nobody is asked any more."""
         token = self.peer.memory.outcome
-        if token is None or not self._finished or self._life.is_over:
-            return  # it will be in what is written first
-        self._life.spawn(self._write_anew(token))
+        self._stale = True  # what was written before it was known
+        if token is not None and self._finished and not self._life.is_over:
+            if self._finishing is None or self._finishing.done():
+                self._finishing = self._life.spawn(self._write_anew(token))
 
     async def _write_anew(self, token: Token) -> None:
         """Write what the run has cost, by now, beside the model, and let everybody know that nothing more is asked."""
         try:
-            if self.account.is_settled:
+            while self._stale:
+                self._stale = False
                 claims = final_claims(self.account, self.setup.name, self.setup.delta, token)
                 await asyncio.to_thread(self.setup.write_trained, token, claims)
                 self.setup.write_result(self.status(finished=True))
