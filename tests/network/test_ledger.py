@@ -467,7 +467,7 @@ def test_the_journal_alone_gives_the_same_account() -> None:
             for count, entry in enumerate(machine.disk, start=1):
                 kinds.add(type(entry))
                 if isinstance(entry, Heard):
-                    live.heard(entry.ballot)
+                    live.heard(entry.ballot, entry.start, entry.before)
                 elif isinstance(entry, Released):
                     token = entry.copy.token
                     live.released(entry.copy.ballot, entry.copy.hop, token.chain, token.updates)

@@ -15,6 +15,7 @@ from skipring.network.protocol import (
     Ballot,
     Broke,
     Final,
+    Heard,
     Memory,
     Outcome,
     Pass,
@@ -132,7 +133,7 @@ class _NeedsNoPromises(Recovery):
     def is_proven(self, sender: int, message: Ticket | Resume) -> bool:
         core = self.core
         if message.ballot > core.memory.promised:
-            core.give_way(message.ballot, message.promises or ((0, b""),), message.rank)
+            core.give_way(Heard(message.ballot, message.promises or ((0, b""),), message.rank))
         return True
 
 
@@ -150,7 +151,7 @@ class _TakesAnyStep(Core):
 class _TakesTheWordOfOne(Scrutiny):
     def is_known(self, sender: int, message: object, ballot: Ballot) -> bool:
         if ballot > self.core.memory.promised:
-            self.core.give_way(ballot)
+            self.core.give_way(Heard(ballot))
         return True
 
 

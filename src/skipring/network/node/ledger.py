@@ -61,11 +61,15 @@ from ..protocol import (
     Entry,
     Fold,
     Memory,
+    Parted,
+    Rank,
     Settled,
+    Starts,
     Token,
     Trail,
     check_chain,
     marks_of,
+    parted,
 )
 from .account_terms import AccountTerms
 from .own_updates import OwnUpdates
@@ -97,6 +101,7 @@ class OwnAccount(GaussianAccountant):
         self._of_part: Counter[int] = Counter()  # the releases of each part
         self._of_any = 0  # releases of which the part is not known: they count for each
         self._in_full: Counter[int] = Counter()  # so many releases of each part count in full, whatever the others did
+        self._marks: dict[Ballot, int] = {}  # of the chain of the newest release under each ballot
         self._made: list[tuple[Ballot, int, bytes]] = []  # ballot, hop, and digest of the chain, of each release
         self._certain: NDArray[np.float64] | None = None  # mu^2, once it is certain what recoveries have cost
         self._doubtful = False  # more than recoveries makes releases count in full, so that nothing will be certain
@@ -121,6 +126,7 @@ class OwnAccount(GaussianAccountant):
             self._doubt()
             raise
         self.updates.wrote(hop, chain)
+        self._marks[ballot] = marks
         if ballot != self._promised:  # others may have gone on under the higher one, from before this update or after
             self._count_in_full()
             return
@@ -156,12 +162,37 @@ class OwnAccount(GaussianAccountant):
         terms = self.terms
         return hop is not None and hop <= terms.steps and terms.closes(hop) and terms.path[hop - 1] == terms.me
 
-    def heard(self, ballot: Ballot) -> None:
-        """Take a promise: of a higher ballot than before, it may mean a fork."""
+    def heard(self, ballot: Ballot, start: Rank | None = None, before: Starts | None = None) -> None:
+        """Take a promise: of a higher ballot than before, it may mean a fork.
+
+        It is certain where the run can have forked once it is known which copy is gone on with (`start`), and all lower
+        ballots that may have been gone on under, each with its own start (`before`).
+        """
         if ballot > self._promised:
             self._promised = ballot
             self._certain = None
             self._count_in_full()
+        if ballot == self._promised and start is not None and before is not None:
+            found = parted(self.terms.path, ballot, start, before)
+            if found is not None and self.terms.noise_multiplier and not self._doubtful:
+                self._go_on_from(found)
+
+    def _go_on_from(self, found: Parted) -> None:
+        """Count in full only what is beside the way that is gone on with; where another can part, everybody looks."""
+        ends = dict(found.line)
+        way = [(hop, ballot) for ballot, hop, _ in self._made if ballot >= found.below and hop <= ends.get(ballot, 0)]
+        last, ballot = max(way, default=(0, self._promised))
+        marks = self._marks.get(ballot, 0) & ((1 << last) - 1)
+        hops = on_the_line(self.terms, self._made, found, marks)
+        if not hops:
+            return
+        first, everybody = min(hops), tuple(range(self.terms.nodes))
+        looks = {min(place, last): everybody for place in found.places if place >= first}
+        chain = bytes(32) + marks.to_bytes(-(-self.terms.steps // 8), "little")
+        self._transcript = line_transcript(self.terms, chain, first, last, looks)
+        self._in_full = self._of_part - Counter(self.terms.part_at[hop] for hop in hops if not self._is_noise(hop))
+        self._last = last, marks, marks.bit_count()
+        self._settle()
 
     def forgotten(self, trail: Trail) -> None:
         """Count the own updates on a trail that the journal does not know, each in full and each once."""
@@ -182,7 +213,7 @@ class OwnAccount(GaussianAccountant):
         if self._doubtful or not self.terms.noise_multiplier or not hops:
             return
         in_full = self._of_part - Counter(self.terms.part_at[hop] for hop in hops if not self._is_noise(hop))
-        run = line_transcript(self.terms, found, hops)
+        run = line_transcript(self.terms, found.trail.chain, min(hops), self.terms.steps, dict(found.looks))
         parts = {0, *self._of_part}
         known = [run.mu2_by_observer(part) + self._full(in_full[part] + self._of_any) for part in parts]
         mu2 = np.max(known, axis=0)

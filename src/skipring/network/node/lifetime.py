@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import InvalidInput
 from ...privacy import Relation, Unit, gdp_epsilon
-from ..protocol import Account, Ballot, Entry, Memory, Place, Settled, Token, Trail
+from ..protocol import Account, Ballot, Entry, Memory, Place, Rank, Settled, Starts, Token, Trail
 from ..storage import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, Spent, boot
 from .config import NodeBudget
 from .ledger import OwnAccount, willing
@@ -186,9 +186,9 @@ class Lifetime:
 
     # What is written into the journal (protocol.Account).
 
-    def heard(self, ballot: Ballot) -> None:
+    def heard(self, ballot: Ballot, start: Rank | None = None, before: Starts | None = None) -> None:
         """Take a promise."""
-        self._account.heard(ballot)
+        self._account.heard(ballot, start, before)
         self._settle()
 
     def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:

@@ -376,9 +376,9 @@ class Node:
         """Take the news that it has become certain what recoveries have cost, or that nobody is asked any more."""
         token = self.peer.memory.outcome
         self._stale = True  # what was written before it was known
-        if token is not None and self._finished and not self._life.is_over:
-            if self._finishing is None or self._finishing.done():
-                self._finishing = self._life.spawn(self._write_anew(token))
+        writing = self._finishing is not None and not self._finishing.done()  # then it is written anew after that
+        if token is not None and self._finished and not writing and not self._life.is_over:
+            self._finishing = self._life.spawn(self._write_anew(token))
 
     async def _write_anew(self, token: Token) -> None:
         """Write what the run has cost, by now, beside the model, and let everybody know that nothing more is asked."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...privacy import OwnTranscript
-from ..protocol import Ballot, Settled, marks_of, own_stamp, updated_between
+from ..protocol import Ballot, Parted, Settled, marks_of, own_stamp, updated_between
 from .account_terms import AccountTerms
 
 __all__ = ["append_hops", "line_transcript", "new_transcript", "on_the_line"]
@@ -36,45 +36,49 @@ def append_hops(
 ) -> None:
     """Append hops, from the first to the last, to a transcript; so many updates were made before them.
 
-    `looks` are those of others than the node of a hop, by how many updates the token had.
+    `looks` are those of others than the node of a hop, right after a hop.
     """
     first, last = hops
-    sizes = np.asarray(terms.step_sizes)[updates : updates + last - first + 1].tolist()
-    made_before = updates
+    sizes = iter(np.asarray(terms.step_sizes)[updates : updates + last - first + 1].tolist())
     for hop, made in enumerate(updated_between(chain, first, last), start=first):
         node = terms.path[hop - 1]
-        if not made:
+        if made:
+            part = terms.part_at.get(hop)  # of another node's data this account knows nothing
+            noise, closes = terms.noise_multiplier, terms.closes(hop)
+            run.update(node, step_size=next(sizes), noise_multiplier=noise, part=part, closing=closes)
+        else:
             run.look(node)
-            continue
-        closes = terms.closes(hop)
-        part = terms.part_at.get(hop)  # of another node's data this account knows nothing
-        size, noise = sizes[updates - made_before], terms.noise_multiplier
-        run.update(node, step_size=size, noise_multiplier=noise, part=part, closing=closes)
-        updates += 1
-        for other in looks.get(updates, ()):
+        for other in looks.get(hop, ()):
             run.look(other)
 
 
-def on_the_line(terms: AccountTerms, made: Sequence[tuple[Ballot, int, bytes]], found: Settled) -> set[int]:
-    """Return the hops of releases on the line to the final model; none if that does not fit to the final chain.
+def on_the_line(
+    terms: AccountTerms, made: Sequence[tuple[Ballot, int, bytes]], found: Settled | Parted, marks: int | None = None
+) -> dict[int, bytes]:
+    """Return the releases on the line to the newest token: their hops, and the digests of the chain after them.
 
-    `made` are all releases: ballot, hop, and digest of the chain after it.
+    `made` are all releases: ballot, hop, and digest. Nothing is returned if that does not fit to the `marks` of the
+    chain; those of the final model also have to have the digest of the newest release.
     """
     ends = dict(found.line)
     digests = {hop: digest for ballot, hop, digest in made if ballot >= found.below and hop <= ends.get(ballot, 0)}
-    stamp = own_stamp(found.trail, terms.me)
-    if not digests or stamp is None or stamp.digest != digests[max(digests)]:
-        return set()
-    marks = marks_of(found.trail.chain)
+    if not digests:
+        return {}
+    if isinstance(found, Settled):
+        stamp, marks = own_stamp(found.trail, terms.me), marks_of(found.trail.chain)
+        if stamp is None or stamp.digest != digests[max(digests)]:
+            return {}
+    assert marks is not None
     first = min(digests) if found.below > (0, terms.path[0]) else 1  # before it, releases are counted in full anyway
-    there = {hop for hop in range(first, terms.steps + 1) if terms.path[hop - 1] == terms.me and marks >> (hop - 1) & 1}
-    return there if there == digests.keys() else set()
+    own = (hop for hop in range(first, marks.bit_length() + 1) if terms.path[hop - 1] == terms.me)
+    return digests if {hop for hop in own if marks >> (hop - 1) & 1} == digests.keys() else {}
 
 
-def line_transcript(terms: AccountTerms, found: Settled, hops: set[int]) -> OwnTranscript:
-    """Return the transcript of the final chain from the first of these releases on, with all looks beside it."""
-    chain, first = found.trail.chain, min(hops)
+def line_transcript(
+    terms: AccountTerms, chain: bytes, first: int, last: int, looks: Mapping[int, Sequence[int]]
+) -> OwnTranscript:
+    """Return the transcript of a chain from a release on, with all looks beside it."""
     before = (marks_of(chain) & ((1 << (first - 1)) - 1)).bit_count()
     run = new_transcript(terms)
-    append_hops(run, terms, (first, terms.steps), chain, before, dict(found.looks))
+    append_hops(run, terms, (first, last), chain, before, looks)
     return run

@@ -36,8 +36,22 @@ from .chain import (
     wrong_way,
 )
 from .fold import Account, Fold, Release
-from .forks import settled
-from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released, Settled, Track
+from .forks import Parted, parted, settled
+from .journal import (
+    Entry,
+    Forgotten,
+    Forked,
+    Gone,
+    Heard,
+    Kept,
+    Memory,
+    Over,
+    Passing,
+    Released,
+    Settled,
+    Starts,
+    Track,
+)
 from .looks import MOST_PLACES, Told
 from .messages import (
     MOST_TURN_BYTES,
@@ -131,6 +145,7 @@ __all__ = [
     "Outcome",
     "Over",
     "Parameters",
+    "Parted",
     "Pass",
     "Passing",
     "Peer",
@@ -158,6 +173,7 @@ __all__ = [
     "Stamp",
     "Stand",
     "Standing",
+    "Starts",
     "StopTimer",
     "Ticket",
     "Timer",
@@ -179,6 +195,7 @@ __all__ = [
     "numbered",
     "on_wire",
     "own_stamp",
+    "parted",
     "sealed",
     "settled",
     "stamped",

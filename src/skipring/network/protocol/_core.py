@@ -20,7 +20,7 @@ from .actions import (
     Write,
 )
 from .journal import Entry, Heard, Memory
-from .messages import Ballot, Hello, Message, Place, Rank, Signatures, Token
+from .messages import Ballot, Hello, Message, Place, Token
 from .seal import Seal
 from .sight import Sight
 from .stamps import StampCheck, turns_of
@@ -137,7 +137,7 @@ class Core:
     def proven(self) -> Ballot:
         """The highest ballot of which this node knows that a majority has promised it; the first one needs no proof."""
         ticket = self.memory.ticket
-        return (0, self.rules.path[0]) if ticket is None else ticket[0]
+        return (0, self.rules.path[0]) if ticket is None else ticket.ballot
 
     def note(self, ballot: Ballot) -> bool:
         """Remember a ballot that somebody speaks of, and say whether it is within reach.
@@ -189,9 +189,9 @@ class Core:
         self.state.doing = Idle()
         self.stop(Timer.OFFER, Timer.TURN, Timer.SKIP, Timer.LEASE, Timer.WAIT, Timer.WATCH, Timer.VOTE)
 
-    def give_way(self, ballot: Ballot, promises: Signatures = (), start: Rank | None = None) -> None:
+    def give_way(self, heard: Heard) -> None:
         """Promise a higher ballot: what is done under this one is lost, and released all the same."""
         self.let_go()
         self.state.recovering = None
-        self.write(Heard(ballot, promises, start))
+        self.write(heard)
         self.rest()

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released, Settled
-from .messages import Ballot, Parameters, Trail
+from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released, Settled, Starts
+from .messages import Ballot, Parameters, Rank, Trail
 
 __all__ = ["Account", "Fold", "Release"]
 
@@ -30,8 +30,11 @@ class Release:
 class Account(Protocol):
     """What counts the cost of a node's releases; it is told of promises and releases, in their order."""
 
-    def heard(self, ballot: Ballot) -> None:
-        """Take a promise: of a higher ballot than before, it may mean a fork."""
+    def heard(self, ballot: Ballot, start: Rank | None = None, before: Starts | None = None) -> None:
+        """Take a promise: of a higher ballot than before, it may mean a fork.
+
+        `start` is the copy that is gone on with, and `before` are all lower ballots that may have been gone on under.
+        """
 
     def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
         """Take an own update; `chain` and `updates` are of the token with it."""
@@ -109,7 +112,7 @@ class Fold:
 def _tell(account: Account, entry: Entry) -> None:
     """Tell an account what an entry means; those that say nothing about privacy change nothing."""
     if isinstance(entry, Heard):
-        account.heard(entry.ballot)
+        account.heard(entry.ballot, entry.start, entry.before)
     elif isinstance(entry, Kept):
         account.heard(entry.copy.ballot)
     elif isinstance(entry, Released):

@@ -19,20 +19,27 @@ __all__ = [
     "Passing",
     "Released",
     "Settled",
+    "Starts",
     "Track",
 ]
+
+
+#: Ballots of recoveries, in order, and the copy with which each was gone on, if that is known.
+Starts = tuple[tuple[Ballot, Rank | None], ...]
 
 
 @dataclass(frozen=True)
 class Heard:
     """Promised: no ballot below this one is listened to. With promises of a majority, it may be gone on under.
 
-    `start` is the rank of the copy with which it is gone on, if that is known.
+    `start` is the rank of the copy with which it is gone on, and `before` are all lower ballots that somebody may have
+    gone on under, each with its own start, if that is known; both None if nobody has told.
     """
 
     ballot: Ballot
     promises: Signatures = ()
     start: Rank | None = None
+    before: Starts | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class Settled:
     ----------
     trail : of the final model.
     line : the ballots under which its updates were made, each with the last hop that is on its chain under it.
-    looks : after so many updates of that chain these nodes may have looked, beside those whose turn it was.
+    looks : after these hops of that chain these nodes may have looked, beside those whose turn it was.
     below : where releases under lower ballots branched off, nobody knows: they count in full.
     """
 
@@ -143,9 +150,8 @@ class Memory:
     reminded: tuple[int, ...] = field(default=())  # the nodes that have sent own updates which are not in the ledger
     forked: Ballot | None = None  # the last ballot of which it is known that the run went two ways under it
     votes: Signatures = ()
-    # The highest ballot that a majority promised, their signatures, and the copy with which it is gone on.
-    ticket: tuple[Ballot, Signatures, Rank | None] | None = None
-    starts: tuple[tuple[Ballot, Rank | None], ...] = field(default=())  # ballots of recoveries, and what goes on there
+    ticket: Heard | None = None  # of the highest ballot that a majority promised
+    starts: Starts = field(default=())  # of all ballots that were heard of
     tracks: tuple[Track, ...] = field(default=())  # what was sent and taken, the newest ballot last
     settled: Settled | None = None
 
@@ -159,10 +165,8 @@ class Memory:
         """Return the memory with one more entry."""
         if isinstance(entry, Heard):
             promised = max(self.promised, entry.ballot)
-            starts = self._started(entry.ballot, entry.start)
-            if not entry.promises:
-                return replace(self, promised=promised, starts=starts)
-            return replace(self, promised=promised, starts=starts, ticket=(entry.ballot, entry.promises, entry.start))
+            starts = self._started((entry.ballot, entry.start), *(entry.before or ()))
+            return replace(self, promised=promised, starts=starts, ticket=entry if entry.promises else self.ticket)
         if isinstance(entry, Kept):
             promised = max(self.promised, entry.copy.ballot)
             unchanged = self.unchanged
@@ -175,7 +179,7 @@ class Memory:
                 copy=entry.copy,
                 sender=entry.sender,
                 passing=None,
-                starts=self._started(entry.copy.ballot, self.copy.rank if goes_on else None),
+                starts=self._started((entry.copy.ballot, self.copy.rank if goes_on else None)),
                 tracks=self._tracked(entry.copy, entry.sender),
             )
             return memory if unchanged is self.unchanged else replace(memory, unchanged=unchanged)
@@ -197,12 +201,15 @@ class Memory:
             return replace(self, settled=entry)
         return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes)
 
-    def _started(self, ballot: Ballot, start: Rank | None) -> tuple[tuple[Ballot, Rank | None], ...]:
-        """Return the ballots of recoveries, with one that was heard of and the copy that is gone on with under it."""
+    def _started(self, *heard: tuple[Ballot, Rank | None]) -> Starts:
+        """Return the ballots of recoveries, with some that were heard of; the first ballot of a run is none."""
         known = dict(self.starts)
-        if ballot[0] == 0 or (ballot in known and start is None):  # the first one starts with the initial model
+        if all(ballot[0] == 0 or known.get(ballot, heard) == start for ballot, start in heard):
             return self.starts
-        return tuple(sorted({**known, ballot: start}.items(), key=lambda each: each[0]))
+        for ballot, start in heard:
+            if ballot[0] and known.get(ballot) is None:
+                known[ballot] = start
+        return tuple(sorted(known.items(), key=lambda each: each[0]))
 
     def _tracked(self, copy: Copy, sender: int | None) -> tuple[Track, ...]:
         """Return what was sent and taken, with a copy that was written down; a final model of one's own goes to all."""

@@ -272,11 +272,15 @@ class Prepare:
 @numbered(21)
 @dataclass(frozen=True)
 class Promise:
-    """I listen to no lower ballot from now on, which I sign; my newest copy is of this rank."""
+    """I listen to no lower ballot from now on, which I sign; my newest copy is of this rank.
+
+    `places` has the ballots that I have heard of before (`Told`).
+    """
 
     ballot: Ballot = field(metadata=on_wire(1))
     rank: Rank = field(metadata=on_wire(2))
     signature: bytes = field(metadata=on_wire(3))
+    places: bytes = field(default=b"", metadata=on_wire(4))
 
 
 @numbered(22)
@@ -295,6 +299,7 @@ class Resume:
     ballot: Ballot = field(metadata=on_wire(1))
     rank: Rank = field(metadata=on_wire(2))
     promises: Signatures = field(metadata=on_wire(3))
+    places: bytes = field(default=b"", metadata=on_wire(4))
 
 
 @numbered(24)
@@ -353,12 +358,14 @@ class Outcome:
 class Ticket:
     """A majority has promised this ballot, as they have signed: whoever has a token of a lower one lets it go.
 
-    It is gone on with from the copy of this rank, and from no other.
+    It is gone on with from the copy of this rank, and from no other. `places` has all lower ballots that may have been
+    gone on under, as those who promised know them (`Told`).
     """
 
     ballot: Ballot = field(metadata=on_wire(1))
     promises: Signatures = field(metadata=on_wire(2))
     rank: Rank = field(metadata=on_wire(3))
+    places: bytes = field(default=b"", metadata=on_wire(4))
 
 
 @numbered(34)

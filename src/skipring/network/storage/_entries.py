@@ -62,7 +62,8 @@ def token_in(entry: Entry) -> Token | None:
 def entry_fields(entry: Entry, name: str, file: ModelFile | None) -> dict[str, Any]:
     """Return an entry without parameters; `name` is their SHA-256, `file` where they are if they are in a file."""
     if isinstance(entry, Heard):
-        return {"ballot": entry.ballot, "promises": _signature_fields(entry.promises), "start": entry.start}
+        told = {"start": entry.start, "before": entry.before}
+        return {"ballot": entry.ballot, "promises": _signature_fields(entry.promises), **told}
     if isinstance(entry, Kept):
         return {"copy": copy_fields(entry.copy, name, file), "sender": entry.sender}
     if isinstance(entry, Released):
@@ -132,7 +133,9 @@ def entry_from(fields: Mapping[str, Any], models: Mapping[str, Parameters]) -> E
     kind = fields["entry"]
     if kind == "Heard":
         promises, start = signatures_from(fields["promises"]), rank_from(fields.get("start"))
-        return Heard(ballot_from(fields["ballot"]), promises, start)
+        before = fields.get("before")  # which journals of older versions have not, and nobody may have told
+        told = None if before is None else tuple((ballot_from(each), rank_from(rank)) for each, rank in before)
+        return Heard(ballot_from(fields["ballot"]), promises, start, told)
     if kind == "Kept":
         return Kept(copy_from(fields["copy"], models), fields["sender"])
     if kind == "Released":
