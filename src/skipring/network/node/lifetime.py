@@ -217,7 +217,8 @@ class Lifetime:
         if self._place < 0:
             return
         known = self._ledger.records[self._place]
-        if self._now != known.told:
+        taken_back = known.settled and self._settled is None
+        if self._now != known.told or taken_back:
             made = self._now.releases > known.told.releases
             may = (0.0, 0.0) if made else (known.may_mu2, known.may_in_full)
             with self._ledger.locked() as writer:
