@@ -355,7 +355,6 @@ def test_in_histories_a_recovery_costs_what_was_seen(seeds: Iterable[int]) -> No
     assert recovered > 200
     assert settled_in > 150
     assert relaxed > 40
-    print(recovered, settled_in, relaxed, as_if_none)
     assert as_if_none > 20
 
 
