@@ -23,6 +23,11 @@ token before and after each of them, which costs mu^2 each, by composition. Give
 has no later release of this node is post-processing. The next release starts from such a token; the transcript begins
 anew with it, on one chain again, and by composition its cost is added.
 
+*What can have forked.* Two ways part only where somebody goes on under a new ballot. The proof of a ballot says from
+which copy, and names all lower ballots that may have been gone on under, with theirs. With it, releases on the way that
+is gone on with are in the transcript again; wherever a ballot started, everybody looks; the others stay in full. After
+the end it is known who can have looked there (`settled`). docs/privacy.md has the theorem, and what it rests on.
+
 *Parts.* A node with more rows than an update may use deals them into parts, one of which it uses at each of its turns
 (turn number mod parts; a turn is a hop of the agreed path that is this node's, whether it was taken or skipped, so
 neither a restart nor a recovery changes it). A person or a record is in one part: releases of the others are noise and
@@ -104,6 +109,7 @@ class OwnAccount(GaussianAccountant):
         self._marks: dict[Ballot, int] = {}  # of the chain of the newest release under each ballot
         self._made: list[tuple[Ballot, int, bytes]] = []  # ballot, hop, and digest of the chain, of each release
         self._certain: NDArray[np.float64] | None = None  # mu^2, once it is certain what recoveries have cost
+        self._told = False  # the account is lower than it were without what others have told
         self._doubtful = False  # more than recoveries makes releases count in full, so that nothing will be certain
         self._last = (0, 0, 0)  # hop, marks of the chain, and updates at the last release of the transcript
         self._transcript: OwnTranscript
@@ -192,6 +198,7 @@ class OwnAccount(GaussianAccountant):
         self._transcript = line_transcript(self.terms, chain, first, last, looks)
         self._in_full = self._of_part - Counter(self.terms.part_at[hop] for hop in hops if not self._is_noise(hop))
         self._last = last, marks, marks.bit_count()
+        self._told = True
         self._settle()
 
     def forgotten(self, trail: Trail) -> None:
@@ -218,6 +225,7 @@ class OwnAccount(GaussianAccountant):
         known = [run.mu2_by_observer(part) + self._full(in_full[part] + self._of_any) for part in parts]
         mu2 = np.max(known, axis=0)
         mu2[self.terms.me] = 0.0
+        self._told = True
         self._certain = mu2 if self._certain is None else np.minimum(mu2, self._certain)  # each of them holds
 
     def unrecorded(self, releases: int) -> None:
@@ -336,6 +344,7 @@ class OwnAccount(GaussianAccountant):
                 "it is about what was released so far, which no data may have decided",
                 AMPLIFIED if convex else IN_FULL,
                 *(("a fork of the run counts from when this node hears of it",) if convex else ()),
+                *(("where recoveries went on from, and who saw it, is as nodes have told",) if self._told else ()),
             ),
             unit=self.terms.protects,
         )

@@ -1,7 +1,9 @@
 """Recovering a token that was lost: a majority must agree that it is, and the furthest copy goes on, once.
 
-A recovery stops whoever has the token, and makes all releases before it count in full: so a majority must think that
-the token is lost before anybody takes a higher ballot. A node that was cut off, or away, disturbs nobody.
+A recovery stops whoever has the token, loses updates at times, and makes releases cost more: so a majority must think
+that the token is lost before anybody takes a higher ballot. A node that was cut off, or away, disturbs nobody. All are
+told which copy is gone on with, and which lower ballots may have been gone on under, so that they know what can have
+forked.
 """
 
 from __future__ import annotations

@@ -52,8 +52,10 @@ class Settling:
         After a proven fork, or with updates that the journal has forgotten, it does not help to know more.
         """
         memory = self.core.memory
-        over = memory.outcome is not None and memory.decided is not None
-        return over and bool(memory.starts) and bool(memory.ledger) and memory.forked is None and not memory.reminded
+        if memory.outcome is None or memory.decided is None:
+            return False
+        recovered = bool(memory.starts) or memory.decided[0] > 0
+        return recovered and bool(memory.ledger) and memory.forked is None and not memory.reminded
 
     def begin(self) -> None:
         """Ask all others, if it is of use; after a restart anew."""
