@@ -207,7 +207,16 @@ class Network(LocalNetwork):
     def finish(self, deadline: float = 180.0) -> None:
         """Wait until every node that lives has the final model; stop all."""
         self.wait("finished", lambda: self.ended.issuperset(self.alive), deadline)
+        until = time.monotonic() + 30.0
+        while not self.settled and time.monotonic() < until:  # if too few answer, they never are
+            self.watch(0.5)
         self.stop()
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that live, and that a recovery has cost something, know how much."""
+        memories = [reading.memory for reading in self.readings() if reading.node in self.alive]
+        return all(memory.settled is not None for memory in memories if memory.starts and memory.ledger)
 
     def log(self, name: str, lines: int) -> str:
         """Return the end of a node's log."""
@@ -510,13 +519,16 @@ class Report:
     gaps: dict[str, float]
     epsilon: float
     epsilon_of_releases: float
+    epsilon_by_journal: float  # as if nobody had told anything after the end
+    epsilon_of_chain: float  # of the final chain alone
 
     def __str__(self) -> str:
         gaps = ", ".join(f"{name} {seconds:.2f}" for name, seconds in self.gaps.items())
         return (
             f"{self.kills} kills ({self.of_holders} of holders), {self.recoveries} recoveries, {self.hops} hops, "
             f"{self.updates} updates and {self.lost} lost ones in {self.seconds:.0f} s; standing still (s): {gaps}; "
-            f"epsilon of the worst node {self.epsilon:.3f}, of releases {self.epsilon_of_releases:.3f}"
+            f"epsilon of the worst node {self.epsilon:.3f}, of releases {self.epsilon_of_releases:.3f}, "
+            f"by journals alone {self.epsilon_by_journal:.3f}, of the final chain {self.epsilon_of_chain:.3f}"
         )
 
 
@@ -545,6 +557,8 @@ def check_all(network: Network) -> Report:
         gaps=gaps(times),
         epsilon=worst.epsilon(DELTA),
         epsilon_of_releases=max(account.epsilon_of_releases(DELTA) for account in accounts),
+        epsilon_by_journal=gdp_epsilon(math.sqrt(max(account.mu2_by_journal for account in accounts)), DELTA),
+        epsilon_of_chain=gdp_epsilon(math.sqrt(final_account(found).max()), DELTA),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import zlib
 from collections.abc import Callable
 from dataclasses import fields, replace
 from functools import partial
@@ -37,6 +38,7 @@ from skipring.network.protocol import (
     Resume,
     Rules,
     Token,
+    Told,
     WishesKnown,
     blank_chain,
     marks_of,
@@ -176,6 +178,16 @@ class LyingWorld(World):
         marks = self.lies.choice(self.machines).memory.copy.token.chain[32:][: self.lies.randrange(6)]
         return known(marks) if self.lies.random() < 0.7 else self.lies.randbytes(KNOWN_BYTES)
 
+    def some_places(self, ballots: list[Ballot], hops: list[int]) -> bytes:
+        """Return what no honest node tells of where it looked: rubbish, or something that could be an answer."""
+        rng, steps = self.lies, self.rules.steps
+        if rng.random() < 0.3:
+            return rng.choice([b"", rng.randbytes(40), zlib.compress(rng.randbytes(60)), zlib.compress(bytes(10**6))])
+        told = Told.of(self.machines[self.liar].memory)
+        starts = {**told.starts, rng.choice(ballots): (rng.choice(ballots), rng.choice(hops), rng.choice(list(Kind)))}
+        passed = {**told.passed, rng.choice(ballots): rng.getrandbits(steps) << 1}
+        return Told(starts, passed, {}).places
+
     def any_message(self) -> Message:
         """Return a message of any kind with any content: made up, or one that was sent, or one of those changed."""
         rng, rules = self.lies, self.rules
@@ -202,6 +214,7 @@ class LyingWorld(World):
             "turns": lambda: rng.randbytes(rng.choice([0, 9, 100])),
             "known": self.some_known,
             "since": lambda: rng.choice([0, 0, 1, 2, rng.randrange(rules.steps)]),
+            "places": lambda: self.some_places(ballots, hops),
             "heard": lambda: rng.randbytes(4 * rng.choice([0, 1, rules.nodes])),
         }
         if self.overheard and rng.random() < 0.5:

@@ -18,7 +18,10 @@ from skipring.network.protocol import (
     Copy,
     Kind,
     Memory,
+    Rank,
     Released,
+    Settled,
+    Starts,
     Token,
     Trail,
     blank_chain,
@@ -53,7 +56,7 @@ class Killer:
     def __init__(self, hop: int) -> None:
         self._hop = hop
 
-    def heard(self, ballot: Ballot) -> None:
+    def heard(self, ballot: Ballot, start: Rank | None = None, before: Starts | None = None) -> None:
         pass
 
     def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
@@ -64,6 +67,9 @@ class Killer:
         pass
 
     def forked(self) -> None:
+        pass
+
+    def settled(self, found: Settled) -> None:
         pass
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -50,6 +51,7 @@ from skipring.network.protocol import (
     StopTimer,
     Timer,
     Token,
+    Told,
     Trail,
     blank_chain,
     extended_chain,
@@ -596,6 +598,7 @@ def any_message(chance: random.Random) -> Message:
         "promises": tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
         "one": Trail(chance.choice([blank_chain(12, b"run"), blank_chain(12, b"other")]), ((1, chance.randbytes(60)),)),
         "other": Trail(blank_chain(12, b"run"), ()),
+        "places": chance.choice([b"", chance.randbytes(9), zlib.compress(chance.randbytes(40)), Told().places]),
         "turns": bytes(chance.randrange(256) for _ in range(chance.randrange(100))),
         "known": chance.choice([b"", chance.randbytes(40)]),
         "since": chance.randrange(4),

@@ -31,6 +31,7 @@ from skipring.network.protocol import (
     Passing,
     Release,
     Released,
+    Settled,
     Token,
     Wished,
 )
@@ -127,7 +128,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
             assert memory == machine.memory
             assert tuple((line.ballot, line.hop) for line in ledger) == machine.memory.ledger
             kinds |= {type(entry) for entry in machine.disk}
-    assert kinds == {Heard, Kept, Released, Passing, Gone, Over, Wished}
+    assert kinds == {Heard, Kept, Released, Passing, Gone, Over, Settled, Wished}
 
 
 def test_ledger_tells_place_updates_time_and_digest(tmp_path: Path) -> None:

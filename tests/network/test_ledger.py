@@ -26,6 +26,7 @@ from skipring.network.protocol import (
     Kind,
     Over,
     Released,
+    Settled,
     Token,
     agreed_path,
     blank_chain,
@@ -466,7 +467,7 @@ def test_the_journal_alone_gives_the_same_account() -> None:
             for count, entry in enumerate(machine.disk, start=1):
                 kinds.add(type(entry))
                 if isinstance(entry, Heard):
-                    live.heard(entry.ballot)
+                    live.heard(entry.ballot, entry.start, entry.before)
                 elif isinstance(entry, Released):
                     token = entry.copy.token
                     live.released(entry.copy.ballot, entry.copy.hop, token.chain, token.updates)
@@ -474,12 +475,14 @@ def test_the_journal_alone_gives_the_same_account() -> None:
                     live.heard(entry.copy.ballot)
                 elif isinstance(entry, Over):
                     live.heard(entry.ballot)
+                elif isinstance(entry, Settled):
+                    live.settled(entry)
                 if count % 7 == 0 or count == len(machine.disk):
                     again = account_of(terms, map(stripped, machine.disk[:count]))
                     assert np.array_equal(again.by_observer(), live.by_observer())
                     assert (again.releases, again.mu2) == (live.releases, live.mu2)
                     assert again.mu2_with_one_more((0, 0)) == live.mu2_with_one_more((0, 0))
-    assert kinds >= {Heard, Kept, Released, Over}
+    assert kinds >= {Heard, Kept, Released, Over, Settled}
 
 
 # Budgets.

@@ -18,6 +18,7 @@ from skipring.network.protocol import (
     Broke,
     Final,
     FinalAccepted,
+    Heard,
     Memory,
     Outcome,
     Pass,
@@ -29,7 +30,7 @@ from skipring.network.protocol import (
     Rules,
     Send,
     SetTimer,
-    Signatures,
+    Ticket,
     Timer,
     Token,
     blank_chain,
@@ -218,10 +219,10 @@ class _NeedsNoVotes(Ending):
 
 
 class _NeedsNoPromises(Recovery):
-    def is_proven(self, sender: int, ballot: Ballot, promises: Signatures) -> bool:
+    def is_proven(self, sender: int, message: Ticket | Resume) -> bool:
         core = self.core
-        if ballot > core.memory.promised:
-            core.give_way(ballot, promises or ((0, b""),))
+        if message.ballot > core.memory.promised:
+            core.give_way(Heard(message.ballot, message.promises or ((0, b""),), message.rank))
         return True
 
 
@@ -239,7 +240,7 @@ class _TakesAnyStep(Core):
 class _TakesTheWordOfOne(Scrutiny):
     def is_known(self, sender: int, message: object, ballot: Ballot) -> bool:
         if ballot > self.core.memory.promised:
-            self.core.give_way(ballot)
+            self.core.give_way(Heard(ballot))
         return True
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from skipring.network.protocol import (
     KNOWN_BYTES,
+    MOST_PLACES,
     MOST_TURN_BYTES,
     Ballot,
     Final,
@@ -42,6 +43,7 @@ KINDS = {
     **{"Moved": 17, "Hello": 18, "Here": 19, "Prepare": 20, "Promise": 21, "Reject": 22, "Resume": 23, "Resumed": 24},
     **{"Final": 25, "FinalAccepted": 26, "Decided": 27, "WantOutcome": 28, "Outcome": 29},
     **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34, "Fork": 35, "WishesKnown": 36},
+    **{"WantLooks": 40, "Looks": 41},
 }
 FIELDS = {
     "Ballot": "1 number uint64, 2 node uint32",
@@ -62,9 +64,9 @@ FIELDS = {
     "Hello": "1 ballot Ballot",
     "Here": "1 ballot Ballot",
     "Prepare": "1 ballot Ballot",
-    "Promise": "1 ballot Ballot, 2 rank Rank, 3 signature bytes",
+    "Promise": "1 ballot Ballot, 2 rank Rank, 3 signature bytes, 4 places bytes",
     "Reject": "1 promised Ballot",
-    "Resume": "1 ballot Ballot, 2 rank Rank, 3 promises Signature",
+    "Resume": "1 ballot Ballot, 2 rank Rank, 3 promises Signature, 4 places bytes",
     "Resumed": "1 ballot Ballot",
     "Final": "1 ballot Ballot, 2 token Token, 3 wishes Signature",
     "FinalAccepted": "1 ballot Ballot, 2 vote bytes",
@@ -74,10 +76,12 @@ FIELDS = {
     "Doubt": "1 ballot Ballot, 2 hop uint64, 3 asked bool",
     "Agree": "1 ballot Ballot, 2 hop uint64",
     "Fine": "1 ballot Ballot, 2 hop uint64",
-    "Ticket": "1 ballot Ballot, 2 promises Signature",
+    "Ticket": "1 ballot Ballot, 2 promises Signature, 3 rank Rank, 4 places bytes",
     "WantTicket": "1 ballot Ballot",
     "Fork": "1 one Trail, 2 other Trail",
     "WishesKnown": "1 wishes Signature",
+    "WantLooks": "",
+    "Looks": "1 places bytes",
 }
 
 ballots = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, NODES - 1))
@@ -100,6 +104,7 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "turns": st.binary(max_size=MOST_TURN_BYTES),
     "known": st.sampled_from([b"", bytes(range(KNOWN_BYTES))]),
     "since": st.integers(0, -(-STEPS // 8) + 1),
+    "places": st.binary(max_size=90),
     "vote": st.binary(max_size=90),
     "signature": st.binary(max_size=90),
     "votes": signatures,
@@ -240,6 +245,8 @@ def check_part(name: str, value: Any, found: Frame) -> None:
         assert len(value) in (0, KNOWN_BYTES)
     elif name == "since":
         assert 0 <= value <= 6
+    elif name == "places":
+        assert len(value) <= MOST_PLACES
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
     elif name in ("vote", "signature"):

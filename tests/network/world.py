@@ -269,7 +269,9 @@ class World:
 
     def finished(self) -> bool:
         return all(
-            m.gone or node == self.liar or (m.peer is not None and m.peer.memory.outcome is not None)
+            m.gone
+            or node == self.liar
+            or (m.peer is not None and m.peer.memory.outcome is not None and not m.peer.settling)
             for node, m in enumerate(self.machines)
         )
 

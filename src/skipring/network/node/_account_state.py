@@ -12,6 +12,7 @@ from ... import __version__
 from ...privacy import OwnTranscript
 from .._packing import Packer
 from .own_updates import OwnUpdates, Way
+from .settled_account import Made
 
 if TYPE_CHECKING:
     from .ledger import OwnAccount
@@ -20,7 +21,7 @@ __all__ = ["packed", "resumed"]
 
 #: What follows from the terms, or from the rest.
 _FOLLOWS = {"terms", "_one", "_sizes", "_mu2"}
-_PACKER = Packer({OwnTranscript: 1, OwnUpdates: 2, Way: 3})
+_PACKER = Packer({OwnTranscript: 1, OwnUpdates: 2, Way: 3, Made: 4})
 
 
 def packed(account: OwnAccount) -> bytes:

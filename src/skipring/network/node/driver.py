@@ -34,6 +34,7 @@ from ..protocol import (
     Say,
     Send,
     SetTimer,
+    Settled,
     StopTimer,
     Timer,
     Token,
@@ -158,6 +159,7 @@ class Driver:
     life : what the node's tasks belong to; whatever goes wrong here ends it.
     clock : the time in seconds; only differences matter.
     ended : is called once the final model is on disk.
+    settled : is called when it has become certain what recoveries have cost, or nobody is asked any more.
     broke : is told who has broken a rule.
     """
 
@@ -177,12 +179,14 @@ class Driver:
         life: Life,
         clock: Callable[[], float],
         ended: Callable[[], None],
+        settled: Callable[[], None],
         broke: Callable[[Broke], None],
     ) -> None:
         self.peer, self.journal, self.transport, self.updater = peer, journal, transport, updater
         self.readiness, self._turn_of, self._patience = readiness, turn_of, patience
         self.pace, self.turns, self.telemetry = pace, turns, telemetry
-        self._life, self._clock, self._ended, self._broke = life, clock, ended, broke
+        self._life, self._clock, self._ended, self._settled, self._broke = life, clock, ended, settled, broke
+        self._settling = False
         self._go: _Go | None = None
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._computing_since = 0.0
@@ -243,6 +247,9 @@ class Driver:
             while go.actions:
                 self._act(go, go.actions.popleft())
             self._write_and_send(go)
+            if self._settling and not self.peer.settling:
+                self._loop.call_soon(self._settled)
+            self._settling = bool(self.peer.settling)
         except JournalError as error:
             self._life.fail(Stopped(str(error)))  # and nothing is sent
         except Exception as error:  # whoever called cannot help; a node that does not know where it is must not go on
@@ -299,6 +306,8 @@ class Driver:
             self.telemetry.note(TokenAccepted(entry.copy.hop))
         elif isinstance(entry, Over):
             self._loop.call_soon(self._ended)
+        elif isinstance(entry, Settled):
+            self._loop.call_soon(self._settled)
 
     def _offered(self, hop: int) -> float:
         """Take note that the token is on offer for a hop; return since when."""

@@ -23,6 +23,11 @@ token before and after each of them, which costs mu^2 each, by composition. Give
 has no later release of this node is post-processing. The next release starts from such a token; the transcript begins
 anew with it, on one chain again, and by composition its cost is added.
 
+*What can have forked.* Two ways part only where somebody goes on under a new ballot. The proof of a ballot says from
+which copy, and names all lower ballots that may have been gone on under, with theirs. With it, releases on the way that
+is gone on with are in the transcript again; wherever a ballot started, everybody looks; the others stay in full. After
+the end it is known who can have looked there (`settled`). docs/privacy.md has the theorem, and what it rests on.
+
 *Parts.* A node with more rows than an update may use deals them into parts, one of which it uses at each of its turns
 (turn number mod parts; a turn is a hop of the agreed path that is this node's, whether it was taken or skipped, so
 neither a restart nor a recovery changes it). A person or a record is in one part: releases of the others are noise and
@@ -48,125 +53,43 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from ..._digest import digest
-from ...errors import InvalidInput, require_integer, require_non_negative
-from ...privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, Unit, gdp_delta, gdp_epsilon
-from ..protocol import Ballot, Entry, Fold, Memory, Token, Trail, check_chain, marks_of, updated_between
+from ...errors import InvalidInput, require_integer
+from ...privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, gdp_delta, gdp_epsilon
+from ..protocol import (
+    Ballot,
+    Entry,
+    Fold,
+    Memory,
+    Parted,
+    Rank,
+    Settled,
+    Starts,
+    Token,
+    Trail,
+    check_chain,
+    marks_of,
+    parted,
+)
 from ._account_state import packed, resumed
-from ._own_turns import OwnTurns
+from .account_terms import AccountTerms
 from .own_updates import OwnUpdates
+from .settled_account import Made, append_hops, line_transcript, new_transcript, on_the_line
 
 if TYPE_CHECKING:
     from .config import NodeBudget
 
 __all__ = ["AccountTerms", "OwnAccount", "account_of", "willing"]
 
-#: Step sizes may differ by this factor, and the noise from 1; squares of what is allowed cannot overflow.
-_RANGE = 1e50
 #: What gives back all that rounding in a product of a few numbers may take away.
 _UP = 1.0 + 1e-10
 #: Deltas are computed to about 11 digits.
 _DELTA_UP = 1.0 + 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class AccountTerms:
-    """What decides the cost of a node's updates, all of it agreed on before the run.
-
-    Parameters
-    ----------
-    nodes : how many there are; they are numbered from 0.
-    me : the node whose account it is.
-    path : the node of each hop, the first hop first.
-    step_sizes : of each update, the first update first; as many as there are hops.
-    noise_multiplier : sigma / k, the same for all; k is the most that one protected unit contributes. Without any (0),
-        one release gives everything away, to everybody.
-    convex : whether the updates of other nodes bring two tokens no further apart; else each release counts in full.
-    parts : into how many parts this node has dealt its persons or records, which take turns.
-    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
-    closing : how many hops at the end of the path carry no data: who takes part adds noise alone.
-    """
-
-    nodes: int
-    me: int
-    path: Sequence[int]
-    step_sizes: ArrayLike
-    noise_multiplier: float
-    convex: bool
-    parts: int = 1
-    protects: Unit = "node"
-    closing: int = 0
-
-    def __post_init__(self) -> None:
-        require_integer("nodes", self.nodes, 2)
-        require_integer("closing", self.closing, 0)
-        require_integer("parts", self.parts, 1, 10**6)
-        if self.protects not in get_args(Unit):
-            raise InvalidInput("protects", self.protects, "one of " + ", ".join(get_args(Unit)))
-        if self.parts > 1 and self.protects == "node":
-            reason = "a whole node is in all of its parts; only a person or a record is in one of them"
-            raise InvalidInput.because("parts", self.parts, reason)
-        require_integer("me", self.me, 0)
-        if self.me >= self.nodes:
-            raise InvalidInput("me", self.me, f"a node from 0 to {self.nodes - 1}")
-        path = tuple(int(node) for node in self.path)
-        if not path or min(path) < 0 or max(path) >= self.nodes:
-            raise InvalidInput("path", f"of {len(path)} hops", f"a node from 0 to {self.nodes - 1} for each hop")
-        sizes = np.array(self.step_sizes, dtype=np.float64)
-        if sizes.ndim != 1 or len(sizes) < len(path) or not np.all((sizes > 0.0) & np.isfinite(sizes)):
-            raise InvalidInput("step_sizes", f"shape {sizes.shape}", f"{len(path)} finite numbers above 0")
-        require_non_negative("noise_multiplier", self.noise_multiplier)
-        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
-        in_range = self.noise_multiplier == 0.0 or 1.0 / _RANGE < self.noise_multiplier < _RANGE
-        if sizes.max() / _RANGE > sizes.min() or not in_range:
-            raise InvalidInput.because(
-                "step_sizes", "of this run", f"or its noise are out of range (a factor of {_RANGE:g})"
-            )
-        if self.closing >= len(path):
-            raise InvalidInput("closing", self.closing, f"fewer than the {len(path)} hops of the run")
-        object.__setattr__(self, "path", path)
-        sizes.setflags(write=False)  # a copy: what was agreed must not change afterwards
-        object.__setattr__(self, "step_sizes", sizes)
-
-    @property
-    def steps(self) -> int:
-        """The number of hops of the whole run."""
-        return len(self.path)
-
-    def closes(self, hop: int) -> bool:
-        """Say whether a hop carries no data."""
-        return hop > len(self.path) - self.closing
-
-    def turn(self, hop: int) -> int:
-        """Return how often the token was offered to this node before a hop of its own, skipped or not."""
-        return self._turns.before(hop)
-
-    def part_at(self, hop: int) -> int | None:
-        """Return which part of its data this node uses at a hop; None if it is not its turn, or closes the run."""
-        return None if self.closes(hop) else self._turns.part_at(hop, self.parts)
-
-    @cached_property
-    def _turns(self) -> OwnTurns:
-        return OwnTurns(self.path, self.me)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of all of it: a journal has it, so that its account is never made with other terms."""
-        path = np.asarray(self.path, dtype=np.int64)
-        agreed = [self.nodes, self.me, path, self.step_sizes, self.noise_multiplier, self.convex]
-        if self.protects != "node":  # else the digest is what it was when nothing less could be protected
-            agreed += [self.protects, self.parts]
-        if self.closing:
-            agreed.append(self.closing)
-        return digest(agreed).hex()
 
 
 class OwnAccount(GaussianAccountant):
@@ -179,12 +102,16 @@ class OwnAccount(GaussianAccountant):
         self.terms = terms
         self.releases = 0
         self._one = (2.0 / terms.noise_multiplier) ** 2 if terms.noise_multiplier else math.inf
-        self._sizes = np.asarray(terms.step_sizes)
         self.updates = OwnUpdates(terms.path, terms.me)
         self._promised: Ballot = (0, terms.path[0])
         self._of_part: Counter[int] = Counter()  # the releases of each part
         self._of_any = 0  # releases of which the part is not known: they count for each
         self._in_full: Counter[int] = Counter()  # so many releases of each part count in full, whatever the others did
+        self._marks: dict[Ballot, int] = {}  # of the chain of the newest release under each ballot
+        self._made: dict[Ballot, Made] = {}  # all releases
+        self._certain: tuple[float, ...] | None = None  # mu^2, once it is certain what recoveries have cost
+        self._told = False  # the account is lower than it were without what others have told
+        self._doubtful = False  # more than recoveries makes releases count in full, so that nothing will be certain
         self._last = (0, 0, 0)  # hop, marks of the chain, and updates at the last release of the transcript
         self._transcript: OwnTranscript
         self._begin()
@@ -198,18 +125,23 @@ class OwnAccount(GaussianAccountant):
         """
         self.heard(ballot)
         self._count(hop)
+        self._certain = None  # it was of an end that was none
+        if not self._made.setdefault(ballot, Made()).add(hop, chain):
+            self._doubtful = True  # two at one hop, or backwards: the protocol does not do this
         try:
             marks = self._checked(hop, chain, updates)
         except InvalidInput:
-            self._count_in_full()
+            self._doubt()
             raise
         self.updates.wrote(hop, chain)
+        self._marks[ballot] = marks
         if ballot != self._promised:  # others may have gone on under the higher one, from before this update or after
             self._count_in_full()
             return
         last, known, before = self._last
         if hop <= last or (marks ^ known) & ((1 << last) - 1):
             # Not the chain that went on from here. The protocol does not do this; if it did, it would be a fork.
+            self._doubtful = True
             self._in_full = self._of_part - Counter({self.terms.part_at(hop) or 0: 0 if self._is_noise(hop) else 1})
             self._begin()
         elif last:
@@ -238,21 +170,75 @@ class OwnAccount(GaussianAccountant):
         terms = self.terms
         return hop is not None and hop <= terms.steps and terms.closes(hop) and terms.path[hop - 1] == terms.me
 
-    def heard(self, ballot: Ballot) -> None:
-        """Take a promise: of a higher ballot than before, it may mean a fork."""
+    def heard(self, ballot: Ballot, start: Rank | None = None, before: Starts | None = None) -> None:
+        """Take a promise: of a higher ballot than before, it may mean a fork.
+
+        It is certain where the run can have forked once it is known which copy is gone on with (`start`), and all lower
+        ballots that may have been gone on under, each with its own start (`before`).
+        """
         if ballot > self._promised:
             self._promised = ballot
+            self._certain = None
             self._count_in_full()
+        if ballot == self._promised and start is not None and before is not None:
+            found = parted(self.terms.path, ballot, start, before)
+            if found is not None and self.terms.noise_multiplier and not self._doubtful:
+                self._go_on_from(found)
+
+    def _go_on_from(self, found: Parted) -> None:
+        """Count in full only what is beside the way that is gone on with; where another can part, everybody looks."""
+        ends = dict(found.line)
+        way = [
+            (under.upto(ends.get(ballot, 0)).bit_length(), ballot)
+            for ballot, under in self._made.items()
+            if ballot >= found.below
+        ]
+        last, ballot = max(way, default=(0, self._promised))
+        marks = self._marks.get(ballot, 0) & ((1 << last) - 1)
+        hops = on_the_line(self.terms, self._made, found, marks)
+        if not hops:
+            return
+        first, everybody = min(hops), tuple(range(self.terms.nodes))
+        looks = {min(place, last): everybody for place in found.places if place >= first}
+        chain = bytes(32) + marks.to_bytes(-(-self.terms.steps // 8), "little")
+        self._transcript = line_transcript(self.terms, chain, first, last, looks)
+        self._in_full = self._of_part - self._parts_at(hops)
+        self._last = last, marks, marks.bit_count()
+        self._told = True
+        self._settle()
 
     def forgotten(self, trail: Trail) -> None:
         """Count the own updates on a trail that the journal does not know, each in full and each once."""
         for hop in self.updates.reminded(trail):
             self._count(hop)
-        self._count_in_full()
+        self._doubt()
 
     def forked(self) -> None:
         """Take the news that the run went two ways: somebody may have seen both."""
-        self._count_in_full()
+        self._doubt()
+
+    def settled(self, found: Settled) -> None:
+        """Take what is certain after the end: releases on the final chain are hidden by what followed them there.
+
+        The other ones stay counted in full. What does not fit to the releases of this journal is not believed.
+        """
+        hops = on_the_line(self.terms, self._made, found)
+        if self._doubtful or not self.terms.noise_multiplier or not hops:
+            return
+        in_full = self._of_part - self._parts_at(hops)
+        run = line_transcript(self.terms, found.trail.chain, min(hops), self.terms.steps, dict(found.looks))
+        parts = {0, *self._of_part}
+        known = [run.mu2_by_observer(part) + self._full(in_full[part] + self._of_any) for part in parts]
+        mu2 = np.max(known, axis=0)
+        mu2[self.terms.me] = 0.0
+        self._told = True
+        if self._certain is not None:
+            mu2 = np.minimum(mu2, self._certain)  # each of them holds
+        self._certain = tuple(mu2.tolist())
+
+    def _parts_at(self, hops: Iterable[int]) -> Counter[int]:
+        """Return how many of some own hops carry data of each part."""
+        return Counter(part for hop in hops if (part := self.terms.part_at(hop)) is not None)
 
     def unrecorded(self, releases: int) -> None:
         """Count so many own updates, each in full and of any part, that the owner's ledger knows and the journal not.
@@ -261,7 +247,7 @@ class OwnAccount(GaussianAccountant):
         """
         self.releases += releases
         self._of_any += releases
-        self._count_in_full()
+        self._doubt()
 
     # What is written down of it (protocol.Resumable).
 
@@ -279,11 +265,21 @@ class OwnAccount(GaussianAccountant):
 
     def by_observer(self) -> NDArray[np.float64]:
         """Return mu^2 for each observer; 0 for the node itself."""
-        return self._mu2.copy()
+        return self._mu2.copy() if self._certain is None else np.minimum(self._mu2, self._certain)
 
     @property
     def mu2(self) -> float:
         """What the observer who knows most knows."""
+        return float(self.by_observer().max())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the run is over, and it is certain what recoveries have cost."""
+        return self._certain is not None
+
+    @property
+    def mu2_by_journal(self) -> float:
+        """The same by this node's journal alone, without what others have told after the end."""
         return float(self._mu2.max())
 
     @property
@@ -291,7 +287,7 @@ class OwnAccount(GaussianAccountant):
         """Who knows most."""
         if not self._mu2.any():
             return 0 if self.terms.me else 1
-        return int(np.argmax(self._mu2))
+        return int(np.argmax(self.by_observer()))
 
     @property
     def plain_mu2(self) -> float:
@@ -372,6 +368,7 @@ class OwnAccount(GaussianAccountant):
                 "it is about what was released so far, which no data may have decided",
                 AMPLIFIED if convex else IN_FULL,
                 *(("a fork of the run counts from when this node hears of it",) if convex else ()),
+                *(("where recoveries went on from, and who saw it, is as nodes have told",) if self._told else ()),
             ),
             unit=self.terms.protects,
         )
@@ -394,12 +391,14 @@ class OwnAccount(GaussianAccountant):
 
     def _begin(self) -> None:
         """Begin a transcript: what came before is counted in full, and the next release is the first one in it."""
-        terms = self.terms
-        self._transcript = OwnTranscript(
-            terms.nodes, terms.me, convex=terms.convex, parts=terms.parts, protects=terms.protects
-        )
+        self._transcript = new_transcript(self.terms)
         self._last = (0, 0, 0)
         self._settle()
+
+    def _doubt(self) -> None:
+        """Count all so far in full, whatever becomes known after the end."""
+        self._doubtful, self._certain = True, None
+        self._count_in_full()
 
     def _count_in_full(self) -> None:
         self._in_full = self._of_part.copy()
@@ -438,19 +437,8 @@ class OwnAccount(GaussianAccountant):
 
     def _append(self, first: int, last: int, chain: bytes, updates: int) -> None:
         """Append hops first..last to the transcript; so many updates were made before them."""
-        terms = self.terms
-        if not terms.noise_multiplier:
-            return
-        updated = updated_between(chain, first, last)
-        for hop, (node, made) in enumerate(zip(terms.path[first - 1 : last], updated, strict=True), start=first):
-            if made:
-                part = self.terms.part_at(hop)  # of another node's data this account knows nothing
-                size, noise = float(self._sizes[updates]), terms.noise_multiplier
-                closes = terms.closes(hop)
-                self._transcript.update(node, step_size=size, noise_multiplier=noise, part=part, closing=closes)
-                updates += 1
-            else:
-                self._transcript.look(node)
+        if self.terms.noise_multiplier and first <= last:
+            append_hops(self._transcript, self.terms, (first, last), chain, updates, {})
 
 
 def willing(

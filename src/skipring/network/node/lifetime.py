@@ -18,7 +18,10 @@ is, and the account goes on from the journal. Otherwise what the journal lacks c
 so far count in full, those that the journal lacks among them, and the account goes on from there.
 
 *It never falls.* The account of a run takes it that everybody looks right after the last release, and may fall a little
-when the next one shows who did. The ledger keeps the highest.
+when the next one shows who did. The ledger keeps the highest. It falls once at most: when the run is over, and what
+others have told makes it certain what recoveries have cost. That is in the journal before it is in the ledger, so that
+a node which dies in between has counted too much, and counts anew at its next start. If something then turns out to
+have gone wrong (a fork that is proven), it rises again, and does so before anything else happens.
 
 *Several processes.* While one of them makes an update, what that may cost stands in the ledger, so that two nodes
 which share a budget cannot both take the last of it.
@@ -36,7 +39,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import InvalidInput
 from ...privacy import Relation, Unit, gdp_epsilon
-from ..protocol import Account, Ballot, Entry, Memory, Place, Token, Trail
+from ..protocol import Account, Ballot, Entry, Memory, Place, Rank, Settled, Starts, Token, Trail
 from ..storage import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, Spent, boot
 from .config import NodeBudget
 from .ledger import OwnAccount, willing
@@ -142,7 +145,12 @@ class Lifetime:
 
     @property
     def _now(self) -> Spent:
-        return Spent(self._account.releases, self._account.mu2, self._account.plain_mu2)
+        """What the journal alone says: by that it is known again, whatever has become certain after the end."""
+        return Spent(self._account.releases, self._account.mu2_by_journal, self._account.plain_mu2)
+
+    @property
+    def _settled(self) -> float | None:
+        return self._account.mu2 if self._account.is_settled else None
 
     def begin(self) -> None:
         """Go on from the journal that was read: what the ledger has, and the journal not, counts if it may be seen."""
@@ -151,36 +159,40 @@ class Lifetime:
             self._place = writer.open_run(self._about)
             known = self._ledger.records[self._place]
             missing = known.releases - account.releases
-            ahead = known.mu2 > account.mu2 * _ROUNDING or known.in_full > account.plain_mu2 * _ROUNDING
+            ahead = known.mu2 > account.mu2_by_journal * _ROUNDING or known.in_full > account.plain_mu2 * _ROUNDING
             if (missing > 0 or ahead) and not _is_whole(known, self._now):
                 self._of_journal = copy.deepcopy(account)  # a start adds that to it anew
                 account.unrecorded(max(missing, 0))
             self._kept = self._now
-            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0))
+            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0), settled=self._settled)
             writer.sync()  # also what a failed sync may have left in memory only
 
     def confirm(self) -> None:
         """Take the news that the journal has all that it was told: it is in the ledger before anything is sent."""
-        if self._place >= 0 and self._kept != self._now:
+        if self._place < 0:
+            return
+        if self._kept != self._now:
             self._kept = self._now
             with self._ledger.locked() as writer:
                 known = self._ledger.records[self._place]
                 writer.note(self._place, self._now, kept=self._kept, may=(known.may_mu2, known.may_in_full))
+        if self._settled is not None and self._settled < self._ledger.records[self._place].mu2:
+            self.end()
 
     def end(self) -> None:
-        """Take back what an update that will not be made might have cost."""
+        """Take back what an update that will not be made might have cost, and what is certain not to have been."""
         if self._place < 0:
             return
         with contextlib.suppress(LedgerBroken, InvalidInput), self._ledger.locked() as writer:  # else it stays there
-            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0))
+            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0), settled=self._settled)
             writer.sync()
 
     # What is written into the journal (protocol.Account).
 
-    def heard(self, ballot: Ballot) -> None:
+    def heard(self, ballot: Ballot, start: Rank | None = None, before: Starts | None = None) -> None:
         """Take a promise."""
         for account in self._accounts:
-            account.heard(ballot)
+            account.heard(ballot, start, before)
         self._settle()
 
     def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
@@ -203,6 +215,11 @@ class Lifetime:
             account.forked()
         self._settle()
 
+    def settled(self, found: Settled) -> None:
+        """Take what is certain after the end; the ledger has it once the journal does."""
+        for account in self._accounts:
+            account.settled(found)
+
     @property
     def _accounts(self) -> list[OwnAccount]:
         return [self._account] if self._of_journal is self._account else [self._account, self._of_journal]
@@ -220,7 +237,8 @@ class Lifetime:
         if self._place < 0:
             return
         known = self._ledger.records[self._place]
-        if self._now != known.told:
+        taken_back = known.settled and self._settled is None
+        if self._now != known.told or taken_back:
             made = self._now.releases > known.told.releases
             may = (0.0, 0.0) if made else (known.may_mu2, known.may_in_full)
             with self._ledger.locked() as writer:

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ..protocol import Broke, Copy, Kind, Message, Offer, Pass, Peer, Token, WantOutcome
+from ..protocol import Broke, Copy, Kind, Message, Offer, Pass, Peer, Token, WantLooks, WantOutcome
 from ..storage import digest_of
 from ..transport import Done, Receiver, Transport
 from ._view import status_of
@@ -132,6 +132,7 @@ class Node:
             life=self._life,
             clock=clock,
             ended=self._end,
+            settled=self._settle,
             broke=self._name,
         )
         self.taking_part.holding = lambda: self.peer.holding
@@ -170,7 +171,7 @@ class Node:
         self.tunnel = None if relay is None else Tunnel(relay.ssh, self.telemetry.note, clock)
         self.finish = FinishWatch(setup.config.journal.parent / FINISH, setup.identity, self._peer_if_begun, self._wish)
         self.expiry = ExpiryWatch(setup.name, setup.keys, self.telemetry.note)
-        self._begun = self._leaving = False
+        self._begun = self._leaving = self._finished = self._stale = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
         self.all_done: set[int] = set()
@@ -245,6 +246,9 @@ class Node:
             if not self.transport.reachable and not peer.computing:
                 break  # there is nobody to pass it on to; the journal has it
             await asyncio.sleep(0.02)
+        while peer.settling and self.transport.reachable and self._clock() < deadline:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.0)  # what has become certain just now is written, too
         while self._finishing is not None and not self._finishing.done() and self._clock() < deadline:
             await asyncio.sleep(0.02)
         if peer.memory.outcome is None:  # else result.json says more
@@ -340,12 +344,14 @@ class Node:
         self.all_done.add(sender)
         if self.peer.memory.outcome is None:
             self.transport.send(sender, WantOutcome())
+        elif self.peer.lacks_looks_of(sender):  # it was away when all were asked
+            self.transport.send(sender, WantLooks())
         self._leave_if_all_done()
 
     def connected(self, node: int) -> None:
         """Say where we are to whoever has just been reached."""
         if self.peer.memory.outcome is not None:
-            self.transport.send(node, Done())
+            self._tell_done(node)
         elif self._begun:
             self.transport.send(node, WantOutcome())
 
@@ -375,15 +381,42 @@ class Node:
         early = self.peer.ended_at if self.peer.memory.asked else None
         over = RunOver(token.updates, digest_of(token.parameters), self.telemetry.refused_for_budget, early)
         self.telemetry.note(over)
-        for node in range(len(self.setup.roster)):
-            if node != self.setup.me:
-                self.transport.send(node, Done())
+        self._finished = True
+        await self._write_anew(token)
         asyncio.get_running_loop().call_later(self.setup.config.linger, self._life.end)
         self.all_done.add(self.setup.me)
         self._leave_if_all_done()
 
+    def _tell_done(self, node: int) -> None:
+        """Let a node know that the final model is here, and that nothing more is asked of it: it may leave."""
+        if node != self.setup.me and not self.peer.settling:
+            self.transport.send(node, Done())
+
+    def _settle(self) -> None:
+        """Take the news that it has become certain what recoveries have cost, or that nobody is asked any more."""
+        token = self.peer.memory.outcome
+        self._stale = True  # what was written before it was known
+        writing = self._finishing is not None and not self._finishing.done()  # then it is written anew after that
+        if token is not None and self._finished and not writing and not self._life.is_over:
+            self._finishing = self._life.spawn(self._write_anew(token))
+
+    async def _write_anew(self, token: Token) -> None:
+        """Write what the run has cost, by now, beside the model, and let everybody know that nothing more is asked."""
+        try:
+            while self._stale:
+                self._stale = False
+                claims = final_claims(self.account, self.setup.name, self.setup.delta, token)
+                await asyncio.to_thread(self.setup.write_trained, token, claims)
+                self.setup.write_result(self.status(finished=True))
+        except OSError as error:
+            self._life.fail(Stopped(f"the result cannot be written: {error.strerror}; the journal has it"))
+            return
+        for node in range(len(self.setup.roster)):
+            self._tell_done(node)
+        self._leave_if_all_done()
+
     def _leave_if_all_done(self) -> None:
-        if len(self.all_done) == len(self.setup.roster):
+        if len(self.all_done) == len(self.setup.roster) and not self.peer.settling:
             # A moment later, so that they hear it from this node, too.
             asyncio.get_running_loop().call_later(0.3, self._life.end)
 

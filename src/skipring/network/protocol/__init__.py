@@ -37,7 +37,24 @@ from .chain import (
     wrong_way,
 )
 from .fold import Account, Fold, Release, Resumable
-from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released, Wished
+from .forks import Parted, parted, settled
+from .journal import (
+    Entry,
+    Forgotten,
+    Forked,
+    Gone,
+    Heard,
+    Kept,
+    Memory,
+    Over,
+    Passing,
+    Released,
+    Settled,
+    Starts,
+    Track,
+    Wished,
+)
+from .looks import MOST_PLACES, Told
 from .messages import (
     MOST_TURN_BYTES,
     Accepted,
@@ -56,6 +73,7 @@ from .messages import (
     Here,
     Kind,
     LargeParameters,
+    Looks,
     Message,
     Moved,
     Offer,
@@ -65,6 +83,7 @@ from .messages import (
     Place,
     Prepare,
     Promise,
+    Rank,
     Ready,
     Refuse,
     Reject,
@@ -74,6 +93,7 @@ from .messages import (
     Ticket,
     Token,
     Trail,
+    WantLooks,
     WantOutcome,
     WantTicket,
     WishesKnown,
@@ -84,13 +104,14 @@ from .peer import Peer
 from .places import Places
 from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
-from .stamps import Stamp, own_stamp, stamped
+from .stamps import Stamp, own_stamp, stamped, turns_of
 from .standing import Stand, Standing
 
 __all__ = [
     "FRESH",
     "HOP_BYTES",
     "KNOWN_BYTES",
+    "MOST_PLACES",
     "MOST_TURN_BYTES",
     "Accepted",
     "Account",
@@ -120,6 +141,7 @@ __all__ = [
     "Kept",
     "Kind",
     "LargeParameters",
+    "Looks",
     "Memory",
     "Message",
     "Moved",
@@ -128,6 +150,7 @@ __all__ = [
     "Outcome",
     "Over",
     "Parameters",
+    "Parted",
     "Pass",
     "Passing",
     "Peer",
@@ -136,6 +159,7 @@ __all__ = [
     "Prepare",
     "PrepareBatch",
     "Promise",
+    "Rank",
     "Ready",
     "Refuse",
     "Reject",
@@ -150,16 +174,21 @@ __all__ = [
     "Seal",
     "Send",
     "SetTimer",
+    "Settled",
     "Sight",
     "Signatures",
     "Stamp",
     "Stand",
     "Standing",
+    "Starts",
     "StopTimer",
     "Ticket",
     "Timer",
     "Token",
+    "Told",
+    "Track",
     "Trail",
+    "WantLooks",
     "WantOutcome",
     "WantTicket",
     "Wished",
@@ -175,8 +204,11 @@ __all__ = [
     "numbered",
     "on_wire",
     "own_stamp",
+    "parted",
     "sealed",
+    "settled",
     "stamped",
+    "turns_of",
     "updated_between",
     "updated_hops",
     "updates_of",

@@ -137,7 +137,7 @@ class Core:
     def proven(self) -> Ballot:
         """The highest ballot of which this node knows that a majority has promised it; the first one needs no proof."""
         ticket = self.memory.ticket
-        return (0, self.rules.path[0]) if ticket is None else ticket[0]
+        return (0, self.rules.path[0]) if ticket is None else ticket.ballot
 
     @property
     def wished(self) -> Signatures:
@@ -199,9 +199,9 @@ class Core:
         self.state.doing = Idle()
         self.stop(Timer.OFFER, Timer.TURN, Timer.SKIP, Timer.LEASE, Timer.WAIT, Timer.WATCH, Timer.VOTE)
 
-    def give_way(self, ballot: Ballot, promises: Signatures = ()) -> None:
+    def give_way(self, heard: Heard) -> None:
         """Promise a higher ballot: what is done under this one is lost, and released all the same."""
         self.let_go()
         self.state.recovering = None
-        self.write(Heard(ballot, promises))
+        self.write(heard)
         self.rest()

@@ -17,11 +17,13 @@ from .messages import (
     Final,
     FinalAccepted,
     Kind,
+    Looks,
     Message,
     Outcome,
     Reject,
     Signatures,
     Token,
+    WantLooks,
     WantOutcome,
 )
 
@@ -186,7 +188,7 @@ class Ending:
         if (
             memory.outcome is not None
             and memory.decided is not None
-            and not isinstance(message, Outcome | Decided | FinalAccepted)
+            and not isinstance(message, Outcome | Decided | FinalAccepted | WantLooks | Looks)
         ):
             self.core.send(sender, Outcome(memory.outcome, memory.decided, memory.votes, memory.asked))
 

@@ -1,7 +1,9 @@
 """Recovering a token that was lost: a majority must agree that it is, and the furthest copy goes on, once.
 
-A recovery stops whoever has the token, and makes all releases before it count in full: so a majority must think that
-the token is lost before anybody takes a higher ballot. A node that was cut off, or away, disturbs nobody.
+A recovery stops whoever has the token, loses updates at times, and makes releases cost more: so a majority must think
+that the token is lost before anybody takes a higher ballot. A node that was cut off, or away, disturbs nobody. All are
+told which copy is gone on with, and which lower ballots may have been gone on under, so that they know what can have
+forked.
 """
 
 from __future__ import annotations
@@ -9,24 +11,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...errors import InvalidInput
 from ._core import Core
 from ._keeping import Keeping
 from ._state import Deciding, Doubted, Recovering, Unconfirmed, Waiting
 from .actions import News, Rule, Timer
+from .forks import starts_before
 from .journal import Heard, Kept
+from .looks import Told
 from .messages import (
     Agree,
     Ballot,
     Doubt,
     Fine,
-    Kind,
     Place,
     Prepare,
     Promise,
+    Rank,
     Reject,
     Resume,
     Resumed,
-    Signatures,
     Ticket,
     WantTicket,
 )
@@ -39,7 +43,6 @@ _LONGEST = 8
 _TRIES = 8
 #: A node is promised a ballot so often because it says that the token is lost, while there may be a sign of it.
 _BELIEVED = 3
-Rank = tuple[Ballot, int, Kind]
 
 
 class Recovery:
@@ -134,7 +137,8 @@ class Recovery:
         state.highest = ballot
         core.write(Heard(ballot))
         signed = {core.me: core.seal.promise(ballot)}
-        state.recovering = Recovering(ballot, {core.me: core.memory.copy.rank}, signed)
+        told = {core.me: Told(dict(core.memory.starts))}
+        state.recovering = Recovering(ballot, {core.me: core.memory.copy.rank}, signed, told)
         core.say(f"recovery with ballot {ballot}: {why}", News.RECOVERY)
         core.send_all(Prepare(ballot))
         state.failures += 1
@@ -158,8 +162,9 @@ class Recovery:
             if not self.may_be_lost(sender):
                 core.send(sender, Fine(message.ballot, 0))
                 return
-            core.give_way(message.ballot)
-        core.send(sender, Promise(message.ballot, core.memory.copy.rank, core.seal.promise(message.ballot)))
+            core.give_way(Heard(message.ballot))
+        places = Told(dict(core.memory.starts)).places
+        core.send(sender, Promise(message.ballot, core.memory.copy.rank, core.seal.promise(message.ballot), places))
 
     def may_be_lost(self, doubter: int) -> bool:
         """Say whether the token may be lost, as far as this node knows: it has agreed to that, or sees no sign of it.
@@ -189,9 +194,22 @@ class Recovery:
         elif message.rank[0] > self.core.proven:
             self.core.send(sender, WantTicket(message.rank[0]))  # nobody has a copy of a ballot that nobody promised
         else:
+            told = {**recovering.told}
+            if (known := self._told(sender, message.places)) is not None:
+                told[sender] = known
             promises, signed = {**recovering.promises, sender: message.rank}, {**recovering.signed}
-            state.recovering = replace(recovering, promises=promises, signed={**signed, sender: message.signature})
+            signed[sender] = message.signature
+            state.recovering = replace(recovering, promises=promises, signed=signed, told=told)
             self.lead()
+
+    def _told(self, sender: int, places: bytes) -> Told | None:
+        """Return what a node tells of ballots; None if nothing that can be read."""
+        core = self.core
+        try:
+            return Told.read(places, nodes=core.rules.nodes, steps=core.rules.steps) if places else None
+        except InvalidInput as problem:
+            core.broke(sender, Rule.LOOKS, str(problem))
+            return None
 
     def _is_promise(self, sender: int, message: Promise) -> bool:
         return self.core.seal.is_promise(sender, message.ballot, message.signature)
@@ -209,15 +227,18 @@ class Recovery:
         rank, owner = max((rank, -node) for node, rank in promises.items())
         core.state.recovering = replace(recovering, chosen=-owner)
         signed = tuple(sorted(recovering.signed.items()))
-        core.write(Heard(recovering.ballot, signed))
+        # Each lower ballot that may be gone on under was promised by one of these at least, who says so.
+        before = starts_before(core.rules, recovering.ballot, recovering.told)
+        places = b"" if before is None else Told(dict(before)).places
+        core.write(Heard(recovering.ballot, signed, rank, before))
         for node in core.others:
             if node != -owner:
-                core.send(node, Ticket(recovering.ballot, signed))
+                core.send(node, Ticket(recovering.ballot, signed, rank, places))
         if -owner == core.me:
             self.resume(recovering.ballot, rank)
             core.state.recovering = None
         else:
-            core.send(-owner, Resume(recovering.ballot, rank, signed))
+            core.send(-owner, Resume(recovering.ballot, rank, signed, places))
 
     def _counted(self, promises: Mapping[int, Rank]) -> Mapping[int, Rank]:
         """Return the promises that count: every other time without those who were to go on before, and did not.
@@ -232,11 +253,11 @@ class Recovery:
         core = self.core
         if message.ballot < core.memory.promised:
             core.send(sender, Reject(core.memory.promised))
-        elif message.ballot == core.memory.promised and self.is_proven(sender, message.ballot, message.promises):
+        elif message.ballot == core.memory.promised and self.is_proven(sender, message):
             self.resume(message.ballot, message.rank)
             core.send(sender, Resumed(message.ballot))
 
-    def resume(self, ballot: Ballot, rank: tuple[Ballot, int, Kind]) -> None:
+    def resume(self, ballot: Ballot, rank: Rank) -> None:
         """Go on under a new ballot from a copy of this rank."""
         core, copy = self.core, self.core.memory.copy
         if copy.rank != rank:  # it has gone on already
@@ -257,26 +278,28 @@ class Recovery:
 
     # Proofs. Nobody stops, or goes on, under a ballot because one node says so.
 
-    def is_proven(self, sender: int, ballot: Ballot, promises: Signatures) -> bool:
+    def is_proven(self, sender: int, message: Ticket | Resume) -> bool:
         """Say whether a majority has promised a ballot; if that is news, write it down, and give way to it."""
-        core = self.core
+        core, ballot, promises = self.core, message.ballot, message.promises
         if ballot <= core.proven:
             return ballot == core.proven
         good = {node: promise for node, promise in promises if core.seal.is_promise(node, ballot, promise)}
         if len(good) < core.rules.majority:
             core.broke(sender, Rule.BALLOT, f"goes on under ballot {ballot}, which {len(good)} nodes have promised")
             return False
-        signed = tuple(sorted(good.items()))
+        told = self._told(sender, message.places)
+        before = None if told is None else tuple(sorted(told.starts.items()))
+        heard = Heard(ballot, tuple(sorted(good.items())), message.rank, before)
         if ballot > core.memory.promised:
-            core.give_way(ballot, signed)
+            core.give_way(heard)
         else:
-            core.write(Heard(ballot, signed))
+            core.write(heard)
         return True
 
     def on_ticket(self, sender: int, message: Ticket) -> None:
         """Take the proof that a majority has promised a ballot."""
         core = self.core
-        if message.ballot > core.proven and self.is_proven(sender, message.ballot, message.promises):
+        if message.ballot > core.proven and self.is_proven(sender, message):
             recovering = core.state.recovering
             if recovering is not None and recovering.chosen is None:  # promises may have waited for this
                 for node in core.others:
@@ -286,8 +309,9 @@ class Recovery:
     def on_want_ticket(self, sender: int, message: WantTicket) -> None:
         """Prove a ballot that this node has spoken of, if it can."""
         ticket = self.core.memory.ticket
-        if ticket is not None and ticket[0] >= message.ballot:
-            self.core.send(sender, Ticket(*ticket))
+        if ticket is not None and ticket.ballot >= message.ballot and ticket.start is not None:
+            places = b"" if ticket.before is None else Told(dict(ticket.before)).places
+            self.core.send(sender, Ticket(ticket.ballot, ticket.promises, ticket.start, places))
 
     def on_reject(self, sender: int, message: Reject) -> None:
         """Take note that a node does not listen to the token of this holder, or not to its final model."""

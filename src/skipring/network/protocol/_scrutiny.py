@@ -18,6 +18,7 @@ from .messages import (
     Fork,
     Hello,
     Kind,
+    Looks,
     Message,
     Offer,
     Outcome,
@@ -26,6 +27,7 @@ from .messages import (
     Refuse,
     Reject,
     Resume,
+    WantLooks,
     WantOutcome,
     WantTicket,
     WishesKnown,
@@ -45,7 +47,7 @@ class Scrutiny:
         """Say whether a message is taken; name its sender if no honest node sends it."""
         if isinstance(message, Outcome):
             return self.is_signed(sender, message)
-        if isinstance(message, WantOutcome | Fork | WishesKnown):
+        if isinstance(message, WantOutcome | Fork | WishesKnown | WantLooks | Looks):
             return True
         ballot = message.promised if isinstance(message, Reject | Refuse) else message.ballot
         near = self.core.note(ballot)

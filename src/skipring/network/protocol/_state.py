@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from .journal import Memory
-from .messages import Ballot, Kind, Place, Token
+from .looks import Told
+from .messages import Ballot, Place, Rank, Token
 
 __all__ = [
     "Computing",
@@ -201,8 +202,9 @@ class Recovering:
     """The recovery that this node leads: its ballot, who promised it, and who is to go on; nobody else may then be."""
 
     ballot: Ballot
-    promises: Mapping[int, tuple[Ballot, int, Kind]]
+    promises: Mapping[int, Rank]
     signed: Mapping[int, bytes]
+    told: Mapping[int, Told]  # what those who promised know of lower ballots
     chosen: int | None = None
 
 

@@ -42,6 +42,7 @@ class Timer(StrEnum):
     AGREED = "agreed"  # somebody who knows better than a majority may say so
     RECOVERY = "recovery"  # until a doubt, or a recovery, is tried again
     VOTE = "vote"  # until the final model is proposed again
+    LOOKS = "looks"  # until those are asked again who have not told where they looked
     OPPOSED = "opposed"  # another token may show itself, if a final model was proposed before its time
 
 
@@ -117,6 +118,7 @@ class Rule(StrEnum):
     TWO_UPDATES = "two updates"  # it has signed two updates at one hop: a proof
     HOP = "hop"  # it asks about a hop that it cannot have sent
     WISH = "wish"  # it speaks of a wish that its node has not signed, or ends the run without those of a majority
+    LOOKS = "looks"  # it tells of tokens and ballots what no journal says
     BALLOT = "ballot"  # it goes on under a ballot that no majority has promised
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released
-from .messages import Ballot, Parameters, Trail
+from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released, Settled, Starts
+from .messages import Ballot, Parameters, Rank, Trail
 
 __all__ = ["Account", "Fold", "Release", "Resumable"]
 
@@ -33,8 +33,11 @@ class Release:
 class Account(Protocol):
     """What counts the cost of a node's releases; it is told of promises and releases, in their order."""
 
-    def heard(self, ballot: Ballot) -> None:
-        """Take a promise: of a higher ballot than before, it may mean a fork."""
+    def heard(self, ballot: Ballot, start: Rank | None = None, before: Starts | None = None) -> None:
+        """Take a promise: of a higher ballot than before, it may mean a fork.
+
+        `start` is the copy that is gone on with, and `before` are all lower ballots that may have been gone on under.
+        """
 
     def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
         """Take an own update; `chain` and `updates` are of the token with it."""
@@ -44,6 +47,9 @@ class Account(Protocol):
 
     def forked(self) -> None:
         """Take the news that the run went two ways under one ballot."""
+
+    def settled(self, found: Settled) -> None:
+        """Take what is certain, after the end, of where the run can have forked, and who can have seen it."""
 
 
 @runtime_checkable
@@ -114,7 +120,7 @@ class Fold:
 def _tell(account: Account, entry: Entry) -> None:
     """Tell an account what an entry means; those that say nothing about privacy change nothing."""
     if isinstance(entry, Heard):
-        account.heard(entry.ballot)
+        account.heard(entry.ballot, entry.start, entry.before)
     elif isinstance(entry, Kept):
         account.heard(entry.copy.ballot)
     elif isinstance(entry, Released):
@@ -124,6 +130,8 @@ def _tell(account: Account, entry: Entry) -> None:
         account.forgotten(entry.trail)
     elif isinstance(entry, Forked):
         account.forked()
+    elif isinstance(entry, Settled):
+        account.settled(entry)
     elif isinstance(entry, Over):
         # A majority that decided under a ballot had promised none above it: a node that hears of it has heard of all
         # forks. Recoveries after it find the final model, and update nothing.

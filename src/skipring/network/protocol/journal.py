@@ -5,18 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from .messages import Ballot, Copy, Kind, Place, Signatures, Token, Trail
+from .messages import Ballot, Copy, Kind, Place, Rank, Signatures, Token, Trail
 from .places import Places
 
-__all__ = ["Entry", "Forgotten", "Forked", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released", "Wished"]
+__all__ = [
+    "Entry",
+    "Forgotten",
+    "Forked",
+    "Gone",
+    "Heard",
+    "Kept",
+    "Memory",
+    "Over",
+    "Passing",
+    "Released",
+    "Settled",
+    "Starts",
+    "Track",
+    "Wished",
+]
+
+
+#: Ballots of recoveries, in order, and the copy with which each was gone on, if that is known.
+Starts = tuple[tuple[Ballot, Rank | None], ...]
 
 
 @dataclass(frozen=True)
 class Heard:
-    """Promised: no ballot below this one is listened to. With promises of a majority, it may be gone on under."""
+    """Promised: no ballot below this one is listened to. With promises of a majority, it may be gone on under.
+
+    `start` is the rank of the copy with which it is gone on, and `before` are all lower ballots that somebody may have
+    gone on under, each with its own start, if that is known; both None if nobody has told.
+    """
 
     ballot: Ballot
     promises: Signatures = ()
+    start: Rank | None = None
+    before: Starts | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +111,37 @@ class Forked:
     ballot: Ballot
 
 
-Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked | Wished
+@dataclass(frozen=True)
+class Settled:
+    """After the end: others have told where the run was gone on from, and who may have looked where (`forks`).
+
+    Parameters
+    ----------
+    trail : of the final model.
+    line : the ballots under which its updates were made, each with the last hop that is on its chain under it.
+    looks : after these hops of that chain these nodes may have looked, beside those whose turn it was.
+    below : where releases under lower ballots branched off, nobody knows: they count in full.
+    """
+
+    trail: Trail
+    line: tuple[tuple[Ballot, int], ...]
+    looks: tuple[tuple[int, tuple[int, ...]], ...]
+    below: Ballot
+
+
+Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked | Settled | Wished
+
+
+@dataclass(frozen=True)
+class Track:
+    """Under a ballot: the hops for which a node has sent a token, or may have, and those of which it has taken one.
+
+    Bit h is hop h. The hop after the last one is a final model, which is sent to all.
+    """
+
+    ballot: Ballot
+    passed: int = 0
+    taken: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +162,10 @@ class Memory:
     votes: Signatures = ()
     wishes: Signatures = ()  # of those whose owners wish the run to end
     asked: Signatures = ()  # of the majority that the run ended for, if it did so before its last hop
-    ticket: tuple[Ballot, Signatures] | None = None  # the highest ballot that a majority promised, and their signatures
+    ticket: Heard | None = None  # of the highest ballot that a majority promised
+    starts: Starts = field(default=())  # of all ballots that were heard of
+    tracks: tuple[Track, ...] = field(default=())  # what was sent and taken, the newest ballot last
+    settled: Settled | None = None
 
     @classmethod
     def blank(cls, first: int, initial: Token) -> Memory:
@@ -119,21 +177,29 @@ class Memory:
         """Return the memory with one more entry."""
         if isinstance(entry, Heard):
             promised = max(self.promised, entry.ballot)
-            if not entry.promises:
-                return replace(self, promised=promised)
-            return replace(self, promised=promised, ticket=(entry.ballot, entry.promises))
+            starts = self._started((entry.ballot, entry.start), *(entry.before or ()))
+            return replace(self, promised=promised, starts=starts, ticket=entry if entry.promises else self.ticket)
         if isinstance(entry, Kept):
             promised = max(self.promised, entry.copy.ballot)
             unchanged = self.unchanged
             if self.copy.kind is Kind.ACCEPTED:
                 unchanged = unchanged.plus((self.copy.ballot, self.copy.hop))
-            memory = replace(self, promised=promised, copy=entry.copy, sender=entry.sender, passing=None)
+            goes_on = entry.sender is None and entry.copy.ballot != self.copy.ballot
+            memory = replace(
+                self,
+                promised=promised,
+                copy=entry.copy,
+                sender=entry.sender,
+                passing=None,
+                starts=self._started((entry.copy.ballot, self.copy.rank if goes_on else None)),
+                tracks=self._tracked(entry.copy, entry.sender),
+            )
             return memory if unchanged is self.unchanged else replace(memory, unchanged=unchanged)
         if isinstance(entry, Released):
             place = entry.copy.ballot, entry.copy.hop
             return replace(self, copy=entry.copy, ledger=self.ledger.plus(place), passing=None)
         if isinstance(entry, Passing):
-            return replace(self, passing=(entry.ballot, entry.hop))
+            return replace(self, passing=(entry.ballot, entry.hop), tracks=self._track(entry.ballot, passed=entry.hop))
         if isinstance(entry, Gone):
             place = entry.ballot, entry.hop
             denied = self.denied(entry.to)
@@ -143,9 +209,34 @@ class Memory:
             return replace(self, reminded=tuple(sorted({*self.reminded, entry.sender})))
         if isinstance(entry, Forked):
             return replace(self, forked=entry.ballot)
+        if isinstance(entry, Settled):
+            return replace(self, settled=entry)
         if isinstance(entry, Wished):
             return replace(self, wishes=tuple(sorted({**dict(entry.wishes), **dict(self.wishes)}.items())))
         return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes, asked=entry.wishes)
+
+    def _started(self, *heard: tuple[Ballot, Rank | None]) -> Starts:
+        """Return the ballots of recoveries, with some that were heard of; the first ballot of a run is none."""
+        known = dict(self.starts)
+        if all(ballot[0] == 0 or known.get(ballot, heard) == start for ballot, start in heard):
+            return self.starts
+        for ballot, start in heard:
+            if ballot[0] and known.get(ballot) is None:
+                known[ballot] = start
+        return tuple(sorted(known.items(), key=lambda each: each[0]))
+
+    def _tracked(self, copy: Copy, sender: int | None) -> tuple[Track, ...]:
+        """Return what was sent and taken, with a copy that was written down; a final model of one's own goes to all."""
+        if copy.kind is Kind.FINAL and sender is None:
+            return self._track(copy.ballot, passed=copy.hop)
+        return self._track(copy.ballot, taken=copy.hop) if copy.kind in (Kind.ACCEPTED, Kind.FINAL) else self.tracks
+
+    def _track(self, ballot: Ballot, *, passed: int = 0, taken: int = 0) -> tuple[Track, ...]:
+        """Return what was sent and taken, with one more hop; 0 is none."""
+        others = tuple(each for each in self.tracks if each.ballot != ballot)
+        one = next((each for each in self.tracks if each.ballot == ballot), Track(ballot))
+        one = Track(ballot, one.passed | (1 << passed & ~1), one.taken | (1 << taken & ~1))
+        return (*others, one)
 
     def denied(self, node: int) -> Place | None:
         """Return the furthest place whose token a node was told is not here, if it was told so."""

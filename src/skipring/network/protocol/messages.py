@@ -27,6 +27,7 @@ __all__ = [
     "Here",
     "Kind",
     "LargeParameters",
+    "Looks",
     "Message",
     "Moved",
     "Offer",
@@ -36,6 +37,7 @@ __all__ = [
     "Place",
     "Prepare",
     "Promise",
+    "Rank",
     "Ready",
     "Refuse",
     "Reject",
@@ -45,6 +47,7 @@ __all__ = [
     "Ticket",
     "Token",
     "Trail",
+    "WantLooks",
     "WantOutcome",
     "WantTicket",
     "WishesKnown",
@@ -112,6 +115,10 @@ class Kind(IntEnum):
     FINAL = 3
 
 
+#: (ballot, hop, kind): how far a copy is, and, because a run goes one way per ballot, which token it has.
+Rank = tuple[Ballot, int, Kind]
+
+
 @dataclass(frozen=True)
 class Copy:
     """The newest state of the run that a node has, and under which ballot it is valid."""
@@ -122,7 +129,7 @@ class Copy:
     token: Token
 
     @property
-    def rank(self) -> tuple[Ballot, int, Kind]:
+    def rank(self) -> Rank:
         """How far the copy is: by ballot first, because a higher ballot knew all that a majority knew."""
         return self.ballot, self.hop, self.kind
 
@@ -270,11 +277,15 @@ class Prepare:
 @numbered(21)
 @dataclass(frozen=True)
 class Promise:
-    """I listen to no lower ballot from now on, which I sign; my newest copy is of this rank."""
+    """I listen to no lower ballot from now on, which I sign; my newest copy is of this rank.
+
+    `places` has the ballots that I have heard of before (`Told`).
+    """
 
     ballot: Ballot = field(metadata=on_wire(1))
-    rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
+    rank: Rank = field(metadata=on_wire(2))
     signature: bytes = field(metadata=on_wire(3))
+    places: bytes = field(default=b"", metadata=on_wire(4))
 
 
 @numbered(22)
@@ -291,8 +302,9 @@ class Resume:
     """A majority has promised this ballot, as they have signed, and your copy is the furthest: go on with it."""
 
     ballot: Ballot = field(metadata=on_wire(1))
-    rank: tuple[Ballot, int, Kind] = field(metadata=on_wire(2))
+    rank: Rank = field(metadata=on_wire(2))
     promises: Signatures = field(metadata=on_wire(3))
+    places: bytes = field(default=b"", metadata=on_wire(4))
 
 
 @numbered(24)
@@ -354,10 +366,16 @@ class Outcome:
 @numbered(33)
 @dataclass(frozen=True)
 class Ticket:
-    """A majority has promised this ballot, as they have signed: whoever has a token of a lower one lets it go."""
+    """A majority has promised this ballot, as they have signed: whoever has a token of a lower one lets it go.
+
+    It is gone on with from the copy of this rank, and from no other. `places` has all lower ballots that may have been
+    gone on under, as those who promised know them (`Told`).
+    """
 
     ballot: Ballot = field(metadata=on_wire(1))
     promises: Signatures = field(metadata=on_wire(2))
+    rank: Rank = field(metadata=on_wire(3))
+    places: bytes = field(default=b"", metadata=on_wire(4))
 
 
 @numbered(34)
@@ -383,6 +401,20 @@ class WishesKnown:
     """The owners of these nodes wish the run to end, as the nodes have signed."""
 
     wishes: Signatures = field(metadata=on_wire(1))
+
+
+@numbered(40)
+@dataclass(frozen=True)
+class WantLooks:
+    """The run is over, and there were recoveries: which tokens have you sent to whom, and from where did you go on?"""
+
+
+@numbered(41)
+@dataclass(frozen=True)
+class Looks:
+    """From where I have seen the run go on, and for which hops I have, or may have, sent or taken a token (`Told`)."""
+
+    places: bytes = field(metadata=on_wire(1))
 
 
 Message = (
@@ -413,4 +445,6 @@ Message = (
     | WantTicket
     | Fork
     | WishesKnown
+    | WantLooks
+    | Looks
 )

@@ -21,6 +21,7 @@ from ._presence import Presence
 from ._receiving import Receiving
 from ._recovery import Recovery
 from ._scrutiny import Scrutiny
+from ._settling import Settling
 from ._state import Computing, Deciding, Ended, Idle, Offering, Rules, Unconfirmed, Waiting, Watching
 from ._wishing import Wishing
 from .actions import Action, Timer
@@ -41,6 +42,7 @@ from .messages import (
     Hello,
     Here,
     Kind,
+    Looks,
     Message,
     Moved,
     Offer,
@@ -56,6 +58,7 @@ from .messages import (
     Resumed,
     Ticket,
     Token,
+    WantLooks,
     WantOutcome,
     WantTicket,
     WishesKnown,
@@ -90,6 +93,7 @@ class Peer:
     _recovery_type = Recovery
     _scrutiny_type = Scrutiny
     _wishing_type = Wishing
+    _settling_type = Settling
 
     def __init__(
         self,
@@ -109,6 +113,8 @@ class Peer:
         self._receiving = self._receiving_type(self._core, self._keeping)
         self._recovery = self._recovery_type(self._core, self._keeping)
         self._scrutiny = self._scrutiny_type(self._core)
+        self._settling = self._settling_type(self._core)
+        self._asked = False  # the others, after the end
 
     # What happened.
 
@@ -123,7 +129,7 @@ class Peer:
             core.send_all(WantOutcome())
             for node in core.others:
                 core.tell_wishes(node)
-        return core.done()
+        return self._done()
 
     def wish(self) -> list[Action]:
         """Wish that the run ends at its current hop; it does if a majority wishes so."""
@@ -144,6 +150,10 @@ class Peer:
         if self._is_over:
             self._scrutiny.after_the_end(sender, message)
             self._ending.after_the_end(sender, message)
+            if isinstance(message, WantLooks):
+                self._settling.on_want_looks(sender)
+            elif isinstance(message, Looks):
+                self._settling.on_looks(sender, message)
         elif self._scrutiny.lets_in(sender, message):
             if isinstance(message, Offer | Pass):
                 self._core.state.seen = max(self._core.state.seen, (message.ballot, message.hop))
@@ -151,25 +161,34 @@ class Peer:
             self._take(sender, message)
             self._keeping.finish_if_wished()
             self._recovery.recover_if_nobody_listens()
-        return self._core.done()
+        return self._done()
 
     def expired(self, timer: Timer) -> list[Action]:
         """Take the end of a timer."""
         if not self._is_over:
             self._is_late(timer)
             self._recovery.recover_if_nobody_listens()
-        return self._core.done()
+        elif timer is Timer.LOOKS:
+            self._settling.ask()
+        return self._done()
 
     def prepared(self, ballot: Ballot, hop: int) -> list[Action]:
         """Take the news that the batch of a hop is there."""
         if not self._is_over:
             self._receiving.prepared(ballot, hop)
-        return self._core.done()
+        return self._done()
 
     def computed(self, ballot: Ballot, hop: int, token: Token | None) -> list[Action]:
         """Take an update that was asked for, if nothing has overtaken it; None: it is not there in time."""
         if not self._is_over:
             self._keeping.computed(ballot, hop, token)
+        return self._done()
+
+    def _done(self) -> list[Action]:
+        """Return what is to be done; once the run is over, the others are asked what recoveries have cost."""
+        if self._is_over and not self._asked:
+            self._asked = True
+            self._settling.begin()
         return self._core.done()
 
     # Which part takes it.
@@ -228,8 +247,8 @@ class Peer:
                 self._scrutiny.on_fork(sender, message)
             case WishesKnown():
                 self._wishing.on_wishes(sender, message)
-            case WantOutcome():
-                pass  # there is none yet
+            case WantOutcome() | WantLooks() | Looks():
+                pass  # there is no end yet
             case _:
                 assert_never(message)
 
@@ -260,6 +279,8 @@ class Peer:
                 self._ending.on_vote_late()
             case Timer.OPPOSED:
                 self._ending.on_opposed_late()
+            case Timer.LOOKS:
+                pass  # that is of a run that is over
             case _:
                 assert_never(timer)
         if lost is not None:
@@ -275,6 +296,15 @@ class Peer:
     @property
     def _is_over(self) -> bool:
         return isinstance(self._core.state.doing, Ended)
+
+    @property
+    def settling(self) -> set[int]:
+        """Those who are asked, after the end, where they have looked, and have not answered yet."""
+        return self._settling.wants
+
+    def lacks_looks_of(self, node: int) -> bool:
+        """Say whether it is of use to ask a node, after the end, where it has looked."""
+        return node in self._settling.missing
 
     @property
     def holding(self) -> bool:

@@ -271,9 +271,12 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     others = [node for node in range(len(roster)) if node != me]
     notes = [] if (silent := no_noise(run)) is None else [f"{silent[0].upper()}{silent[1:]}."]
     if memory.promised[0] > 0:
-        notes.append(
-            f"There was a recovery (ballot {memory.promised[0]}): releases before the node heard of it count in full."
+        counts = (
+            "counted is what others can have seen, by what all nodes have told after the end"
+            if account.is_settled
+            else "releases that others can have seen on two ways count in full"
         )
+        notes.append(f"There was a recovery (ballot {memory.promised[0]}): {counts}.")
     if memory.outcome is not None and memory.asked:
         by = ", ".join(roster.names[node] for node, _ in memory.asked)
         notes.append(f"The run ended early at hop {hop} of {terms.steps}, by agreement of {by}.")

@@ -26,14 +26,16 @@ from ..protocol import (
     Over,
     Parameters,
     Passing,
+    Rank,
     Released,
+    Settled,
     Signatures,
     Token,
     Trail,
     Wished,
 )
 
-__all__ = ["Line", "Lines", "Row", "lines_in", "sum_of", "token_in"]
+__all__ = ["Line", "Lines", "Row", "lines_in", "ranked", "sum_of", "token_in", "with_kinds"]
 
 _DIGEST = 32
 _WITHOUT, _WITH_SUM = b"\0", b"\1"  # the first byte of a row
@@ -79,6 +81,7 @@ _PACKER = Packer(
         Forgotten: 7,
         Forked: 8,
         Wished: 9,
+        Settled: 10,
         Copy: 20,
         _Step: 21,
     }
@@ -208,8 +211,10 @@ def lines_in(row: bytes, base: Token, models: Mapping[str, Parameters]) -> Lines
 
 def _line(written: float, item: Any, base: Token, models: Mapping[str, Parameters]) -> Line:
     step: Any = token_in(item) if isinstance(item, Kept | Released | Over) else None
-    if isinstance(item, Forgotten):
+    if isinstance(item, Forgotten | Settled):
         return Line(written, replace(item, trail=_trail(item.trail, base)))
+    if isinstance(item, Heard):
+        return Line(written, with_kinds(item))
     if step is None:
         return Line(written, item)
     name, trail = step.parameters.hex(), _trail(step, base)
@@ -217,6 +222,17 @@ def _line(written: float, item: Any, base: Token, models: Mapping[str, Parameter
     if isinstance(entry, Kept | Released):
         entry = replace(entry, copy=replace(entry.copy, kind=Kind(entry.copy.kind)))
     return Line(written, entry, name, step.file)
+
+
+def with_kinds(heard: Heard) -> Heard:
+    """Return what was heard with kinds of copies, where numbers were read."""
+    before = None if heard.before is None else tuple((ballot, ranked(rank)) for ballot, rank in heard.before)
+    return replace(heard, start=ranked(heard.start), before=before)
+
+
+def ranked(rank: Rank | None) -> Rank | None:
+    """Return how far a copy is, with its kind where a number was read."""
+    return None if rank is None else (rank[0], rank[1], Kind(rank[2]))
 
 
 def _trail(step: Any, base: Token) -> Trail:

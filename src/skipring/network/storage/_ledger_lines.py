@@ -2,7 +2,8 @@
 
 Such a line is a list: which account it is of, releases, mu^2, and that with each release in full; then what an update
 that is being made may bring them to, the time, the account as it is, and what the journal was seen to have of it. What
-is the same as what stands before it is 0.
+is the same as what stands before it is 0. A 1 at the end says that it has become certain what recoveries have cost:
+only then mu^2 may be less than before.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from ..._json import json_text
 
 __all__ = ["Level", "Now", "Spent", "level_in", "now_in", "text_of"]
 
+#: How a line ends if what recoveries have cost has become certain; what stands there else is 0, or ends with ]].
+_CERTAIN = b",1]"
 #: Releases, mu^2, and mu^2 with each release in full: they never fall.
 Level = tuple[int, float, float]
 
@@ -40,6 +43,7 @@ class Now:
     told: Spent
     kept: Spent
     boot: str
+    settled: bool = False
 
     @property
     def level(self) -> Level:
@@ -58,19 +62,22 @@ def text_of(place: int, now: Now) -> str:
         round(now.at, 3),
         0 if told == now.level else told,
         0 if kept == told else kept,
+        *([1] if now.settled else []),
     ]
     return json_text(parts).replace(", ", ",")
 
 
-def level_in(body: bytes) -> tuple[int, Level]:
-    """Return which account a line is of, and what never falls; this is asked of each line of a ledger."""
+def level_in(body: bytes) -> tuple[int, Level, bool]:
+    """Return which account a line is of, what never falls, and whether it has become certain; asked of each line."""
     place, releases, mu2, in_full, _ = body[1:].split(b",", 4)
-    return int(place), (int(releases), float(mu2), float(in_full))
+    return int(place), (int(releases), float(mu2), float(in_full)), body.endswith(_CERTAIN)
 
 
 def now_in(body: bytes, boot: str) -> Now:
     """Return all that a line says."""
-    _, releases, mu2, in_full, may, at, told, kept = json.loads(body)
+    _, releases, mu2, in_full, may, at, told, kept, *certain = json.loads(body)
+    if certain not in ([], [1]):
+        raise ValueError("what follows is of another version")
     may_mu2, may_in_full = may or (mu2, in_full)
     known = told or (releases, mu2, in_full)
     return Now(
@@ -83,6 +90,7 @@ def now_in(body: bytes, boot: str) -> Now:
         told=_spent(known),
         kept=_spent(kept or known),
         boot=boot,
+        settled=bool(certain),
     )
 
 

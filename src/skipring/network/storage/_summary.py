@@ -12,14 +12,15 @@ from typing import Any
 
 from ... import __version__
 from .._packing import Packer
-from ..protocol import Copy, Kind, Memory, Places, Token
+from ..protocol import Copy, Heard, Kind, Memory, Places, Settled, Token, Track, Trail
+from ._entries import ranked, with_kinds
 
 __all__ = ["Needed", "Summary", "now_needed"]
 
 #: What for (initial, copy, outcome) -> SHA-256 of parameters, and their size if they are in a file.
 Needed = Mapping[str, tuple[str, int | None]]
 
-_PACKER = Packer({Copy: 20, Token: 21})
+_PACKER = Packer({Copy: 20, Token: 21, Heard: 22, Track: 23, Settled: 24, Trail: 25})
 
 
 def now_needed(needed: Needed, use: str, name: str, size: int | None) -> dict[str, tuple[str, int | None]]:
@@ -66,5 +67,10 @@ class Summary:
         if version != __version__ or parts.keys() != {field.name for field in fields(Memory)}:
             return None
         copy = replace(parts["copy"], kind=Kind(parts["copy"].kind))
-        places = {name: Places.of(parts[name]) for name in ("ledger", "unchanged")}
-        return cls(Memory(**parts | places | {"copy": copy}), needed, accounts)
+        places: dict[str, Any] = {name: Places.of(parts[name]) for name in ("ledger", "unchanged")}
+        ticket, starts = parts["ticket"], parts["starts"]
+        ranks = {
+            "ticket": None if ticket is None else with_kinds(ticket),
+            "starts": tuple((ballot, ranked(rank)) for ballot, rank in starts),
+        }
+        return cls(Memory(**parts | places | ranks | {"copy": copy}), needed, accounts)

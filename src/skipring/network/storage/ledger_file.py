@@ -78,7 +78,8 @@ class LedgerRun:
 class LedgerRecord:
     """What a node has released in a run so far: `mu2` knows the observer who knows most, `in_full` counts each release.
 
-    These never fall, although an account may, once it is known who has looked after a release. `may_mu2` and
+    These never fall, although an account may, once it is known who has looked after a release; but once, when the run
+    is over and it has become certain what recoveries have cost (`settled`), `mu2` does. `may_mu2` and
     `may_in_full` are what an update that is being made may bring them to. `told` is the account when the line was
     written, and `kept` what the journal was seen to have of it: that is written before anything is sent, but synced
     with the next line only, so that it may be missing once the machine has started anew (`boot`).
@@ -95,6 +96,7 @@ class LedgerRecord:
     told: Spent = field(default_factory=Spent)
     kept: Spent = field(default_factory=Spent)
     boot: str = ""
+    settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -262,8 +264,8 @@ class LedgerFile:
             raise self._unusable(f"is another one, or an old copy that was gone on with: line {number} has changed")
         try:
             if body.startswith(b"["):
-                place, level = level_in(body)
-                self._rise(place, level)
+                place, level, certain = level_in(body)
+                self._rise(place, level, certain=certain)
                 self._newest[place] = number, body, self._boot
             else:
                 self._add_up(number, json.loads(body))
@@ -288,14 +290,14 @@ class LedgerFile:
             self._boot = str(fields["boot"])
         else:  # a line as they were before they were short
             place, now = int(fields["of"]), from_json(Now, fields, "now")
-            self._rise(place, now.level)
+            self._rise(place, now.level, certain=now.settled)
             self._records[place] = _come_to(self._records[place], now)
             self._newest.pop(place, None)
 
-    def _rise(self, place: int, level: Level) -> None:
-        """Take what an account has come to, unless that is less than before."""
+    def _rise(self, place: int, level: Level, *, certain: bool) -> None:
+        """Take what an account has come to, unless that is less than before; mu^2 may be, once it is certain."""
         before = self._levels[place]
-        if not (level[0] >= before[0] and level[1] >= before[1] and level[2] >= before[2]):
+        if not (level[0] >= before[0] and level[1] >= (0.0 if certain else before[1]) and level[2] >= before[2]):
             raise ValueError("less was released than before")
         self._levels[place] = level
 
@@ -369,13 +371,19 @@ class LedgerWriter:
         self.add(json_text({"at": time.time(), "about": asdict(about)}))
         return len(self._ledger.records) - 1
 
-    def note(self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float]) -> None:
+    def note(
+        self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float], settled: float | None = None
+    ) -> None:
         """Say how much an account has come to, how much of it is `kept` in the journal, and what it `may` come to.
 
-        What is in the ledger is never lowered, whatever the caller believes.
+        What is in the ledger is never lowered, whatever the caller believes; unless the run is over, the journal has
+        all releases that the ledger has, and it is certain that they have cost no more than `settled`.
         """
         before = self._ledger.records[place]
+        if settled is not None and (before.releases > kept.releases or now != kept or not settled >= 0.0):
+            settled = None
         mu2, in_full = max(now.mu2, before.mu2), max(now.in_full, before.in_full)
+        mu2 = mu2 if settled is None else min(mu2, settled)
         if any(map(math.isnan, (*may, now.mu2, now.in_full))):
             raise LedgerBroken(f"ledger {self._ledger.path}: an account that is no number; nothing may be released")
         told = Now(
@@ -388,6 +396,7 @@ class LedgerWriter:
             told=now,
             kept=kept,
             boot=boot(),
+            settled=settled is not None,
         )
         if any(getattr(before, key.name) != getattr(told, key.name) for key in fields_of(told) if key.name != "at"):
             if self._ledger._boot != told.boot:

@@ -17,6 +17,7 @@ from ...errors import InvalidInput
 from ..protocol import (
     HOP_BYTES,
     KNOWN_BYTES,
+    MOST_PLACES,
     MOST_TURN_BYTES,
     Ballot,
     Kind,
@@ -71,6 +72,7 @@ _FIELDS = {
     "turns": "bytes",
     "known": "bytes",
     "since": "uint64",
+    "places": "bytes",
     "vote": "bytes",
     "signature": "bytes",
     "votes": "Signature",
@@ -248,6 +250,8 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
             fields[field] = _known(value)
         elif field == "since":
             fields[field] = _since(value, steps)
+        elif field == "places":
+            fields[field] = _places(value)
         elif field in ("vote", "signature"):
             fields[field] = _signature(value)
         elif field in _REPEATED:
@@ -324,6 +328,12 @@ def _known(known: bytes) -> bytes:
     if len(known) not in (0, KNOWN_BYTES):
         raise Malformed("known", f"{len(known)} bytes", f"{KNOWN_BYTES}, or none")
     return known
+
+
+def _places(places: bytes) -> bytes:
+    if len(places) > MOST_PLACES:
+        raise Malformed("places", f"{len(places)} bytes", f"at most {MOST_PLACES}")
+    return places
 
 
 def _turns(turns: bytes) -> bytes:
