@@ -152,7 +152,7 @@ class JournalFile:
     def releases(self) -> Iterator[Release]:
         """Go through the ledger, the oldest release first."""
         self._require_sound()
-        return (release for release in map(release_in, self._lines(0)) if release is not None)
+        return (release for release in map(release_in, self._lines(0, self._first)) if release is not None)
 
     def entries(self) -> Iterator[tuple[float, Entry]]:
         """Go through all entries, the oldest first, each with the time it was written.
@@ -160,7 +160,7 @@ class JournalFile:
         Parameters that are no longer kept are empty.
         """
         self._require_sound()
-        return ((line.written, line.entry) for line in self._lines(0))
+        return ((line.written, line.entry) for line in self._lines(0, self._first))
 
     def follow(self, account: Account) -> None:
         """Tell an account of all entries so far, and from now on of each that is written.
@@ -169,9 +169,10 @@ class JournalFile:
         An entry that it refuses is not written, and none after it.
         """
         self._require_sound()
-        summary = self._summary()
-        known = summary is not None and resumed(account, summary)
-        self._fold.follow(account, (line.entry for line in self._lines(self._summed if known else 0)))
+        after, base, summary = 0, self._first, self._summary()
+        if summary is not None and resumed(account, summary):
+            after, base = self._summed, summary.memory.copy.token
+        self._fold.follow(account, (line.entry for line in self._lines(after, base)))
 
     def append(self, *entries: Entry, written: float | None = None) -> None:
         """Write entries, all or none of them; they are on disk when this returns. `written` is the time, or now."""
@@ -288,13 +289,9 @@ class JournalFile:
         assert isinstance(entry, Over)
         return replace(entry, token=token)
 
-    def _lines(self, after: int) -> Iterator[Line]:
-        """Go through the entries that there are now, from the row after one on."""
-        count, page, base = self._count, 1000, self._first
-        if after:
-            summary = self._summary()
-            assert summary is not None
-            base = summary.memory.copy.token
+    def _lines(self, after: int, base: Token) -> Iterator[Line]:
+        """Go through the entries that there are now, from the row after one on; `base` is the newest token up to it."""
+        count, page = self._count, 1000
         models: dict[str, Parameters] = dict(self._files)
         for name, place in self._stored.items():
             models[name] = self._read("SELECT parameters FROM models WHERE entry = ?", place)[0][0]
