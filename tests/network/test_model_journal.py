@@ -37,6 +37,7 @@ from skipring.network.protocol import (
     Passing,
     Released,
     Token,
+    Wished,
 )
 from skipring.network.storage import (
     LARGE,
@@ -143,7 +144,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
             with reopen(path) as journal:
                 assert journal.memory == memory
                 assert journal.memory.copy.token.chain == machine.memory.copy.token.chain
-    assert kinds == {Heard, Kept, Released, Passing, Gone, Over}
+    assert kinds == {Heard, Kept, Released, Passing, Gone, Over, Wished}
 
 
 def in_files(entry: Entry, memory: Memory, folder: Path) -> Entry:
