@@ -124,7 +124,7 @@ def finish_all(folder: Path, *, as_json: bool) -> None:
         nodes = [{"name": state.name, "running": state.running, "status": state.status} for state in looked.states]
         print_json({"folder": str(folder), "asked": asked, "interrupted": interrupted, "nodes": nodes})
     else:
-        summary(looked, results)
+        summary(looked, results, "since it was asked for")
         _say_who(results)
     if interrupted:
         sys.stderr.write("interrupted: the nodes go on, and the run ends once a majority has asked for it\n")

@@ -83,7 +83,7 @@ from .peer import Peer
 from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
 from .stamps import Stamp, own_stamp, stamped
-from .standing import Stand, Standing
+from .standing import Stand, Standing, asked_in_words
 
 __all__ = [
     "FRESH",
@@ -161,6 +161,7 @@ __all__ = [
     "WishesKnown",
     "Write",
     "agreed_path",
+    "asked_in_words",
     "blank_chain",
     "check_chain",
     "extended_chain",
