@@ -596,6 +596,13 @@ def any_message(chance: random.Random) -> Message:
         "signature": chance.randbytes(3),
         "votes": tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
         "promises": tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
+        "wishes": chance.choice(
+            [
+                (),
+                tuple((node, chance.randbytes(3)) for node in range(chance.randrange(4))),
+                tuple((node, fake_seals(3)[node].wish()) for node in range(3) if chance.random() < 0.7),
+            ]
+        ),
         "one": Trail(chance.choice([blank_chain(12, b"run"), blank_chain(12, b"other")]), ((1, chance.randbytes(60)),)),
         "other": Trail(blank_chain(12, b"run"), ()),
         "places": chance.choice([b"", chance.randbytes(9), zlib.compress(chance.randbytes(40)), Told().places]),

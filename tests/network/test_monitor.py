@@ -61,6 +61,9 @@ TOLD: dict[str, Any] = {
     "broken_rules": [],
     "peak_memory": 4096,
     "running_for": 3.5,
+    "finishing": ["clinic-1"],
+    "majority": 2,
+    "expires_in": 86400.5,
     "stands_still": 0.0,
 }
 STATUS = from_json(NodeStatus, TOLD)
@@ -170,6 +173,7 @@ def test_prometheus_can_read_the_metrics() -> None:
         "test_error": 0.125,
         "timeout_seconds": 0.5,
         "reachable_nodes": 2,
+        "certificate_expires_seconds": 86400.5,
         "standstill_seconds": 0.0,
         "peak_memory_bytes": 4096,
         "running_seconds": 3.5,
@@ -195,6 +199,8 @@ def test_a_status_is_read_as_it_was_written() -> None:
     assert list(to_json(STATUS)) == list(TOLD)
     assert STATUS.ballot == (2, 1)
     later: dict[str, Any] = {"refused_for_budget": 0, "late": 0, "declined": 0, "cut": 0, "prepare_time": None}
+    later |= {"finishing": (), "majority": 0, "expires_in": None}
+    assert STATUS.asked_to_finish == "1 of 2 needed have asked to finish: clinic-1"
     before = {key: value for key, value in TOLD.items() if key not in later}
     assert from_json(NodeStatus, before | {"new": 1}) == dataclasses.replace(STATUS, **later)
     for wrong, words in (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -100,22 +102,29 @@ def finish_all(folder: Path, *, as_json: bool) -> None:
     looked = _Looked(folder, configs)
     asked = [config.name for config in configs if ask_to_finish(config)]
     console = Console(stderr=True, highlight=False)
-    interrupted = False
+    told: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            while not (looked.look() and looked.is_over):
+            while looked.look() and not looked.is_over and not told:
                 if not as_json and console.is_terminal:
                     live.update(live_table(looked, looked.states), refresh=True)
                 time.sleep(_LOOK)
-    except KeyboardInterrupt:
-        interrupted = True
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    interrupted = bool(told)
     results = [state.status for state in looked.states]
     waiting = [state.name for state, one in zip(looked.states, results, strict=True) if one is None or not one.over]
     if as_json:
         nodes = [{"name": state.name, "running": state.running, "status": state.status} for state in looked.states]
         print_json({"folder": str(folder), "asked": asked, "interrupted": interrupted, "nodes": nodes})
     else:
-        summary(looked, results)
+        summary(looked, results, "since it was asked for")
         _say_who(results)
     if interrupted:
         sys.stderr.write("interrupted: the nodes go on, and the run ends once a majority has asked for it\n")

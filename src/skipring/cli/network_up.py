@@ -210,8 +210,8 @@ def _last_line(log: Path) -> str:
     return lines[-1][:300] if lines else "no log"
 
 
-def summary(network: Shown, results: Sequence[NodeStatus | None]) -> None:
-    """Print what came out of a run, or how far it is."""
+def summary(network: Shown, results: Sequence[NodeStatus | None], since: str = "starting included") -> None:
+    """Print what came out of a run, or how far it is; `since` says from when on its time was taken."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
@@ -232,7 +232,7 @@ def summary(network: Shown, results: Sequence[NodeStatus | None]) -> None:
         console.print(
             f"\n{over} of {len(results)} nodes hold {alike} final model"
             f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest.updates} updates in "
-            f"{_hops(newest)} and {network.seconds:.1f} s (starting included). It is model.npz in each "
+            f"{_hops(newest)} and {network.seconds:.1f} s ({since}). It is model.npz in each "
             f"node's folder, for skipring predict. {_meaning(newest)}",
             style="dim",
         )

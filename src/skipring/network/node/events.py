@@ -278,8 +278,12 @@ class RunOver(Event):
     @property
     def facts(self) -> dict[str, object]:
         """What the log says of it: of the budget, and of an early end, only if there was one."""
-        always = ("updates", "model")
-        return {key: value for key, value in super().facts.items() if key in always or value}
+        facts = super().facts
+        if not self.refused_for_budget:
+            del facts["refused_for_budget"]
+        if self.ended_early_at is None:
+            del facts["ended_early_at"]
+        return facts
 
 
 @dataclass(frozen=True)

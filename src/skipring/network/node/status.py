@@ -10,6 +10,7 @@ from typing import Protocol
 from ..._json import from_json
 from ...learning import Guess
 from ...privacy import HIDDEN, Relation, Unit
+from ..protocol import asked_in_words
 
 __all__ = ["RESULT", "STOPPED", "NodeStatus", "hidden_from_whom", "read_status"]
 
@@ -146,10 +147,7 @@ class NodeStatus:
     @property
     def asked_to_finish(self) -> str | None:
         """Who has asked for the run to end, in one line; None if nobody has."""
-        if not self.finishing:
-            return None
-        count = f"{len(self.finishing)} of {self.majority} needed have asked to finish"
-        return f"{count}: {', '.join(self.finishing)}"
+        return asked_in_words(self.finishing, self.majority) if self.finishing else None
 
     @property
     def place(self) -> tuple[bool, tuple[int, int], int]:

@@ -105,7 +105,7 @@ from .places import Places
 from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
 from .stamps import Stamp, own_stamp, stamped, turns_of
-from .standing import Stand, Standing
+from .standing import Stand, Standing, asked_in_words
 
 __all__ = [
     "FRESH",
@@ -195,6 +195,7 @@ __all__ = [
     "WishesKnown",
     "Write",
     "agreed_path",
+    "asked_in_words",
     "blank_chain",
     "check_chain",
     "extended_chain",

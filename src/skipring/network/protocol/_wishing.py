@@ -10,6 +10,7 @@ from ._core import Core
 from .actions import News, Rule
 from .journal import Wished
 from .messages import Signatures, WishesKnown
+from .standing import asked_in_words
 
 __all__ = ["Wishing"]
 
@@ -47,6 +48,5 @@ class Wishing:
         core = self.core
         core.write(Wished(new))
         core.send_all(WishesKnown(core.memory.wishes))
-        names = ", ".join(core.rules.name_of(node) for node, _ in core.memory.wishes)
-        count = f"{len(core.memory.wishes)} of {core.rules.majority} needed have asked to finish"
-        core.say(f"{count}: {names}", News.WISHES)
+        names = [core.rules.name_of(node) for node, _ in core.memory.wishes]
+        core.say(asked_in_words(names, core.rules.majority), News.WISHES)

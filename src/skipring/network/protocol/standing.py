@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
@@ -13,7 +13,7 @@ from .messages import Place
 if TYPE_CHECKING:
     from ._core import Core
 
-__all__ = ["Stand", "Standing", "standing_of", "too_few"]
+__all__ = ["Stand", "Standing", "asked_in_words", "standing_of", "too_few"]
 
 
 class Stand(StrEnum):
@@ -57,6 +57,17 @@ def too_few(rules: Rules, heard: Set[int]) -> str:
         return f"fewer nodes answer than network.quorum = {rules.quorum} {count}: waiting for {_names(rules, missing)}"
     needed = sorted(rules.needed - heard)
     return f"not all nodes of network.quorum answer {count}: waiting for {_names(rules, needed)}"
+
+
+def asked_in_words(names: Sequence[str], needed: int) -> str:
+    """Say who has asked for the run to end, and how many are enough.
+
+    >>> asked_in_words(["a", "c"], 3), asked_in_words(["a", "b", "c"], 2)
+    ('2 of 3 needed have asked to finish: a, c', '3 have asked to finish, 2 are needed: a, b, c')
+    """
+    if len(names) > needed:
+        return f"{len(names)} have asked to finish, {needed} are needed: {', '.join(names)}"
+    return f"{len(names)} of {needed} needed have asked to finish: {', '.join(names)}"
 
 
 def standing_of(core: Core) -> Standing | None:
