@@ -273,13 +273,10 @@ def test_no_option_is_unknown_to_ssh(tmp_path: Path) -> None:
     assert options["exitonforwardfailure"] == "yes"
     assert told.count("localforward") == NODES - 1
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"
-    host_key = folder / "relay" / "ssh_host_ed25519_key"
-    told = subprocess.run(
-        [sshd, "-T", "-f", str(folder / "relay" / "sshd_config"), "-h", str(host_key)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    with relays.Relay(folder) as relay:
+        settings, host_key = (str(relay.folder / "relay" / file) for file in ("sshd_config", "ssh_host_ed25519_key"))
+        asked = [*relays.as_account(), sshd, "-T", "-f", settings, "-h", host_key]
+        told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert "maxsessions 1\n" in told
     assert "forcecommand /bin/false\n" in told
     assert "gatewayports no\n" in told
