@@ -56,6 +56,7 @@ benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/rivals.py
 	$(RUN) benchmarks/noise.py
 	$(RUN) benchmarks/network.py
+	$(RUN) benchmarks/long_run.py --hops 100000
 
 clean:
 	rm -rf $(VENV) out

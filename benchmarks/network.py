@@ -27,7 +27,7 @@ from skipring.delays import Exponential
 from skipring.network.node import NodeStatus
 from skipring.network.setup import LocalNetwork, node_result
 from skipring.network.storage import read_journal
-from skipring.network.transport import Keys, load_grpc, server_name
+from skipring.network.transport import Keys, server_name
 from skipring.timeouts import expected_latency
 
 CHUNK = 1 << 20
@@ -64,7 +64,7 @@ def make_network(folder: Path, nodes: int, run: str, *more: str) -> int:
 
 async def serve(folder: Path, port: int) -> None:
     """Answer bare calls, in a process of its own."""
-    grpc = load_grpc()
+    import grpc.aio  # the other side alone needs it
 
     async def echo(request: bytes, _: Any) -> bytes:
         return request
@@ -82,7 +82,8 @@ async def serve(folder: Path, port: int) -> None:
     keys = Keys.read(folder)
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * CHUNK)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare.Bare", methods),))
-    credentials = grpc.ssl_server_credentials([(keys.key, keys.certificate)], keys.authority, require_client_auth=True)
+    key, certificate, authority = (path.read_bytes() for path in keys)
+    credentials = grpc.ssl_server_credentials([(key, certificate)], authority, require_client_auth=True)
     server.add_secure_port(f"127.0.0.1:{port}", credentials)
     await server.start()
     print("ready", flush=True)
@@ -91,8 +92,10 @@ async def serve(folder: Path, port: int) -> None:
 
 async def call(folder: Path, name: str, port: int, measure: Callable[[Any], Any]) -> Any:
     """Measure something with a connection to the bare server."""
-    grpc, keys = load_grpc(), Keys.read(folder)
-    credentials = grpc.ssl_channel_credentials(keys.authority, keys.key, keys.certificate)
+    import grpc.aio
+
+    key, certificate, authority = (path.read_bytes() for path in Keys.read(folder))
+    credentials = grpc.ssl_channel_credentials(authority, key, certificate)
     options = [("grpc.ssl_target_name_override", server_name(name))]
     async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
         return await measure(channel)

@@ -228,3 +228,28 @@ def test_it_needs_no_compiler() -> None:
         "sys.exit('numba' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class _Whole(OwnTranscript):
+    """An account that forgets nothing."""
+
+    def _drop(self) -> None:
+        pass
+
+
+def test_what_everybody_has_looked_after_is_forgotten_and_changes_nothing() -> None:
+    """The same numbers, to the last bit, as if all were kept; and few segments are left."""
+    rng = np.random.default_rng(3)
+    whole, own = _Whole(4, 0), OwnTranscript(4, 0)
+    for hop in range(3000):
+        node, size, updates = int(rng.integers(4)), float(rng.uniform(0.5, 1.0)), rng.random() < 0.8
+        for account in (whole, own):
+            if updates:
+                account.update(node, step_size=size, noise_multiplier=8.0)
+            else:
+                account.look(node)
+        if hop % 7 == 0:
+            assert own.mu2_by_observer().tobytes() == whole.mu2_by_observer().tobytes()
+    assert own._dropped > 300
+    assert len(own._shifts) < 300
+    assert own.worst() == whole.worst()

@@ -44,6 +44,7 @@ from skipring.network.protocol import (
 )
 from skipring.network.setup import LocalNetwork, Via, agreed_run, make_network, node_status, run_text, terms_of
 from skipring.network.storage import JournalReading, digest_of, read_journal
+from skipring.network.storage._entries import lines_in, token_in
 from skipring.network.transport import Address, read_roster
 from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from skipring.runs import parse_run, read_run_file
@@ -394,14 +395,18 @@ def _check_end(found: Findings, readings: Sequence[JournalReading], gone: set[in
 
 def check_bytes(journals: Iterable[Path]) -> int:
     """Check that all tokens with the same chain are the same bytes, wherever they were written down; count them."""
-    known: dict[str, str] = {}
+    known: dict[bytes, str] = {}
     for path in journals:
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
-            for (body,) in connection.execute("SELECT body FROM entries"):
-                fields = json.loads(body)
-                token = fields.get("token") or fields.get("copy", {}).get("token")
-                if token and known.setdefault(token["chain"], token["parameters"]) != token["parameters"]:
-                    raise Broken("1: two tokens with the same chain")
+            (first,) = connection.execute("SELECT body FROM entries WHERE number = 0").fetchone()
+            base = Token(0, b"", bytes.fromhex(json.loads(first)["copy"]["chain"]))
+            for (body,) in connection.execute("SELECT body FROM entries WHERE number > 0 ORDER BY number"):
+                read = lines_in(body, base, {})
+                base = read.base
+                for line in read.lines:
+                    token = token_in(line.entry)
+                    if token is not None and known.setdefault(token.chain, line.parameters) != line.parameters:
+                        raise Broken("1: two tokens with the same chain")
     return len(known)
 
 

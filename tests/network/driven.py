@@ -22,13 +22,14 @@ import numpy as np
 from fake_machine import Crashed, Drawn, FakeWires, WatchedJournal
 from virtual_time import VirtualLoop
 from watched import Watched, exact_mu2
-from world import Broken, FakeSeal, Weather
+from world import Broken, FakeSeal, Weather, without_known
 
 import skipring.network.node.updater as updater_module
 import skipring.network.storage.model_file as model_file_module
 from skipring.learning import Learner
 from skipring.models import Inputs
 from skipring.network.node import (
+    FINISH,
     RESULT,
     AccountTerms,
     Node,
@@ -104,6 +105,12 @@ class NamedSeal(FakeSeal):
 
     def stamp(self, what: bytes) -> bytes:
         return self._real.stamp(what)
+
+    def wish(self) -> bytes:
+        return self._real.wish()
+
+    def is_wish(self, node: int, wish: bytes) -> bool:
+        return self._real.is_wish(node, wish)
 
     def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
         return self._real.is_stamp(node, what, signature)
@@ -231,7 +238,7 @@ class DrivenWorld(Watched):
             config=config,
             roster=self.roster,
             run=run,
-            keys=Keys(b"", b"", b""),
+            keys=Keys(Path("node.key"), Path("node.crt"), Path("ca.crt")),
             learner=learner,
             agreement=self.agreement,
             rules=self.rules,
@@ -296,6 +303,18 @@ class DrivenWorld(Watched):
             if life is not None:
                 self.loop.call_soon(life.task.cancel)
             raise Crashed
+
+    def ask_to_finish(self, node: int) -> None:
+        """Let the owner of a node ask for the run to end, as they do: by a file, whether it runs or not."""
+        setup = self.setups[node]
+        self.wished.add(node)
+        (setup.config.journal.parent / FINISH).write_text(f"{setup.identity}\n")
+
+    def check_early(self, node: int, entry: Over) -> None:
+        """How far the run had come is not known here; where it ended by wishes, they are those of a majority."""
+        if entry.wishes:
+            self.happened["early"] += 1
+            super().check_early(node, entry)
 
     def told_to_stop(self, node: int) -> None:
         life = self.living.get(node)
@@ -378,7 +397,9 @@ class DrivenWorld(Watched):
     def named(self, message: Message) -> Any:
         """Return a message with the digest of its model instead of the model."""
         if isinstance(message, Pass | Final | Outcome):
-            return replace(message, token=self.token_named(message.token))
+            token = self.token_named(message.token)
+            since = message.since if isinstance(message, Pass) and not token.updates else 0
+            return replace(message, token=without_known(token, since))
         return message
 
     def real(self, message: Message, folder: Path | None = None) -> Message:
@@ -387,8 +408,8 @@ class DrivenWorld(Watched):
             return message
         token, initial = message.token, self.blank
         assert initial is not None
-        name = bytes.fromhex(digest_of(initial.parameters)) if token == self.initial else token.parameters
-        chain = initial.chain if token == self.initial else token.chain
+        name = token.parameters if token.updates else bytes.fromhex(digest_of(initial.parameters))
+        chain = token.chain if token.updates else initial.chain[: len(token.chain)]
         assert isinstance(name, bytes)
         parameters: Parameters = self.models[name]
         if folder is not None:
@@ -465,7 +486,7 @@ async def _history(seed: int, folder: Path) -> DrivenWorld:
     rng = random.Random(seed * 104729 + 7)
     nodes = rng.randint(2, 5)
     path = [rng.randrange(nodes) for _ in range(rng.randint(1, 4 * nodes))]
-    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0, short=0 if seed % 2 else 1024)
     weather = Weather(
         drop=rng.choice([0.0, 0.05, 0.2]),
         double=rng.choice([0.0, 0.2]),
@@ -475,6 +496,8 @@ async def _history(seed: int, folder: Path) -> DrivenWorld:
         partitions=rng.choice([0, 0, 1, 3]),
         lost_for_good=rng.randint(0, (nodes - 1) // 2),
     )
+    few = random.Random(seed * 17 + 3)  # of its own: what was drawn before stays as it was
+    weather.wishes = few.randint(1, nodes) if few.random() < 0.3 else 0
     world = DrivenWorld(
         seed,
         rules,

@@ -10,12 +10,14 @@ import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, get_args
 
 import world
 from world import Broken, Make, Weather, World, parameters_of
 
 from skipring.network.protocol import (
+    KNOWN_BYTES,
     Accepted,
     Answer,
     Ask,
@@ -35,10 +37,12 @@ from skipring.network.protocol import (
     Resume,
     Rules,
     Token,
+    WishesKnown,
     blank_chain,
     marks_of,
     stamped,
 )
+from skipring.network.protocol._cutting import known
 
 #: Seconds between two lies, and until when the liar lies; from then on it is silent.
 EVERY, SILENT_AT = 0.5, 60.0
@@ -160,11 +164,17 @@ class LyingWorld(World):
 
     def some_token(self, marks: list[int], ballot: Ballot) -> Token:
         """Return a token that nobody has made, or one that the liar was given, changed or not."""
-        given = [message.token for _, _, message in self.overheard if isinstance(message, Pass | Final | Outcome)]
+        sent = [message for _, _, message in self.overheard if isinstance(message, Pass | Final | Outcome)]
+        given = [message.token for message in sent if not (isinstance(message, Pass) and message.since)]
         if not given or self.lies.random() < 0.4:
             return self.model(marks)
         token = self.lies.choice(given)
         return token if self.lies.random() < 0.3 else self.remade(token, ballot)
+
+    def some_known(self) -> bytes:
+        """Return marks that some node may have, or that nobody has."""
+        marks = self.lies.choice(self.machines).memory.copy.token.chain[32:][: self.lies.randrange(6)]
+        return known(marks) if self.lies.random() < 0.7 else self.lies.randbytes(KNOWN_BYTES)
 
     def any_message(self) -> Message:
         """Return a message of any kind with any content: made up, or one that was sent, or one of those changed."""
@@ -188,7 +198,10 @@ class LyingWorld(World):
             "vote": lambda: rng.randbytes(8),
             "votes": lambda: any_votes,
             "promises": lambda: any_votes,
+            "wishes": lambda: rng.choice([(), any_votes, ((self.liar, self.seals[self.liar].wish()),)]),
             "turns": lambda: rng.randbytes(rng.choice([0, 9, 100])),
+            "known": self.some_known,
+            "since": lambda: rng.choice([0, 0, 1, 2, rng.randrange(rules.steps)]),
             "heard": lambda: rng.randbytes(4 * rng.choice([0, 1, rules.nodes])),
         }
         if self.overheard and rng.random() < 0.5:
@@ -394,6 +407,56 @@ class DeniesEverything(Script):
         return None if isinstance(message, Accepted) and found.lies.random() < 0.5 else message
 
 
+class WishesForOthers(Script):
+    """Wish that the run ends, in everybody's name, and end it: with its own wish, or with those that it has made up."""
+
+    def act(self, found: LyingWorld) -> None:
+        wish = found.seals[found.liar].wish()
+        nodes = range(found.rules.nodes) if found.lies.random() < 0.5 else [found.liar]
+        wishes = tuple((node, wish) for node in nodes)
+        token = found.machines[found.liar].memory.copy.token
+        found.say_to_all(WishesKnown(wishes))
+        found.say_to_all(Final(found.ballot, token, wishes))
+        found.say_to_all(fake(Outcome, token=token, ballot=found.ballot, wishes=wishes))
+
+    def hears(self, message: Message) -> bool:
+        return not isinstance(message, Reject)  # it knows why they reject it
+
+
+class EndsWithAnOldToken(Script):
+    """Wait until a majority wishes the run to end, and propose the token that it had last before anybody else does."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def act(self, found: LyingWorld) -> None:
+        memory = found.machines[found.liar].memory
+        if memory.copy.token.updates and len(memory.wishes) >= found.rules.majority:
+            self.told = True
+            found.say_to_all(Final(found.ballot, memory.copy.token, memory.wishes))
+
+    def instead(self, found: LyingWorld, to: int, message: Message) -> Message | None:
+        if not self.told:
+            found.later(0.0, lambda: self.act(found))
+        return None if isinstance(message, Final) else message  # nor does it propose what it should
+
+
+class ProposesAgainAndAgain(Script):
+    """Once a majority wishes the run to end, propose models of its own with the history of the newest token."""
+
+    def act(self, found: LyingWorld) -> None:
+        memory = found.machines[found.liar].memory
+        given = [message.token for _, _, message in found.overheard if isinstance(message, Final)]
+        if given and len(memory.wishes) >= found.rules.majority:
+            for _ in range(20):
+                made = found.lies.randbytes(32)
+                found.forged.add(made)
+                found.say_to_all(Final(found.ballot, replace(given[-1], parameters=made), memory.wishes))
+
+    def hears(self, message: Message) -> bool:
+        return not isinstance(message, Reject)
+
+
 class Anything(Script):
     """Send anything, at any time, to anybody, and change or keep back some of what it should send."""
 
@@ -412,7 +475,15 @@ class Anything(Script):
 
 def fake(kind: type[Any], **given: Any) -> Any:
     """Make a message; what is not given is empty."""
-    blank: dict[str, Any] = {"ballot": (0, 0), "promised": (0, 0), "hop": 1, "votes": (), "vote": b"", "promises": ()}
+    blank: dict[str, Any] = {
+        "ballot": (0, 0),
+        "promised": (0, 0),
+        "hop": 1,
+        "votes": (),
+        "vote": b"",
+        "promises": (),
+        "wishes": (),
+    }
     blank |= {"signature": b"", "rank": ((0, 0), 0, Kind.INITIAL)}
     return kind(**{field.name: given.get(field.name, blank.get(field.name)) for field in fields(kind)})
 
@@ -434,14 +505,28 @@ SCRIPTS: dict[str, Callable[[], Script]] = {
     "two finals": TwoFinals,
     "false ranks": FalseRanks,
     "denies everything": DeniesEverything,
+    "wishes for others": WishesForOthers,
 }
 
 
-def attacked(seed: int, name: str, make: Make = Peer) -> LyingWorld:
-    """Run a calm history with one script, among five nodes; return it when it is over, or at its end."""
+#: Attacks on a run that a majority wishes to end.
+AFTER_WISHES: dict[str, Callable[[], Script]] = {
+    "ends with an old token": EndsWithAnOldToken,
+    "proposes again and again": ProposesAgainAndAgain,
+}
+
+
+def attacked(seed: int, name: str, make: Make = Peer, *, wishes: int = 0) -> LyingWorld:
+    """Run a calm history with one script, among five nodes; return it when it is over, or at its end.
+
+    So many honest owners ask for the run to end after a while.
+    """
     rules = Rules(nodes=5, path=[0, 1, 2, 3, 4] * 8, timeout=1.0, lease=1.0, silence=8.0)
     calm = Weather(drop=0.0, double=0.0, latency=0.01, crash=0.0, slow=0.2, clear_at=0.0, partitions=0)
-    found = LyingWorld(seed, rules, calm, seed % 5, SCRIPTS[name](), make, still=seed % 2 == 1)
+    script = (SCRIPTS | AFTER_WISHES)[name]()
+    found = LyingWorld(seed, rules, calm, seed % 5, script, make, still=seed % 2 == 1)
+    for number in range(wishes):
+        found.later(4.0 + 0.5 * number, partial(found.ask_to_finish, (found.liar + 1 + number) % 5))
     found.run(until=4000.0)
     found.check_end()
     return found
@@ -453,8 +538,9 @@ def history(seed: int, make: Make = Peer) -> LyingWorld:
     nodes = rng.randint(3, 7)
     steps = rng.randint(nodes, 6 * nodes)
     path = [rng.randrange(nodes) for _ in range(steps)]
-    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0, short=0 if seed % 2 else 1024)
     rough = rng.random() < 0.5
+    wishes = random.Random(seed * 17 + 3)
     weather = Weather(
         drop=rng.choice([0.0, 0.05, 0.2]) if rough else 0.0,
         double=rng.choice([0.0, 0.2]) if rough else 0.0,
@@ -462,6 +548,7 @@ def history(seed: int, make: Make = Peer) -> LyingWorld:
         slow=rng.choice([0.0, 0.3, 0.8]),
         clear_at=rng.choice([30.0, 90.0]) if rough else 0.0,
         partitions=rng.choice([0, 1]) if rough else 0,
+        wishes=wishes.randint(1, nodes) if wishes.random() < 0.2 else 0,
     )
     script: Script = Anything(rng.choice([0.3, 0.7, 0.9]), changes=rng.choice([0.0, 0.1, 0.5]))
     if rng.random() < 0.3:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from skipring.network.node.node import Node, over_grpc
+from skipring.network.node.node import Node, over_tls
 from skipring.network.protocol import (
     Ask,
     Doubt,
@@ -98,7 +98,7 @@ def main(config: str, seed: int) -> None:
     wires: list[LyingWires] = []
 
     def connect(given: Any, receiver: Any) -> Any:
-        wires.append(LyingWires(over_grpc(given, receiver), seed))
+        wires.append(LyingWires(over_tls(given, receiver), seed))
         return wires[0]
 
     async def run() -> None:

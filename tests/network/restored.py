@@ -177,7 +177,7 @@ async def _history(seed: int, folder: Path) -> RestoredWorld:
     rng = random.Random(seed * 7919 + 3)
     nodes = rng.randint(3, 5)
     path = [rng.randrange(nodes) for _ in range(rng.randint(4 * nodes, 10 * nodes))]
-    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0, short=0 if seed % 2 else 1024)
     weather = Weather(
         drop=rng.choice([0.0, 0.05]),
         double=rng.choice([0.0, 0.2]),

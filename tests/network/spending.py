@@ -77,9 +77,9 @@ class Spender:
         self.terms, path = terms, folder / f"{run}.sqlite"
         blank = Memory.blank(0, Token(0, b"model", blank_chain(STEPS, b"run")))
         self.journal = (
-            JournalFile.open(path, node=node, run_digest=run)
+            JournalFile.open(path, node=node, run_digest=run, sum_after=2)
             if path.exists()
-            else JournalFile.create(path, node=node, run_digest=run, blank=blank)
+            else JournalFile.create(path, node=node, run_digest=run, blank=blank, sum_after=2)
         )
         self.ledger = LedgerFile(folder / "rows.ledger" if ledger is None else ledger, heads=folder)
         self.account = OwnAccount(terms)

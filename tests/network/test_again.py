@@ -91,6 +91,7 @@ def test_another_run_with_the_same_people_and_one_old_journal(finished: Path, sk
         "node.log",
         "outcome.json",
         "result.json",
+        "roster.toml",
         "run.toml",
     ]
     assert (old / "model.npy").read_bytes() == model

@@ -3,56 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from skipring.network.transport import Transport
-from skipring.network.transport.connections import load_grpc
+from skipring.network.transport._calls import Call
+from skipring.network.transport.link import Link
+from skipring.network.transport.stream import Refused, Refusing, Stream
 
 
-class Calling:
-    """A call at its receiver's end, made by a process, the so-many-th of it."""
+class Wire:
+    """What a stream writes to."""
 
-    def __init__(self, process: str, number: int) -> None:
-        self.process, self.number, self.ended = process, number, ""
+    def get_extra_info(self, _: str) -> None: ...
 
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return (("skipring-call", f"{self.process} {self.number}"),)
+    def set_write_buffer_limits(self, _: int) -> None: ...
 
-    async def abort(self, code: Any, _: str) -> None:
-        self.ended = code.name
-        raise ConnectionAbortedError
+    def write(self, _: bytes) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("second", "ends", "lives"),
     [
-        (("p", 8), ("ABORTED", ""), 1),
-        (("p", 6), ("", "ABORTED"), 0),  # made before the first, and a busy machine let it in after it: no alarm
-        (("q", 0), ("ALREADY_EXISTS", ""), 1),  # another process with the same key
+        (("p", 8), ("replaced", ""), 1),
+        (("p", 6), ("", "replaced"), 0),  # made before the first, and a busy machine let it in after it: no alarm
+        (("q", 0), ("taken over", ""), 1),  # another process with the same key
     ],
 )
 def test_only_a_call_of_another_process_is_an_alarm(second: tuple[str, int], ends: tuple[str, str], lives: int) -> None:
-    transport = Transport.__new__(Transport)
-    transport.grpc, transport._left = load_grpc(), ""
-    calls: Any = {}
-    contexts = [Calling("p", 7), Calling(*second)]
-
-    async def call(context: Calling) -> None:
-        async with transport._newest(calls, 1, context):
-            await asyncio.sleep(60.0)
-
     async def both() -> None:
-        tasks = []
-        for context in contexts:
-            tasks.append(asyncio.create_task(call(context)))
-            await asyncio.sleep(0)
-        await asyncio.sleep(0.01)
-        assert tuple(context.ended for context in contexts) == ends
-        assert calls[1].number == contexts[lives].number
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        failed: list[object] = []
+        caller: Any = SimpleNamespace(arrived=lambda node: None, failed=lambda node, problem: failed.append(problem))
+        link = Link(caller, 1, calls=False)
+        streams = [Stream(), Stream()]
+        for stream, call in zip(streams, (Call("p", 7), Call(*second)), strict=True):
+            wire: Any = Wire()
+            stream.connection_made(wire)
+            try:
+                link.take_call(stream, call)
+            except Refusing as refusing:
+                stream.refuse(refusing)
+        found = tuple(stream.problem.code if isinstance(stream.problem, Refused) else "" for stream in streams)
+        assert found == ends
+        assert link._stream is streams[lives]
 
     asyncio.run(both())
+
+
+@pytest.mark.parametrize("preface", [{}, {"process": 5, "number": "x"}, {"number": -1}, {"number": 2**70}])
+def test_a_call_that_says_nothing_of_the_kind(preface: dict[str, object]) -> None:
+    assert Call.of(preface) == Call("", 0)

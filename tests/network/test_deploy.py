@@ -84,9 +84,13 @@ def test_there_are_commands_to_check() -> None:
         "network init",
         "network check",
         "network pack",
+        "network again",
+        "network renew",
         "node run",
         "node privacy",
         "node ledger",
+        "node update",
+        "node finish",
     }
 
 
@@ -276,7 +280,9 @@ def test_a_node_ends_with_what_is_wrong(problem: Exception, code: ExitCode) -> N
 def test_a_node_says_what_is_wrong_in_its_log_and_not_as_options(tmp_path: Path) -> None:
     """Processes: a port in use is worth another try, a journal of somebody else is not."""
     (config,) = make(tmp_path / "net", 2, QUICK)[:1]
-    with socket.create_server(("127.0.0.1", load_node(config).roster.addresses[0].port)):
+    address = load_node(config).roster.addresses[0]
+    assert address is not None
+    with socket.create_server(("127.0.0.1", address.port)):
         code, said = ended(config)
     assert (code, said["event"], said["node"]) == (ExitCode.FOR_NOW, "failed", "node1")
     assert re.match(r"listen 127\.0\.0\.1:\d+: cannot be listened on", said["why"])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import world
@@ -49,7 +50,9 @@ from skipring.network.protocol import (
     Seal,
     Send,
     Sight,
+    Signatures,
     Token,
+    Wished,
     Write,
 )
 from skipring.network.protocol._core import Core
@@ -58,6 +61,7 @@ from skipring.network.protocol._keeping import Keeping
 from skipring.network.protocol._receiving import Receiving
 from skipring.network.protocol._recovery import Recovery
 from skipring.network.protocol._state import Offering, Unconfirmed
+from skipring.network.protocol._wishing import Wishing
 
 BLOCK = 500
 INITIAL = Token(0, b"initial", b"")
@@ -72,7 +76,17 @@ def test_promises_hold_in_every_history(block: int) -> None:
 
 def test_histories_are_as_rough_as_they_claim() -> None:
     """Recoveries, branches, lost nodes, denied tokens, slow models and offers to nobody all happen, often."""
-    seen = {"recovery": 0, "branch": 0, "lost": 0, "denied": 0, "waited": 0, "extended": 0, "unreached": 0, "moody": 0}
+    seen = {
+        "recovery": 0,
+        "branch": 0,
+        "lost": 0,
+        "denied": 0,
+        "waited": 0,
+        "extended": 0,
+        "unreached": 0,
+        "moody": 0,
+        "cut": 0,
+    }
     for seed in range(400):
         found = world.history(seed)
         disks = [machine.disk for machine in found.machines]
@@ -86,6 +100,7 @@ def test_histories_are_as_rough_as_they_claim() -> None:
         seen["extended"] += found.extended > 0
         seen["unreached"] += found.unreached > 0
         seen["moody"] += found.weather.moody
+        seen["cut"] += found.cut_tokens > 0
     assert seen["recovery"] > 50
     assert seen["branch"] > 20
     assert seen["lost"] > 20
@@ -94,6 +109,7 @@ def test_histories_are_as_rough_as_they_claim() -> None:
     assert seen["extended"] > 50
     assert seen["unreached"] > 50
     assert seen["moody"] > 50
+    assert seen["cut"] > 50
 
 
 def test_a_seed_replays_exactly() -> None:
@@ -226,6 +242,54 @@ def test_who_is_not_reached_is_not_waited_for(told: bool) -> None:
     waited = 5 * (FRESH if told else rules.timeout)
     # The others prepare for a tenth of the timeout on average, 15 times.
     assert waited < found.now < waited + 15 * 0.1 * rules.timeout * 3.0
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_majority_of_wishes_ends_a_run_where_it_is(at_once: bool) -> None:
+    """Two of three owners ask after a while: all end with the token as it was then, and with the proof.
+
+    Where nobody is told at once, wishes go with the token.
+    """
+    rules = Rules(nodes=3, path=[0, 1, 2] * 30, timeout=1.0)
+    calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0)
+    for seed in range(10):
+        found = world.World(seed, rules, calm, Peer if at_once else _with(wishing=_TellsNobody))
+        found.later(2.0, partial(found.ask_to_finish, 0))
+        found.later(3.0, partial(found.ask_to_finish, 2))
+        found.run(until=1000.0)
+        found.check_end()
+        outcome = found.machines[1].memory.outcome
+        assert outcome is not None
+        assert 0 < outcome.updates < 60
+        assert all({node for node, _ in machine.memory.asked} == {0, 2} for machine in found.machines)
+        assert found.machines[1].peer is not None
+        assert found.machines[1].peer.ended_at == found.machines[1].peer.decided == outcome.updates  # nobody was slow
+
+
+def test_one_wish_changes_nothing() -> None:
+    rules = Rules(nodes=3, path=[0, 1, 2] * 5, timeout=1.0)
+    calm = world.Weather(drop=0.0, double=0.0, latency=0.001, crash=0.0, slow=0.0, clear_at=0.0, partitions=0)
+    found = world.World(1, rules, calm)
+    found.later(0.1, lambda: found.ask_to_finish(1))
+    found.run(until=1000.0)
+    found.check_end()
+    assert [machine.memory.outcome.updates for machine in found.machines if machine.memory.outcome] == [15] * 3
+    assert all([node for node, _ in machine.memory.wishes] == [1] for machine in found.machines)
+    assert all(machine.memory.asked == () for machine in found.machines)
+
+
+def test_histories_end_early_as_often_as_they_claim() -> None:
+    """Also after crashes, recoveries and cuts; and some with wishes too few, or too late."""
+    early = many = rough = 0
+    for seed in range(500):
+        found = world.history(seed)
+        asked = any(machine.memory.asked for machine in found.machines)
+        early += asked and found.came_to < found.rules.steps
+        rough += asked and any("recovery" in line for line in found.said)
+        many += bool(found.wished) and not asked
+    assert early > 20
+    assert rough > 5
+    assert many > 20
 
 
 # --- Mutants: each takes away one rule of the protocol
@@ -396,7 +460,46 @@ class _ComputesForEver(Keeping):
         pass
 
 
+class _EndsForAMinority(Core):
+    @property
+    def wished(self) -> Signatures:
+        return self.memory.wishes
+
+
+class _BelievesAMinority(Wishing):
+    """Everybody takes any wishes for enough: one owner alone would end the run."""
+
+    def learn(self, sender: int, wishes: Signatures) -> bool:
+        super().learn(sender, wishes)
+        return bool(wishes)
+
+
+class _MakesUpWishes(Wishing):
+    def wish(self) -> None:
+        core = self.core
+        forged = dict.fromkeys(range(core.rules.nodes), b"yes") | {core.me: core.seal.wish()}
+        self._learn(tuple(sorted(forged.items())))
+
+
+class _ChecksNoWish(_MakesUpWishes):
+    def learn(self, sender: int, wishes: Signatures) -> bool:
+        known = dict(self.core.memory.wishes)
+        self._learn(tuple(each for each in wishes if each[0] not in known))
+        return len(wishes) >= self.core.rules.majority
+
+
+class _TellsNobody(Wishing):
+    def _learn(self, new: Signatures) -> None:
+        if new:
+            self.core.write(Wished(new))
+
+
 MUTANTS: dict[str, world.Make] = {
+    "a minority of wishes ends a run": _with(core=_EndsForAMinority),
+    "a minority of wishes is believed": _with(core=_EndsForAMinority, wishing=_BelievesAMinority),
+    "wishes are made up": _with(wishing=_MakesUpWishes),
+    "wishes are made up, and nobody checks": _with(wishing=_ChecksNoWish),
+    "a wish is not written": _not_written(Wished),
     "a late update is released": _with(keeping=_ReleasesWhatIsLate),
     "an update may take for ever": _with(keeping=_ComputesForEver),
     "a promise is not written": _not_written(Heard),

@@ -82,7 +82,7 @@ def forge(
     *,
     uri: str | None = None,
     begin: timedelta = -timedelta(hours=1),
-    end: timedelta = timedelta(days=1),
+    end: timedelta = timedelta(days=100),
 ) -> Path:
     """Put a new key and certificate into a folder."""
     folder.mkdir(exist_ok=True)
@@ -282,10 +282,11 @@ def test_b_cannot_pass_as_c(net: Path, tmp_path: Path) -> None:
         peer_name(accepted_by_tls, roster)
 
 
-def with_fingerprint(roster: Roster, name: str, certificate: bytes) -> Roster:
-    marks = list(roster.fingerprints)
-    marks[roster.index(name)] = hashlib.sha256(certificate).hexdigest()
-    return replace(roster, fingerprints=tuple(marks))
+def with_key(roster: Roster, name: str, certificate: bytes) -> Roster:
+    keys, found = list(roster.keys), x.certificate(certificate)
+    assert found is not None
+    keys[roster.index(name)] = str(x.key_of(found))
+    return replace(roster, keys=tuple(keys))
 
 
 def test_a_peer_is_refused_with_the_reason(net: Path, tmp_path: Path) -> None:
@@ -303,12 +304,12 @@ def test_a_peer_is_refused_with_the_reason(net: Path, tmp_path: Path) -> None:
     refused(der(forge(tmp_path / "web", authority, "b", uri="https://b.example")), "bound to no node's name")
     refused(ssl.PEM_cert_to_DER_cert((net / "ca" / "ca.crt").read_text()), "bound to no node's name")
     swapped = der(forge(tmp_path / "swapped", authority, "b", uri=node_uri("c")))
-    refused(swapped, "not the one that the roster has for node c", with_fingerprint(roster, "b", swapped))
-    refused(swapped, "wrong name", with_fingerprint(roster, "c", swapped))
+    refused(swapped, "not the one that the roster has for node c", with_key(roster, "b", swapped))
+    refused(swapped, "wrong name", with_key(roster, "c", swapped))
     old = der(forge(tmp_path / "old", authority, "b", begin=timedelta(days=-9), end=timedelta(days=-1)))
-    refused(old, "expired on", with_fingerprint(roster, "b", old))
+    refused(old, "expired on", with_key(roster, "b", old))
     early = der(forge(tmp_path / "early", authority, "b", begin=timedelta(days=1), end=timedelta(days=2)))
-    refused(early, "is not valid before", with_fingerprint(roster, "b", early))
+    refused(early, "is not valid before", with_key(roster, "b", early))
 
 
 # Rosters and settings
@@ -478,7 +479,7 @@ def spoil_date(net: Path) -> None:
     forge(net / "b", authority_of(net), "b", begin=timedelta(days=-9), end=timedelta(days=-1))
 
 
-def spoil_fingerprint(net: Path) -> None:
+def spoil_roster_key(net: Path) -> None:
     forge(net / "b", authority_of(net), "b")
 
 
@@ -524,7 +525,7 @@ def spoil_settings(net: Path) -> None:
         (spoil_signature, "node.crt is not signed by ca.crt"),
         (spoil_name, "node.crt is not bound to the name b"),
         (spoil_date, "node.crt expired on"),
-        (spoil_fingerprint, "roster.toml has another fingerprint for b than node.crt"),
+        (spoil_roster_key, "roster.toml has another key for b than node.crt"),
         (spoil_roster, "roster.toml differs from the network's"),
         (spoil_with_the_authoritys_key, "notes.txt is the authority's key; it must not be here"),
         (spoil_with_anothers_key, "old.key is another key; it must not be here"),

@@ -32,19 +32,21 @@ from skipring.network.protocol import (
     Release,
     Released,
     Token,
+    Wished,
 )
 from skipring.network.storage import JournalBroken, JournalError, JournalFile, JournalFull, read_journal
 
 RUN = "run-1"
+SUMS = 5  # rows are added up on the disk so often, here
 BLANK = Memory.blank(3, Token(0, b"initial", b""))
 
 
-def create(path: Path, blank: Memory = BLANK) -> JournalFile:
-    return JournalFile.create(path, node="ann", run_digest=RUN, blank=blank)
+def create(path: Path, blank: Memory = BLANK, sums: int = SUMS) -> JournalFile:
+    return JournalFile.create(path, node="ann", run_digest=RUN, blank=blank, sum_after=sums)
 
 
 def reopen(path: Path) -> JournalFile:
-    return JournalFile.open(path, node="ann", run_digest=RUN)
+    return JournalFile.open(path, node="ann", run_digest=RUN, sum_after=SUMS)
 
 
 def remembered(path: Path) -> tuple[Memory, list[Release]]:
@@ -74,6 +76,8 @@ def random_entry(rng: random.Random) -> Entry:
         Passing(ballot, hop),
         Gone(ballot, hop, rng.randrange(5)),
         Over(token, ballot),
+        Over(token, ballot, ((1, rng.randbytes(3)),), ((0, rng.randbytes(3)), (2, b"wish"))),
+        Wished(((rng.randrange(5), rng.randbytes(3)),)),
     ]
     return rng.choice(entries)
 
@@ -123,7 +127,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
             assert memory == machine.memory
             assert tuple((line.ballot, line.hop) for line in ledger) == machine.memory.ledger
             kinds |= {type(entry) for entry in machine.disk}
-    assert kinds == {Heard, Kept, Released, Passing, Gone, Over}
+    assert kinds == {Heard, Kept, Released, Passing, Gone, Over, Wished}
 
 
 def test_ledger_tells_place_updates_time_and_digest(tmp_path: Path) -> None:
@@ -160,7 +164,7 @@ def without_parameters(entry: Entry) -> Entry:
 def test_entries_are_told_with_their_times(quick_path: Path) -> None:
     rng = random.Random(3)
     entries = [random_entry(rng) for _ in range(2500)]  # they are read page by page
-    with create(quick_path / "journal") as journal:
+    with create(quick_path / "journal", sums=400) as journal:
         for number, entry in enumerate(entries):
             journal.append(entry, written=float(number))
         journal.append(release(7), Heard((9, 9)), written=1e9)
@@ -222,7 +226,7 @@ WRITER = """
 import hashlib, random, sys
 from skipring.network.protocol import Copy, Heard, Kind, Released, Token
 from skipring.network.storage import JournalFile
-with JournalFile.open(sys.argv[1], node="ann", run_digest="run-1") as journal:
+with JournalFile.open(sys.argv[1], node="ann", run_digest="run-1", sum_after=3) as journal:
     hop = len(journal.memory.ledger)
     print("open", flush=True)
     while True:
@@ -367,9 +371,10 @@ EDITS = {
         UPDATE entries SET number = 11 WHERE number = 12""",
     "two exchanged": """UPDATE entries SET number = 99 WHERE number = 5; UPDATE entries SET number = 5 WHERE number = 6;
         UPDATE entries SET number = 6 WHERE number = 99""",
-    "one changed": "UPDATE entries SET body = replace(body, '[0,3]', '[0,4]') WHERE number = 4",
+    "one changed": "UPDATE entries SET body = CAST(body || x'00' AS BLOB) WHERE number = 4",
     "one emptied": "UPDATE entries SET body = '' WHERE number = 4",
-    "a time changed": "UPDATE entries SET body = replace(body, 'written\":1', 'written\":2') WHERE number = 1",
+    "a time changed": """UPDATE entries SET body = CAST(x'00' || zeroblob(8) || substr(body, 10) AS BLOB)
+        WHERE number = 1""",
     "a number in place of text": "UPDATE entries SET body = 7 WHERE number = 4",
     "a digest changed": "UPDATE entries SET digest = zeroblob(32) WHERE number = 3",
     "the last digest changed": "UPDATE entries SET digest = zeroblob(32) WHERE number = 12",
@@ -379,6 +384,14 @@ EDITS = {
     "the newest model deleted": "DELETE FROM models WHERE entry != 0",
     "a model changed": "UPDATE models SET parameters = zeroblob(32) WHERE entry != 0",
     "a model added": "INSERT INTO models VALUES (77, zeroblob(32))",
+    "a sum deleted": "DELETE FROM states",
+    "a sum changed": "UPDATE states SET state = CAST(substr(state, 1, length(state) - 1) || x'77' AS BLOB)",
+    "a sum emptied": "UPDATE states SET state = x''",
+    "a sum moved": "UPDATE states SET entry = 5",
+    "a sum of nothing": "UPDATE states SET entry = 0",
+    "a sum of rows to come": "UPDATE states SET entry = 99",
+    "a sum added": "INSERT INTO states SELECT 11, state FROM states",
+    "a number in place of a sum": "UPDATE states SET state = 7",
     "another table": "CREATE TABLE more (x)",
     "a trigger": "CREATE TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM entries WHERE number = new.number; END",
     "no table": "DROP TABLE entries",
@@ -436,7 +449,7 @@ def test_the_journal_of_another_node_run_or_format_is_refused(tmp_path: Path) ->
         JournalFile.open(path, node="ann", run_digest="run-2")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=1")
-    with pytest.raises(InvalidInput, match="has format 1; this skipring reads format 3"):
+    with pytest.raises(InvalidInput, match="has format 1; this skipring reads format 4"):
         reopen(path)
 
 

@@ -7,6 +7,8 @@ votes of a majority.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import liar
 import pytest
 import world
@@ -15,6 +17,7 @@ from skipring.network.protocol import (
     Ballot,
     Broke,
     Final,
+    FinalAccepted,
     Memory,
     Outcome,
     Pass,
@@ -24,9 +27,13 @@ from skipring.network.protocol import (
     Resume,
     Rule,
     Rules,
+    Send,
+    SetTimer,
     Signatures,
+    Timer,
     Token,
     blank_chain,
+    stamped,
 )
 from skipring.network.protocol._core import Core
 from skipring.network.protocol._ending import Ending
@@ -46,8 +53,13 @@ HARMLESS = [
     "forges marks",
     "two finals",
     "ends early",
+    "wishes for others",
 ]
 BLOCK = 60
+
+
+def _with(**parts: type[object]) -> type[Peer]:
+    return type("Mutant", (Peer,), {f"_{name}_type": part for name, part in parts.items()})
 
 
 def unharmed(found: liar.LyingWorld) -> bool:
@@ -66,7 +78,12 @@ def test_promises_hold_under_every_attack(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    [("ends the run", Rule.OUTCOME), ("forges marks", Rule.STAMPS), ("goes two ways", Rule.TWO_UPDATES)],
+    [
+        ("ends the run", Rule.OUTCOME),
+        ("forges marks", Rule.STAMPS),
+        ("goes two ways", Rule.TWO_UPDATES),
+        ("wishes for others", Rule.WISH),
+    ],
 )
 def test_whoever_breaks_a_rule_is_named(name: str, rule: Rule) -> None:
     """Whoever passes on a token that the liar has made up is named, too; where there is no such token, nobody else."""
@@ -75,6 +92,82 @@ def test_whoever_breaks_a_rule_is_named(name: str, rule: Rule) -> None:
         assert (found.liar, rule) in {(broke.node, broke.rule) for _, broke in found.broke}
         if rule is Rule.OUTCOME:
             assert {broke.node for _, broke in found.broke} == {found.liar}
+
+
+@pytest.mark.parametrize("name", liar.AFTER_WISHES)
+def test_a_run_that_ends_by_agreement_ends_with_its_newest_token(name: str) -> None:
+    """Three of five have asked, and a liar proposes what it had before, or makes up: all that was released is in it.
+
+    If it is the holder itself, it may keep the newest one back, as it may at any time; the run is recovered then.
+    """
+    ended = 0
+    for seed in range(30):
+        found = liar.attacked(seed, name, wishes=3)
+        honest = [machine for node, machine in enumerate(found.machines) if node != found.liar]
+        assert all(len(machine.memory.asked) == 3 for machine in honest)
+        outcome = honest[0].memory.outcome
+        assert outcome is not None
+        if not any("recovery" in line for line in found.said):
+            assert outcome.updates >= sum(len(machine.memory.ledger) for machine in honest)
+            assert outcome.parameters not in found.forged
+            ended += 1
+    assert ended > 25
+
+
+class _TakesTheFirst(Ending):
+    def is_newest(self, sender: int, message: Final) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_of_two_that_are_proposed_the_newer_one_gets_the_vote(waits: bool) -> None:
+    """Also if the older one comes first, or again; of two that are equally new the first."""
+    seals, rules = world.fake_seals(5), Rules(nodes=5, path=[0, 1, 2, 3, 4], timeout=1.0)
+    blank = Token(0, b"initial", blank_chain(5, b"run"))
+    older = stamped(blank, (0, 0), 1, b"one", bytes(32), me=0, seal=seals[0])
+    newer = stamped(older, (0, 0), 2, b"two", bytes(32), me=1, seal=seals[1])
+    wishes = tuple((node, seals[node].wish()) for node in (0, 1, 2))
+    make = Peer if waits else _with(ending=_TakesTheFirst)
+    peer = make(4, rules, Memory.blank(0, blank), seals[4])
+
+    def voted(sender: int, token: Token) -> bool:
+        actions = peer.received(sender, Final((0, 0), token, wishes))
+        return any(isinstance(action, Send) and isinstance(action.message, FinalAccepted) for action in actions)
+
+    assert voted(0, older) is not waits
+    if not waits:
+        return
+    assert not voted(1, newer)
+    assert not voted(3, replace(newer, parameters=b"three"))
+    peer.expired(Timer.OPPOSED)
+    assert not voted(0, older)
+    assert not voted(3, replace(newer, parameters=b"three"))
+    assert voted(1, newer)
+    assert peer.memory.copy.token == newer
+
+
+def test_who_proposed_and_is_silent_is_not_waited_for() -> None:
+    seals, rules = world.fake_seals(3), Rules(nodes=3, path=[0, 1, 2], timeout=1.0)
+    blank = Token(0, b"initial", blank_chain(3, b"run"))
+    token = stamped(blank, (0, 0), 1, b"one", bytes(32), me=0, seal=seals[0])
+    wishes = tuple((node, seals[node].wish()) for node in (0, 1))
+    peer = Peer(2, rules, Memory.blank(0, blank), seals[2])
+    peer.received(1, Final((0, 0), replace(token, parameters=b"other"), wishes))
+    assert any(isinstance(action, SetTimer) for action in peer.expired(Timer.OPPOSED))
+    peer.expired(Timer.OPPOSED)
+    peer.received(0, Final((0, 0), token, wishes))
+    peer.expired(Timer.OPPOSED)
+    peer.received(0, Final((0, 0), token, wishes))
+    assert peer.memory.copy.token == token
+
+
+def test_one_lying_owner_and_two_honest_ones_are_a_majority_of_five() -> None:
+    """What a member wishes counts, whatever it does otherwise: it is one of the three, and not more."""
+    for wishes, early in ((1, False), (2, False), (3, True)):
+        found = liar.attacked(1, "greets", wishes=wishes)
+        outcome = found.machines[(found.liar + 1) % 5].memory.outcome
+        assert outcome is not None
+        assert (outcome.updates < 22) is early
 
 
 def test_two_votes_under_one_ballot_prove_a_lie() -> None:
@@ -112,10 +205,6 @@ def test_lies_are_as_many_as_they_claim() -> None:
 
 
 # --- Mutants: each takes away one rule
-
-
-def _with(**parts: type[object]) -> type[Peer]:
-    return type("Mutant", (Peer,), {f"_{name}_type": part for name, part in parts.items()})
 
 
 class _TakesFinalsAtAnyTime(Ending):

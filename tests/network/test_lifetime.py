@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from skipring.errors import InvalidInput
 from skipring.network.node import NodeBudget, OwnAccount, life_totals, read_node_config
 from skipring.network.protocol import Heard, Token
 from skipring.network.setup import ExitCode, life_account, why_not_started
-from skipring.network.storage import LedgerBroken, LedgerFile, LedgerUnusable
+from skipring.network.storage import LedgerBroken, LedgerFile, LedgerUnusable, boot
+from skipring.network.storage._ledger_lines import now_in, text_of
 from skipring.privacy import gdp_epsilon
 
 Command = Callable[..., Any]
@@ -55,7 +57,9 @@ def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     ledger = LedgerFile(tmp_path / "rows.ledger", heads=tmp_path)
     records = {record.about.run: record for record in ledger.read()}
     assert {run: record.releases for run, record in records.items()} == {"first": 60, "second": 60}
-    assert ledger.lines == 1 + 2 * (2 + 2 * 60)  # each account is opened, and raised and confirmed with each update
+    # The first says what it is, one which start of the machine it was; each account is opened, and raised and confirmed
+    # with each update.
+    assert ledger.lines == 2 + 2 * (2 + 2 * 60)
     alone = spent(tmp_path / "alone", "third", 60)
     assert [record.mu2 for record in records.values()] == [alone, alone]
 
@@ -74,7 +78,7 @@ def test_a_line_that_was_never_finished_is_cut_off(tmp_path: Path) -> None:
 def damaged(text: bytes) -> dict[str, bytes]:
     lines = text.splitlines(keepends=True)
     return {
-        "a number was changed": text.replace(b'"releases": 2', b'"releases": 1'),
+        "a number was changed": text.replace(b" [0,2,", b" [0,1,"),
         "a line is missing": b"".join(lines[:2] + lines[3:]),
         "two lines have changed places": b"".join([*lines[:2], *lines[3:4], *lines[2:3], *lines[4:]]),
         "it is empty": b"",
@@ -113,8 +117,8 @@ def test_a_line_that_lowers_an_account_is_refused_also_where_its_digest_is_right
     told = {"releases": 2, "mu2": 0.0, "in_full": 1.0}
     lower |= {"told": told, "kept": told, "boot": ""}
     with pytest.raises(LedgerUnusable, match="is damaged"), ledger.locked() as writer:
-        writer.add(lower)
-    with pytest.raises(LedgerUnusable, match="is damaged: line 8"):
+        writer.add(json.dumps(lower))
+    with pytest.raises(LedgerUnusable, match="is damaged: line 9"):
         LedgerFile(ledger.path).read()
 
 
@@ -125,10 +129,10 @@ def test_an_old_copy_is_refused_and_so_is_another_ledger_or_none(tmp_path: Path)
     spent(tmp_path, "first", 2)
     newest = file.read_bytes()
     file.write_bytes(old)
-    with pytest.raises(LedgerUnusable, match="is an old copy: it has 7 lines, and this node has seen 10"):
+    with pytest.raises(LedgerUnusable, match="is an old copy: it has 8 lines, and this node has seen 11"):
         Spender(tmp_path, "second")
     spent(tmp_path / "elsewhere", "third", 4, ledger=file)  # somebody who does not know goes on with it
-    with pytest.raises(LedgerUnusable, match="an old copy that was gone on with: line 10 has changed"):
+    with pytest.raises(LedgerUnusable, match="an old copy that was gone on with: line 11 has changed"):
         Spender(tmp_path, "second")
     file.unlink()
     with pytest.raises(LedgerUnusable, match="is missing, but this node has written to it"):
@@ -185,8 +189,8 @@ def test_a_node_that_is_killed_between_ledger_and_journal_has_counted_the_update
     again.update()
     again.close()
     lines = (tmp_path / "rows.ledger").read_bytes().splitlines()
-    pending = json.loads(lines[-2].split(b" ", 1)[1])  # it was announced again, as every update
-    assert (pending["told"]["releases"], pending["kept"]["releases"]) == (5, 4)
+    pending = now_in(lines[-2][65:], "")  # it was announced again, as every update
+    assert (pending.told.releases, pending.kept.releases) == (5, 4)
     assert spent(tmp_path / "unharmed", "first", 5) == again.account.mu2 == record.mu2 == total_of(tmp_path)
 
 
@@ -196,14 +200,13 @@ def test_after_a_power_cut_it_may_have_been_seen(tmp_path: Path) -> None:
     spent(tmp_path, "first", 1)
     file = tmp_path / "rows.ledger"
     lines = file.read_bytes().splitlines(keepends=True)
-    assert b'"kept": {"releases": 5' in lines[-1]
+    assert now_in(lines[-1][65:], "").kept.releases == 5
     file.write_bytes(b"".join(lines[:-1]))  # the last line was not synced
     for path in (tmp_path / "before").glob("first.sqlite*"):
         shutil.copy(path, tmp_path / path.name)
-    last = json.loads(lines[-2].split(b" ", 1)[1])
-    assert last["releases"] == 5
-    assert last["kept"]["releases"] == 4
-    file.write_bytes(rechained([*lines[:-2], lines[-2].replace(last["boot"].encode(), b"another-start")]))
+    last = now_in(lines[-2][65:], "")
+    assert (last.releases, last.kept.releases) == (5, 4)
+    file.write_bytes(rechained([*started_before(lines[:-2]), lines[-2]]))
     for head in tmp_path.glob("*.head"):
         head.unlink()
     again = Spender(tmp_path, "first")
@@ -224,18 +227,49 @@ def test_a_machine_that_starts_anew_between_two_updates_has_lost_nothing(tmp_pat
     spent(tmp_path, "first", 4)
     file = tmp_path / "rows.ledger"
     lines = file.read_bytes().splitlines(keepends=True)
-    last = json.loads(lines[-1].split(b" ", 1)[1])
-    high = f'"mu2": {last["mu2"]!r}, "in_full"'.encode()
-    raised = high.replace(repr(last["mu2"]).encode(), repr(last["mu2"] + 0.01).encode())
-    told, rest = lines[-1].split(b'"may_mu2"')
-    rest = rest.replace(repr(last["may_mu2"]).encode(), repr(last["may_mu2"] + 0.01).encode(), 1)
-    line = (told.replace(high, raised) + b'"may_mu2"' + rest).replace(last["boot"].encode(), b"another-start")
-    file.write_bytes(rechained([*lines[:-1], line]))
+    last = now_in(lines[-1][65:], "another-start")
+    raised = replace(last, mu2=last.mu2 + 0.01, may_mu2=last.may_mu2 + 0.01)
+    file.write_bytes(rechained([*started_before(lines[:-1]), b"digest " + text_of(0, raised).encode()]))
     for head in tmp_path.glob("*.head"):
         head.unlink()
     again = Spender(tmp_path, "first")
-    assert again.account.mu2 == last["mu2"] < total_of(tmp_path) == last["mu2"] + 0.01
+    assert again.account.mu2 == last.mu2 < total_of(tmp_path) == last.mu2 + 0.01
     again.close()
+
+
+def started_before(lines: list[bytes]) -> list[bytes]:
+    """Return lines as another start of the machine has written them."""
+    return [line.replace(boot().encode(), b"another-start") for line in lines]
+
+
+def test_a_ledger_with_lines_as_they_were_before_they_were_short_is_gone_on_with(tmp_path: Path) -> None:
+    spent(tmp_path, "first", 3)
+    file, older = tmp_path / "rows.ledger", list[bytes]()
+    lines, place = file.read_bytes().splitlines(keepends=True), 0
+    for line in lines:
+        body = line[65:].rstrip(b"\n")
+        if body.startswith(b"["):
+            fields = {"of": place} | asdict(now_in(body, boot()))
+            older.append(b"digest " + json.dumps(fields).encode())
+        elif b'"boot"' not in body:
+            older.append(line)
+    file.write_bytes(rechained(older))
+    for head in tmp_path.glob("*.head"):
+        head.unlink()
+    (before,) = LedgerFile(file).read()
+    assert file.stat().st_size > 2 * sum(map(len, lines))
+    assert spent(tmp_path, "first", 2) > before.mu2
+    (after,) = LedgerFile(file).read()
+    assert (before.releases, after.releases) == (3, 5)
+    assert file.read_bytes().startswith(rechained(older))
+    assert spent(tmp_path / "unharmed", "first", 5) == after.mu2 == total_of(tmp_path)
+
+
+def test_an_update_takes_few_bytes_of_a_ledger(tmp_path: Path) -> None:
+    spent(tmp_path, "first", 10)
+    before = (tmp_path / "rows.ledger").stat().st_size
+    spent(tmp_path, "first", 50)
+    assert (tmp_path / "rows.ledger").stat().st_size - before < 50 * 450
 
 
 def rechained(lines: list[bytes]) -> bytes:

@@ -64,11 +64,11 @@ def quick_path(tmp_path: Path) -> Iterator[Path]:
 
 
 def create(path: Path, blank: Memory = BLANK) -> JournalFile:
-    return JournalFile.create(path, node="ann", run_digest="run-1", blank=blank)
+    return JournalFile.create(path, node="ann", run_digest="run-1", blank=blank, sum_after=3)
 
 
 def reopen(path: Path) -> JournalFile:
-    return JournalFile.open(path, node="ann", run_digest="run-1")
+    return JournalFile.open(path, node="ann", run_digest="run-1", sum_after=3)
 
 
 def updated(hop: int, parameters: Parameters) -> Released:
@@ -332,10 +332,10 @@ def crashing(what, step, before=lambda: None):
 
 def create(path):
     initial = Token(0, written(models(path), b"initial"), b"")
-    return JournalFile.create(path, node="ann", run_digest="run-1", blank=Memory.blank(3, initial))
+    return JournalFile.create(path, node="ann", run_digest="run-1", blank=Memory.blank(3, initial), sum_after=1)
 
 def reopen(path):
-    return JournalFile.open(path, node="ann", run_digest="run-1")
+    return JournalFile.open(path, node="ann", run_digest="run-1", sum_after=1)
 
 def append(journal, hops):
     copies = [Copy((0, 3), hop, Kind.UPDATED, Token(hop, written(journal.models, b"%d" % hop), b"")) for hop in hops]

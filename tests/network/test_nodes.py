@@ -1,4 +1,4 @@
-"""Real nodes (TLS, gRPC, SQLite) that train together, all in one process: they end with one and the right model."""
+"""Real nodes (TLS, SQLite) that train together, all in one process: they end with one and the right model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from skipring.privacy import Transcript, TranscriptAccountant
 from skipring.runs import RunFile, parse_run
 from skipring.simulation import simulate
 
-#: gRPC's asyncio is made for one event loop in the life of a process.
+#: One event loop for all tests of the file: nodes of one test are gone when the next begins.
 LOOP = asyncio.Runner()
 
 QUICK = {

@@ -149,7 +149,7 @@ def ssh(node: Path, *words: str) -> str:
 
 
 def port_of(folder: Path, node: int) -> int:
-    return load_node(folder / "node1" / "node.toml").roster.addresses[node].port
+    return load_node(folder / "node1" / "node.toml").roster.ports[node]
 
 
 def test_the_relay_lets_nobody_in_whom_it_does_not_know(met: tuple[Path, relays.Relay], tmp_path: Path) -> None:

@@ -216,7 +216,8 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert "a run that is not over, as node node2 has it" in told.out
     stopped_at = load_model(folder / "node2" / "model.npz")
     assert stopped_at.parameters.tobytes() == before.memory.copy.token.parameters
-    (claim,) = stopped_at.facts.epsilon
+    claim, alone = stopped_at.facts.epsilon
+    assert alone.view == "checkpoint"
     assert "the run is not over" in str(stopped_at.facts.not_covered)
     assert claim.epsilon == skipring_words("node", "privacy", str(folder / "node2"), "--json").data["epsilon"]
     while_running = skipring_words("node", "model", str(folder / "node1"), "--out", "now.npz", "--json")

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skipring.network.protocol import (
+    KNOWN_BYTES,
     MOST_TURN_BYTES,
     Ballot,
     Final,
@@ -40,7 +41,7 @@ KINDS = {
     **{"Done": 2, "Offer": 10, "Ready": 11, "Refuse": 12, "Pass": 13, "Accepted": 14, "Ask": 15, "Answer": 16},
     **{"Moved": 17, "Hello": 18, "Here": 19, "Prepare": 20, "Promise": 21, "Reject": 22, "Resume": 23, "Resumed": 24},
     **{"Final": 25, "FinalAccepted": 26, "Decided": 27, "WantOutcome": 28, "Outcome": 29},
-    **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34, "Fork": 35},
+    **{"Doubt": 30, "Agree": 31, "Fine": 32, "Ticket": 33, "WantTicket": 34, "Fork": 35, "WishesKnown": 36},
 }
 FIELDS = {
     "Ballot": "1 number uint64, 2 node uint32",
@@ -51,9 +52,9 @@ FIELDS = {
     "Signature": "1 node uint32, 2 signature bytes",
     "Done": "",
     "Offer": "1 ballot Ballot, 2 hop uint64",
-    "Ready": "1 ballot Ballot, 2 hop uint64",
+    "Ready": "1 ballot Ballot, 2 hop uint64, 3 known bytes",
     "Refuse": "1 ballot Ballot, 2 hop uint64, 3 promised Ballot",
-    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token, 4 heard bytes, 5 turns bytes",
+    "Pass": "1 ballot Ballot, 2 hop uint64, 3 token Token, 4 heard bytes, 5 turns bytes, 6 since uint64",
     "Accepted": "1 ballot Ballot, 2 hop uint64",
     "Ask": "1 ballot Ballot, 2 hop uint64",
     "Answer": "1 ballot Ballot, 2 hop uint64, 3 has bool",
@@ -65,17 +66,18 @@ FIELDS = {
     "Reject": "1 promised Ballot",
     "Resume": "1 ballot Ballot, 2 rank Rank, 3 promises Signature",
     "Resumed": "1 ballot Ballot",
-    "Final": "1 ballot Ballot, 2 token Token",
+    "Final": "1 ballot Ballot, 2 token Token, 3 wishes Signature",
     "FinalAccepted": "1 ballot Ballot, 2 vote bytes",
     "Decided": "1 ballot Ballot, 2 votes Signature",
     "WantOutcome": "",
-    "Outcome": "1 token Token, 2 ballot Ballot, 3 votes Signature",
+    "Outcome": "1 token Token, 2 ballot Ballot, 3 votes Signature, 4 wishes Signature",
     "Doubt": "1 ballot Ballot, 2 hop uint64, 3 asked bool",
     "Agree": "1 ballot Ballot, 2 hop uint64",
     "Fine": "1 ballot Ballot, 2 hop uint64",
     "Ticket": "1 ballot Ballot, 2 promises Signature",
     "WantTicket": "1 ballot Ballot",
     "Fork": "1 one Trail, 2 other Trail",
+    "WishesKnown": "1 wishes Signature",
 }
 
 ballots = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, NODES - 1))
@@ -96,10 +98,13 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "token": tokens,
     "heard": st.sampled_from([b"", bytes(range(4 * NODES))]),
     "turns": st.binary(max_size=MOST_TURN_BYTES),
+    "known": st.sampled_from([b"", bytes(range(KNOWN_BYTES))]),
+    "since": st.integers(0, -(-STEPS // 8) + 1),
     "vote": st.binary(max_size=90),
     "signature": st.binary(max_size=90),
     "votes": signatures,
     "promises": signatures,
+    "wishes": signatures,
     "one": trails,
     "other": trails,
 }
@@ -231,6 +236,10 @@ def check_part(name: str, value: Any, found: Frame) -> None:
         assert len(value) in (0, 4 * NODES)
     elif name == "turns":
         assert len(value) <= MOST_TURN_BYTES
+    elif name == "known":
+        assert len(value) in (0, KNOWN_BYTES)
+    elif name == "since":
+        assert 0 <= value <= 6
     elif name in ("has", "asked"):
         assert isinstance(value, bool)
     elif name in ("vote", "signature"):
@@ -238,7 +247,7 @@ def check_part(name: str, value: Any, found: Frame) -> None:
     elif name in ("one", "other"):
         assert len(value.chain) == 37
         check_part("votes", value.stamps, found)
-    elif name in ("votes", "promises"):
+    elif name in ("votes", "promises", "wishes"):
         assert [node for node, _ in value] == sorted({node for node, _ in value} & set(range(NODES)))
     else:
         assert name == "token"
@@ -362,7 +371,7 @@ def test_a_frame_without_a_message() -> None:
     with pytest.raises(Malformed, match="no message of a known kind"):
         read(encode(RUN, Done())[:34])
     with pytest.raises(Malformed, match="no message of a known kind"):
-        read(encode(RUN, Done())[:34] + varint(36 << 3 | 2) + varint(0))  # the next kind that somebody invents
+        read(encode(RUN, Done())[:34] + varint(37 << 3 | 2) + varint(0))  # the next kind that somebody invents
 
 
 def test_names_that_are_no_text_are_refused() -> None:

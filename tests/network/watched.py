@@ -54,7 +54,7 @@ def history(seed: int) -> Watched:
     rng = random.Random(seed)
     nodes = rng.randint(4, 6)
     path = [rng.randrange(nodes) for _ in range(6 * nodes)]
-    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=0.3, silence=5.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=0.3, silence=5.0, short=0 if seed % 2 else 1024)
     stormy = rng.random() < 0.7
     weather = world.Weather(drop=0.02, crash=0.01 if stormy else 0.0, slow=0.1, partitions=4 if stormy else 0)
     found = Watched(seed, rules, weather)

@@ -51,6 +51,7 @@ from skipring.network.protocol import (
     StopTimer,
     Timer,
     Token,
+    WishesKnown,
     Write,
     blank_chain,
     stamped,
@@ -85,6 +86,7 @@ class Weather:
     lost_for_good: int = 0
     moody: bool = False  # offers wait for other times each, as with a timeout that is learned
     links: bool = False  # nodes are told who is reached; a link that has just come or gone is noticed late
+    wishes: int = 0  # so many owners ask for the run to end, at some time
     heavy: float = 0.0  # seconds that a model travels, on average; if 0, it is small and travels like any message
 
 
@@ -158,6 +160,12 @@ class FakeSeal:
     def stamp(self, what: bytes) -> bytes:
         return self._signed(self._me, "stamp", what)
 
+    def wish(self) -> bytes:
+        return self._signed(self._me, "wish")
+
+    def is_wish(self, node: int, wish: bytes) -> bool:
+        return 0 <= node < len(self._secrets) and wish == self._signed(node, "wish")
+
     def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
         return 0 <= node < len(self._secrets) and signature == self._signed(node, "stamp", what)
 
@@ -179,6 +187,13 @@ def fake_seals(nodes: int) -> list[FakeSeal]:
 
 class Broken(AssertionError):
     """A promise of the protocol was broken."""
+
+
+def without_known(token: Token, since: int) -> Token:
+    """Return a token as it is sent to a node that has so many bytes of its marks, and one less (0: none)."""
+    if not since:
+        return token
+    return replace(token, chain=token.chain[:32] + token.chain[31 + since :].rstrip(b"\0"))
 
 
 class World:
@@ -207,14 +222,28 @@ class World:
         self.sights = [Seen(self, node) for node in range(rules.nodes)]
         self.carriages: dict[tuple[int, int], list[Carriage]] = {}  # by sender and receiver
         self.extended = 0  # leases that a model on its way has outlived
+        self.cut_tokens = 0  # that were sent without marks that their receivers had
         self.unreached = 0  # offers to nodes that were not reached
         self.sent: Counter[type[Message]] = Counter()
         self.reached: dict[int, float] = {}  # when the run first came to a hop, on any branch
         self.heard: dict[int, float] = {}  # when something of a node last arrived somewhere
+        self.wished: set[int] = set()  # whose owners have asked for the run to end
+        self.came_to = 0  # the last hop that anybody had the token for
         self.forever = set(self.rng.sample(range(rules.nodes), weather.lost_for_good))
         self.cuts = [self.cut() for _ in range(weather.partitions)]
+        wishes = random.Random(seed * 31 + 7)  # of its own: a world without wishes is what it was
+        for node in wishes.sample(range(rules.nodes), weather.wishes):
+            self.later(wishes.uniform(0.0, 0.7 * rules.steps), partial(self.ask_to_finish, node))
         for node in range(rules.nodes):
             self.start(node)
+
+    def ask_to_finish(self, node: int) -> None:
+        """Let the owner of a node ask for the run to end, until that is on its disk."""
+        machine = self.machines[node]
+        self.wished.add(node)
+        self.tell(node, None, lambda p: p.wish())
+        if node not in dict(machine.memory.wishes) and machine.memory.outcome is None and not machine.gone:
+            self.later(1.0, partial(self.ask_to_finish, node))
 
     def cut(self) -> tuple[float, float, set[int]]:
         """Draw a partition: from when, until when, and who is on one side."""
@@ -306,6 +335,8 @@ class World:
 
     def look_how_far(self, machine: Machine) -> None:
         """Take note of the newest hop that a node knows of."""
+        if machine.peer is not None:
+            self.came_to = max(self.came_to, getattr(machine.peer._core.state.doing, "hop", 0))
         hop = machine.peer._presence._hop if machine.peer is not None else 0
         while hop >= 0 and hop not in self.reached:
             self.reached[hop], hop = self.now, hop - 1
@@ -367,9 +398,17 @@ class World:
             }
             if len(good) < self.rules.majority:
                 raise Broken(f"11: node {node} ends with the votes of {sorted(good)}")
+            if self.liar < 0 and self.came_to < self.rules.steps:
+                self.check_early(node, entry)
             for other, m in enumerate(self.machines):
                 if other != self.liar and m.memory.outcome not in (None, entry.token):
                     raise Broken(f"1: nodes {node} and {other} end with different models")
+
+    def check_early(self, node: int, entry: Over) -> None:
+        """Nobody ends a run before its last hop unless a majority has asked for it, and each has the proof."""
+        asked = {wisher for wisher, wish in entry.wishes if self.seals[0].is_wish(wisher, wish)}
+        if len(self.wished) < self.rules.majority or not asked <= self.wished or len(asked) < self.rules.majority:
+            raise Broken(f"17: node {node} ends at hop {self.came_to} of {self.rules.steps}, asked for by {asked}")
 
     def check_written(self, sender: int, to: int, message: Message) -> None:
         """What a message says must be on the sender's disk: a crash right after it must not take it back."""
@@ -387,9 +426,13 @@ class World:
             denied = memory.denied(to)
             kept = asked <= place or (denied is not None and asked <= denied)
         elif isinstance(message, Pass):
-            kept = memory.passing == (message.ballot, message.hop) and memory.copy.token == message.token
+            token = without_known(memory.copy.token, message.since)
+            self.cut_tokens += message.since > 1
+            kept = memory.passing == (message.ballot, message.hop) and message.token == token
         elif isinstance(message, Outcome):
-            kept = (memory.outcome, memory.votes) == (message.token, message.votes)
+            kept = (memory.outcome, memory.votes, memory.asked) == (message.token, message.votes, message.wishes)
+        elif isinstance(message, WishesKnown):
+            kept = set(message.wishes) <= set(memory.wishes)
         if not kept:
             raise Broken(f"7: node {sender} says {message}, which a crash would take back")
 
@@ -560,7 +603,7 @@ def history(seed: int, make: Make = Peer) -> World:
     nodes = rng.randint(2, 7)
     steps = rng.randint(1, 5 * nodes)
     path = [rng.randrange(nodes) for _ in range(steps)]
-    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0)
+    rules = Rules(nodes=nodes, path=path, timeout=1.0, lease=1.0, silence=8.0, short=0 if seed % 2 else 1024)
     weather = Weather(
         drop=rng.choice([0.0, 0.05, 0.3]),
         double=rng.choice([0.0, 0.2]),
@@ -573,6 +616,9 @@ def history(seed: int, make: Make = Peer) -> World:
         links=rng.random() < 0.5,
         heavy=rng.choice([0.0, 0.0, 0.3, 2.0, 6.0]),
     )
+    few = random.Random(seed * 17 + 3)
+    if few.random() < 0.3:
+        weather.wishes = few.randint(1, nodes)
     world = World(seed, rules, weather, make)
     world.run(until=weather.clear_at + 4000.0)
     world.check_end()

@@ -17,11 +17,13 @@ from ._output import option_name, printable
 from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
-from .network import network_again, network_check, network_init, network_pack
+from .finish import node_finish
+from .network import network_check, network_init, network_pack
 from .network_up import network_status, network_stop, network_up
 from .node import node_ledger, node_model, node_privacy, node_run
 from .paper import figure, tables
 from .paper_numbers import numbers
+from .people import network_again, network_renew, node_update
 from .plan import plan
 from .predict import predict
 from .report import report
@@ -79,6 +81,7 @@ _add(app, predict, panel=SIMULATE)
 _add(network_app, network_init, "init")
 _add(network_app, network_pack, "pack")
 _add(network_app, network_again, "again")
+_add(network_app, network_renew, "renew")
 _add(network_app, network_verify, "verify")
 _add(network_app, network_check, "check")
 _add(network_app, network_up, "up")
@@ -88,6 +91,8 @@ _add(node_app, node_run, "run")
 _add(node_app, node_privacy, "privacy")
 _add(node_app, node_ledger, "ledger")
 _add(node_app, node_model, "model")
+_add(node_app, node_update, "update")
+_add(node_app, node_finish, "finish")
 app.add_typer(network_app, name="network", rich_help_panel="Between machines")
 app.add_typer(node_app, name="node", rich_help_panel="Between machines")
 _add(paper_app, figure)

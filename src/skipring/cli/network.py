@@ -8,7 +8,7 @@ import secrets
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..network import NodeBudget
     from ..privacy import Unit
 
-__all__ = ["network_again", "network_check", "network_init", "network_pack"]
+__all__ = ["AgreedNow", "agreed_now", "network_check", "network_init", "network_pack", "own_file"]
 
 
 def network_init(
@@ -63,6 +63,7 @@ def network_init(
         parse_nodes,
         parse_via,
         relay_addresses,
+        spelled,
     )
 
     names, addresses = parse_nodes(nodes, host=host, port=port)
@@ -74,10 +75,20 @@ def network_init(
         addresses = relay_addresses(len(names), port, relay)
     if delay is not None:
         parse_delay(delay)
-    files = None if data is None else {name: _own_file(data, name) for name in names}
-    text, budget, unit, notes = _agreed(run, names)
+    files = None if data is None else {name: own_file(data, name) for name in names}
+    now = agreed_now(run, names)
+    budget, unit, notes = now.budget, now.unit, now.notes
     roster = make_network(
-        folder, names, addresses, days=days, run=text.encode(), delay=delay, budget=budget, data=files, via=relay
+        folder,
+        names,
+        addresses,
+        days=days,
+        run=now.text.encode(),
+        asked=now.asked.encode(),
+        delay=delay,
+        budget=budget,
+        data=files,
+        via=relay,
     )
     if as_json:
         print_json(
@@ -92,7 +103,7 @@ def network_init(
                 "notes": notes,
                 "relay": None if relay is None else {"address": str(relay), "folder": str(folder / "relay")},
                 "nodes": [
-                    {"name": name, "address": str(address), "fingerprint": mark, "folder": str(folder / name)}
+                    {"name": name, "address": spelled(address), "fingerprint": mark, "folder": str(folder / name)}
                     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True)
                 ],
             }
@@ -107,7 +118,7 @@ def network_init(
     for column in ("node", "address", "fingerprint"):
         table.add_column(column, overflow="fold")
     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True):
-        table.add_row(name, str(address), f"{mark[:16]}...")
+        table.add_row(name, spelled(address), f"{mark[:16]}...")
     console = Console(highlight=False, markup=False)
     console.print(table)
     kept = (
@@ -127,7 +138,7 @@ def network_init(
     )
 
 
-def _own_file(folder: Path, name: str) -> Path:
+def own_file(folder: Path, name: str) -> Path:
     """Return a node's own file in a folder of such files."""
     found = [path for path in (folder / f"{name}.csv", folder / f"{name}.parquet") if path.is_file()]
     if not found:
@@ -135,8 +146,18 @@ def _own_file(folder: Path, name: str) -> Path:
     return found[0].absolute()
 
 
-def _agreed(path: Path | None, names: Sequence[str]) -> tuple[str, NodeBudget, Unit, list[str]]:
-    """Return the run that all nodes share, what each is to keep, for what, and what its author may not expect."""
+class AgreedNow(NamedTuple):
+    """The run that all nodes share, as it was asked for, what each is to keep, for what, and what nobody may expect."""
+
+    text: str
+    asked: str
+    budget: NodeBudget
+    unit: Unit
+    notes: list[str]
+
+
+def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
+    """Leave nothing open in a run file, for these nodes: what follows from how many they are is chosen here."""
     from ..network import (
         agreed_run,
         asked_budget,
@@ -165,45 +186,10 @@ def _agreed(path: Path | None, names: Sequence[str]) -> tuple[str, NodeBudget, U
             f"the noise is that of a run in which nobody is skipped, since {why}: where others are, a node's budget is"
             " spent earlier, and it takes no further turns"
         )
-    return run_text(agreed), budget, asked.privacy.unit, notes
-
-
-def network_again(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder, or that of one node.")],
-    run: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The next run (default: the same again); for one node, what all were given."),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Begin another run with the same people: put away journals and models of the last, and make up a new identity.
-
-    Whose nodes are elsewhere is sent DIR/run.toml, and does the same there with their node's folder and --run
-    run.toml. What was learned before stays learned: the epsilons of all runs of the same rows add up.
-    """
-    from ..network import begin_again, is_node_folder, read_network  # loaded when the command runs
-    from ..runs import read_run_file
-
-    if is_node_folder(folder):
-        if run is None:
-            raise InvalidInput.because("run", "missing", "for one node, give the run.toml that all nodes were given")
-        identity = read_run_file(run).network.identity
-        if identity is None:
-            reason = "has no network.identity; `skipring network again` writes one for all nodes"
-            raise InvalidInput.because("run", run, reason)
-        text, notes = run.read_text(encoding="utf-8"), list[str]()
-    else:
-        names = read_network(folder)[0].names
-        text, _, _, notes = _agreed(folder / "run.toml" if run is None else run, names)
-    kept = begin_again(folder, text)
-    if as_json:
-        print_json({"folder": str(folder), "put_away": [str(place) for place in kept], "notes": notes})
-        return
-    for note in notes:
-        print(sentence(note))
-    for place in kept:
-        print(f"The last run is in {place}.")
-    print(f"A new run is ready. Here: skipring network up {folder}" if not is_node_folder(folder) else "Ready to run.")
+    head = "The run as it was asked for; `skipring network again --add` makes it into one for other nodes."
+    if path is not None:
+        asked = read_run_file(path.absolute())  # it will lie elsewhere: paths in it must not start at this folder
+    return AgreedNow(run_text(agreed), run_text(asked, head), budget, asked.privacy.unit, notes)
 
 
 def network_pack(
@@ -267,7 +253,15 @@ def network_check(
     problems = [(one.name, problem) for one in found for problem in one.problems]
     days = min((one.days_left for one in found if one.days_left is not None), default=None)
     if as_json:
-        checked = [{"name": one.name, "days_left": one.days_left, "problems": list(one.problems)} for one in found]
+        checked = [
+            {
+                "name": one.name,
+                "days_left": one.days_left,
+                "problems": list(one.problems),
+                "warnings": list(one.warnings),
+            }
+            for one in found
+        ]
         good = {"folder": str(folder), "good": not problems, "days_left": days}
         print_json(good | {"checked": checked, "notes": list(notes)})
     else:
@@ -281,6 +275,9 @@ def network_check(
                 met = ", and the relay,"
             who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {count} nodes{met} are"
             print(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
+        for one in found:
+            for warning in one.warnings:
+                print(f"{one.name}: {warning}")
         for note in notes:
             print(sentence(note))
     if problems:

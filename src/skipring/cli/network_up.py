@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
     from ..network import LocalNetwork, NodeState, NodeStatus
 
-__all__ = ["network_status", "network_stop", "network_up"]
+__all__ = ["live_table", "network_status", "network_stop", "network_up", "summary"]
+
+
+class Shown(Protocol):
+    """Nodes that are shown in a table, and for how long they have been looked at."""
+
+    @property
+    def states(self) -> Sequence[NodeState]: ...
+
+    @property
+    def seconds(self) -> float: ...
+
 
 _LOOK = 0.5  # seconds between two looks at the nodes
 
@@ -63,7 +74,7 @@ def network_up(
         found = {"folder": str(folder), "seconds": network.seconds, "interrupted": interrupted, "nodes": nodes}
         print_json(found | {"remark": _remark(known)})
     else:
-        _summary(network, results)
+        summary(network, results)
     for state in failed:
         log = network.folder / state.name / "node.log"
         sys.stderr.write(f"{state.name} ended with exit code {state.code}: {_last_line(log)}\n")
@@ -92,7 +103,7 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
             while not told:
                 states = network.look()
                 if show and console.is_terminal:
-                    live.update(_live_table(network, states), refresh=True)
+                    live.update(live_table(network, states), refresh=True)
                 if all(not state.running for state in states) or network.over or network.stuck:
                     break
                 time.sleep(_LOOK)
@@ -108,13 +119,16 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
     return bool(told)
 
 
-def _live_table(network: LocalNetwork, states: Sequence[NodeState]) -> Table:
+def live_table(network: Shown, states: Sequence[NodeState]) -> Table:
+    """Return what is shown of a run while it goes on."""
     known = [state.status for state in states if state.status]
     newest = _newest(known)
     title = f"{network.seconds:.0f} s: starting"
     if newest is not None:
         hop = _furthest(known, newest)
         title = f"{network.seconds:.0f} s: hop {hop} of {newest.steps} ({hop / newest.steps:.0%})"
+        if (asked := _asked_by(known)) is not None:
+            title += f"; {asked}"
     table = _columns(title)
     for index, state in enumerate(states):
         status = state.status
@@ -196,7 +210,8 @@ def _last_line(log: Path) -> str:
     return lines[-1][:300] if lines else "no log"
 
 
-def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> None:
+def summary(network: Shown, results: Sequence[NodeStatus | None]) -> None:
+    """Print what came out of a run, or how far it is."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
@@ -217,7 +232,7 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
         console.print(
             f"\n{over} of {len(results)} nodes hold {alike} final model"
             f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest.updates} updates in "
-            f"{newest.steps} hops and {network.seconds:.1f} s (starting included). It is model.npz in each "
+            f"{_hops(newest)} and {network.seconds:.1f} s (starting included). It is model.npz in each "
             f"node's folder, for skipring predict. {_meaning(newest)}",
             style="dim",
         )
@@ -232,6 +247,20 @@ def _summary(network: LocalNetwork, results: Sequence[NodeStatus | None]) -> Non
     _tell_refusals(console, known)
     if again := [f"{state.name} (x{state.starts})" for state in network.states if state.starts > 1]:
         console.print(f"Started again after they had died: {', '.join(again)}.", style="dim")
+
+
+def _hops(newest: NodeStatus) -> str:
+    """Say how many hops the run had, and by whose agreement it ended if that was before the last."""
+    if newest.ended_early_at is None:
+        return f"{newest.steps} hops"
+    by = ", ".join(newest.finishing)
+    return f"{newest.ended_early_at} of {newest.steps} hops (ended early by agreement of {by})"
+
+
+def _asked_by(known: Sequence[NodeStatus]) -> str | None:
+    """Say who has asked for the run to end, as the node knows that has heard of most."""
+    most = max(known, key=lambda status: len(status.finishing), default=None)
+    return None if most is None else most.asked_to_finish
 
 
 def _remark(results: Sequence[NodeStatus]) -> str | None:
@@ -303,10 +332,42 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
     console.print(table)
     console.print(f"\n{_meaning(newest)}", style="dim")
     _tell_refusals(console, known)
+    if (asked := _asked_by(known)) is not None:
+        console.print(f"{asked}.", style="dim")
+    for state in states:
+        # What a node that has stopped said then may be out of date: its files tell.
+        said = state.status.expiring if state.status is not None else _expiring(folder / state.name)
+        if said is not None:
+            console.print(f"{state.name}: {said}", soft_wrap=True)
 
 
-def network_stop(folder: Folder, as_json: Json = False) -> None:
-    """Stop the nodes that run on this machine: each finishes its step and passes the token on."""
+def _expiring(folder: Path) -> str | None:
+    """Say that the certificates in a node's folder end soon, or have; None if they last."""
+    from ..network import check_node, require_cryptography
+
+    require_cryptography()
+    found = check_node(folder)
+    said = [*found.warnings, *(problem for problem in found.problems if " expired on " in problem)]
+    return "; ".join(said) or None
+
+
+def network_stop(
+    folder: Folder,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="End the run where it is, for all: ask in the name of all nodes here.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Stop the nodes that run on this machine: each finishes its step and passes the token on.
+
+    With --finish they are not stopped: each asks for the run to end at its current hop, and this waits until it has. A
+    majority of all nodes must ask for it. Ctrl-C leaves them running.
+    """
+    if finish:
+        from .finish import finish_all
+
+        finish_all(folder, as_json=as_json)
+        return
     from ..network import read_network, running_pid, stop_nodes
 
     _, configs = read_network(folder)

@@ -99,18 +99,23 @@ def node_model(
     """Write the newest model that a node has, running or not, as a file for `skipring predict`.
 
     It is told from the node's journal. Its epsilons are this node's own, for its own data, and for what it has released
-    so far.
+    so far. A model that is shown to somebody outside before the run is over is one more look at everybody's data.
     """
     from ..network import save_node_model  # loaded when the command runs
 
-    path, facts = save_node_model(folder, out)
+    found = save_node_model(folder, out)
+    facts = found.facts
     if as_json:
-        print_json({"file": str(path)} | to_json(facts))
+        values = to_json(found)
+        print_json(values.pop("facts") | values | {"if_shown": found.if_shown})
         return
     from rich.console import Console  # only where sentences are shown
 
-    first = f"{path} is written: {facts.source}, after {facts.updates} updates."
-    Console(highlight=False, markup=False).print("\n".join(map(printable, [first, *facts.sentences()])))
+    where = f"hop {found.hop} of {found.steps}"
+    first = f"{found.file} is written: {facts.source}, at {where}, after {facts.updates} updates."
+    second = f"SHA-256 of its parameters: {found.digest}"
+    said = [first, second, *facts.sentences(), found.if_shown]
+    Console(highlight=False, markup=False).print("\n".join(map(printable, said)))
 
 
 def _print(found: GivenAway) -> None:

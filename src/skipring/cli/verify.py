@@ -39,5 +39,7 @@ def network_verify(
     else:
         print(f"Verified: {', '.join(found.signed)} ({len(found.signed)} of {len(found.signed) + len(found.unsigned)})")
         print(f"have signed that their run ended with this model, after {found.updates} updates.")
+        if found.ended_at is not None:
+            print(f"It ended early at hop {found.ended_at} of {found.steps} by agreement of {', '.join(found.asked)}.")
         print(f"SHA-256 of its parameters: {found.model[:32]}...")
     sys.exit(0 if found.problem is None else 1)

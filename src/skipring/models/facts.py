@@ -20,6 +20,7 @@ _LOOKERS = {
     "any node": "any node",
     "server": "the server",
     "final": "somebody outside who is shown this model and nothing else",
+    "checkpoint": "somebody outside who is shown this model, before the run is over, and nothing else",
 }
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ..errors import InvalidInput
 from ..runs import expected, read_toml, unknown_key
 
-__all__ = ["Section", "quoted", "read_checked", "write_new"]
+__all__ = ["Section", "quoted", "read_checked", "write_new", "write_over"]
 
 
 class Section(BaseModel):
@@ -60,3 +60,13 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+def write_over(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file in the place of the one that is there, which stays as it was until the new one is complete."""
+    draft = path.with_name(f".{path.name}.part")
+    draft.unlink(missing_ok=True)
+    write_new(draft, content, mode)
+    with open(draft, "rb") as file:
+        os.fsync(file.fileno())
+    draft.replace(path)

@@ -1,7 +1,7 @@
 """What each observer has learned about one node, while a run goes on: the account that a node keeps of itself.
 
-It is `RunningTranscript` for one target, without a compiler: a node process starts quickly and needs memory for the
-nodes and for its own updates only.
+It is `RunningTranscript` for one target, without a compiler: a node process starts quickly, and needs memory for the
+nodes and for those of its own updates that somebody has not looked after yet, however long the run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from .accountant import AMPLIFIED, IN_FULL, Claim, Unit
 from .transcript import WorstPair, _require_node, _rounding, require_part
 
 __all__ = ["OwnTranscript"]
+
+#: So many segments that nobody asks for any more are kept, to be dropped together.
+_SPARE = 256
 
 
 class OwnTranscript(GrowingTranscript):
@@ -56,7 +59,8 @@ class OwnTranscript(GrowingTranscript):
         self._of_part: dict[int, OwnTranscript] = {}  # of several parts: each a target of its own, from its first use
         self.target = target
         self._plain = 0.0  # what the target's updates cost if each counts in full
-        self._shifts: list[float] = []  # of each segment
+        self._dropped = 0  # segments that everybody has looked after: no interval begins in them any more
+        self._shifts: list[float] = []  # of each segment that is left
         self._noises: list[float] = []  # the variance in each segment so far; only the last one grows
         self._open = [0] * nodes  # the first segment that began after the observer's last look
         self._closed = [0.0] * nodes  # what the observer had learned at its last look
@@ -66,7 +70,7 @@ class OwnTranscript(GrowingTranscript):
         _require_node("observer", observer, self.nodes)
         for account in self._of_part.values():
             account.look(observer)
-        first, now = self._open[observer], len(self._shifts)
+        first, now = self._open[observer], self._segments
         if first < now:
             self._closed[observer] += self._costs(first)[0]
             self._open[observer] = now
@@ -100,12 +104,25 @@ class OwnTranscript(GrowingTranscript):
             self._shifts.append(2.0 * step)
             self._noises.append(variance)
             self._plain += (2.0 / noise) ** 2
-            self._open[node] = len(self._shifts)  # it learns nothing about itself
+            self._open[node] = self._segments  # it learns nothing about itself
+            self._drop()
         else:
             # It saw the token just before, and knows its own noise: that hides nothing from it, but all from others.
             self.look(node)
             if self._noises:
                 self._noises[-1] += variance
+
+    @property
+    def _segments(self) -> int:
+        """How many there have been."""
+        return self._dropped + len(self._shifts)
+
+    def _drop(self) -> None:
+        """Forget the segments that everybody has looked after, if they are many."""
+        spare = min(self._open) - self._dropped
+        if spare > _SPARE:
+            del self._shifts[:spare], self._noises[:spare]
+            self._dropped += spare
 
     def _update_parts(self, node: int, step: float, noise_multiplier: float, used: int) -> None:
         """Tell the account of each part; to the others than the one that was used an own update is just noise."""
@@ -161,7 +178,7 @@ class OwnTranscript(GrowingTranscript):
         """
         costs: list[float] = []
         pools: list[tuple[float, float, float]] = []  # shift, noise, cost from here to the end; the earliest on top
-        for segment in range(len(self._shifts) - 1, first - 1, -1):
+        for segment in range(len(self._shifts) - 1, first - self._dropped - 1, -1):
             shift, noise = self._shifts[segment], self._noises[segment]
             while pools and shift / noise >= pools[-1][0] / pools[-1][1]:
                 later = pools.pop()

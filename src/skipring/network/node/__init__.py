@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .claims import final_claims, final_epsilon
     from .config import NodeBudget, NodeConfig, NodeDelay, NodeRelay, OwnData, node_config_text, read_node_config
     from .driver import Driver, Wires
+    from .finish import FINISH
     from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
     from .ledger import AccountTerms, OwnAccount, account_of, willing
     from .lifetime import CountedJournal, Lifetime, LifeTotal, known_of, life_totals
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .updater import Stopped
 
 __all__ = [
+    "FINISH",
     "NO_ROWS",
     "OLD_JOURNAL",
     "RESULT",
@@ -84,6 +86,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "FINISH": "finish",
         "AccountTerms": "ledger",
         "AdaptivePace": "pace",
         "CountedJournal": "lifetime",

@@ -73,6 +73,11 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         running_for=telemetry.running_for,
         relay=None if node.tunnel is None else node.tunnel.state,
+        finishing=tuple(setup.roster.names[each] for each, _ in memory.wishes),
+        majority=setup.rules.majority,
+        ended_early_at=node.peer.ended_at if memory.outcome is not None and memory.asked else None,
+        expires_in=node.expiry.seconds_left,
+        expiring=node.expiry.warning,
         waits_for=None if telemetry.standstill is None else telemetry.standstill.what,
         stands_still=0.0 if telemetry.standstill is None else node.watch.stands_for,
     )

@@ -29,6 +29,7 @@ class Arrivals:
     path : the node of each hop.
     at_once : whether models are so small that nobody has to wait for the check; else it is done in a thread.
     spawn : begins something beside other things.
+    whole : puts back what was left out of a token because this node has it; None if it cannot.
     lets_in : says whether the own updates on a token are such as this node knows.
     take : is given what is let in, and who sent it.
     refuse : is told who sent what is not let in, and why.
@@ -44,6 +45,7 @@ class Arrivals:
         *,
         at_once: bool,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
+        whole: Callable[[int, Pass], Pass | None],
         lets_in: Callable[[int, Pass | Final | Outcome], bool],
         take: Callable[[int, Message], None],
         refuse: Callable[[int, str], None],
@@ -52,6 +54,7 @@ class Arrivals:
         self._check, self._too_far, self._unsigned = check, too_far, unsigned
         self._path, self._at_once = path, at_once
         self._spawn, self._lets_in, self._take, self._refuse, self._broke = spawn, lets_in, take, refuse, broke
+        self._whole = whole
         self._checking = 0
 
     @property
@@ -61,6 +64,12 @@ class Arrivals:
 
     def received(self, sender: int, message: Message) -> None:
         """Take a message that is well formed; what is in it is checked here."""
+        if isinstance(message, Pass):
+            known = self._whole(sender, message)
+            if known is None:
+                discard(message.token.parameters)  # as if it were lost
+                return
+            message = known
         if not isinstance(message, Pass | Final | Outcome):
             self._take(sender, message)
         elif self._at_once:

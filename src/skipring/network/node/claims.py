@@ -14,13 +14,16 @@ from .ledger import AccountTerms, OwnAccount
 __all__ = ["final_claims", "final_epsilon"]
 
 
-def final_claims(account: OwnAccount, node: str, delta: float, outcome: Token | None) -> tuple[EpsilonClaim, ...]:
+def final_claims(
+    account: OwnAccount, node: str, delta: float, outcome: Token | None, checkpoint: Token | None = None
+) -> tuple[EpsilonClaim, ...]:
     """Return what a node's account says of its own data, and nobody else's: what other nodes know, and outsiders.
 
-    What the final model alone tells is said once there is one.
+    What the final model alone tells is said once there is one; before that, what a `checkpoint` alone tells.
     """
-    claim = account.claim
-    stated = [(claim.view, account.epsilon(delta)), ("final", final_epsilon(account.terms, outcome, delta))]
+    claim, terms = account.claim, account.terms
+    stated = [(claim.view, account.epsilon(delta)), ("final", final_epsilon(terms, outcome, delta))]
+    stated.append(("checkpoint", final_epsilon(terms, checkpoint if outcome is None else None, delta)))
     return tuple(
         EpsilonClaim(
             whose=f"node {node}, by its own account",
@@ -37,7 +40,10 @@ def final_claims(account: OwnAccount, node: str, delta: float, outcome: Token | 
 
 
 def final_epsilon(terms: AccountTerms, outcome: Token | None, delta: float) -> float | None:
-    """Return epsilon for somebody outside who is shown the final model and nothing else; None before there is one."""
+    """Return epsilon for somebody outside who is shown the final model and nothing else; None before there is one.
+
+    It holds for any one token in its place, whatever became of the run: all that it tells is on its own chain.
+    """
     return None if outcome is None else gdp_epsilon(_final_mu(terms, outcome.chain), delta)
 
 

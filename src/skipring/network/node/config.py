@@ -15,6 +15,10 @@ from ..transport import Address
 __all__ = ["NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "read_node_config"]
 
 
+#: Where the metrics of a node are that listens on nothing: a thousand above.
+_OWN_PORT = 7600
+
+
 class OwnData(Section):
     """This node's own rows, which never leave it."""
 
@@ -67,7 +71,7 @@ class NodeConfig(Section):
     """The settings of one node; paths are absolute once they are read."""
 
     name: str
-    listen: str
+    listen: str | None = None  # nobody calls it then, and it calls the others
     metrics: str | None = None
     start_wait: float = 60.0
     linger: float = 600.0
@@ -81,7 +85,9 @@ class NodeConfig(Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse an address that cannot be listened on."""
-        if not self.listen.startswith(("0.0.0.0:", "[::]:")):  # all interfaces; no address to reach a node at
+        if self.listen is None:
+            pass
+        elif not self.listen.startswith(("0.0.0.0:", "[::]:")):  # all interfaces; no address to reach a node at
             Address.parse(self.listen)
         else:
             Address.parse("localhost:" + self.listen.rpartition(":")[2])
@@ -126,7 +132,7 @@ def _beside(law: str, folder: Path) -> str:
 
 def node_config_text(
     name: str,
-    address: Address,
+    address: Address | None,
     *,
     with_run: bool,
     with_schema: bool = False,
@@ -140,17 +146,13 @@ def node_config_text(
     `with_schema`: the run says which column is the label, so that the node's own settings need not. With a `relay`, the
     node listens where its tunnel ends.
     """
-    everywhere = "[::]" if ":" in address.host else "0.0.0.0"
-    listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
-    reached = f"others reach it at {address}"
-    if relay is not None:
-        listen, reached = f"{relay.local}:{address.port}", f"others reach it at port {address.port} of the relay"
     own, late = OwnData.model_fields, NodeDelay.model_fields
-    metrics = address.port + 1000 if address.port + 1000 <= 65535 else address.port - 1000
+    port = _OWN_PORT if address is None else address.port
+    metrics = port + 1000 if port + 1000 <= 65535 else port - 1000
     lines = [
         f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
         f"name = {quoted(name)}",
-        f"listen = {quoted(listen)}    # {reached}",
+        _listen_line(address, relay),
         'journal = "journal.sqlite"    # what it must not forget; keep it and back it up',
         f'metrics = "127.0.0.1:{metrics}"    # /health, /metrics (Prometheus) and /status, for this machine alone',
         'run = "run.toml"' if with_run else '# run = "run.toml"    # what all nodes agreed on',
@@ -167,6 +169,17 @@ def node_config_text(
         *([] if relay is None else _relay_lines(relay)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _listen_line(address: Address | None, relay: NodeRelay | None) -> str:
+    if address is None:
+        return "# listen: on nothing. Nobody calls this node; it calls the others"
+    everywhere = "[::]" if ":" in address.host else "0.0.0.0"
+    listen = str(address) if address.is_loopback else f"{everywhere}:{address.port}"
+    reached = f"others reach it at {address}"
+    if relay is not None:
+        listen, reached = f"{relay.local}:{address.port}", f"others reach it at port {address.port} of the relay"
+    return f"listen = {quoted(listen)}    # {reached}"
 
 
 def _relay_lines(relay: NodeRelay) -> list[str]:

@@ -204,6 +204,10 @@ class Driver:
         """Write an entry of which the protocol need not know."""
         self._tell(lambda: [Write(entry)])
 
+    def wish(self) -> None:
+        """Wish that the run ends, as the owner has asked for."""
+        self._tell(self.peer.wish)
+
     def close(self) -> None:
         """Let no timer ring any more."""
         for timer in self._timers.values():
@@ -226,7 +230,7 @@ class Driver:
         """Tell the protocol something, and do what it answers.
 
         All entries of one go are written at once; then, and only then, messages are sent. Whatever goes wrong stops the
-        node: a gRPC call or a timer that it happened in would swallow it.
+        node: a connection or a timer that it happened in would swallow it.
         """
         if self._life.failure is not None:
             return

@@ -12,6 +12,7 @@ from ..protocol import News, Rule
 
 __all__ = [
     "BudgetSpent",
+    "CertificateEnds",
     "Disagreeing",
     "Event",
     "GoesOn",
@@ -56,7 +57,7 @@ class Started(Event):
     """The node listens, and goes on from a hop."""
 
     name = "started"
-    listen: str
+    listen: str | None
     hop: int
 
 
@@ -66,6 +67,16 @@ class Note(Event):
 
     name = "note"
     what: str
+
+
+@dataclass(frozen=True)
+class CertificateEnds(Event):
+    """A certificate of the node ends within a month, or has ended."""
+
+    name = "certificate"
+    level = "warning"
+    what: str
+    seconds: int
 
 
 @dataclass(frozen=True)
@@ -262,12 +273,13 @@ class RunOver(Event):
     updates: int
     model: str
     refused_for_budget: int
+    ended_early_at: int | None = None  # the hop of its last update, if a majority asked for it
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the log says of it: of the budget only if it mattered."""
-        facts = super().facts
-        return facts if self.refused_for_budget else {key: facts[key] for key in ("updates", "model")}
+        """What the log says of it: of the budget, and of an early end, only if there was one."""
+        always = ("updates", "model")
+        return {key: value for key, value in super().facts.items() if key in always or value}
 
 
 @dataclass(frozen=True)

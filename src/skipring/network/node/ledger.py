@@ -50,6 +50,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -59,6 +60,8 @@ from ..._digest import digest
 from ...errors import InvalidInput, require_integer, require_non_negative
 from ...privacy import AMPLIFIED, IN_FULL, Claim, GaussianAccountant, OwnTranscript, Unit, gdp_delta, gdp_epsilon
 from ..protocol import Ballot, Entry, Fold, Memory, Token, Trail, check_chain, marks_of, updated_between
+from ._account_state import packed, resumed
+from ._own_turns import OwnTurns
 from .own_updates import OwnUpdates
 
 if TYPE_CHECKING:
@@ -144,9 +147,17 @@ class AccountTerms:
 
     def turn(self, hop: int) -> int:
         """Return how often the token was offered to this node before a hop of its own, skipped or not."""
-        return self.path[: hop - 1].count(self.me)
+        return self._turns.before(hop)
 
-    @property
+    def part_at(self, hop: int) -> int | None:
+        """Return which part of its data this node uses at a hop; None if it is not its turn, or closes the run."""
+        return None if self.closes(hop) else self._turns.part_at(hop, self.parts)
+
+    @cached_property
+    def _turns(self) -> OwnTurns:
+        return OwnTurns(self.path, self.me)
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of all of it: a journal has it, so that its account is never made with other terms."""
         path = np.asarray(self.path, dtype=np.int64)
@@ -168,9 +179,7 @@ class OwnAccount(GaussianAccountant):
         self.terms = terms
         self.releases = 0
         self._one = (2.0 / terms.noise_multiplier) ** 2 if terms.noise_multiplier else math.inf
-        self._sizes: list[float] = np.asarray(terms.step_sizes).tolist()
-        turns = (hop for hop, node in enumerate(terms.path, 1) if node == terms.me and not terms.closes(hop))
-        self._part_at = {hop: turn % terms.parts for turn, hop in enumerate(turns)}
+        self._sizes = np.asarray(terms.step_sizes)
         self.updates = OwnUpdates(terms.path, terms.me)
         self._promised: Ballot = (0, terms.path[0])
         self._of_part: Counter[int] = Counter()  # the releases of each part
@@ -201,7 +210,7 @@ class OwnAccount(GaussianAccountant):
         last, known, before = self._last
         if hop <= last or (marks ^ known) & ((1 << last) - 1):
             # Not the chain that went on from here. The protocol does not do this; if it did, it would be a fork.
-            self._in_full = self._of_part - Counter([] if self._is_noise(hop) else [self._part_at[hop]])
+            self._in_full = self._of_part - Counter({self.terms.part_at(hop) or 0: 0 if self._is_noise(hop) else 1})
             self._begin()
         elif last:
             self._append(last + 1, hop - 1, chain, before)
@@ -212,7 +221,7 @@ class OwnAccount(GaussianAccountant):
     def _count(self, hop: int) -> None:
         """Count a release at a hop: for the part that was used there, or for each if it is no hop of this node."""
         self.releases += 1
-        part = self._part_at.get(hop)
+        part = self.terms.part_at(hop)
         if self._is_noise(hop):
             return
         if part is None:
@@ -254,6 +263,18 @@ class OwnAccount(GaussianAccountant):
         self._of_any += releases
         self._count_in_full()
 
+    # What is written down of it (protocol.Resumable).
+
+    def state(self) -> bytes:
+        """Return all that it was told, added up."""
+        return packed(self)
+
+    def resume(self, state: bytes) -> bool:
+        """Go on from a state, if it is one with these terms; say whether it is."""
+        known = resumed(self, state)
+        self._settle()
+        return known
+
     # What it has cost.
 
     def by_observer(self) -> NDArray[np.float64]:
@@ -286,7 +307,7 @@ class OwnAccount(GaussianAccountant):
         """Return the same after one more release at a hop (None: of whatever part)."""
         if self._is_noise(hop):
             return self.plain_mu2
-        part = None if hop is None else self._part_at.get(hop)
+        part = None if hop is None else self.terms.part_at(hop)
         if part is None:
             return self._full(max(self._of_part.values(), default=0) + self._of_any + 1)
         return max(self.plain_mu2, self._full(self._of_part[part] + self._of_any + 1))
@@ -302,7 +323,7 @@ class OwnAccount(GaussianAccountant):
             return most
         if self._is_noise(hop):
             return self.mu2
-        part = None if hop is None else self._part_at.get(hop)
+        part = None if hop is None else self.terms.part_at(hop)
         known = self.mu2 if part is None else float(self._mu2_of_part(part).max())
         # The allowance is above what `OwnTranscript` adds for the rounding of all updates that may come in between.
         return min(max(self.mu2, known + self._one) * (1.0 + 1e-9 + 1e-14 * self.terms.steps), most)
@@ -314,7 +335,7 @@ class OwnAccount(GaussianAccountant):
         """
         last, known, before = self._last
         marks = marks_of(token.chain) if token is not None else known | self._others_between(last + 1, hop - 1)
-        part = self._part_at.get(hop)
+        part = self.terms.part_at(hop)
         if hop <= last or (marks ^ known) & ((1 << last) - 1):
             return self.plain_mu2_after(hop)  # not the chain that went on from here: it would count as a fork
         if part is None:
@@ -423,8 +444,8 @@ class OwnAccount(GaussianAccountant):
         updated = updated_between(chain, first, last)
         for hop, (node, made) in enumerate(zip(terms.path[first - 1 : last], updated, strict=True), start=first):
             if made:
-                part = self._part_at.get(hop)  # of another node's data this account knows nothing
-                size, noise = self._sizes[updates], terms.noise_multiplier
+                part = self.terms.part_at(hop)  # of another node's data this account knows nothing
+                size, noise = float(self._sizes[updates]), terms.noise_multiplier
                 closes = terms.closes(hop)
                 self._transcript.update(node, step_size=size, noise_multiplier=noise, part=part, closing=closes)
                 updates += 1

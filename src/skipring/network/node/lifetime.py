@@ -27,6 +27,7 @@ which share a budget cannot both take the last of it.
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections import defaultdict
 from collections.abc import Sequence
@@ -135,6 +136,7 @@ class Lifetime:
             delta=delta,
             not_covered=not_covered,
         )
+        self._of_journal = account  # what its entries add up to: another one, if the ledger knows of more
         self._place = -1  # none before the journal was read
         self._kept = Spent()  # what the journal has
 
@@ -151,6 +153,7 @@ class Lifetime:
             missing = known.releases - account.releases
             ahead = known.mu2 > account.mu2 * _ROUNDING or known.in_full > account.plain_mu2 * _ROUNDING
             if (missing > 0 or ahead) and not _is_whole(known, self._now):
+                self._of_journal = copy.deepcopy(account)  # a start adds that to it anew
                 account.unrecorded(max(missing, 0))
             self._kept = self._now
             writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0))
@@ -176,25 +179,41 @@ class Lifetime:
 
     def heard(self, ballot: Ballot) -> None:
         """Take a promise."""
-        self._account.heard(ballot)
+        for account in self._accounts:
+            account.heard(ballot)
         self._settle()
 
     def released(self, ballot: Ballot, hop: int, chain: bytes, updates: int) -> None:
         """Take an own update: it is in the ledger when this returns."""
         try:
-            self._account.released(ballot, hop, chain, updates)
+            for account in self._accounts:
+                account.released(ballot, hop, chain, updates)
         finally:  # what the account refuses, it has counted
             self._settle()
 
     def forgotten(self, trail: Trail) -> None:
         """Take own updates that the journal does not know."""
-        self._account.forgotten(trail)
+        for account in self._accounts:
+            account.forgotten(trail)
         self._settle()
 
     def forked(self) -> None:
         """Take the news that the run went two ways."""
-        self._account.forked()
+        for account in self._accounts:
+            account.forked()
         self._settle()
+
+    @property
+    def _accounts(self) -> list[OwnAccount]:
+        return [self._account] if self._of_journal is self._account else [self._account, self._of_journal]
+
+    def state(self) -> bytes:
+        """Return what the journal's entries add up to; what only the ledger knows is not among it."""
+        return self._of_journal.state()
+
+    def resume(self, state: bytes) -> bool:
+        """Go on from what the journal's entries have added up to; say whether it was of this account."""
+        return self._account.resume(state)
 
     def _settle(self) -> None:
         """See to it that the ledger has what the account has, on the disk."""

@@ -97,6 +97,12 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
         "For how long nothing has moved, as far as this node sees; 0 below ten seconds.",
         attrgetter("stands_still"),
     ),
+    (
+        "skipring_certificate_expires_seconds",
+        "gauge",
+        "Seconds until this node's certificate, or its authority's, expires; below 0 once it has.",
+        attrgetter("expires_in"),
+    ),
     ("skipring_peak_memory_bytes", "gauge", "The most memory that this process has used.", attrgetter("peak_memory")),
     ("skipring_running_seconds", "gauge", "Time since this process started.", attrgetter("running_for")),
 )

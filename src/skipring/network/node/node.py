@@ -18,6 +18,8 @@ from .arrivals import Arrivals
 from .claims import final_claims
 from .driver import Driver, Journal, Wires
 from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RuleBroken, RunOver, Started, ToldToStop
+from .expiry_watch import ExpiryWatch
+from .finish import FINISH, FinishWatch
 from .ledger import OwnAccount
 from .life import Life
 from .lifetime import CountedJournal, Lifetime
@@ -34,7 +36,7 @@ from .tunnel import Tunnel
 from .turn_times import TurnTimes
 from .updater import Stopped, Updater
 
-__all__ = ["Node", "over_grpc"]
+__all__ = ["Node", "over_tls"]
 
 #: How long a node that was told to stop may go on, until it has passed the token on.
 _GRACE = 15.0
@@ -42,7 +44,7 @@ _GRACE = 15.0
 _REMIND = 60.0
 
 
-def over_grpc(setup: NodeSetup, receiver: Receiver) -> Transport:
+def over_tls(setup: NodeSetup, receiver: Receiver) -> Transport:
     """Return the connections of a node to all others."""
     return Transport(
         setup.me,
@@ -75,7 +77,7 @@ class Node:
         journal: Journal,
         say: Callable[..., None],
         *,
-        connect: Callable[[NodeSetup, Receiver], Wires] = over_grpc,
+        connect: Callable[[NodeSetup, Receiver], Wires] = over_tls,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         memory = journal.memory
@@ -155,6 +157,7 @@ class Node:
             setup.rules.path,
             at_once=self.updater.is_quick,
             spawn=self._life.spawn,
+            whole=self.peer.whole,
             lets_in=self.reminders.lets_in,
             take=self._take,
             refuse=self._refuse,
@@ -165,6 +168,8 @@ class Node:
         )
         relay = setup.config.relay
         self.tunnel = None if relay is None else Tunnel(relay.ssh, self.telemetry.note, clock)
+        self.finish = FinishWatch(setup.config.journal.parent / FINISH, setup.identity, self._peer_if_begun, self._wish)
+        self.expiry = ExpiryWatch(setup.name, setup.keys, self.telemetry.note)
         self._begun = self._leaving = False
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
@@ -194,6 +199,8 @@ class Node:
         self._say_what_is_known()
         self._life.spawn(self._begin_in_time())
         self._life.spawn(self.watch.keep())
+        self._life.spawn(self.expiry.keep())
+        self._life.spawn(self.finish.keep())
         try:
             await self._life.wait()
         finally:
@@ -216,6 +223,10 @@ class Node:
             note(RowsLeftOut(left_out))
         if clipped := setup.learner.labels_clipped:
             note(LabelsClipped(clipped, setup.run.model.label_bound))  # in its own log
+
+    def _wish(self) -> bool:
+        self.driver.wish()
+        return self._life.failure is None
 
     def stop(self) -> None:
         """Finish the current step, pass the token on, and stop."""
@@ -348,7 +359,7 @@ class Node:
         token = self.peer.memory.outcome
         assert token is not None
         if self._finishing is None:
-            self.telemetry.hop = self.setup.rules.steps
+            self.telemetry.hop = self.peer.ended_at
             self._finishing = self._life.spawn(self._finish(token))
 
     async def _finish(self, token: Token) -> None:
@@ -361,7 +372,9 @@ class Node:
         except OSError as error:
             self._life.fail(Stopped(f"the final model cannot be written: {error.strerror}; the journal has it"))
             return
-        self.telemetry.note(RunOver(token.updates, digest_of(token.parameters), self.telemetry.refused_for_budget))
+        early = self.peer.ended_at if self.peer.memory.asked else None
+        over = RunOver(token.updates, digest_of(token.parameters), self.telemetry.refused_for_budget, early)
+        self.telemetry.note(over)
         for node in range(len(self.setup.roster)):
             if node != self.setup.me:
                 self.transport.send(node, Done())

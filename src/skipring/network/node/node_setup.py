@@ -22,6 +22,7 @@ from ..transport import (
     CERTIFICATE,
     Address,
     Agreement,
+    EarlyEnd,
     Keys,
     Notary,
     OutcomeCertificate,
@@ -70,6 +71,8 @@ class NodeSetup:
     prepare_rows: PrepareRows | None = None
     #: What all runs have given away of this node's data, if its owner keeps a ledger of it.
     ledger: LedgerFile | None = None
+    #: The folder of its settings, keys and certificates; that of its journal, if nothing is said.
+    home: Path | None = None
 
     @property
     def dialled(self) -> Roster:
@@ -77,9 +80,7 @@ class NodeSetup:
         relay = self.config.relay
         if relay is None:
             return self.roster
-        return replace(
-            self.roster, addresses=tuple(Address(relay.local, address.port) for address in self.roster.addresses)
-        )
+        return replace(self.roster, addresses=tuple(Address(relay.local, port) for port in self.roster.ports))
 
     @property
     def shape(self) -> Shape:
@@ -96,6 +97,11 @@ class NodeSetup:
     def identity(self) -> str:
         """The run's, by which a ledger knows it; a run between nodes has one."""
         return self.run.network.identity or self.agreement.digest.hex()
+
+    @property
+    def folder(self) -> Path:
+        """The node's folder, where its keys and certificates are."""
+        return self.home if self.home is not None else self.config.journal.parent
 
     @property
     def models(self) -> Path:
@@ -163,7 +169,7 @@ class NodeSetup:
     @property
     def seal(self) -> RunSeal:
         """What the node signs with: its own key, for this run alone."""
-        notary = Notary(self.roster, self.keys.key)
+        notary = Notary(self.roster, self.keys.key.read_bytes())
         return RunSeal(notary, self.agreement.digest)
 
     def write_certificate(self, memory: Memory) -> None:
@@ -171,9 +177,13 @@ class NodeSetup:
         assert memory.outcome is not None
         assert memory.decided is not None
         statement = Statement.of(self.agreement.digest, memory.decided, memory.outcome)
+        early = None
+        if memory.asked:
+            early = EarlyEnd(memory.outcome.chain, self.rules.steps, dict(memory.asked))
         path = self.config.journal.parent / CERTIFICATE
         draft = path.with_suffix(".json.part")
-        draft.write_text(OutcomeCertificate(statement, dict(memory.votes)).to_json(self.roster), encoding="utf-8")
+        certificate = OutcomeCertificate(statement, dict(memory.votes), early)
+        draft.write_text(certificate.to_json(self.roster), encoding="utf-8")
         draft.rename(path)
 
     def left_at_a_stop(self) -> NodeStatus | None:

@@ -4,16 +4,37 @@ Only this node makes updates at its hops, after writing them down, and it signs 
 journal has says that the journal is an old copy, or a new one in place of one that was lost. The newest own update on
 a token is told from another at the same hop by the chain's digest after it, which is on the node's stamp; earlier ones
 by the hops that were updates before them.
+
+What is remembered must not grow much with a run. Updates on one way of the run are known by its marks up to the last of
+them, which are also those before each of the others: one bitmap for each way. And of each digest eight bytes are kept.
+Who meets one that was forgotten has this node's own signature of it, made with fresh random bytes that nobody could
+choose: that its digest begins with the same eight bytes as another at its hop has a chance of 2^-64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
 from ..protocol import Token, Trail, marks_of, own_stamp
 
 __all__ = ["OwnUpdates"]
+
+
+_KEPT = 8  # bytes of a digest
+
+
+@dataclass
+class Way:
+    """Own updates of one way that a run went: their hops, and all marks up to the last of them (bit h - 1 is hop h)."""
+
+    own: int
+    marks: int
+
+    def has(self, hop: int, marks: int) -> bool:
+        """Say whether there is one at a hop, before which these marks are."""
+        return bool(self.own >> (hop - 1) & 1) and not _upto(marks ^ self.marks, hop)
 
 
 class OwnUpdates:
@@ -26,19 +47,50 @@ class OwnUpdates:
     """
 
     def __init__(self, path: Sequence[int], me: int) -> None:
-        self._own = sum(1 << at for at, node in enumerate(path) if node == me)  # bit h - 1 is hop h, as in a chain
-        self._written: set[tuple[int, bytes]] = set()
+        bitmap = bytearray(-(-len(path) // 8))
+        for at, node in enumerate(path):
+            if node == me:
+                bitmap[at // 8] |= 1 << at % 8
+        self._own = int.from_bytes(bitmap, "little")  # bit h - 1 is hop h, as in a chain
+        self._ways: list[Way] = []
         self._me = me
         self._hops = 0  # at which there is one
-        self._digests: set[bytes] = set()  # of the chains after each of them
+        # The first bytes of the digests of the chains after each of them, hop by hop; where a hop has several, of the
+        # first one here and of the others there.
+        self._digests = bytearray()
+        self._more: dict[int, set[bytes]] = {}
         # Those that were counted because they were forgotten, or may have been, each with the digests that are known.
         self._counted: dict[tuple[int, bytes], set[bytes]] = {}
 
     def wrote(self, hop: int, chain: bytes) -> None:
         """Take an own update that is in the journal, and the chain right after it."""
-        self._written.add(_update(hop, marks_of(chain)))
-        self._digests.add(chain[:32])
-        self._hops |= 1 << (hop - 1)
+        marks, digest, bit = _upto(marks_of(chain), hop), chain[:_KEPT], 1 << (hop - 1)
+        way = self._ways[-1] if self._ways else None
+        if way is not None and (last := way.own.bit_length()) < hop and not _upto(marks ^ way.marks, last):
+            way.own |= bit
+            way.marks = marks
+        else:
+            self._ways.append(Way(bit, marks))
+        if self._hops & bit:
+            self._more.setdefault(hop, set()).add(digest)
+            return
+        at = _KEPT * (len(self._digests) // _KEPT if self._hops < bit else self._before(hop))
+        self._digests[at:at] = digest
+        self._hops |= bit
+
+    def _before(self, hop: int) -> int:
+        """Return at how many hops before this one there is an own update."""
+        return _upto(self._hops, hop - 1).bit_count()
+
+    def _has_digest(self, hop: int, digest: bytes) -> bool:
+        """Say whether the journal knows an own update at a hop, with this digest of the chain after it."""
+        if not self._hops >> (hop - 1) & 1:
+            return False
+        at, digest = _KEPT * self._before(hop), digest[:_KEPT]
+        return self._digests[at : at + _KEPT] == digest or digest in self._more.get(hop, ())
+
+    def _is_written(self, hop: int, marks: int) -> bool:
+        return any(way.has(hop, marks) for way in reversed(self._ways))
 
     def never_made(self, marks: int) -> int:
         """Return the newest hop among marks of a chain at which the journal knows no own update at all; 0 if none."""
@@ -52,10 +104,10 @@ class OwnUpdates:
         marks = marks_of(trail.chain)
         own, found = marks & self._own, []
         stamp = own_stamp(trail, self._me)
-        if own and stamp is not None and stamp.digest not in self._digests:
+        if own and stamp is not None and not self._has_digest(own.bit_length(), stamp.digest):
             found.append(hop := own.bit_length())
             own ^= 1 << (hop - 1)
-        while own and _update(hop := own.bit_length(), marks) not in self._written:
+        while own and not self._is_written(hop := own.bit_length(), marks):
             found.append(hop)
             own ^= 1 << (hop - 1)
         return tuple(found)
@@ -96,6 +148,10 @@ class OwnUpdates:
         return found
 
 
+def _upto(marks: int, hop: int) -> int:
+    """Return the marks up to a hop."""
+    return marks & ((1 << hop) - 1)
+
+
 def _update(hop: int, marks: int) -> tuple[int, bytes]:
-    before = marks & ((1 << hop) - 1)
-    return hop, sha256(before.to_bytes(-(-hop // 8), "little")).digest()
+    return hop, sha256(_upto(marks, hop).to_bytes(-(-hop // 8), "little")).digest()

@@ -81,6 +81,10 @@ class NodeStatus:
     broken_rules : for each node, how often it has sent what no honest node sends, since this one started.
     peak_memory, running_for : bytes and seconds of its process.
     relay : whether the tunnel to the relay is ``open``, or else why it is not; None without a relay.
+    finishing, majority : whose owners have asked for the run to end, and how many are enough.
+    ended_early_at : the hop of the final model's last update, if the run ended because they had; None otherwise.
+    expires_in, expiring : seconds until the node's certificate or its authority's ends; what to do about it, in one
+        line, if that is within a month.
     waits_for, stands_still : what it waits for, in words, and for how many seconds, if nothing moves; None and 0 if
         something does.
     """
@@ -126,6 +130,11 @@ class NodeStatus:
     peak_memory: int
     running_for: float
     relay: str | None = None
+    finishing: tuple[str, ...] = ()
+    majority: int = 0
+    ended_early_at: int | None = None
+    expires_in: float | None = None
+    expiring: str | None = None
     waits_for: str | None = None
     stands_still: float = 0.0
 
@@ -133,6 +142,14 @@ class NodeStatus:
     def hides(self) -> str:
         """What the epsilons hide from whom, in words that no epsilon can be read without."""
         return hidden_from_whom(self, no_noise=self.no_noise)
+
+    @property
+    def asked_to_finish(self) -> str | None:
+        """Who has asked for the run to end, in one line; None if nobody has."""
+        if not self.finishing:
+            return None
+        count = f"{len(self.finishing)} of {self.majority} needed have asked to finish"
+        return f"{count}: {', '.join(self.finishing)}"
 
     @property
     def place(self) -> tuple[bool, tuple[int, int], int]:

@@ -8,6 +8,7 @@ world around it. A token's `chain` tells which hops have updated it. docs/protoc
 
 from __future__ import annotations
 
+from ._cutting import KNOWN_BYTES
 from ._presence import HOP_BYTES
 from ._state import Rules
 from .actions import (
@@ -35,8 +36,8 @@ from .chain import (
     updates_of,
     wrong_way,
 )
-from .fold import Account, Fold, Release
-from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released
+from .fold import Account, Fold, Release, Resumable
+from .journal import Entry, Forgotten, Forked, Gone, Heard, Kept, Memory, Over, Passing, Released, Wished
 from .messages import (
     MOST_TURN_BYTES,
     Accepted,
@@ -75,10 +76,12 @@ from .messages import (
     Trail,
     WantOutcome,
     WantTicket,
+    WishesKnown,
 )
 from .numbers import field_numbers, message_number, numbered, on_wire
 from .order import agreed_path
 from .peer import Peer
+from .places import Places
 from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
 from .stamps import Stamp, own_stamp, stamped
@@ -87,6 +90,7 @@ from .standing import Stand, Standing
 __all__ = [
     "FRESH",
     "HOP_BYTES",
+    "KNOWN_BYTES",
     "MOST_TURN_BYTES",
     "Accepted",
     "Account",
@@ -128,6 +132,7 @@ __all__ = [
     "Passing",
     "Peer",
     "Place",
+    "Places",
     "Prepare",
     "PrepareBatch",
     "Promise",
@@ -136,6 +141,7 @@ __all__ = [
     "Reject",
     "Release",
     "Released",
+    "Resumable",
     "Resume",
     "Resumed",
     "Rule",
@@ -156,6 +162,8 @@ __all__ = [
     "Trail",
     "WantOutcome",
     "WantTicket",
+    "Wished",
+    "WishesKnown",
     "Write",
     "agreed_path",
     "blank_chain",

@@ -20,7 +20,7 @@ from .actions import (
     Write,
 )
 from .journal import Entry, Heard, Memory
-from .messages import Ballot, Hello, Message, Place, Signatures, Token
+from .messages import Ballot, Hello, Message, Place, Signatures, Token, WishesKnown
 from .seal import Seal
 from .sight import Sight
 from .stamps import StampCheck, turns_of
@@ -138,6 +138,16 @@ class Core:
         """The highest ballot of which this node knows that a majority has promised it; the first one needs no proof."""
         ticket = self.memory.ticket
         return (0, self.rules.path[0]) if ticket is None else ticket[0]
+
+    @property
+    def wished(self) -> Signatures:
+        """The wishes of a majority that the run ends, as far as this node knows; nothing if they are fewer."""
+        return self.memory.wishes if len(self.memory.wishes) >= self.rules.majority else ()
+
+    def tell_wishes(self, node: int) -> None:
+        """Tell a node who wishes the run to end: it may have missed it, and may have the token."""
+        if self.memory.wishes:
+            self.send(node, WishesKnown(self.memory.wishes))
 
     def note(self, ballot: Ballot) -> bool:
         """Remember a ballot that somebody speaks of, and say whether it is within reach.

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ._core import Core
 from ._state import Deciding, Ended
+from ._wishing import Wishing
 from .actions import Rule, Timer
 from .journal import Kept, Over
 from .messages import (
@@ -30,8 +31,8 @@ __all__ = ["Ending"]
 class Ending:
     """A node's part in ending a run."""
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
+    def __init__(self, core: Core, wishing: Wishing) -> None:
+        self.core, self._wishing = core, wishing
 
     def announce(self) -> None:
         """Propose the newest copy as the final model."""
@@ -44,7 +45,7 @@ class Ending:
         core, copy = self.core, self.core.memory.copy
         for node in core.others:
             if node not in votes:
-                core.send(node, Final(copy.ballot, copy.token))
+                core.send(node, Final(copy.ballot, copy.token, core.wished))
         core.wait(Timer.VOTE, core.rules.lease)
         self.count(votes)
 
@@ -60,6 +61,9 @@ class Ending:
         core = self.core
         if message.ballot < core.memory.promised:
             core.send(sender, Reject(core.memory.promised))
+            return
+        if message.wishes and not self._wishing.learn(sender, message.wishes):
+            core.broke(sender, Rule.WISH, f"ends the run with {len(message.wishes)} wishes, which are no majority's")
             return
         copy, had = Copy(message.ballot, core.rules.steps + 1, Kind.FINAL, message.token), core.memory.copy
         if had != copy and (had.ballot, had.kind) == (copy.ballot, Kind.FINAL):
@@ -84,6 +88,8 @@ class Ending:
         last = core.last_turn
         if last == 0 or (state.turn is not None and state.turn >= (message.ballot, last)):
             return True
+        if message.wishes:
+            return self.is_newest(sender, message)
         if state.proposed is not None and state.proposed[1] == message.token:
             state.proposed = state.proposed[0] | {sender}, message.token
             return state.unopposed
@@ -91,9 +97,34 @@ class Ending:
         core.wait(Timer.OPPOSED, core.rules.silence)
         return False
 
+    def is_newest(self, sender: int, message: Final) -> bool:
+        """Say whether a final model that a majority has wished for is the newest that was proposed for a moment.
+
+        The holder has been told of the wishes, too, and its token has more updates than any that a node has kept from
+        before. Updates are signed, so that nobody can make up a newer one. Of two that are equally new the first one
+        counts, or who proposes others again and again would divide the votes.
+        """
+        core, state = self.core, self.core.state
+        if state.proposed is not None and state.proposed[1] == message.token:
+            return state.unopposed
+        if state.proposed is not None and state.proposed[1].updates >= message.token.updates:
+            return False
+        state.proposed, state.unopposed = (frozenset({sender}), message.token), False
+        core.wait(Timer.OPPOSED, core.rules.lease / 2.0)
+        return False
+
     def on_opposed_late(self) -> None:
-        """Nobody has shown a sign of another token since a final model was proposed before its time."""
-        self.core.state.unopposed = True
+        """Nobody has shown a sign of another token since a final model was proposed before its time.
+
+        If it was wished for, and its proposer is silent from then on, others are listened to again.
+        """
+        core, state = self.core, self.core.state
+        if core.wished and state.unopposed:
+            state.proposed, state.unopposed = None, False
+            return
+        state.unopposed = True
+        if core.wished:
+            core.wait(Timer.OPPOSED, core.rules.silence)
 
     def on_final_accepted(self, sender: int, message: FinalAccepted) -> None:
         """Count a vote."""
@@ -112,36 +143,38 @@ class Ending:
         core = self.core
         if len(votes) >= core.rules.majority:
             ballot, token, signed = core.memory.copy.ballot, core.memory.copy.token, tuple(sorted(votes.items()))
-            self.end(token, ballot, signed)
+            wishes = core.wished
+            self.end(token, ballot, signed, wishes)
             for node in core.others:
-                core.send(node, Decided(ballot, signed) if node in votes else Outcome(token, ballot, signed))
+                core.send(node, Decided(ballot, signed) if node in votes else Outcome(token, ballot, signed, wishes))
 
     def on_decided(self, sender: int, message: Decided) -> None:
         """Take the news that what this node wrote down is final; a node that has not got it asks for it."""
         copy = self.core.memory.copy
         if copy.kind is Kind.FINAL and copy.ballot == message.ballot:
-            self._end_if_signed(sender, copy.token, message.ballot, message.votes)
+            self._end_if_signed(sender, copy.token, message.ballot, message.votes, self.core.wished)
         else:
             self.core.send(sender, WantOutcome())
 
     def on_outcome(self, sender: int, message: Outcome) -> None:
         """Take a final model that a majority has signed."""
-        self._end_if_signed(sender, message.token, message.ballot, message.votes)
+        good = bool(message.wishes) and self._wishing.learn(sender, message.wishes)
+        self._end_if_signed(sender, message.token, message.ballot, message.votes, message.wishes if good else ())
 
-    def _end_if_signed(self, sender: int, token: Token, ballot: Ballot, votes: Signatures) -> None:
+    def _end_if_signed(self, sender: int, token: Token, ballot: Ballot, votes: Signatures, wishes: Signatures) -> None:
         """End the run with a model for which a majority has voted; one node's word does not end it."""
         core = self.core
         good = {node: vote for node, vote in votes if core.seal.is_vote(node, ballot, token, vote)}
         if len(good) < core.rules.majority:
             core.broke(sender, Rule.OUTCOME, f"says that the run is over, with {len(good)} good votes of {len(votes)}")
             return
-        self.end(token, ballot, tuple(sorted(good.items())))
+        self.end(token, ballot, tuple(sorted(good.items())), wishes)
 
-    def end(self, token: Token, ballot: Ballot, votes: Signatures) -> None:
+    def end(self, token: Token, ballot: Ballot, votes: Signatures, wishes: Signatures = ()) -> None:
         """Write down the outcome, and stop."""
         core = self.core
         core.let_go()
-        core.write(Over(token, ballot, votes))
+        core.write(Over(token, ballot, votes, wishes))
         core.stop(Timer.SILENCE, Timer.RECOVERY, Timer.VOTE, Timer.BEAT, Timer.HUSH, Timer.AGREED, Timer.OPPOSED)
         core.state.doing = Ended()
 
@@ -155,7 +188,7 @@ class Ending:
             and memory.decided is not None
             and not isinstance(message, Outcome | Decided | FinalAccepted)
         ):
-            self.core.send(sender, Outcome(memory.outcome, memory.decided, memory.votes))
+            self.core.send(sender, Outcome(memory.outcome, memory.decided, memory.votes, memory.asked))
 
     def _find_who_voted_twice(self, message: Outcome) -> None:
         """Name those who have signed another final model under the ballot of the outcome: no honest node does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ._core import Core
+from ._cutting import cut
 from ._ending import Ending
 from ._presence import Presence
 from ._state import Computing, Idle, Invitation, Offering, Unconfirmed, Waiting, Watching
@@ -81,6 +82,7 @@ class Keeping:
         if token is None:
             self._pass_on_unchanged(hop)
         else:
+            core.stamps.made(token, core.me)
             core.write(Released(Copy(ballot, hop, Kind.UPDATED, token)))
             self.offer(hop + 1)
 
@@ -101,11 +103,10 @@ class Keeping:
     # Offering it.
 
     def offer(self, hop: int) -> None:
-        """Offer the token to the node of a hop; after the last hop it is the final model."""
+        """Offer the token to the node of a hop; after the last, or if a majority wishes so, it is the final model."""
         core, copy = self.core, self.core.memory.copy
-        if hop > core.rules.steps:
-            core.write(Kept(Copy(copy.ballot, hop, Kind.FINAL, copy.token)))
-            self._ending.announce()
+        if hop > core.rules.steps or core.wished:
+            self._finish()
             return
         if not self.presence.is_enough(hop):
             # What a few alone go on with costs everybody's hops, and their own privacy. Who is out there?
@@ -128,6 +129,20 @@ class Keeping:
         else:  # there is nobody to wait for
             core.stop(Timer.OFFER)
             core.wait(Timer.SKIP, 0.0)
+
+    def _finish(self) -> None:
+        """Propose the token as it is: as far as anybody's copy goes, nothing comes after a final model."""
+        core, copy = self.core, self.core.memory.copy
+        core.write(Kept(Copy(copy.ballot, core.rules.steps + 1, Kind.FINAL, copy.token)))
+        self._ending.announce()
+
+    def finish_if_wished(self) -> None:
+        """End the run at this hop, if a majority wishes so and the token is here: neither sent nor being updated."""
+        core = self.core
+        if core.wished and isinstance(core.state.doing, Offering | Waiting):
+            core.stop(Timer.OFFER, Timer.SKIP, Timer.WAIT)
+            core.state.invitation = None
+            self._finish()
 
     def patience_with(self, node: int) -> float:
         """Return how long to wait for the node of an offer: if it is not reached, not longer than the offer lives."""
@@ -184,7 +199,9 @@ class Keeping:
             core.stop(Timer.OFFER)
             core.state.doing = Unconfirmed(doing.hop)
             heard, turns = self.presence.told(), core.sight.turns_told()
-            core.send(sender, Pass(message.ballot, message.hop, copy.token, heard, turns))
+            token, since = cut(copy.token, message.known)
+            core.tell_wishes(sender)
+            core.send(sender, Pass(message.ballot, message.hop, token, heard, turns, since))
             core.wait(Timer.LEASE, core.rules.lease)
 
     def on_refuse(self, sender: int, message: Refuse) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ._core import Core
+from ._cutting import known, marks_before, whole
 from ._keeping import Keeping
 from ._state import Invitation, Offering, Unconfirmed
 from .actions import Rule
@@ -32,6 +33,7 @@ class Receiving:
         core.hear_greeting()
         core.rest()
         core.send(sender, Here(message.ballot))
+        core.tell_wishes(sender)
 
     def on_offer(self, sender: int, message: Offer) -> None:
         """Prepare for a hop and say when this node is ready, or refuse."""
@@ -53,19 +55,22 @@ class Receiving:
             return
         state.invitation = replace(state.invitation, by=state.invitation.by | {sender})
         if state.invitation.ready:
-            core.send(sender, Ready(*place))
+            core.send(sender, Ready(*place, known(state.invitation.marks)))
 
     def prepared(self, ballot: Ballot, hop: int) -> None:
         """Take the news that the batch of a hop is there."""
         core, state, invitation = self.core, self.core.state, self.core.state.invitation
         if invitation is None or invitation.place != (ballot, hop) or ballot < core.memory.promised:
             return
-        state.invitation = replace(invitation, ready=True)
+        marks = marks_before(core.memory.copy, core.rules.short)
+        state.invitation = replace(invitation, ready=True, marks=marks)
         if state.doing == Offering(hop) and core.memory.copy.ballot == ballot:
             self._keeping.accept_own(hop)
         elif not state.holds:
+            ready = Ready(ballot, hop, known(marks))
             for node in sorted(invitation.by):
-                core.send(node, Ready(ballot, hop))
+                core.tell_wishes(node)
+                core.send(node, ready)
 
     def expects(self, place: Place, sender: int) -> bool:
         """Say whether the token of a place would be taken from a node."""
@@ -73,6 +78,12 @@ class Receiving:
         if invitation is None or invitation.place != place or sender not in invitation.by:
             return False
         return invitation.ready and self.core.is_new(place, sender)
+
+    def whole(self, sender: int, message: Pass) -> Pass | None:
+        """Return a message with the whole token, whose marks this node has said it has; None if it has not."""
+        invitation = self.core.state.invitation
+        asked = invitation is not None and self.expects((message.ballot, message.hop), sender)
+        return whole(message, invitation.marks if invitation is not None and asked else None, self.core.rules.steps)
 
     def on_pass(self, sender: int, message: Pass) -> None:
         """Write down the token that this node is ready for, and go on with it."""

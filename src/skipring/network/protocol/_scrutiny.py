@@ -28,6 +28,7 @@ from .messages import (
     Resume,
     WantOutcome,
     WantTicket,
+    WishesKnown,
 )
 from .stamps import Split, split
 
@@ -44,7 +45,7 @@ class Scrutiny:
         """Say whether a message is taken; name its sender if no honest node sends it."""
         if isinstance(message, Outcome):
             return self.is_signed(sender, message)
-        if isinstance(message, WantOutcome | Fork):
+        if isinstance(message, WantOutcome | Fork | WishesKnown):
             return True
         ballot = message.promised if isinstance(message, Reject | Refuse) else message.ballot
         near = self.core.note(ballot)

@@ -51,6 +51,7 @@ class Rules:
         majority.
     needed : nodes that must be among them.
     names : what people call the nodes; without any, they are told their numbers.
+    short : a bitmap of so many bytes at most is sent whole, whatever its receiver has.
     """
 
     nodes: int
@@ -61,6 +62,7 @@ class Rules:
     quorum: int = 0
     needed: frozenset[int] = frozenset()
     names: Sequence[str] = ()
+    short: int = 1024
 
     @property
     def beat(self) -> float:
@@ -182,6 +184,7 @@ class Invitation:
     place: Place
     ready: bool
     by: frozenset[int]
+    marks: bytes | None = None  # those that this node has said it has, when it said that it is ready
 
 
 @dataclass(frozen=True)

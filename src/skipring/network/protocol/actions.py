@@ -53,6 +53,7 @@ class News(StrEnum):
     LATE = "late"  # this node did not finish its update in time, and passes the token on as it is
     FORK = "fork"  # the run went two ways under one ballot
     QUORUM = "quorum"  # enough answer again, and it goes on
+    WISHES = "wishes"  # somebody has asked to finish the run
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ class Rule(StrEnum):
     STAMPS = "stamps"  # its token has updates that their nodes have not signed
     TWO_UPDATES = "two updates"  # it has signed two updates at one hop: a proof
     HOP = "hop"  # it asks about a hop that it cannot have sent
+    WISH = "wish"  # it speaks of a wish that its node has not signed, or ends the run without those of a majority
     BALLOT = "ballot"  # it goes on under a ballot that no majority has promised
 
 

@@ -1,19 +1,22 @@
 """What the entries of a journal add up to: one fold, for the node that writes them and for all who read them.
 
 `Fold.add` takes one entry after the other, and is the only place where they are added up: to the memory that the
-protocol goes on from (`Memory.after`), to the releases, and to accounts of what was given away.
+protocol goes on from (`Memory.after`), and to accounts of what was given away.
+
+What the first entries have added up to may be written down (`Memory`, and the `state` of each account that has one):
+to go on from there and add the rest is the same as to add all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released
 from .messages import Ballot, Parameters, Trail
 
-__all__ = ["Account", "Fold", "Release"]
+__all__ = ["Account", "Fold", "Release", "Resumable"]
 
 
 @dataclass(frozen=True)
@@ -43,36 +46,38 @@ class Account(Protocol):
         """Take the news that the run went two ways under one ballot."""
 
 
+@runtime_checkable
+class Resumable(Account, Protocol):
+    """An account that can be written down, so that the next start need not tell it all entries again."""
+
+    def state(self) -> bytes:
+        """Return all that it was told, added up."""
+
+    def resume(self, state: bytes) -> bool:
+        """Go on from a state, if it is one of an account like this one; say whether it is."""
+
+
 class Fold:
     """The entries of one journal, added up.
 
     Parameters
     ----------
-    blank : what every node knows before the run.
+    blank : what every node knows before the run, or what earlier entries have added up to.
     accounts : are told what each entry costs.
     """
 
     def __init__(self, blank: Memory, *accounts: Account) -> None:
-        # The ledger follows from the releases: to make a new tuple for each of them takes longer and longer.
         self._memory = blank
         self._accounts = list(accounts)
-        #: The ledger, the oldest release first.
-        self.releases: list[Release] = []
 
-    def add(self, entry: Entry, *, written: float = 0.0, parameters: str = "") -> None:
-        """Add an entry: when it was `written`, and the SHA-256 of the `parameters` that it brings, for the ledger.
-
-        An account that refuses the entry raises before anything else has changed.
-        """
+    def add(self, entry: Entry) -> None:
+        """Add an entry. An account that refuses it raises before anything else has changed."""
         for account in self._accounts:
             _tell(account, entry)
-        if isinstance(entry, Released):
-            copy = entry.copy
-            self.releases.append(Release(copy.ballot, copy.hop, copy.token.updates, written, parameters))
-        self._memory = replace(self._memory.after(entry), ledger=())
+        self._memory = self._memory.after(entry)
 
     def add_all(self, entries: Iterable[Entry]) -> Fold:
-        """Add entries whose dates nobody asks for; return the fold."""
+        """Add entries; return the fold."""
         for entry in entries:
             self.add(entry)
         return self
@@ -99,8 +104,11 @@ class Fold:
     @property
     def memory(self) -> Memory:
         """What the protocol goes on from."""
-        ledger = tuple((line.ballot, line.hop) for line in self.releases)
-        return replace(self._memory, ledger=ledger)
+        return self._memory
+
+    def states(self) -> tuple[bytes, ...]:
+        """Return what the accounts have added up, of those that can be written down."""
+        return tuple(account.state() for account in self._accounts if isinstance(account, Resumable))
 
 
 def _tell(account: Account, entry: Entry) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from .messages import Ballot, Copy, Kind, Place, Signatures, Token, Trail
+from .places import Places
 
-__all__ = ["Entry", "Forgotten", "Forked", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released"]
+__all__ = ["Entry", "Forgotten", "Forked", "Gone", "Heard", "Kept", "Memory", "Over", "Passing", "Released", "Wished"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,14 @@ class Over:
     token: Token
     ballot: Ballot
     votes: Signatures = ()
+    wishes: Signatures = ()  # of the majority that asked for it, if it ended before its last hop
+
+
+@dataclass(frozen=True)
+class Wished:
+    """Some nodes, perhaps this one, have signed that their owners wish the run to end."""
+
+    wishes: Signatures
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class Forked:
     ballot: Ballot
 
 
-Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked
+Entry = Heard | Kept | Released | Passing | Gone | Over | Forgotten | Forked | Wished
 
 
 @dataclass(frozen=True)
@@ -89,13 +98,15 @@ class Memory:
     sender: int | None = None
     passing: Place | None = None
     gone: tuple[tuple[int, Place], ...] = field(default=())  # whom it was told that a token is not here, and the last
-    ledger: tuple[Place, ...] = field(default=())
-    unchanged: tuple[Place, ...] = field(default=())  # tokens that were accepted, and passed on as they were
+    ledger: Places = field(default_factory=Places)
+    unchanged: Places = field(default_factory=Places)  # tokens that were accepted, and passed on as they were
     outcome: Token | None = None
     decided: Ballot | None = None
     reminded: tuple[int, ...] = field(default=())  # the nodes that have sent own updates which are not in the ledger
     forked: Ballot | None = None  # the last ballot of which it is known that the run went two ways under it
     votes: Signatures = ()
+    wishes: Signatures = ()  # of those whose owners wish the run to end
+    asked: Signatures = ()  # of the majority that the run ended for, if it did so before its last hop
     ticket: tuple[Ballot, Signatures] | None = None  # the highest ballot that a majority promised, and their signatures
 
     @classmethod
@@ -115,12 +126,12 @@ class Memory:
             promised = max(self.promised, entry.copy.ballot)
             unchanged = self.unchanged
             if self.copy.kind is Kind.ACCEPTED:
-                unchanged = (*unchanged, (self.copy.ballot, self.copy.hop))
+                unchanged = unchanged.plus((self.copy.ballot, self.copy.hop))
             memory = replace(self, promised=promised, copy=entry.copy, sender=entry.sender, passing=None)
             return memory if unchanged is self.unchanged else replace(memory, unchanged=unchanged)
         if isinstance(entry, Released):
             place = entry.copy.ballot, entry.copy.hop
-            return replace(self, copy=entry.copy, ledger=(*self.ledger, place), passing=None)
+            return replace(self, copy=entry.copy, ledger=self.ledger.plus(place), passing=None)
         if isinstance(entry, Passing):
             return replace(self, passing=(entry.ballot, entry.hop))
         if isinstance(entry, Gone):
@@ -132,7 +143,9 @@ class Memory:
             return replace(self, reminded=tuple(sorted({*self.reminded, entry.sender})))
         if isinstance(entry, Forked):
             return replace(self, forked=entry.ballot)
-        return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes)
+        if isinstance(entry, Wished):
+            return replace(self, wishes=tuple(sorted({**dict(entry.wishes), **dict(self.wishes)}.items())))
+        return replace(self, outcome=entry.token, decided=entry.ballot, votes=entry.votes, asked=entry.wishes)
 
     def denied(self, node: int) -> Place | None:
         """Return the furthest place whose token a node was told is not here, if it was told so."""

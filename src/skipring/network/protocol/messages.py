@@ -47,6 +47,7 @@ __all__ = [
     "Trail",
     "WantOutcome",
     "WantTicket",
+    "WishesKnown",
 ]
 
 #: (number, node): ballots are ordered, and no two nodes choose the same.
@@ -142,10 +143,11 @@ class Offer:
 @numbered(11)
 @dataclass(frozen=True)
 class Ready:
-    """Send me the token."""
+    """Send me the token; `known` says which of its marks I have (see `_cutting`), nothing if I want all."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     hop: int = field(metadata=on_wire(2))
+    known: bytes = field(default=b"", metadata=on_wire(3))
 
 
 @numbered(12)
@@ -163,7 +165,9 @@ class Refuse:
 class Pass:
     """The token for a hop; `heard` says of each node at which hop it was last heard from (see `Presence`).
 
-    `turns` says how long the newest turns took (see `TurnTimes`), so that nobody has to see all by itself.
+    `turns` says how long the newest turns took (see `TurnTimes`), so that nobody has to see all by itself. `since` is 0
+    if the token is whole; else the first bytes of its bitmap, one less than this, are left out, and zeros at its end:
+    its receiver has said that it has them (see `_cutting`).
     """
 
     ballot: Ballot = field(metadata=on_wire(1))
@@ -171,6 +175,7 @@ class Pass:
     token: Token = field(metadata=on_wire(3))
     heard: bytes = field(default=b"", metadata=on_wire(4))
     turns: bytes = field(default=b"", metadata=on_wire(5))
+    since: int = field(default=0, metadata=on_wire(6))
 
 
 @numbered(14)
@@ -301,10 +306,11 @@ class Resumed:
 @numbered(25)
 @dataclass(frozen=True)
 class Final:
-    """All steps are made; this would be the final model."""
+    """All steps are made, or a majority wishes the run to end (`wishes`); this would be the final model."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     token: Token = field(metadata=on_wire(2))
+    wishes: Signatures = field(default=(), metadata=on_wire(3))
 
 
 @numbered(26)
@@ -334,11 +340,15 @@ class WantOutcome:
 @numbered(29)
 @dataclass(frozen=True)
 class Outcome:
-    """The run is over; this is its model, the ballot it was decided under, and the votes of a majority for it."""
+    """The run is over; this is its model, the ballot it was decided under, and the votes of a majority for it.
+
+    If it ended before its last hop, `wishes` are those of the majority that asked for it.
+    """
 
     token: Token = field(metadata=on_wire(1))
     ballot: Ballot = field(metadata=on_wire(2))
     votes: Signatures = field(metadata=on_wire(3))
+    wishes: Signatures = field(default=(), metadata=on_wire(4))
 
 
 @numbered(33)
@@ -365,6 +375,14 @@ class Fork:
 
     one: Trail = field(metadata=on_wire(1))
     other: Trail = field(metadata=on_wire(2))
+
+
+@numbered(36)
+@dataclass(frozen=True)
+class WishesKnown:
+    """The owners of these nodes wish the run to end, as the nodes have signed."""
+
+    wishes: Signatures = field(metadata=on_wire(1))
 
 
 Message = (
@@ -394,4 +412,5 @@ Message = (
     | Ticket
     | WantTicket
     | Fork
+    | WishesKnown
 )

@@ -22,7 +22,9 @@ from ._receiving import Receiving
 from ._recovery import Recovery
 from ._scrutiny import Scrutiny
 from ._state import Computing, Deciding, Ended, Idle, Offering, Rules, Unconfirmed, Waiting, Watching
+from ._wishing import Wishing
 from .actions import Action, Timer
+from .chain import marks_of
 from .journal import Memory
 from .messages import (
     Accepted,
@@ -56,6 +58,7 @@ from .messages import (
     Token,
     WantOutcome,
     WantTicket,
+    WishesKnown,
 )
 from .seal import Seal
 from .sight import ClearSight, Sight
@@ -86,6 +89,7 @@ class Peer:
     _receiving_type = Receiving
     _recovery_type = Recovery
     _scrutiny_type = Scrutiny
+    _wishing_type = Wishing
 
     def __init__(
         self,
@@ -98,7 +102,8 @@ class Peer:
     ) -> None:
         self.rules = rules
         self._core = self._core_type(me, rules, memory, seal, willing, sight or ClearSight(rules.timeout))
-        self._ending = self._ending_type(self._core)
+        self._wishing = self._wishing_type(self._core)
+        self._ending = self._ending_type(self._core, self._wishing)
         self._presence = self._presence_type(self._core)
         self._keeping = self._keeping_type(self._core, self._ending, self._presence)
         self._receiving = self._receiving_type(self._core, self._keeping)
@@ -116,12 +121,26 @@ class Peer:
             core.wait(Timer.BEAT, core.rules.beat)
             self._keeping.begin()
             core.send_all(WantOutcome())
+            for node in core.others:
+                core.tell_wishes(node)
         return core.done()
+
+    def wish(self) -> list[Action]:
+        """Wish that the run ends at its current hop; it does if a majority wishes so."""
+        if not self._is_over:
+            self._wishing.wish()
+            self._keeping.finish_if_wished()
+        return self._core.done()
 
     def received(self, sender: int, message: Message) -> list[Action]:
         """Take a message."""
         if sender in self._core.state.shut_out and not (self._is_over and isinstance(message, WantOutcome)):
             return []
+        if isinstance(message, Pass):
+            known = self.whole(sender, message)
+            if known is None:
+                return []  # as if it were lost
+            message = known
         if self._is_over:
             self._scrutiny.after_the_end(sender, message)
             self._ending.after_the_end(sender, message)
@@ -130,6 +149,7 @@ class Peer:
                 self._core.state.seen = max(self._core.state.seen, (message.ballot, message.hop))
             self._presence.hear(sender, message)
             self._take(sender, message)
+            self._keeping.finish_if_wished()
             self._recovery.recover_if_nobody_listens()
         return self._core.done()
 
@@ -206,6 +226,8 @@ class Peer:
                 self._ending.on_outcome(sender, message)
             case Fork():
                 self._scrutiny.on_fork(sender, message)
+            case WishesKnown():
+                self._wishing.on_wishes(sender, message)
             case WantOutcome():
                 pass  # there is none yet
             case _:
@@ -305,16 +327,29 @@ class Peer:
         """Say why a token has updates that their nodes have not signed; nothing if each is signed."""
         return self._scrutiny.unsigned(message)
 
+    def whole(self, sender: int, message: Pass) -> Pass | None:
+        """Return a message with its whole token, of which it has only what this node lacks; None if it cannot be."""
+        return self._receiving.whole(sender, message)
+
     def expects(self, place: Place, sender: int) -> bool:
         """Say whether the token of a place would be taken from a node."""
         return self._receiving.expects(place, sender)
+
+    @property
+    def ended_at(self) -> int:
+        """The last hop of the run, once there is a final model: if it was wished for, that of its last update."""
+        memory, core = self.memory, self._core
+        early = memory.asked if memory.outcome is not None else core.wished
+        if not early:
+            return self.rules.steps
+        return marks_of((memory.outcome or memory.copy.token).chain).bit_length()
 
     @property
     def decided(self) -> int:
         """Of how many hops, from the first, this node knows what became: an update, or not."""
         copy, doing = self.memory.copy, self._core.state.doing
         if isinstance(doing, Ended) or copy.kind is Kind.FINAL:
-            return self.rules.steps
+            return self.ended_at
         match doing:
             case Offering() | Unconfirmed() | Computing():
                 return doing.hop - 1

@@ -25,6 +25,12 @@ class Seal(Protocol):
     def stamp(self, what: bytes) -> bytes:
         """Sign an update of this node."""
 
+    def wish(self) -> bytes:
+        """Sign that the owner of this node wishes the run to end."""
+
+    def is_wish(self, node: int, wish: bytes) -> bool:
+        """Say whether a node has signed that its owner wishes this run to end."""
+
     def is_stamp(self, node: int, what: bytes, signature: bytes) -> bool:
         """Say whether a node has signed an update."""
 

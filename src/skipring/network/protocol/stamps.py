@@ -95,6 +95,12 @@ class StampCheck:
         self._good: dict[int, tuple[bytes, int]] = {}  # the last good stamp of each node, and the marks up to it
         self._passed: Token | None = None  # the last token that nothing was found on
 
+    def made(self, token: Token, me: int) -> None:
+        """Take note of a token that this node has just stamped: when it comes back, that signature needs no check."""
+        content = dict(token.stamps).get(me)
+        if content is not None:
+            self._good[me] = content, marks_of(token.chain)  # the own update is the last on it
+
     def problem(self, trail: Trail | Token) -> str:
         """Say why nobody can have come by this chain honestly; nothing if each of its updates is signed."""
         return self._problem(trail, len(self._turns))

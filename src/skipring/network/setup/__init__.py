@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text, why_nobody_skipped
     from .agreed_order import with_designed_order
     from .agreed_values import MOST_STEPS, agreement_of, quorum_of, require_network_run
+    from .authority import has_authority
     from .checks import check_network, check_node, is_node_folder
     from .exit_codes import ExitCode
-    from .folders import make_network
-    from .giving import GivenAway, KnownByObserver, given_away, save_node_model
+    from .finishing import ask_to_finish
+    from .folders import ASKED, make_network
+    from .giving import GivenAway, KnownByObserver, NodeModel, given_away, save_node_model
     from .lifelong import LedgerLine, LedgerTotal, LifeAccount, life_account
     from .load import load_node, open_journal, terms_of
     from .local import (
@@ -33,14 +35,18 @@ if TYPE_CHECKING:
         set_steps,
         stop_nodes,
     )
+    from .members import Members, begin_with_others, members_of
     from .pack import pack_node, pack_relay
     from .process import run_node
     from .readiness import run_notes, why_not_started
     from .relay import Via, parse_via, relay_addresses
+    from .renew import Renewed, renew_certificates
     from .run_mark import new_identity
+    from .take_update import Taken, update_node
     from .verify import Verified, verify_outcome
 
 __all__ = [
+    "ASKED",
     "MOST_STEPS",
     "ExitCode",
     "GivenAway",
@@ -49,20 +55,28 @@ __all__ = [
     "LedgerTotal",
     "LifeAccount",
     "LocalNetwork",
+    "Members",
+    "NodeModel",
     "NodeState",
+    "Renewed",
+    "Taken",
     "Verified",
     "Via",
     "agreed_run",
     "agreement_of",
+    "ask_to_finish",
     "asked_budget",
     "begin_again",
+    "begin_with_others",
     "check_network",
     "check_node",
     "given_away",
+    "has_authority",
     "is_node_folder",
     "life_account",
     "load_node",
     "make_network",
+    "members_of",
     "new_identity",
     "node_result",
     "node_status",
@@ -74,6 +88,7 @@ __all__ = [
     "quorum_of",
     "read_network",
     "relay_addresses",
+    "renew_certificates",
     "require_data",
     "require_network_run",
     "run_node",
@@ -84,6 +99,7 @@ __all__ = [
     "set_steps",
     "stop_nodes",
     "terms_of",
+    "update_node",
     "verify_outcome",
     "why_nobody_skipped",
     "why_not_started",
@@ -93,6 +109,17 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "NodeModel": "giving",
+        "ask_to_finish": "finishing",
+        "has_authority": "authority",
+        "update_node": "take_update",
+        "Taken": "take_update",
+        "renew_certificates": "renew",
+        "Renewed": "renew",
+        "members_of": "members",
+        "begin_with_others": "members",
+        "Members": "members",
+        "ASKED": "folders",
         "GivenAway": "giving",
         "KnownByObserver": "giving",
         "LedgerLine": "lifelong",

@@ -1,47 +1,76 @@
-"""Another run of the same people: what the last one left is put away, and all get the new run's file."""
+"""Another run: what the last one left is put away, and all get the new run's file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...errors import InvalidInput
 from ...runs import read_run_file
-from ..node import RESULT, STOPPED, NodeConfig, read_node_config
+from .._files import write_over
+from ..node import FINISH, RESULT, STOPPED, NodeConfig, read_node_config
 from ..transport import CERTIFICATE
+from .authority import has_authority, read_authority
 from .checks import is_node_folder
+from .folders import ASKED
 from .local import read_network, running_pid
+from .update import write_update
 
-__all__ = ["begin_again"]
+__all__ = ["begin_again", "require_stopped", "take_up"]
 
-_LEFT = ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED, "node.log")
+_LEFT = ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED, FINISH, "node.log")
 
 
-def begin_again(folder: str | Path, text: str) -> tuple[Path, ...]:
+def begin_again(folder: str | Path, text: str, asked: str | None = None) -> tuple[Path, ...]:
     """Put away what a run has left at the nodes of a folder (a network's, or one node's), and give them another run.
 
     `text` is the new run's file. Return where the journals and models of the last run are now: `runs/IDENTITY` in each
-    node's folder. A node that runs is refused. Keys, certificates, settings and budgets stay as they are.
+    node's folder. A node that runs is refused. Keys, certificates, settings and budgets stay as they are. `asked` is
+    the run as it was asked for, where it is another one than before. Where the authority's key is in the network's
+    folder, update.json has what owners of nodes elsewhere need.
     """
     folder = Path(folder)
     alone = is_node_folder(folder)
     configs = [read_node_config(folder / "node.toml")] if alone else read_network(folder)[1]
+    require_stopped(folder, configs)
+    public = {"run.toml": text.encode()}
+    try:
+        places = [(config, folder if alone else folder / config.name) for config in configs]
+        kept = tuple(place for config, home in places if (place := take_up(config, home, public)) is not None)
+        if not alone:
+            write_over(folder / "run.toml", public["run.toml"])
+            if asked is not None:
+                write_over(folder / ASKED, asked.encode())
+            if has_authority(folder):
+                write_update(folder, read_authority(folder))
+    except OSError as error:
+        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error
+    return kept
+
+
+def require_stopped(folder: Path, configs: Sequence[NodeConfig]) -> None:
+    """Refuse nodes that run, and those whose settings say no run."""
     for config in configs:
         if (pid := running_pid(config)) is not None:
             raise InvalidInput.because("DIR", folder, f"{config.name} is running (process {pid}); stop it first")
         if config.run is None:
             reason = f'the settings of {config.name} say no run; add: run = "run.toml"'
             raise InvalidInput.because("DIR", folder, reason)
-    try:
-        kept = tuple(place for config in configs if (place := _put_away(config)) is not None)
-        for path in (*(config.run for config in configs), *(() if alone else (folder / "run.toml",))):
-            assert path is not None
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error
-    return kept
 
 
-def _put_away(config: NodeConfig) -> Path | None:
+def take_up(config: NodeConfig, folder: Path, public: Mapping[str, bytes]) -> Path | None:
+    """Put away the last run of the node in a folder, and write what all nodes share in the next one.
+
+    Return where the last run is now; None if it has left nothing.
+    """
+    assert config.run is not None
+    place = _put_away(config, folder)
+    for name, content in public.items():
+        write_over(config.run if name == "run.toml" else folder / name, content)
+    return place
+
+
+def _put_away(config: NodeConfig, folder: Path) -> Path | None:
     """Move what the last run has left into a folder of its name; return None if there is nothing."""
     assert config.run is not None
     home, journal = config.journal.parent, config.journal
@@ -53,6 +82,8 @@ def _put_away(config: NodeConfig) -> Path | None:
     place = home / "runs" / (read_run_file(config.run).network.identity or "unnamed")
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     (place / "run.toml").write_bytes(config.run.read_bytes())
+    if not (place / "roster.toml").exists():  # the votes for its model are those of its own members
+        (place / "roster.toml").write_bytes((folder / "roster.toml").read_bytes())
     for path in left:
         if (place / path.name).exists():
             raise InvalidInput.because("DIR", place, f"has {path.name} already; nothing is overwritten")

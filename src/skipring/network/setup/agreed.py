@@ -256,9 +256,12 @@ def _right_after_an_update(nodes: int, node: int, order: AgreedOrder, sizes: Flo
     return largest
 
 
-def run_text(run: RunFile) -> str:
+_AGREED = "The run that all nodes agreed on: the same file at every node, byte for byte or not, value for value."
+
+
+def run_text(run: RunFile, head: str = _AGREED) -> str:
     """Return a run as the text of its file: the values that were given, and no others."""
-    lines = ["# The run that all nodes agreed on: the same file at every node, byte for byte or not, value for value."]
+    lines = [f"# {head}"]
     for section, keys in run.model_dump(mode="json", exclude_unset=True).items():
         tables, head = (keys, f"[[{section}]]") if isinstance(keys, list) else ([keys], f"[{section}]")
         for table in tables:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from cryptography.x509 import Certificate
 
 from ...errors import InvalidInput
 from ..node import read_node_config
-from ..transport import Roster, node_uri, read_roster
+from ..transport import Expiry, Roster, node_uri, read_roster
 from ..transport import certificates as known
 from .relay import NODE_KEY, RELAY
 from .relay_checks import check_node_relay, check_relay, mode_problem
@@ -23,11 +23,12 @@ _SMALL = 1 << 20  # no key is longer
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found in one folder: whose it is, how long its certificate lasts, and what is wrong."""
+    """What was found in one folder: whose it is, how long its certificate lasts, what is wrong, what soon will be."""
 
     name: str
     days_left: int | None
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def is_node_folder(folder: Path) -> bool:
@@ -55,7 +56,7 @@ def check_network(folder: str | Path, *, now: datetime | None = None) -> tuple[C
             and ours != its
         ):
             more.append("ca.crt differs from the network's")
-        nodes.append(Checked(name, found.days_left, (*found.problems, *more)))
+        nodes.append(replace(found, problems=(*found.problems, *more)))
     relay = folder / RELAY
     # Once it is packed, the relay's folder is needed nowhere else.
     more_found = [Checked(RELAY, None, tuple(check_relay(relay, roster, folder)))] if relay.is_dir() else []
@@ -85,17 +86,18 @@ def check_node(folder: str | Path, *, expected: str | None = None, now: datetime
         problems.append("node.key does not belong to node.crt")
     if own is not None and authority is not None and not known.signed_by(own, authority):
         problems.append("node.crt is not signed by ca.crt")
+    warnings: list[str] = []
     if own is not None:
         problems += _check_names(own, name)
-        problems += _check_dates("node.crt", own, now)
+        problems += _check_dates(Expiry("node.crt", name, own.not_valid_after_utc), own, now, warnings)
     if authority is not None:
-        problems += _check_dates("ca.crt", authority, now)
+        problems += _check_dates(Expiry("ca.crt", None, authority.not_valid_after_utc), authority, now, warnings)
     if "roster.toml" not in missing:
         problems += _check_roster(folder / "roster.toml", name, own, key)
     problems += mode_problem(folder / "node.key", "node.key")
     problems += _check_way(folder, missing)
     problems += _strange_keys(folder, authority)
-    return Checked(name, None if own is None else _days_left(own, now), tuple(problems))
+    return Checked(name, None if own is None else _days_left(own, now), tuple(problems), tuple(warnings))
 
 
 def _configured_name(folder: Path, missing: list[str]) -> tuple[str | None, list[str]]:
@@ -112,14 +114,15 @@ def _check_authority(folder: Path, now: datetime | None) -> Checked:
     if own is None:
         there = folder.is_dir()
         return Checked("ca", None, ("ca.crt is missing, or is not a certificate",) if there else ())
-    problems = _check_dates("ca.crt", own, now)
+    warnings: list[str] = []
+    problems = _check_dates(Expiry("ca.crt", None, own.not_valid_after_utc), own, now, warnings)
     text = _read(folder / "ca.key")
     if text is not None:  # kept elsewhere, as it should be, otherwise
         key = known.private_key(text)
         if key is None or not known.same_key(key, own):
             problems.append("ca.key does not belong to ca.crt")
         problems += mode_problem(folder / "ca.key", "ca.key")
-    return Checked("ca", _days_left(own, now), tuple(problems))
+    return Checked("ca", _days_left(own, now), tuple(problems), tuple(warnings))
 
 
 def _check_names(own: Certificate, name: str) -> list[str]:
@@ -127,12 +130,14 @@ def _check_names(own: Certificate, name: str) -> list[str]:
     return [] if bound else [f"node.crt is not bound to the name {name}"]
 
 
-def _check_dates(file: str, own: Certificate, now: datetime | None) -> list[str]:
-    begin, end = own.not_valid_before_utc, own.not_valid_after_utc
-    moment = now if now is not None else datetime.now(UTC)
-    if moment > end:
-        return [f"{file} expired on {end:%Y-%m-%d}"]
-    return [f"{file} is not valid before {begin:%Y-%m-%d %H:%M} UTC"] if moment < begin else []
+def _check_dates(expiry: Expiry, own: Certificate, now: datetime | None, warnings: list[str]) -> list[str]:
+    """Return what is wrong with the dates of a certificate, and add to the warnings that it will not last."""
+    begin, moment = own.not_valid_before_utc, now if now is not None else datetime.now(UTC)
+    said = expiry.warning(moment)
+    if said is not None and moment > expiry.at:
+        return [said]
+    warnings += [] if said is None else [said]
+    return [f"{expiry.file} is not valid before {begin:%Y-%m-%d %H:%M} UTC"] if moment < begin else []
 
 
 def _days_left(own: Certificate, now: datetime | None) -> int:
@@ -147,8 +152,8 @@ def _check_roster(path: Path, name: str, own: Certificate | None, key: EllipticC
         return [f"roster.toml: {problem.reason}"]
     if name not in roster.names:
         return [f"roster.toml has no node {name}"]
-    if own is not None and roster.fingerprints[roster.index(name)] != known.fingerprint_of(own):
-        return [f"roster.toml has another fingerprint for {name} than node.crt"]
+    if own is not None and roster.keys[roster.index(name)] != known.key_of(own):
+        return [f"roster.toml has another key for {name} than node.crt"]
     if key is not None and roster.keys[roster.index(name)] != known.public_key_of(key):
         return [f"roster.toml has another key for {name} than node.key"]
     return []

@@ -14,20 +14,23 @@ from ...errors import InvalidInput
 from .._files import write_new
 from ..node import NodeBudget, NodeRelay, node_config_text
 from ..transport import Address, Roster, node_uri, require_cryptography, server_name
+from .authority import CLOCKS
 from .relay import HOST_KEY, NODE_KEY, RELAY, Via, node_host, node_relay_files, relay_files
 
-__all__ = ["make_network"]
+__all__ = ["ASKED", "make_network", "write_node_folder"]
 
-_CLOCKS = timedelta(hours=1)  # how far the clocks of two machines may be apart when a certificate is new
+#: The run as it was asked for, before it was made into one for so many nodes.
+ASKED = "asked.toml"
 
 
 def make_network(
     folder: str | Path,
     names: Sequence[str],
-    addresses: Sequence[Address],
+    addresses: Sequence[Address | None],
     *,
     days: int = 365,
     run: bytes | None = None,
+    asked: bytes | None = None,
     delay: str | None = None,
     budget: NodeBudget | None = None,
     data: Mapping[str, Path] | None = None,
@@ -40,9 +43,9 @@ def make_network(
     written into the settings of every node, whose owner may change it. `data` are the nodes' own files, by their names.
     With `via`, nodes reach each other by way of a relay, whose folder is made as well; `addresses` are those that the
     relay lends to them (`relay_addresses`).
+    `asked` is kept in the network's folder: what it leaves open is chosen anew when others join or leave.
     """
-    if not 1 <= days <= 36500:
-        raise InvalidInput("days", days, "from 1 to 36500")
+    require_days(days)
     given, folder = folder, Path(os.path.abspath(folder))
     if os.path.lexists(folder):
         raise InvalidInput.because("DIR", given, "exists already; a network is never overwritten")
@@ -55,6 +58,8 @@ def make_network(
         roster = _fill(
             draft, names, addresses, days=days, run=run, delay=delay, budget=budget, data=data or {}, via=via
         )
+        if asked is not None:
+            write_new(draft / ASKED, asked, 0o644)
         draft.rename(folder)
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
@@ -63,10 +68,16 @@ def make_network(
     return roster
 
 
+def require_days(days: int) -> None:
+    """Refuse certificates that last less than a day, or longer than dates can say."""
+    if not 1 <= days <= 36500:
+        raise InvalidInput("days", days, "from 1 to 36500")
+
+
 def _fill(
     folder: Path,
     names: Sequence[str],
-    addresses: Sequence[Address],
+    addresses: Sequence[Address | None],
     *,
     days: int,
     run: bytes | None,
@@ -78,10 +89,17 @@ def _fill(
     from ..transport import certificates as made  # an extra
 
     now = datetime.now(UTC).replace(microsecond=0)
-    begin, end = now - _CLOCKS, now + timedelta(days=days)
+    begin, end = now - CLOCKS, now + timedelta(days=days)
     authority = made.new_authority(begin, end)
     issued = [
-        made.issue(authority, name, (server_name(name), address.host), node_uri(name), begin, end)
+        made.issue(
+            authority,
+            name,
+            (server_name(name), *(() if address is None else (address.host,))),
+            node_uri(name),
+            begin,
+            end,
+        )
         for name, address in zip(names, addresses, strict=True)
     ]
     roster = Roster(
@@ -96,18 +114,17 @@ def _fill(
     _write_folder(folder, {name: text for name, text in public.items() if name != "ca.crt"}, {})
     _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
     for node, (name, address, (key, certificate)) in enumerate(zip(names, addresses, issued, strict=True)):
-        config = node_config_text(
+        write_node_folder(
+            folder / name,
             name,
             address,
-            with_run=run is not None,
-            with_schema=run is not None and "column" in tomllib.loads(run.decode()),
+            public | {"node.crt": made.certificate_pem(certificate)},
+            {"node.key": made.key_pem(key)},
             delay=delay,
             budget=budget,
             data=data.get(name),
             relay=None if via is None else NodeRelay(ssh=Path(RELAY, "ssh_config"), local=node_host(node)),
-        ).encode()
-        own = public | {"node.crt": made.certificate_pem(certificate), "node.toml": config}
-        _write_folder(folder / name, own, {"node.key": made.key_pem(key)})
+        )
     if via is not None:
         _write_relay(folder, via, roster)
     return roster
@@ -122,6 +139,33 @@ def _write_relay(folder: Path, via: Via, roster: Roster) -> None:
     _write_folder(folder / RELAY, relay_files(via, roster, [line for _, line in keys]), {HOST_KEY: host_key})
     for node, (name, (key, _)) in enumerate(zip(roster.names, keys, strict=True)):
         _write_folder(folder / name / RELAY, node_relay_files(via, roster, node, host_line), {NODE_KEY: key})
+
+
+def write_node_folder(
+    folder: Path,
+    name: str,
+    address: Address | None,
+    public: dict[str, bytes],
+    secret: dict[str, bytes],
+    *,
+    delay: str | None = None,
+    budget: NodeBudget | None = None,
+    data: Path | None = None,
+    relay: NodeRelay | None = None,
+) -> None:
+    """Write what a new node starts with: its settings, what everybody may read, and what its owner alone may."""
+    run = public.get("run.toml")
+    config = node_config_text(
+        name,
+        address,
+        with_run=run is not None,
+        with_schema=run is not None and "column" in tomllib.loads(run.decode()),
+        delay=delay,
+        budget=budget,
+        data=data,
+        relay=relay,
+    ).encode()
+    _write_folder(folder, public | {"node.toml": config}, secret)
 
 
 def _write_folder(folder: Path, public: dict[str, bytes], secret: dict[str, bytes]) -> None:

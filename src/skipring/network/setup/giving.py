@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,6 @@ from ..node import (
     NodeConfig,
     NodeFacts,
     OwnAccount,
-    account_of,
     final_claims,
     final_epsilon,
     hidden_from_whom,
@@ -26,17 +26,20 @@ from ..node import (
     read_node_config,
     write_node_model,
 )
-from ..storage import JournalReading, read_journal, size_of
+from ..protocol import marks_of
+from ..storage import JournalSum, digest_of, size_of, sum_journal
 from ..transport import Roster, read_roster
 from .load import require_reach, terms_of
 from .run_mark import RunMark
 
+#: So often a token may move on while it is being read.
+_MOVED = 20
 #: What gives back all that rounding may take away.
 _UP = 1.0 + 1e-9
 #: What showing somebody a token in the middle of a run means; everybody gets to see the final model.
 _NOT_OVER = "the run is not over, so this is what one node has seen: shown to another node, the two look together"
 
-__all__ = ["GivenAway", "KnownByObserver", "given_away", "save_node_model"]
+__all__ = ["GivenAway", "KnownByObserver", "NodeModel", "given_away", "save_node_model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +98,7 @@ class _Read(NamedTuple):
     roster: Roster
     run: RunFile
     me: int
-    reading: JournalReading
+    journal: JournalSum
     terms: AccountTerms
     account: OwnAccount
     parts: int
@@ -108,7 +111,7 @@ class _Read(NamedTuple):
 
     @property
     def run_digest(self) -> str:
-        return RunMark.parse(self.reading.run_digest).agreement
+        return RunMark.parse(self.journal.run_digest).agreement
 
 
 def _read(folder: str | Path) -> _Read:
@@ -124,44 +127,134 @@ def _read(folder: str | Path) -> _Read:
     me = roster.index(config.name)
     if not config.journal.exists():
         raise InvalidInput.because("DIR", folder, "has no journal: the node has not run yet, and given nothing away")
-    reading = read_journal(config.journal, node=config.name)
-    known = RunMark.parse(reading.run_digest)
+    made: list[tuple[AccountTerms, OwnAccount]] = []
+
+    def account_for(run_digest: str) -> OwnAccount:
+        terms = _terms(config, run, roster, me, RunMark.parse(run_digest))
+        made.append((terms, OwnAccount(terms)))
+        return made[-1][1]
+
+    journal = sum_journal(config.journal, node=config.name, account=account_for)
+    parts, units = _parts_and_units(RunMark.parse(journal.run_digest))
+    terms, account = made[-1]
+    return _Read(config, roster, run, me, journal, terms, account, parts, units)
+
+
+def _parts_and_units(mark: RunMark) -> tuple[int, int]:
+    return (int(mark.rows[0]), int(mark.rows[1])) if mark.rows else (1, 1)
+
+
+def _terms(config: NodeConfig, run: RunFile, roster: Roster, me: int, known: RunMark) -> AccountTerms:
+    """Return what decides the cost of the updates in a journal, if the run file is the one that it was begun with."""
+    assert config.run is not None
     if known.identity != run.network.identity:
         now = RunMark("", "", identity=run.network.identity)
         reason = f"is of {now.name}; {config.journal.name} is of {known.name}"
         raise InvalidInput.because("FILE", config.run, reason)
-    parts, units = (int(known.rows[0]), int(known.rows[1])) if known.rows else (1, 1)
-    terms = terms_of(run, config.run, roster, me, parts=parts)
+    terms = terms_of(run, config.run, roster, me, parts=_parts_and_units(known)[0])
     if known.terms != terms.digest:
         reason = f"is not the run file of {config.journal.name}: noise, steps, order or model differ"
         raise InvalidInput.because("FILE", config.run, reason)
-    account = account_of(terms, (entry for _, entry in reading.entries))
-    return _Read(config, roster, run, me, reading, terms, account, parts, units)
+    return terms
 
 
-def save_node_model(folder: str | Path, out: str | Path | None = None) -> tuple[Path, ModelFacts]:
+@dataclass(frozen=True, kw_only=True)
+class NodeModel:
+    """The newest model that a node has, as a file.
+
+    Parameters
+    ----------
+    file : where it is.
+    facts : what the file says of itself.
+    hop, steps, over : where in the run the token was that it is from, and whether it is the final model.
+    digest : the SHA-256 of its parameters.
+    delta : of the epsilons.
+    epsilon_if_shown : what somebody outside learns of this node's data who is shown this model and nothing else.
+    epsilon_of_releases : what anybody learns at most, with however many looks: each release in full.
+    """
+
+    file: str
+    facts: ModelFacts
+    hop: int
+    steps: int
+    over: bool
+    digest: str
+    delta: float
+    epsilon_if_shown: float
+    epsilon_of_releases: float
+
+    @property
+    def if_shown(self) -> str:
+        """What it means for privacy to show it to somebody outside."""
+        alone = f"epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} for this node's data, by itself"
+        if self.over:
+            return f"Shown to somebody outside: {alone}."
+        return (
+            f"Shown to somebody outside, it is one more look, beside the final model: {alone}; with other looks"
+            f" at most {promised(self.epsilon_of_releases)} (each release in full). No other node's account counts it."
+        )
+
+
+def save_node_model(folder: str | Path, out: str | Path | None = None) -> NodeModel:
     """Write the newest token of a node, running or not, as a model that one can use, with its epsilon so far.
 
-    Return the file (by default model.npz in the node's folder), and what it says.
+    By default the file is model.npz in the node's folder.
     """
-    read = _read(folder)
-    config, run, memory = read.config, read.run, read.reading.memory
-    token = memory.outcome or memory.copy.token
+    for again in range(_MOVED, -1, -1):
+        try:
+            return _save(_read(folder), out)
+        except FileNotFoundError as error:
+            # A large model is a file beside the journal, which goes when the token moves on: the next one is there.
+            path = Path(error.filename or "")
+            if not again or not path.parent.name.endswith("-models"):
+                reason = f"cannot be written, or the token has moved on meanwhile: {error.strerror}"
+                raise InvalidInput.because("out", path if out is None else out, reason) from None
+            time.sleep(0.05)
+    raise AssertionError
+
+
+def _save(read: _Read, out: str | Path | None) -> NodeModel:
+    config, run, memory = read.config, read.run, read.journal.memory
+    token, over = memory.outcome or memory.copy.token, memory.outcome is not None
     _, inputs = node_rows(run, index=read.me, nodes=len(read.roster), name=config.name, data=config.data)
     uncovered = [not_covered(run)] if config.data.path is None else []
-    if memory.outcome is None:
+    if not over:
         uncovered.append(_NOT_OVER)
     require_reach(read.terms, size_of(token.parameters), read.delta)
-    claims = final_claims(read.account, config.name, read.delta, memory.outcome)
+    claims = final_claims(read.account, config.name, read.delta, memory.outcome, token)
     beside = "; ".join(each for each in uncovered if each) or None
-    about = NodeFacts(config.name, run, read.run_digest, claims, beside, memory.outcome is not None)
+    about = NodeFacts(config.name, run, read.run_digest, claims, beside, over)
     dtype = "<f4" if run.model.is_network else "<f8"
     path = config.journal.parent / "model.npz" if out is None else Path(out)
     try:
-        return path, write_node_model(path, token, inputs, about, dtype)
+        facts = write_node_model(path, token, inputs, about, dtype)
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        reason = f"cannot be written, or the token has moved on meanwhile: {error.strerror}"
-        raise InvalidInput.because("out", path, reason) from None
+        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from None
+    shown = final_epsilon(read.terms, token, read.delta)
+    assert shown is not None
+    return NodeModel(
+        file=str(path),
+        facts=facts,
+        hop=_hop_of(read),
+        steps=read.terms.steps,
+        over=over,
+        digest=digest_of(token.parameters),
+        delta=read.delta,
+        epsilon_if_shown=shown,
+        epsilon_of_releases=read.account.epsilon_of_releases(read.delta),
+    )
+
+
+def _hop_of(read: _Read) -> int:
+    """Return the hop that a node's newest token has come to; of a run that ended early, that of its last update."""
+    memory = read.journal.memory
+    if memory.outcome is not None and memory.asked:
+        return marks_of(memory.outcome.chain).bit_length()
+    if memory.outcome is not None:
+        return read.terms.steps  # the node may not have seen the last ones
+    return min(memory.copy.hop, read.terms.steps)
 
 
 def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
@@ -169,17 +262,21 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     read = _read(folder)
     config, roster, run, me = read.config, read.roster, read.run, read.me
     terms, account, parts, units = read.terms, read.account, read.parts, read.units
-    memory = read.reading.memory
+    memory = read.journal.memory
     used = read.delta if delta is None else delta
     require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
     mu = np.sqrt(account.by_observer())
-    turns = np.bincount(np.asarray(terms.path[: memory.copy.hop], dtype=np.int64), minlength=len(roster))
+    hop = _hop_of(read)
+    turns = np.bincount(np.asarray(terms.path[:hop], dtype=np.int64), minlength=len(roster))
     others = [node for node in range(len(roster)) if node != me]
     notes = [] if (silent := no_noise(run)) is None else [f"{silent[0].upper()}{silent[1:]}."]
     if memory.promised[0] > 0:
         notes.append(
             f"There was a recovery (ballot {memory.promised[0]}): releases before the node heard of it count in full."
         )
+    if memory.outcome is not None and memory.asked:
+        by = ", ".join(roster.names[node] for node, _ in memory.asked)
+        notes.append(f"The run ended early at hop {hop} of {terms.steps}, by agreement of {by}.")
     if memory.reminded:
         by = ", ".join(roster.names[node] for node in memory.reminded)
         notes.append(f"A part of the releases is not in its journal, but in tokens of {by}: they count in full.")
@@ -198,7 +295,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         node=config.name,
         run=read.run_digest,
         releases=account.releases,
-        hop=min(memory.copy.hop, terms.steps),
+        hop=hop,
         steps=terms.steps,
         over=memory.outcome is not None,
         delta=used,

@@ -29,8 +29,18 @@ from ..node import (
     require_ssh,
     unreached,
 )
-from ..protocol import Gone, Heard, Memory, Passing, Rules, Token, blank_chain
-from ..storage import JournalFile, JournalUnusable, LedgerFile, ModelFile, digest_of, read_journal, size_of, store
+from ..protocol import Gone, Heard, Kind, Memory, Passing, Rules, Token, blank_chain
+from ..storage import (
+    JournalFile,
+    JournalUnusable,
+    LedgerFile,
+    ModelFile,
+    digest_of,
+    read_journal,
+    size_of,
+    store,
+    sum_journal,
+)
 from ..transport import CERTIFICATE, Keys, Roster, read_roster
 from .agreed import resolved_run
 from .agreed_order import AgreedOrder, order_of
@@ -114,6 +124,7 @@ def load_node(path: str | Path) -> NodeSetup:
         compute=None if config.delay.compute is None else parse_delay(config.delay.compute),
         prepare_rows=None if config.data.prepare is None else _own_function(config.data.prepare, folder),
         inputs=inputs,
+        home=folder,
         ledger=None if config.budget.ledger is None else LedgerFile(config.budget.ledger, heads=folder),
         not_covered=not_covered(run) if config.data.path is None else None,
         notes=(
@@ -216,10 +227,10 @@ def require_journal(setup: NodeSetup) -> None:
     if not setup.config.journal.exists():
         return
     path, now = setup.config.journal, _run_mark(setup)
-    reading = read_journal(path, node=setup.name)
-    before = RunMark.parse(reading.run_digest)
+    journal = sum_journal(path, node=setup.name)
+    before = RunMark.parse(journal.run_digest)
     if before == now:
-        _require_newest(setup, reading.memory)
+        _require_newest(setup, journal.memory)
         return
     if _was_never_used(setup):
         return
@@ -285,7 +296,10 @@ def _was_never_used(setup: NodeSetup) -> bool:
 
     So it is after a node was started with a wrong run file: nobody has listened to it, so that it can begin anew.
     """
-    reading = read_journal(setup.config.journal, node=setup.name)
-    if RunMark.parse(reading.run_digest).agreement == setup.agreement.digest.hex():
+    journal = sum_journal(setup.config.journal, node=setup.name)
+    if RunMark.parse(journal.run_digest).agreement == setup.agreement.digest.hex():
         return False
+    if journal.memory.copy.kind is not Kind.INITIAL:
+        return False
+    reading = read_journal(setup.config.journal, node=setup.name)  # it has come to nothing yet, so there are few
     return all(isinstance(entry, Heard | Passing | Gone) for _, entry in reading.entries)

@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,11 +31,7 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
     Return an `ExitCode`. A settings file that cannot be read raises InvalidInput; whatever else is wrong is the node's
     last line. Logs go to standard error: lines of JSON, or of text if it is a terminal.
     """
-    from ..transport import watch_native_log
-
     log = _Log(verbose=verbose, as_json=not sys.stderr.isatty() if json_logs is None else json_logs)
-    log.file = watch_native_log(log.refused)
-    # Imports of its own begin here: what gRPC prints must be read before it is loaded.
     from ..node import Node, Stopped, read_node_config
     from ..storage import JournalError
     from .exit_codes import ExitCode, exit_code_of
@@ -48,7 +44,6 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
         setup = load_node(config)
         with open_journal(setup) as journal, _pid_file(setup.config.journal.parent):
             node = Node(setup, journal, log.say)
-            log.once = node.transport.say_once
             asyncio.run(_run(node, setup.config.metrics))
     except (Stopped, JournalError, InvalidInput) as problem:
         log.failed(_in_words(problem))
@@ -93,9 +88,7 @@ class _Log:
 
     def __init__(self, *, verbose: bool, as_json: bool) -> None:
         self.verbose, self.as_json = verbose, as_json
-        self.file = 2
         self.name = ""
-        self.once: Callable[[str, str], None] | None = None
 
     def say(self, event: str, *, level: str = "info", **facts: object) -> None:
         if level == "debug" and not self.verbose:
@@ -108,7 +101,7 @@ class _Log:
             words = " ".join(f"{key}={value}" for key, value in facts.items())
             line = f"{time.strftime('%H:%M:%S', time.localtime(now))} {self.name} {event} {words}".rstrip()
         with contextlib.suppress(OSError):  # whoever read the log has gone; the run goes on
-            os.write(self.file, line.encode() + b"\n")
+            os.write(2, line.encode() + b"\n")
 
     def failed(self, why: str) -> None:
         """Say why the node ends; to people who look on as one plain line."""
@@ -116,13 +109,7 @@ class _Log:
             self.say("failed", why=why, level="error")
             return
         with contextlib.suppress(OSError):
-            os.write(self.file, f"{self.name}: {why}\n".encode())
-
-    def refused(self, why: str) -> None:
-        if self.once is not None:
-            self.once("refused", why)
-        else:
-            self.say("refused", why=why)
+            os.write(2, f"{self.name}: {why}\n".encode())
 
 
 @contextlib.contextmanager

@@ -75,9 +75,9 @@ def node_host(node: int) -> str:
 
 def forwards(roster: Roster, me: int, local: str, listen: str) -> list[str]:
     """Return the lines of a node's ssh_config that say what goes through its tunnel."""
-    own = roster.addresses[me].port
+    own = roster.ports[me]
     lines = [f"RemoteForward {_THERE}:{own} {listen}"]
-    others = (address.port for node, address in enumerate(roster.addresses) if node != me)
+    others = (port for node, port in enumerate(roster.ports) if node != me)
     return lines + [f"LocalForward {local}:{port} {_THERE}:{port}" for port in others]
 
 
@@ -117,7 +117,7 @@ def node_relay_files(via: Via, roster: Roster, me: int, host_key: str) -> dict[s
         "ControlPath none",
         "",
         "# What others send to this node's port at the relay comes here, and each other node has a port here.",
-        *forwards(roster, me, local, str(Address(local, roster.addresses[me].port))),
+        *forwards(roster, me, local, str(Address(local, roster.ports[me]))),
     ]
     return {"ssh_config": _text(lines), "known_hosts": f"{_ALIAS} {host_key}\n".encode()}
 
@@ -135,7 +135,7 @@ def relay_files(via: Via, roster: Roster, node_keys: Sequence[str]) -> dict[str,
 
 def allowed_line(roster: Roster, node: int, key: str) -> str:
     """Return what the relay lets one node do: have its own port, call those of the others, and nothing else."""
-    ports = [address.port for address in roster.addresses]
+    ports = list(roster.ports)
     may = [f'permitlisten="{_THERE}:{ports[node]}"']
     may += [f'permitopen="{_THERE}:{port}"' for port in ports if port != ports[node]]
     return f"restrict,port-forwarding,{','.join(may)} {key} {roster.names[node]}"
@@ -280,7 +280,7 @@ WantedBy=multi-user.target
 
 
 def _readme(via: Via, roster: Roster) -> str:
-    ports = [address.port for address in roster.addresses]
+    ports = list(roster.ports)
     return f"""\
 The relay of a skipring network of {len(roster)} nodes: an OpenSSH server of its own (7.8 or newer; Debian:
 openssh-server), which passes their connections on. It needs neither root nor skipring.

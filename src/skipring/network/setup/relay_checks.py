@@ -27,7 +27,7 @@ def check_node_relay(config: NodeConfig, roster: Roster) -> list[str]:
         problems.append(f"{RELAY}/{NODE_KEY} is not an ed25519 key of OpenSSH")
     problems += mode_problem(folder / NODE_KEY, f"{RELAY}/{NODE_KEY}")
     given = [" ".join(line.split()) for line in (_read(settings) or b"").decode(errors="replace").splitlines()]
-    wanted = forwards(roster, roster.index(config.name), config.relay.local, config.listen)
+    wanted = forwards(roster, roster.index(config.name), config.relay.local, config.listen or "")
     problems += [f"{RELAY}/{settings.name} lacks the line: {line}" for line in wanted if line not in given][:1]
     if "StrictHostKeyChecking yes" not in given:
         problems.append(f"{RELAY}/{settings.name} must say StrictHostKeyChecking yes: else anybody may be the relay")

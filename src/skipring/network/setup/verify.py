@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,11 @@ __all__ = ["Verified", "verify_outcome"]
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """Who has signed that the run ended with this model, and who has not; `problem` says why that is not enough."""
+    """Who has signed that the run ended with this model, and who has not; `problem` says why that is not enough.
+
+    If it ended before its last hop, `asked` are those who asked for it, `ended_at` is the hop of its last update, and
+    `steps` how many hops were agreed on; None otherwise.
+    """
 
     run: str
     ballot: tuple[int, int]
@@ -27,6 +31,9 @@ class Verified:
     unsigned: tuple[str, ...]
     needed: int
     problem: str | None
+    ended_at: int | None = None
+    steps: int | None = None
+    asked: tuple[str, ...] = ()
 
 
 def verify_outcome(
@@ -59,7 +66,13 @@ def verify_outcome(
         problem = "the model's file says that it is of another run"
     elif len(signed) < needed:
         problem = f"{len(signed)} of {len(known)} nodes have signed it, and a majority is {needed}"
-    return _verified(found.statement, known.names, signed, needed, digest, problem)
+    elif found.early is not None:
+        problem = found.early.problem(found.statement, known)
+    verified = _verified(found.statement, known.names, signed, needed, digest, problem)
+    if found.early is None:
+        return verified
+    asked = tuple(known.names[node] for node in sorted(found.early.wishes))
+    return replace(verified, ended_at=found.early.hop, steps=found.early.steps, asked=asked)
 
 
 def _verified(

@@ -1,15 +1,15 @@
 """What a node keeps on its disk: its journal, which nothing is said before, and models that are too large for memory.
 
-`JournalFile` is a node's own journal, `read_journal` looks at one without changing it. Parameters are bytes or a
-`ModelFile`; `store` and `load` turn an array into either and back, `digest_of` tells two of them apart. `LedgerFile` is
-what all runs have released of one data set.
+`JournalFile` is a node's own journal; `sum_journal` and `read_journal` look at one without changing it. Parameters are
+bytes or a `ModelFile`; `store` and `load` turn an array into either and back, `digest_of` tells two of them apart.
+`LedgerFile` is what all runs have released of one data set.
 """
 
 from __future__ import annotations
 
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
 from .journal_file import JournalFile
-from .journal_reading import JournalReading, read_journal
+from .journal_reading import JournalReading, JournalSum, read_journal, sum_journal
 from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, Spent, boot
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
 
@@ -21,6 +21,7 @@ __all__ = [
     "JournalFull",
     "JournalInUse",
     "JournalReading",
+    "JournalSum",
     "JournalUnusable",
     "LedgerBroken",
     "LedgerFile",
@@ -38,4 +39,5 @@ __all__ = [
     "read_journal",
     "size_of",
     "store",
+    "sum_journal",
 ]

@@ -1,9 +1,13 @@
 """The journal of a node as a file: what was written is still there after a crash, a kill -9 or a power cut.
 
-The file is an SQLite database (write-ahead log, one fsync per entry). Row 0 says whose journal it is, each further row
-is an entry, and each carries a SHA-256 over the row before it. Parameters are kept apart, once per content, and only
+The file is an SQLite database (write-ahead log, one fsync per row). Row 0 says whose journal it is, each further row
+has the entries that were written at once, and each carries a SHA-256 over the row before it. Of a token a row has what
+is new on it (`_entries`), so that rows do not grow with the run. Parameters are kept apart, once per content, and only
 those that are still needed; a row has their SHA-256. Those that come as a `ModelFile` become files of a folder beside
 the journal: on the disk before the row that speaks of them, and deleted after the row that no longer needs them.
+
+Now and then a row comes with what all rows up to it add up to (`_summary`), in the same transaction, so that one is
+never there without the other; only the newest such sum is kept. A start goes on from it.
 
 Beside it lies a small file, the witness (`_witness`), which knows the newest entry, and is locked while the journal is
 open. How all of it is read back, and checked, is in `journal_reading`.
@@ -15,18 +19,33 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from ...errors import InvalidInput
 from ..protocol import Account, Entry, Kept, Memory, Over, Parameters, Release, Released, Token
-from ._entries import copy_fields, dated_entry, entry_fields, entry_text, token_in
+from ._entries import Line, Row, lines_in, token_in
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalUnusable, failure
+from ._summary import Summary, now_needed
 from ._witness import lock_witness, read_witness, write_witness
-from .journal_reading import APPLICATION, FORMAT, ROOT, TABLES, JournalReading, connect, folder_of, load, read_journal
+from .journal_reading import (
+    APPLICATION,
+    FORMAT,
+    ROOT,
+    TABLES,
+    JournalReading,
+    connect,
+    first_row,
+    folder_of,
+    load,
+    read_journal,
+    release_in,
+    resumed,
+)
 from .model_file import ModelFile, digest_of, sync_folder
 
 __all__ = [
@@ -38,22 +57,27 @@ __all__ = [
     "read_journal",
 ]
 
+#: A start adds up so many rows anew, at most, of so many bytes on average: where there are many nodes, rows are longer,
+#: and to add one up takes longer, too. Once a sum has become large, there may be more, one for so many bytes of it.
+_ROWS, _ROW_BYTES, _BYTES_PER_ROW = 1000, 400, 5000
+
 
 class JournalFile:
     """The journal of one node in one run; `create` makes it, `open` goes on with it.
 
     It is used from one thread. After an error it refuses everything; the node is started anew from what is on disk.
     Models are written into its folder `models` after it was opened: what lies there before, and is not needed, is
-    taken for the leavings of a crash.
+    taken for the leavings of a crash. After `sum_after` rows it writes down what they add up to.
     """
 
-    def __init__(self, path: Path, witness: int, node: str, run_digest: str) -> None:
-        self.path = path
+    def __init__(self, path: Path, witness: int, node: str, run_digest: str, sum_after: int = _ROWS) -> None:
+        self.path, self._sum_after = path, sum_after
         self._witness = witness
         self._failure: JournalError | None = None
         found = load(path, read_witness(path, witness), node, run_digest)
-        self._fold = found.fold
+        self._fold, self._first = found.fold, found.first
         self._count, self._digest = found.count, found.digest
+        self._summed, self._state_size, self._since = found.summed, found.state_size, found.since
         self._stored, self._files, self._needed = found.stored, found.files, found.needed
         self._folder = folder_of(path)
         try:
@@ -74,7 +98,9 @@ class JournalFile:
             raise failure(path, error) from error
 
     @classmethod
-    def create(cls, path: str | Path, *, node: str, run_digest: str, blank: Memory) -> JournalFile:
+    def create(
+        cls, path: str | Path, *, node: str, run_digest: str, blank: Memory, sum_after: int = _ROWS
+    ) -> JournalFile:
         """Make a new journal, which must not exist yet; `blank` is what every node knows before the run."""
         path = Path(path).resolve()
         if blank != Memory(blank.promised, blank.copy):
@@ -94,20 +120,20 @@ class JournalFile:
                 _build(path, witness, node, run_digest, blank)
             except (sqlite3.Error, OSError) as error:
                 raise failure(path, error) from error
-            return cls(path, witness, node, run_digest)
+            return cls(path, witness, node, run_digest, sum_after)
         except BaseException:
             os.close(witness)
             raise
 
     @classmethod
-    def open(cls, path: str | Path, *, node: str, run_digest: str) -> JournalFile:
+    def open(cls, path: str | Path, *, node: str, run_digest: str, sum_after: int = _ROWS) -> JournalFile:
         """Open the journal of a node and a run, or refuse it if it is not that, is in use, or is damaged."""
         path = Path(path).resolve()
         if not path.is_file():
             raise InvalidInput.because("journal", path, "does not exist")
         witness = lock_witness(path, 0)
         try:
-            return cls(path, witness, node, run_digest)
+            return cls(path, witness, node, run_digest, sum_after)
         except BaseException:
             os.close(witness)
             raise
@@ -126,7 +152,7 @@ class JournalFile:
     def releases(self) -> Iterator[Release]:
         """Go through the ledger, the oldest release first."""
         self._require_sound()
-        return iter(tuple(self._fold.releases))
+        return (release for release in map(release_in, self._lines(0)) if release is not None)
 
     def entries(self) -> Iterator[tuple[float, Entry]]:
         """Go through all entries, the oldest first, each with the time it was written.
@@ -134,15 +160,18 @@ class JournalFile:
         Parameters that are no longer kept are empty.
         """
         self._require_sound()
-        return self._entries(self._count)
+        return ((line.written, line.entry) for line in self._lines(0))
 
     def follow(self, account: Account) -> None:
         """Tell an account of all entries so far, and from now on of each that is written.
 
-        It is told before they are on disk. An entry that it refuses is not written, and none after it.
+        If its state is among what was written down last, it goes on from there. It is told before entries are on disk.
+        An entry that it refuses is not written, and none after it.
         """
         self._require_sound()
-        self._fold.follow(account, (entry for _, entry in self._entries(self._count)))
+        summary = self._summary()
+        known = summary is not None and resumed(account, summary)
+        self._fold.follow(account, (line.entry for line in self._lines(self._summed if known else 0)))
 
     def append(self, *entries: Entry, written: float | None = None) -> None:
         """Write entries, all or none of them; they are on disk when this returns. `written` is the time, or now."""
@@ -179,47 +208,72 @@ class JournalFile:
             raise type(self._failure)(*self._failure.args)
 
     def _append(self, entries: Sequence[Entry], written: float) -> None:
-        files = set(self._files)
-        self._connection.execute("BEGIN IMMEDIATE")
+        files, row, fresh = set(self._files), Row(float(written)), dict[str, Parameters]()
+        execute = self._connection.execute
+        execute("BEGIN IMMEDIATE")
         for entry in entries:
-            self._put(entry, written)
+            self._put(entry, row, fresh)
             files |= self._files.keys()
-        self._connection.execute("COMMIT")
+        self._store(fresh)
+        state = None
+        if self._is_time_for_a_sum(row):
+            state = Summary(self._fold.memory, self._needed, self._fold.states()).packed()
+            execute("DELETE FROM states")
+            execute("INSERT INTO states VALUES (?, ?)", (self._count + 1, state))
+        body = row.content(state)
+        digest = hashlib.sha256(self._digest + body).digest()
+        execute("INSERT INTO entries VALUES (?, ?, ?)", (self._count + 1, body, digest))
+        execute("COMMIT")
+        self._count, self._digest, self._since = self._count + 1, digest, self._since + len(body)
+        if state is not None:
+            self._summed, self._state_size, self._since = self._count, len(state), 0
         self._testify()
         for gone in files - self._files.keys():
             self._folder.drop(gone)
 
-    def _put(self, entry: Entry, written: float) -> None:
+    def _is_time_for_a_sum(self, row: Row) -> bool:
+        rows = max(self._sum_after, self._state_size // _BYTES_PER_ROW)
+        return self._count + 1 - self._summed >= rows or self._since + len(row) >= rows * _ROW_BYTES
+
+    def _put(self, entry: Entry, row: Row, fresh: dict[str, Parameters]) -> None:
         """Add an entry to what will be committed; if that fails, this object refuses everything."""
-        number, token, name = self._count + 1, token_in(entry), ""
-        needed, stored, files = self._needed, self._stored, self._files
-        if token is not None:
-            name = self._name(token)
-            needed = {**needed, "outcome" if isinstance(entry, Over) else "copy": name}
-            files = {kept: file for kept, file in files.items() if kept in needed.values()}
-            if isinstance(token.parameters, ModelFile) and name not in files:
-                files[name] = self._folder.model(name, token.parameters.size)
-            stored = {kept: at for kept, at in stored.items() if kept in needed.values() and kept not in files}
-        fields = entry_fields(entry, name, files.get(name))
-        body = entry_text({"entry": type(entry).__name__, "written": float(written), **fields})
-        digest = hashlib.sha256(self._digest + body.encode()).digest()
-        if token is not None and isinstance(token.parameters, ModelFile):
-            entry = self._with_file(entry, token, token.parameters, files[name])
-        self._fold.add(entry, written=float(written), parameters=name)
-        execute = self._connection.execute
+        token, base = token_in(entry), self._fold.memory.copy.token
+        if token is None:
+            row.add(entry, base)
+            self._fold.add(entry)
+            return
+        name = self._name(token)
+        file = self._files.get(name)
+        if not isinstance(token.parameters, ModelFile):
+            fresh[name] = token.parameters
+        elif file is None:
+            file = self._folder.model(name, token.parameters.size)
+        size = None if file is None else file.size
+        row.add(entry, base, name, size)
+        if isinstance(token.parameters, ModelFile):
+            assert file is not None
+            entry = self._with_file(entry, token, token.parameters, file)
+        self._fold.add(entry)
+        self._needed = now_needed(self._needed, "outcome" if isinstance(entry, Over) else "copy", name, size)
+        files = self._files if file is None else {**self._files, name: file}
+        kept = {each for each, _ in self._needed.values()}
+        self._files = {each: its for each, its in files.items() if each in kept}
+
+    def _store(self, fresh: Mapping[str, Parameters]) -> None:
+        """Keep those models that are needed, and are in no file; no others."""
+        needed = {name for name, size in self._needed.values() if size is None}
+        stored = {name: at for name, at in self._stored.items() if name in needed}
         for place in set(self._stored.values()) - set(stored.values()):  # first, so that the new ones take their room
-            execute("DELETE FROM models WHERE entry = ?", (place,))
-        if token is not None and name not in stored and name not in files:
-            execute("INSERT INTO models VALUES (?, ?)", (number, token.parameters))
-            stored[name] = number
-        execute("INSERT INTO entries VALUES (?, ?, ?)", (number, body, digest))
-        self._count, self._digest = number, digest
-        self._stored, self._files, self._needed = stored, files, needed
+            self._connection.execute("DELETE FROM models WHERE entry = ?", (place,))
+        for name in sorted(needed - stored.keys()):
+            stored[name] = max(self._count, *stored.values(), 0) + 1
+            self._connection.execute("INSERT INTO models VALUES (?, ?)", (stored[name], fresh[name]))
+        self._stored = stored
 
     def _name(self, token: Token) -> str:
         """Return the SHA-256 of the parameters; to compare them with the copy's is quicker than to compute it."""
         if token.parameters == self._fold.newest:
-            return self._needed["copy"]
+            return self._needed["copy"][0]
         return digest_of(token.parameters)
 
     def _with_file(self, entry: Entry, token: Token, given: ModelFile, file: ModelFile) -> Entry:
@@ -234,18 +288,35 @@ class JournalFile:
         assert isinstance(entry, Over)
         return replace(entry, token=token)
 
-    def _entries(self, count: int) -> Iterator[tuple[float, Entry]]:
+    def _lines(self, after: int) -> Iterator[Line]:
+        """Go through the entries that there are now, from the row after one on."""
+        count, page, base = self._count, 1000, self._first
+        if after:
+            summary = self._summary()
+            assert summary is not None
+            base = summary.memory.copy.token
         models: dict[str, Parameters] = dict(self._files)
-        page = 1000
+        for name, place in self._stored.items():
+            models[name] = self._read("SELECT parameters FROM models WHERE entry = ?", place)[0][0]
+        return self._pages(range(after + 1, count + 1, page), count, base, models)
+
+    def _pages(self, pages: range, count: int, base: Token, models: Mapping[str, Parameters]) -> Iterator[Line]:
+        query = "SELECT body FROM entries WHERE number BETWEEN ? AND ? ORDER BY number"
+        for first in pages:
+            self._require_sound()
+            for (body,) in self._read(query, first, min(count, first + pages.step - 1)):
+                read = lines_in(body, base, models)
+                base = read.base
+                yield from read.lines
+
+    def _summary(self) -> Summary | None:
+        """Return what was written down last, if this version can read it."""
+        found = self._read("SELECT state FROM states")
+        return Summary.unpacked(found[0][0]) if found else None
+
+    def _read(self, query: str, *values: int) -> list[Any]:
         try:
-            for name, place in self._stored.items():
-                query = "SELECT parameters FROM models WHERE entry = ?"
-                (models[name],) = self._connection.execute(query, (place,)).fetchone()
-            for first in range(1, count + 1, page):
-                self._require_sound()
-                query = "SELECT body FROM entries WHERE number BETWEEN ? AND ? ORDER BY number"
-                rows = self._connection.execute(query, (first, min(count, first + page - 1))).fetchall()
-                yield from (dated_entry(body, models) for (body,) in rows)
+            return self._connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise failure(self.path, error) from error
 
@@ -271,9 +342,8 @@ def _build(path: Path, witness: int, node: str, run_digest: str, blank: Memory) 
     parameters, name, file = blank.copy.token.parameters, digest_of(blank.copy.token.parameters), None
     if isinstance(parameters, ModelFile):
         file = folder_of(path).keep(parameters)
-    copy = copy_fields(blank.copy, name, file)
-    body = entry_text({"node": node, "run": run_digest, "promised": blank.promised, "copy": copy})
-    digest = hashlib.sha256(ROOT + body.encode()).digest()
+    body = first_row(node, run_digest, blank, name, None if file is None else file.size)
+    digest = hashlib.sha256(ROOT + body).digest()
     with closing(connect(unfinished, "rw")) as connection:
         _tune(connection)
         connection.execute("BEGIN IMMEDIATE")

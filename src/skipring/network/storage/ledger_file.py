@@ -1,8 +1,9 @@
 """The ledger of a data set: one file with what all runs have released of it, to which lines are only ever added.
 
 Each line has a SHA-256 over the line before it and its own text. The first says that it is a ledger, one line opens the
-account of a node in a run, and each further one says how much that account has come to. Nothing is rewritten, so that
-the file may be copied at any moment, and what one process adds no other can take back.
+account of a node in a run, and each further one says how much that account has come to: in full, so that of each
+account only the last line has to be understood, and in few bytes, since there are some for each update. Nothing is
+rewritten, so that the file may be copied at any moment, and what one process adds no other can take back.
 
 Whoever adds a line holds a lock (flock) on the file, reads what others have added, and is back once the line is on the
 disk. A line without its end was never confirmed to anybody: who comes next cuts it off. Everything else that is not
@@ -24,8 +25,8 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
 from dataclasses import fields as fields_of
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,7 @@ from ..._json import from_json, json_text
 from ...errors import InvalidInput
 from ...privacy import Relation, Unit
 from ._journal_errors import JournalError, JournalUnusable
+from ._ledger_lines import Level, Now, Spent, level_in, now_in, text_of
 from .model_file import sync_folder
 
 __all__ = ["LedgerBroken", "LedgerFile", "LedgerRecord", "LedgerRun", "LedgerUnusable", "Spent", "boot"]
@@ -42,7 +44,6 @@ __all__ = ["LedgerBroken", "LedgerFile", "LedgerRecord", "LedgerRun", "LedgerUnu
 _FORMAT = 1
 _ROOT = b"skipring ledger"
 _PATIENCE = 10.0
-_LINE = re.compile(rb"([0-9a-f]{64}) (\{.*\})")
 _HEAD = re.compile(rb"([0-9]{20}) ([0-9a-f]{64}) ([0-9a-f]{64})\n")
 
 
@@ -73,15 +74,6 @@ class LedgerRun:
     not_covered: str | None = None
 
 
-@dataclass(frozen=True)
-class Spent:
-    """So many own updates, what the observer who knows most knows from them (mu^2), and with each of them in full."""
-
-    releases: int = 0
-    mu2: float = 0.0
-    in_full: float = 0.0
-
-
 @dataclass(frozen=True, kw_only=True)
 class LedgerRecord:
     """What a node has released in a run so far: `mu2` knows the observer who knows most, `in_full` counts each release.
@@ -100,8 +92,8 @@ class LedgerRecord:
     in_full: float = 0.0
     may_mu2: float = 0.0
     may_in_full: float = 0.0
-    told: Spent = Spent()
-    kept: Spent = Spent()
+    told: Spent = field(default_factory=Spent)
+    kept: Spent = field(default_factory=Spent)
     boot: str = ""
 
 
@@ -127,6 +119,9 @@ class LedgerFile:
         self.path = Path(path).absolute()
         self._heads = None if heads is None else Path(heads)
         self._records: list[LedgerRecord] = []
+        self._levels: dict[int, Level] = {}  # what each account has come to
+        self._newest: dict[int, tuple[int, bytes, str]] = {}  # the last line of each of which more was not read yet
+        self._boot = ""  # of the machine, as the last line about it says
         self._count, self._digest, self._root = 0, hashlib.sha256(_ROOT).digest(), ""
         self._end, self._last = 0, b""  # where the last line ends that was read, and its bytes
         self._due: dict[int, str] = {}  # digests of lines that a head remembers and that were not read yet
@@ -141,6 +136,12 @@ class LedgerFile:
     @property
     def records(self) -> tuple[LedgerRecord, ...]:
         """All accounts as they were when the file was last read, the oldest first."""
+        for place, (number, body, started) in self._newest.items():
+            try:
+                self._records[place] = _come_to(self._records[place], now_in(body, started))
+            except (IndexError, TypeError, ValueError):
+                raise self._damaged(number) from None
+        self._newest.clear()
         return tuple(self._records)
 
     def read(self) -> tuple[LedgerRecord, ...]:
@@ -235,15 +236,16 @@ class LedgerFile:
 
     def _catch_up(self, file: int) -> None:
         size = os.fstat(file).st_size
-        start = self._end - len(self._last)
-        text = _bytes_from(file, start)
-        if size < self._end or not text.startswith(self._last):
+        if size < self._end or os.pread(file, len(self._last), self._end - len(self._last)) != self._last:
             raise self._unusable("is an old copy, or was changed, while this node was using it")
         if not self._count:
-            self._due = self._remembered(text)
-        *whole, _unfinished = text[len(self._last) :].split(b"\n")
-        for line in whole:
-            self._take(line)
+            self._due = self._remembered(os.pread(file, 64, 0))
+        unfinished, at = b"", self._end
+        while piece := os.pread(file, 1 << 20, at):
+            at += len(piece)
+            *whole, unfinished = (unfinished + piece).split(b"\n")
+            for line in whole:
+                self._take(line)
         if not self._count:
             raise self._damaged(1)
         late = min(self._due, default=0)
@@ -252,17 +254,19 @@ class LedgerFile:
             raise self._unusable(reason)
 
     def _take(self, line: bytes) -> None:
-        found = _LINE.fullmatch(line)
-        number = self._count + 1
-        if found is None:
+        number, body = self._count + 1, line[65:]
+        digest = hashlib.sha256(self._digest + body).digest()
+        if line[:65] != digest.hex().encode() + b" ":
             raise self._damaged(number)
-        digest = hashlib.sha256(self._digest + found[2]).digest()
-        if digest.hex().encode() != found[1]:
-            raise self._damaged(number)
-        if self._due.pop(number, digest.hex()) != digest.hex():
+        if self._due and self._due.pop(number, digest.hex()) != digest.hex():
             raise self._unusable(f"is another one, or an old copy that was gone on with: line {number} has changed")
         try:
-            self._add_up(number, json.loads(found[2]))
+            if body.startswith(b"["):
+                place, level = level_in(body)
+                self._rise(place, level)
+                self._newest[place] = number, body, self._boot
+            else:
+                self._add_up(number, json.loads(body))
         except (KeyError, IndexError, TypeError, ValueError):
             raise self._damaged(number) from None
         if number == 1:
@@ -278,15 +282,22 @@ class LedgerFile:
         elif "about" in fields:
             at = float(fields["at"])
             about = from_json(LedgerRun, fields["about"], "about")
+            self._levels[len(self._records)] = 0, 0.0, 0.0
             self._records.append(LedgerRecord(about=about, began=at, updated=at))
-        else:
-            place = range(len(self._records))[int(fields["of"])]
-            before, now = self._records[place], from_json(_Now, fields, "now")
-            grows = now.mu2 >= before.mu2 and now.in_full >= before.in_full and now.releases >= before.releases
-            if not (grows and now.may_mu2 >= now.mu2 and now.may_in_full >= now.in_full):
-                raise ValueError("less was released than before")
-            changed = {field.name: getattr(now, field.name) for field in fields_of(now) if field.name != "at"}
-            self._records[place] = replace(before, updated=now.at, **changed)
+        elif "boot" in fields and "of" not in fields:
+            self._boot = str(fields["boot"])
+        else:  # a line as they were before they were short
+            place, now = int(fields["of"]), from_json(Now, fields, "now")
+            self._rise(place, now.level)
+            self._records[place] = _come_to(self._records[place], now)
+            self._newest.pop(place, None)
+
+    def _rise(self, place: int, level: Level) -> None:
+        """Take what an account has come to, unless that is less than before."""
+        before = self._levels[place]
+        if not (level[0] >= before[0] and level[1] >= before[1] and level[2] >= before[2]):
+            raise ValueError("less was released than before")
+        self._levels[place] = level
 
     def _damaged(self, number: int) -> LedgerUnusable:
         return self._unusable(f"is damaged: line {number} is not what was written")
@@ -344,21 +355,6 @@ class LedgerFile:
                 os.close(head)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Now:
-    """The numbers of a line that says how much an account has come to."""
-
-    at: float
-    releases: int
-    mu2: float
-    in_full: float
-    may_mu2: float
-    may_in_full: float
-    told: Spent
-    kept: Spent
-    boot: str
-
-
 class LedgerWriter:
     """Adds lines to a ledger whose lock is held."""
 
@@ -370,7 +366,7 @@ class LedgerWriter:
         for place, record in enumerate(self._ledger.records):
             if (record.about.run, record.about.node, record.about.terms) == (about.run, about.node, about.terms):
                 return place
-        self.add({"at": time.time(), "about": asdict(about)})
+        self.add(json_text({"at": time.time(), "about": asdict(about)}))
         return len(self._ledger.records) - 1
 
     def note(self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float]) -> None:
@@ -382,7 +378,7 @@ class LedgerWriter:
         mu2, in_full = max(now.mu2, before.mu2), max(now.in_full, before.in_full)
         if any(map(math.isnan, (*may, now.mu2, now.in_full))):
             raise LedgerBroken(f"ledger {self._ledger.path}: an account that is no number; nothing may be released")
-        told = _Now(
+        told = Now(
             at=time.time(),
             releases=max(now.releases, before.releases),
             mu2=mu2,
@@ -394,17 +390,19 @@ class LedgerWriter:
             boot=boot(),
         )
         if any(getattr(before, key.name) != getattr(told, key.name) for key in fields_of(told) if key.name != "at"):
-            self.add({"of": place} | asdict(told))
+            if self._ledger._boot != told.boot:
+                self.add(json_text({"boot": told.boot}))
+            self.add(text_of(place, told))
 
     def sync(self) -> None:
         """See to it that all lines are on the disk itself, and let the node remember them."""
         os.fsync(self._file)
         self._ledger._remember()
 
-    def add(self, fields: Mapping[str, Any]) -> None:
+    def add(self, text: str) -> None:
         """Add a line, all of it or nothing."""
         ledger, end = self._ledger, os.fstat(self._file).st_size
-        line = _line(ledger._digest, json_text(fields).encode())
+        line = _line(ledger._digest, text.encode())
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -413,6 +411,7 @@ class LedgerWriter:
                 os.ftruncate(self._file, end)
             raise
         ledger._take(line[:-1])
+        _ = ledger.records  # what a line says is looked at when it is written, too
 
 
 @cache
@@ -424,15 +423,13 @@ def boot() -> str:
         return ""
 
 
+def _come_to(before: LedgerRecord, now: Now) -> LedgerRecord:
+    if not (now.may_mu2 >= now.mu2 and now.may_in_full >= now.in_full):
+        raise ValueError("an update would take something back")
+    changed = {each.name: getattr(now, each.name) for each in fields_of(now) if each.name != "at"}
+    return replace(before, updated=now.at, **changed)
+
+
 def _line(before: bytes, body: bytes) -> bytes:
     """Return a line with the digest that chains it to the one before."""
     return hashlib.sha256(before + body).hexdigest().encode() + b" " + body + b"\n"
-
-
-def _bytes_from(file: int, start: int) -> bytes:
-    """Return all bytes of a file from a place on."""
-    parts = []
-    while part := os.pread(file, 1 << 20, start):
-        parts.append(part)
-        start += len(part)
-    return b"".join(parts)

@@ -13,22 +13,26 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from . import certificates
-    from ._native_log import watch_native_log
     from .agreement import PROTOCOL, Agreement
-    from .connections import Keys, Receiver, Shape, Transport, load_grpc
+    from .connections import Receiver, Shape, Transport
+    from .expiry import SOON, Expiry, expiries, renewal
     from .identity import node_uri, peer_name, require_cryptography, server_name
-    from .roster import Address, AddressInUse, Roster, parse_nodes, read_roster
-    from .votes import CERTIFICATE, Notary, OutcomeCertificate, RunSeal, Statement
+    from .roster import Address, AddressInUse, Roster, parse_joining, parse_nodes, read_roster, roster_of_text, spelled
+    from .tls import Keys
+    from .votes import CERTIFICATE, EarlyEnd, Notary, OutcomeCertificate, RunSeal, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = [
     "CERTIFICATE",
     "PACKAGE",
     "PROTOCOL",
+    "SOON",
     "Address",
     "AddressInUse",
     "Agreement",
     "Done",
+    "EarlyEnd",
+    "Expiry",
     "Frame",
     "Heading",
     "Keys",
@@ -44,14 +48,17 @@ __all__ = [
     "certificates",
     "decode",
     "encode",
-    "load_grpc",
+    "expiries",
     "node_uri",
+    "parse_joining",
     "parse_nodes",
     "peer_name",
     "read_roster",
+    "renewal",
     "require_cryptography",
+    "roster_of_text",
     "server_name",
-    "watch_native_log",
+    "spelled",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -62,9 +69,11 @@ __getattr__, __dir__ = lazily(
         "Agreement": "agreement",
         "CERTIFICATE": "votes",
         "Done": "wire",
+        "EarlyEnd": "votes",
+        "Expiry": "expiry",
         "Frame": "wire",
         "Heading": "wire",
-        "Keys": "connections",
+        "Keys": "tls",
         "Malformed": "wire",
         "Notary": "votes",
         "OutcomeCertificate": "votes",
@@ -73,18 +82,22 @@ __getattr__, __dir__ = lazily(
         "Receiver": "connections",
         "Roster": "roster",
         "RunSeal": "votes",
+        "SOON": "expiry",
         "Shape": "connections",
         "Statement": "votes",
         "Transport": "connections",
         "decode": "wire",
         "encode": "wire",
-        "load_grpc": "connections",
+        "expiries": "expiry",
         "node_uri": "identity",
+        "parse_joining": "roster",
         "parse_nodes": "roster",
         "peer_name": "identity",
         "read_roster": "roster",
+        "renewal": "expiry",
         "require_cryptography": "identity",
+        "roster_of_text": "roster",
         "server_name": "identity",
-        "watch_native_log": "_native_log",
+        "spelled": "roster",
     },
 )

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["Allowance", "Call"]
 
-#: Messages per second, and at once, that a peer may send; two nodes alone with hops of 2 ms send each other 1250.
-_RATE, _BURST = 2000.0, 4000.0
+#: Messages per second, and at once, that a peer may send; two nodes alone with hops of 1 ms send each other 2500.
+_RATE, _BURST = 5000.0, 10000.0
 _PENALTY = 10.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Call:
-    """A call that was let in: its task here, and which one it is of which process at the other end."""
+    """A call that was let in: which one it is of which process at the other end."""
 
-    task: asyncio.Task[Any]
     process: str
     number: int
 
     @classmethod
-    def of(cls, context: Any) -> Call:
-        """Return the call that is being answered."""
-        task = asyncio.current_task()
-        assert task is not None
-        given = dict(context.invocation_metadata() or ()).get("skipring-call", "")
-        process, _, number = given.partition(" ")
-        return cls(task, process, int(number) if number.isdecimal() and len(number) < 19 else 0)
+    def of(cls, preface: Mapping[str, Any]) -> Call:
+        """Return which call it is, by what the caller has said first."""
+        process, number = preface.get("process"), preface.get("number")
+        return cls(
+            process[:64] if isinstance(process, str) else "",
+            number if isinstance(number, int) and 0 <= number < 2**63 else 0,
+        )
 
     def is_newer_than(self, other: Call) -> bool:
         """Say whether the same process has made this call after the other one."""

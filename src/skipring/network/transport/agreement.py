@@ -8,13 +8,10 @@ from typing import Any
 
 from ..._digest import digest
 
-__all__ = ["PROTOCOL", "SHOWS", "Agreement", "shown_in"]
+__all__ = ["PROTOCOL", "Agreement", "shown_in"]
 
 #: Nodes with another number do not understand each other.
-PROTOCOL = 2
-#: Under this name two nodes show each other the values in which they differ.
-SHOWS = "skipring-shows-bin"
-_LARGEST = 4096
+PROTOCOL = 4
 _SHOWN, _MOST = 60, 12  # signs of a value, and keys, that two nodes show each other
 _MARK = 16  # hexadecimal digits that tell two values of a key apart
 
@@ -53,13 +50,8 @@ class Agreement:
         return "; ".join(f"{key} is {shown[key][:_SHOWN]} there, {text} here" for key, text in here.items())
 
 
-def shown_in(metadata: Any) -> dict[str, str]:
-    """Return the values that the other end of a call shows; what is no such thing is nothing."""
-    given = dict(metadata or ()).get(SHOWS, b"{}")
-    try:
-        found = json.loads(given) if len(given) <= _LARGEST else {}
-    except (ValueError, RecursionError):
-        return {}
-    if not isinstance(found, dict):
+def shown_in(found: object) -> dict[str, str]:
+    """Return the values that the other end of a connection shows; what is no such thing is nothing."""
+    if not isinstance(found, dict) or len(found) > _MOST:
         return {}
     return {key: value for key, value in found.items() if isinstance(key, str) and isinstance(value, str)}

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -26,9 +26,12 @@ class Authority:
     certificate: x509.Certificate
 
 
-def new_authority(begin: datetime, end: datetime) -> Authority:
-    """Make an authority that may sign nodes' certificates, and no other authority's."""
-    key = ec.generate_private_key(ec.SECP256R1())
+def new_authority(begin: datetime, end: datetime, key: ec.EllipticCurvePrivateKey | None = None) -> Authority:
+    """Make an authority that may sign nodes' certificates, and no other authority's.
+
+    With the `key` of an earlier one it is the same authority for longer: what that has signed, this one has.
+    """
+    key = ec.generate_private_key(ec.SECP256R1()) if key is None else key
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "skipring authority")])
     builder = (
         _builder(name, name, key.public_key(), begin, end)
@@ -43,6 +46,19 @@ def issue(
 ) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     """Make a node's key and its certificate, bound to its name and hosts, for both ends of a connection."""
     key = ec.generate_private_key(ec.SECP256R1())
+    return key, certify(authority, key.public_key(), name, hosts, uri, begin, end)
+
+
+def certify(
+    authority: Authority,
+    key: ec.EllipticCurvePublicKey,
+    name: str,
+    hosts: Sequence[str],
+    uri: str,
+    begin: datetime,
+    end: datetime,
+) -> x509.Certificate:
+    """Make a certificate for a key that there is already; whose it is need not show it for that."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri)]
     for host in hosts:
@@ -51,14 +67,14 @@ def issue(
     both_ends = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     parent = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (
-        _builder(subject, authority.certificate.subject, key.public_key(), begin, end)
+        _builder(subject, authority.certificate.subject, key, begin, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(both_ends), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(parent, critical=False)
     )
-    return key, builder.sign(authority.key, hashes.SHA256())
+    return builder.sign(authority.key, hashes.SHA256())
 
 
 def _builder(
@@ -164,13 +180,25 @@ def sign(key: ec.EllipticCurvePrivateKey, content: bytes) -> bytes:
 
 def public_key_of(key: ec.EllipticCurvePrivateKey) -> str:
     """Return what others check a key's signatures with, as the roster has it."""
-    point = serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint
-    return key.public_key().public_bytes(*point).hex()
+    return _point_of(key.public_key())
+
+
+def key_of(one: x509.Certificate) -> str | None:
+    """Return the key of a certificate, as the roster has it; None if it is of another kind."""
+    try:
+        key = one.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return None
+    return _point_of(key) if isinstance(key, ec.EllipticCurvePublicKey) else None
+
+
+def _point_of(key: ec.EllipticCurvePublicKey) -> str:
+    return key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint).hex()
 
 
 def is_signature(public_key: str, signature: bytes, content: bytes) -> bool:
     """Whether some bytes were signed with the key of a node, as the roster has it."""
-    key = _public_key(public_key)
+    key = public_key_from(public_key)
     if key is None:
         return False
     try:
@@ -181,7 +209,8 @@ def is_signature(public_key: str, signature: bytes, content: bytes) -> bool:
 
 
 @cache  # one for each node of a run; to find the point takes as long as to check a signature
-def _public_key(text: str) -> ec.EllipticCurvePublicKey | None:
+def public_key_from(text: str) -> ec.EllipticCurvePublicKey | None:
+    """Read a key as the roster has it; None if it is none."""
     try:
         return ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(text))
     except ValueError:

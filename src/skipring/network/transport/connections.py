@@ -1,106 +1,46 @@
-"""How nodes reach each other: gRPC over TLS 1.3, both ends with a certificate, one stream for each direction.
+"""How nodes reach each other: TLS 1.3, both ends with a certificate, one connection for each pair of nodes.
 
 Messages are sent and forgotten: what is lost, the protocol asks for again. A node that cannot be reached costs nothing
-but the attempts to connect. Large models travel in a call of their own, in chunks, past the small messages. Whoever is
-not in the roster, speaks of another run, sends what is no message or sends too much of it, is refused.
+but the attempts to connect. Large models travel on connections of their own, past the small messages. Whoever is not in
+the roster, speaks of another run, sends what is no message or sends too much of it, is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-import json
 import os
-import re
+import socket
 import ssl
-import threading
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
-from urllib.parse import unquote
+from typing import Any, Protocol
 
 from ...errors import InvalidInput
 from ..protocol import Final, Message, Outcome, Pass, Token
-from ..storage import LARGE, ModelWriter, chunks_of, digest_of, size_of
+from ..storage import chunks_of, digest_of, size_of
 from ._calls import Allowance, Call
-from .agreement import SHOWS, Agreement, shown_in
+from .agreement import Agreement, shown_in
+from .carrying import collect
 from .identity import peer_name, server_name
 from .link import Link
-from .roster import AddressInUse, Roster
-from .wire import INLINE, PACKAGE, Done, Frame, Heading, Malformed, decode, encode
+from .listening import listening_sockets
+from .refusals import Refusals
+from .roster import Roster
+from .stream import CHUNK, Closed, FrameKind, Refusal, Refused, Refusing, Stream, json_of, json_text
+from .tls import HANDSHAKE, Keys, reason_of
+from .wire import INLINE, Done, Frame, Heading, Malformed, decode, encode
 
-__all__ = ["Keys", "Receiver", "Shape", "Transport"]
+__all__ = ["Receiver", "Shape", "Transport"]
 
-# gRPC offers no setting for the lowest version of TLS. Nodes have ECDSA certificates, which no cipher of TLS 1.2 in
-# this list can be used with, so that only TLS 1.3 is left. It must be set before gRPC is loaded.
-_ONLY_TLS_1_3 = "ECDHE-RSA-AES128-GCM-SHA256"
-
-_CHUNK = 1 << 20
-_AHEAD = 8  # chunks that may wait for the disk
-#: No frame is larger. gRPC itself refuses only what is far larger: it does so without a word.
-_LARGEST = 2 * _CHUNK
 _FAREWELL = 1.0  # seconds in which a node that leaves for good tells so: calls are made again within 100 ms
-_MARKS = "skipring-marks-bin"
-_THERE = 15.0  # a node that was refused so many seconds ago is still there
-_NEWER = "a newer call has taken the place of this one"
-_QUIET = 600.0  # seconds in which the same refusal is said once
-#: How gRPC's reasons begin if somebody answers that is not who it should be.
-_IMPOSTOR = re.compile("SSL_ERROR|TSI_|Peer name|[Vv]erification")
-#: Numbers that stand alone: two refusals that differ only in them are of one kind.
-_NUMBER = re.compile(r"(?<![\w-])\d[\d.]*(e[+-]?\d+)?(?![\w-])")
-
-_Some = TypeVar("_Some")
-
-_CHANNEL = [
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 5_000),  # it is also how long an attempt may take
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.max_receive_message_length", 4 * _LARGEST),
-    ("grpc.enable_http_proxy", 0),
-]
-_SERVER = [
-    ("grpc.max_receive_message_length", 4 * _LARGEST),
-    ("grpc.max_concurrent_streams", 16),
-    ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.so_reuseport", 0),
-    ("grpc.compression_enabled_algorithms_bitset", 1),  # none: a small message must not become a large one
-]
-
-
-class Keys(NamedTuple):
-    """What a node proves itself with, and the authority it believes: the contents of three files."""
-
-    key: bytes
-    certificate: bytes
-    authority: bytes
-
-    @classmethod
-    def read(cls, folder: Path) -> Keys:
-        """Read them from a node's folder."""
-        key, certificate, authority = (folder / name for name in ("node.key", "node.crt", "ca.crt"))
-        try:
-            found = cls(key.read_bytes(), certificate.read_bytes(), authority.read_bytes())
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate, key, password="")  # gRPC would only say that it cannot listen
-            context.load_verify_locations(authority)
-        except ssl.SSLError:
-            reason = "node.key, node.crt and ca.crt do not fit together; `skipring network check` tells more"
-            raise InvalidInput.because("FILE", folder, reason) from None
-        except OSError as error:
-            raise InvalidInput.because("FILE", error.filename, f"cannot be read: {error.strerror}") from None
-        return found
+_PULSE, _SILENT = 5.0, 15.0  # seconds: how often something is said, and how long nothing may be heard
+_CLOSE = 1.0  # seconds in which the other end must agree that a connection is over
+#: Callers that have not said yet who they are: so many are waited for at once, and two for each node.
+_GUESTS = 64
 
 
 @dataclass(frozen=True)
@@ -130,24 +70,13 @@ class Receiver(Protocol):
         """Tell the people who run the node."""
 
 
-def load_grpc() -> Any:
-    """Return gRPC, set up for this protocol, or say how to install it."""
-    os.environ.setdefault("GRPC_SSL_CIPHER_SUITES", _ONLY_TLS_1_3)
-    try:
-        import grpc
-        import grpc.aio
-    except ImportError:
-        raise InvalidInput.because("FEATURE", "network", "needs gRPC: pip install skipring[network]") from None
-    return grpc
-
-
 class Transport:
     """One node's connections to all others.
 
     Parameters
     ----------
     me, roster, keys : who this node is among all nodes.
-    listen : the address to listen on.
+    listen : the address to listen on; None if the node only calls others.
     agreement, shape, steps : what all nodes agree on.
     models : a folder for large models that arrive.
     receiver : is told what arrives.
@@ -159,62 +88,61 @@ class Transport:
         roster: Roster,
         keys: Keys,
         *,
-        listen: str,
+        listen: str | None,
         agreement: Agreement,
         shape: Shape,
         steps: int,
         models: Path,
         receiver: Receiver,
     ) -> None:
-        self.grpc = load_grpc()
         self.me, self._roster, self._keys, self._listen = me, roster, keys, listen
         self._agreement, self._shape, self._steps, self._models = agreement, shape, steps, models
         self._receiver = receiver
-        self._links = {node: Link(self, node) for node in range(len(roster)) if node != me}
-        self._server: Any = None
+        others = [node for node in range(len(roster)) if node != me]
+        self._links = {node: Link(self, node, calls=roster.calls(me, node)) for node in others}
+        self._listening: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._guests: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._streams: set[Stream] = set()
         self._left = ""  # why this node takes no further part
-        self._talks: dict[int, Call] = {}
-        self._carries: dict[int, Call] = {}
-        self._shows: dict[int, tuple[tuple[str, bytes], ...]] = {}  # to whom which values are shown
-        self.disagreements: dict[int, tuple[float, str]] = {}  # when a node was last refused for its run, and why
+        self._carries: dict[int, tuple[Call, Stream]] = {}
+        self._refusals = Refusals(roster, agreement, receiver.say)
         self._process, self._made = os.urandom(8).hex(), itertools.count()
         self._allowances = {node: Allowance() for node in self._links}
-        self._said: dict[str, tuple[float, int]] = {}
-        self._saying = threading.Lock()  # who reads gRPC's own log is another thread
+        #: Seconds between two calls of a node that does not answer: hundreds of nodes must not wear each other out.
+        self.longest_pause = max(1.0, len(roster) / 32.0)
         #: Bytes per second of the newest large models that arrived.
         self.carry_rates: deque[float] = deque(maxlen=20)
 
     async def start(self) -> None:
         """Listen, and connect to everybody."""
-        grpc = self.grpc
-        methods = {
-            "Talk": grpc.stream_stream_rpc_method_handler(self._talk),
-            "Carry": grpc.stream_unary_rpc_method_handler(self._carry),
-        }
-        self._server = grpc.aio.server(options=_SERVER)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(f"{PACKAGE}.Node", methods),))
-        pair = [(self._keys.key, self._keys.certificate)]
-        credentials = grpc.ssl_server_credentials(pair, self._keys.authority, require_client_auth=True)
-        try:
-            self._server.add_secure_port(self._listen, credentials)
-        except RuntimeError:
-            reason = "cannot be listened on: in use, or not an address of this machine"
-            raise AddressInUse.because("listen", self._listen, reason) from None
-        await self._server.start()
+        self._calling, self._answering = self._keys.calling(), self._keys.listening()
+        if self._listen is not None:
+            self._listening = listening_sockets(self._listen)
+        for each in self._listening:
+            self._spawn(self._accept(each))
+        self._spawn(self._keep_pulse())
         for link in self._links.values():
             link.start()
 
     async def stop(self) -> None:
         """Let messages that wait go out, then close everything."""
         await asyncio.gather(*(link.stop() for link in self._links.values()))
-        if self._server is not None:
-            await self._server.stop(0.2)
+        for task in (*self._tasks, *self._guests):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._guests, return_exceptions=True)
+        for listening in self._listening:
+            listening.close()
+        for stream in list(self._streams):
+            stream.abort()
 
     async def leave(self, why: str) -> None:
         """Tell everybody for a moment why this node takes no further part: whoever calls it, or has, is refused."""
         self._left = why
-        for call in (*self._talks.values(), *self._carries.values()):
-            call.task.cancel()
+        for link in self._links.values():
+            link.refuse(why)
+        for _, stream in list(self._carries.values()):
+            stream.refuse(Refusing(Refusal.LEFT, why))
         await asyncio.sleep(_FAREWELL)
 
     @property
@@ -239,178 +167,240 @@ class Transport:
         """Send a message; it is lost if the node cannot be reached."""
         self._links[node].send(message)
 
-    # What arrives.
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _admit(self, context: Any) -> int:
-        """Return who is at the other end, or end the call."""
-        found = context.auth_context().get("x509_pem_cert", [b""])[0]
-        # ipv4:127.0.0.1:1234 or ipv6:%5B::1%5D:1234; the port is another one each time.
-        where = unquote(context.peer()).partition(":")[2].rpartition(":")[0] or "somebody"
+    def _watch(self, stream: Stream) -> None:
+        self._streams.add(stream)
+        stream.closed.add_done_callback(lambda _: self._streams.discard(stream))
+
+    async def _keep_pulse(self) -> None:
+        """Say something on each connection now and then, and give up those on which nothing is heard."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + _PULSE
+            await asyncio.sleep(_PULSE)
+            asleep = clock() - due > _PULSE  # this process itself: others may well have said something
+            for stream in list(self._streams):
+                if asleep or stream.is_paused:
+                    stream.heard = clock()
+                elif clock() - stream.heard > _SILENT:
+                    stream.abort()
+                if clock() - stream.wrote > 0.8 * _PULSE:
+                    stream.write(FrameKind.PULSE)
+
+    # Who calls.
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        most = _GUESTS + 2 * len(self._roster)
+        while True:
+            try:
+                held, _ = await loop.sock_accept(listening)
+            except OSError as error:  # too many open files, for instance
+                self.say_once("refused", f"somebody, while connecting: {error.strerror}")
+                await asyncio.sleep(0.1)
+                continue
+            if len(self._guests) >= most:
+                oldest = next(iter(self._guests))
+                del self._guests[oldest]
+                oldest.cancel()
+            guest = asyncio.create_task(self._welcome(held))
+            self._guests[guest] = None
+            guest.add_done_callback(lambda done: self._guests.pop(done, None))
+
+    async def _welcome(self, held: socket.socket) -> None:
+        """Find out who has called and what for, and let it in."""
+        loop, stream = asyncio.get_running_loop(), None
         try:
-            name = peer_name(ssl.PEM_cert_to_DER_cert(found.decode()), self._roster)
+            async with asyncio.timeout(HANDSHAKE):
+                _, stream = await loop.connect_accepted_socket(
+                    Stream, held, ssl=self._answering, ssl_handshake_timeout=HANDSHAKE, ssl_shutdown_timeout=_CLOSE
+                )
+                kind, content = await stream.read()
+            self._let_in(stream, kind, json_of(content))
+        except ssl.SSLError as error:
+            self.say_once("refused", f"somebody, while connecting: {reason_of(error)}")
+        except Refusing as refusing:
+            assert stream is not None
+            stream.refuse(refusing)
+            self._refusals.refusing(refusing)
+        except (OSError, TimeoutError, Refused, asyncio.CancelledError) as error:
+            if stream is not None:
+                stream.abort()
+            held.close()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+
+    def _let_in(self, stream: Stream, kind: FrameKind, preface: dict[str, Any]) -> None:
+        node = self._admitted(stream, preface)
+        name = stream.name = self._roster.names[node]
+        purpose, ticket, call = preface.get("for"), preface.get("ticket"), Call.of(preface)
+        if kind is not FrameKind.PREFACE or purpose not in ("talk", "carry", "collect"):
+            raise Refusing(Refusal.MALFORMED, f"{name}: a call of a kind that nobody knows")
+        if purpose == "talk":
+            self._links[node].take_call(stream, call)
+        elif purpose == "carry":
+            stream.write(FrameKind.PREFACE, b"{}")
+            self._spawn(self._receive(node, stream, call))
+        elif isinstance(ticket, str) and self._links[node].hand_out(stream, ticket):
+            stream.write(FrameKind.PREFACE, b"{}")
+        else:
+            raise Refusing(Refusal.NOT_WANTED, "there is no such model here")
+        self._watch(stream)
+
+    def _admitted(self, stream: Stream, preface: dict[str, Any]) -> int:
+        """Return who is at the other end, or refuse it."""
+        try:
+            name = peer_name(stream.certificate, self._roster)
         except (InvalidInput, ValueError) as problem:
-            await self._refuse(context, "UNAUTHENTICATED", f"{where}: {problem}")
+            raise Refusing(Refusal.STRANGER, f"{stream.host}: {problem}") from None
         node = self._roster.index(name)
         if node == self.me:
-            await self._refuse(context, "PERMISSION_DENIED", f"{where} has the certificate of this very node")
+            raise Refusing(Refusal.UNWELCOME, f"{stream.host} has the certificate of this very node")
         if self._left:
-            await context.abort(self.grpc.StatusCode.PERMISSION_DENIED, self._left)
+            raise Refusing(Refusal.LEFT, self._left)
+        if not self._roster.calls(node, self.me):
+            raise Refusing(Refusal.UNWELCOME, f"{name} has called, and is to be called instead")
         if self._allowances[node].spent:
-            await self._refuse(context, "RESOURCE_EXHAUSTED", f"{name} sends too much")
-        given = dict(context.invocation_metadata() or ()).get("skipring-run", "")
-        if given != self._agreement.digest.hex():
-            await self._other_run(context, name)
-        self.disagreements.pop(node, None)
+            raise Refusing(Refusal.FLOOD, f"{name} sends too much")
+        if preface.get("run") != self._agreement.digest.hex():
+            raise self._refusals.other_run(node, shown_in(preface.get("shows")))
+        self._refusals.agreed(node)
         return node
 
-    async def _other_run(self, context: Any, name: str) -> NoReturn:
-        shown = shown_in(context.invocation_metadata())
-        why = f"{name} speaks of another run"
-        if compared := self._agreement.compared(shown):  # it was refused before, and says what it has
-            why = f"{name} has another run: {compared}"
-            self.disagreements[self._roster.index(name)] = time.monotonic(), compared
-        marks, values = self._agreement.marks, self._agreement.shown(shown)
-        trailing = [(_MARKS, json.dumps(marks).encode()), (SHOWS, json.dumps(values).encode())]
-        await self._refuse(context, "FAILED_PRECONDITION", why, trailing)
+    # What arrives.
 
-    async def _refuse(self, context: Any, code: str, why: str, trailing: Sequence[tuple[str, bytes]] = ()) -> NoReturn:
-        self.say_once("refused", why)
-        await context.abort(getattr(self.grpc.StatusCode, code), why, tuple(trailing))
-        raise AssertionError  # abort has raised
+    def read(self, node: int, content: bytes | bytearray) -> None:
+        """Take a message of a node, or refuse it."""
+        frame = self._frame(node, content)
+        if isinstance(frame.message, Done):
+            self._receiver.done(node)
+        elif frame.heading is not None and frame.heading.follows:
+            raise Refusing(Refusal.MALFORMED, f"{self._roster.names[node]}: a model is missing")
+        else:
+            self._receiver.received(node, frame.message)
 
-    async def _talk(self, frames: AsyncIterator[bytes], context: Any) -> None:
-        """Take messages; nothing is ever answered, since answers are messages of their own."""
-        sender = await self._admit(context)
-        async with self._newest(self._talks, sender, context):
-            await context.send_initial_metadata(())
-            self._links[sender].hurry()
-            async for data in frames:
-                frame = await self._read(data, sender, context)
-                if isinstance(frame.message, Done):
-                    self._receiver.done(sender)
-                elif frame.heading is not None and frame.heading.follows:
-                    await self._refuse(context, "INVALID_ARGUMENT", f"{self._roster.names[sender]}: a model is missing")
-                else:
-                    self._receiver.received(sender, frame.message)
-
-    @asynccontextmanager
-    async def _newest(self, calls: dict[int, Call], sender: int, context: Any) -> AsyncIterator[None]:
-        """Let the newest call of a node be the one that counts: an older one may have broken without noticing.
-
-        Calls of one process are numbered: if both ends are busy, an older one may get here after a newer one.
-        """
-        before, mine = calls.get(sender), Call.of(context)
-        if before is not None and before.is_newer_than(mine):
-            await context.abort(self.grpc.StatusCode.ABORTED, _NEWER)
-        calls[sender] = mine
-        if before is not None:
-            before.task.cancel()
+    def _frame(self, node: int, content: bytes | bytearray) -> Frame:
+        name = self._roster.names[node]
+        if not self._allowances[node].take():
+            raise Refusing(Refusal.FLOOD, f"{name} sends too much")
         try:
-            yield
-        except asyncio.CancelledError:
-            if self._left:
-                await context.abort(self.grpc.StatusCode.PERMISSION_DENIED, self._left)
-            if calls.get(sender) is mine:
-                raise
-            # If there is somebody at the other end, it must be told: it would go on to send what nobody reads.
-            now = calls.get(sender)
-            same = now is not None and now.process == mine.process
-            await context.abort(getattr(self.grpc.StatusCode, "ABORTED" if same else "ALREADY_EXISTS"), _NEWER)
-        finally:
-            if calls.get(sender) is mine:
-                del calls[sender]
-
-    async def _read(self, data: bytes, sender: int, context: Any) -> Frame:
-        name = self._roster.names[sender]
-        if not self._allowances[sender].take():
-            await self._refuse(context, "RESOURCE_EXHAUSTED", f"{name} sends too much")
-        if len(data) > _LARGEST:
-            await self._refuse(context, "INVALID_ARGUMENT", f"{name}: a frame of {len(data)} bytes")
-        try:
-            frame = decode(data, nodes=len(self._roster), steps=self._steps)
+            frame = decode(bytes(content), nodes=len(self._roster), steps=self._steps)
         except Malformed as problem:
-            await self._refuse(context, "INVALID_ARGUMENT", f"{name}: {problem}")
+            raise Refusing(Refusal.MALFORMED, f"{name}: {problem}") from None
         if frame.run != self._agreement.digest:
-            await self._other_run(context, name)
+            raise self._refusals.other_run(node, {})
         heading, shape = frame.heading, self._shape
         if heading is not None and heading.size != shape.size:
             given, wanted = f"a model of {heading.size} bytes", f"not of {shape.size}"
-            await self._refuse(context, "INVALID_ARGUMENT", f"{name}: {given}, {wanted}")
+            raise Refusing(Refusal.MALFORMED, f"{name}: {given}, {wanted}")
         if heading is not None and heading.dtype != shape.dtype:
-            await self._refuse(context, "INVALID_ARGUMENT", f"{name}: a model of other numbers than {shape.dtype}")
+            raise Refusing(Refusal.MALFORMED, f"{name}: a model of other numbers than {shape.dtype}")
         return frame
 
-    async def _carry(self, chunks: AsyncIterator[bytes], context: Any) -> bytes:
-        sender = await self._admit(context)
-        name = self._roster.names[sender]
-        async with self._newest(self._carries, sender, context):
-            incoming = aiter(chunks)
-            frame = await self._read(await anext(incoming, b""), sender, context)
-            message, heading = frame.message, frame.heading
-            if isinstance(message, Done) or heading is None or not heading.follows:
-                await self._refuse(context, "INVALID_ARGUMENT", f"{name}: no model follows its heading")
-            reason = self._receiver.wants(sender, message)
-            if reason:  # nothing is wrong, so nothing is said
-                await context.abort(self.grpc.StatusCode.ABORTED, reason)
-            assert isinstance(message, Pass | Final | Outcome)  # who has a heading has a token
-            try:
-                whole = await self._collect(incoming, heading, sender, context)
-            except OSError as error:
-                why = f"{name}: a model that cannot be written here: {error.strerror}"
-                await self._refuse(context, "UNAVAILABLE", why)
-            self._receiver.received(sender, replace(message, token=replace(message.token, parameters=whole)))
-        return b""
+    def fetch(self, node: int, ticket: str) -> None:
+        """Call for a large model that a node has for this one."""
+        if not self._allowances[node].take():
+            raise Refusing(Refusal.FLOOD, f"{self._roster.names[node]} sends too much")
+        if self._roster.calls(self.me, node):
+            self._spawn(self._call_for(node, ticket))
 
-    async def _collect(self, chunks: AsyncIterator[bytes], heading: Heading, sender: int, context: Any) -> Any:
-        """Return the parameters that follow, once they are whole and their checksum is right."""
-        started, name = time.monotonic(), self._roster.names[sender]
-        with ModelWriter(self._models, keep_in_memory=heading.size < LARGE) as writer:
-            # Checksum and disk are at work in a thread while the next chunks come.
-            arrived: SimpleQueue[bytes | None] = SimpleQueue()
-            writing = asyncio.ensure_future(asyncio.to_thread(_write_all, writer, arrived))
-            received = 0
-            try:
-                async for chunk in chunks:
-                    if not self._allowances[sender].take():
-                        await self._refuse(context, "RESOURCE_EXHAUSTED", f"{name} sends too much")
-                    received += len(chunk)
-                    if len(chunk) > _CHUNK or received > heading.size:
-                        await self._refuse(context, "INVALID_ARGUMENT", f"{name}: a model larger than it says")
-                    arrived.put(chunk)
-                    while arrived.qsize() > _AHEAD and not writing.done():
-                        await asyncio.sleep(0.001)
-                    if writing.done():
-                        break  # it has failed, and says so below
-            finally:
-                arrived.put(None)
-                await _unbroken(writing)
-            if writer.size != heading.size:
-                await self._refuse(context, "INVALID_ARGUMENT", f"{name}: a model that breaks off")
-            self.carry_rates.append(writer.size / max(1e-9, time.monotonic() - started))
-            whole = await _unbroken(asyncio.to_thread(writer.finish))
-            if digest_of(whole) != heading.digest.hex():
-                await self._refuse(context, "DATA_LOSS", f"{name}: a model that its checksum does not fit")
-            writer.release()
-        return whole
+    async def _call_for(self, node: int, ticket: str) -> None:
+        number = next(self._made)
+        try:
+            stream = await self.call(node, "collect", ticket)
+        except Refused as refused:
+            self.failed(node, refused)
+        except (OSError, TimeoutError):
+            pass  # it will be offered again
+        else:
+            await self._receive(node, stream, Call(self._process, number))
+
+    async def _receive(self, sender: int, stream: Stream, call: Call) -> None:
+        """Take a large model; the newest that a node sends is the one that counts."""
+        before = self._carries.get(sender)
+        try:
+            if before is not None:
+                if before[0].is_newer_than(call):
+                    raise Refusing(Refusal.REPLACED, "a newer one has taken its place")
+                before[1].refuse(Refusing(Refusal.REPLACED, "a newer one has taken its place"))
+            self._carries[sender] = call, stream
+            message = await self._carried(sender, stream)
+            stream.write(FrameKind.TAKEN)
+            self._receiver.received(sender, message)
+        except Refusing as refusing:
+            stream.refuse(refusing)
+            self.failed(sender, refusing)
+        except Refused as refused:
+            self.failed(sender, refused)
+        except OSError:
+            pass  # the connection has broken
+        finally:
+            if self._carries.get(sender) == (call, stream):
+                del self._carries[sender]
+            stream.close()
+
+    async def _carried(self, sender: int, stream: Stream) -> Message:
+        name, allowance = self._roster.names[sender], self._allowances[sender]
+        kind, content = await stream.read()
+        frame = self._frame(sender, content)
+        message, heading = frame.message, frame.heading
+        if kind is not FrameKind.MESSAGE or isinstance(message, Done) or heading is None or not heading.follows:
+            raise Refusing(Refusal.MALFORMED, f"{name}: no model follows its heading")
+        reason = self._receiver.wants(sender, message)
+        if reason:
+            raise Refusing(Refusal.NOT_WANTED, reason)
+        assert isinstance(message, Pass | Final | Outcome)  # who has a heading has a token
+        try:
+            whole, rate = await collect(stream, heading, self._models, name, allowance.take)
+        except ConnectionError:
+            raise
+        except OSError as error:
+            why = f"{name}: a model that cannot be written here: {error.strerror}"
+            raise Refusing(Refusal.NO_ROOM, why) from None
+        self.carry_rates.append(rate)
+        return replace(message, token=replace(message.token, parameters=whole))
 
     # What links need (link.Caller).
 
-    def metadata(self, node: int) -> tuple[tuple[str, str | bytes], ...]:
-        """What every call to a node says before its first message."""
-        call = f"{self._process} {next(self._made)}"
-        return (("skipring-run", self._agreement.digest.hex()), ("skipring-call", call), *self._shows.get(node, ()))
-
-    @property
-    def disagreeing(self) -> dict[int, str]:
-        """The nodes that are there but have another run, and where theirs differs."""
-        since = time.monotonic() - _THERE
-        return {node: what for node, (at, what) in self.disagreements.items() if at > since}
-
-    def channel(self, node: int) -> Any:
-        """Return a connection to a node; TLS checks that its certificate has the node's name."""
-        credentials = self.grpc.ssl_channel_credentials(self._keys.authority, self._keys.key, self._keys.certificate)
-        name = ("grpc.ssl_target_name_override", server_name(self._roster.names[node]))
-        return self.grpc.aio.secure_channel(str(self._roster.addresses[node]), credentials, [*_CHANNEL, name])
+    async def call(self, node: int, purpose: str, ticket: str = "") -> Stream:
+        """Return a connection to a node, which has said that it listens."""
+        loop, name, address = asyncio.get_running_loop(), self._roster.names[node], self._roster.addresses[node]
+        assert address is not None  # nobody calls a node that has none
+        preface = {
+            "for": purpose,
+            "run": self._agreement.digest.hex(),
+            "process": self._process,
+            "number": next(self._made),
+            "shows": self._refusals.shows.get(node, {}),
+            "ticket": ticket,
+        }
+        async with asyncio.timeout(HANDSHAKE):
+            _, stream = await loop.create_connection(
+                Stream,
+                address.host,
+                address.port,
+                ssl=self._calling,
+                server_hostname=server_name(name),
+                ssl_shutdown_timeout=_CLOSE,
+            )
+            try:
+                with contextlib.suppress(InvalidInput):
+                    stream.name = peer_name(stream.certificate, self._roster)
+                if stream.name != name:
+                    raise ssl.SSLCertVerificationError("not the certificate that the roster has")
+                stream.write(FrameKind.PREFACE, json_text(preface))
+                kind, _ = await stream.read()
+                if kind is not FrameKind.PREFACE:
+                    raise Closed("it does not say that it listens")
+            except BaseException:
+                stream.abort()
+                raise
+        self._watch(stream)
+        return stream
 
     def frame(self, message: Message | Done) -> tuple[bytes, Iterator[bytes] | None]:
         """Return a message as bytes, and the chunks that follow it if its model is large."""
@@ -422,67 +412,22 @@ class Transport:
             return encode(self._agreement.digest, message, Heading(self._shape.dtype, size)), None
         digest = bytes.fromhex(digest_of(token.parameters))
         heading = Heading(self._shape.dtype, size, digest)
-        return encode(self._agreement.digest, message, heading), chunks_of(token.parameters, _CHUNK)
-
-    def failed(self, node: int, error: Any) -> None:
-        """Say once why a node does not take calls, if it is more than being away."""
-        name, code = self._roster.names[node], error.code().name
-        if code == "FAILED_PRECONDITION":
-            marks = dict(error.trailing_metadata() or ()).get(_MARKS, b"{}")
-            theirs = shown_in(error.trailing_metadata())
-            try:
-                keys = self._agreement.differing(json.loads(marks))
-            except (ValueError, AttributeError, TypeError, RecursionError):
-                keys = ()
-            known = [key for key in keys if key in self._agreement.marks]
-            differing = ", ".join(known) or "unknown keys"
-            compared = self._agreement.compared(theirs)
-            self.disagreements[node] = time.monotonic(), compared or differing
-            # From the next call on it is shown what they are here, and answers what they are there.
-            self._shows[node] = ((SHOWS, json.dumps(self._agreement.shown(known)).encode()),) if known else ()
-            self.say_once(
-                "refused", f"{name} has another run{f': {compared}' if compared else f'; differing: {differing}'}"
-            )
-        elif code in ("UNAUTHENTICATED", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "DATA_LOSS"):
-            self.say_once("refused", f"{name} does not listen: {error.details()}", f"{name} {code}")
-        elif code == "ALREADY_EXISTS":
-            self.say_once("refused", f"{name}: somebody else has called it with the certificate of this node")
-        elif code == "UNAVAILABLE" and _IMPOSTOR.search(error.details() or ""):
-            self.say_once("refused", f"{name}: whoever answers at {self._roster.addresses[node]} is not it")
-        elif code == "UNAVAILABLE" and (error.details() or "").endswith("Socket closed"):
-            self.say_once("refused", f"{name} hangs up; it may not accept the certificate of this node")
+        return encode(self._agreement.digest, message, heading), chunks_of(token.parameters, CHUNK)
 
     def arrived(self, node: int) -> None:
         """Tell that a node can be reached."""
-        self.disagreements.pop(node, None)
-        self._shows.pop(node, None)
+        self._refusals.arrived(node)
         self._receiver.connected(node)
 
-    def say_once(self, event: str, text: str, kind: str | None = None) -> None:
-        """Say something, but not again and again; if no kind is given, texts with other numbers are of the same."""
-        now, (who, colon, what) = time.monotonic(), text.partition(": ")
-        key = f"{event} {who}{colon}{_NUMBER.sub('#', what)}" if kind is None else f"{event} {kind}"
-        shown = "".join(sign if sign.isprintable() else "?" for sign in text[:500])  # others have a say in it
-        with self._saying:
-            last, times = self._said.pop(key, (-_QUIET, 0))
-            again = now - last < _QUIET
-            self._said[key] = (last, times + 1) if again else (now, 1)
-            if len(self._said) > 1000:
-                del self._said[next(iter(self._said))]
-        if not again:
-            self._receiver.say(event, why=shown, **({"before": times} if times else {}))
+    def failed(self, node: int, problem: BaseException) -> None:
+        """Say why a connection to a node has ended or not come about, if it is more than being away."""
+        self._refusals.failed(node, problem)
 
+    @property
+    def disagreeing(self) -> dict[int, str]:
+        """The nodes that are there but have another run, and where theirs differs."""
+        return self._refusals.disagreeing
 
-def _write_all(writer: ModelWriter, arrived: SimpleQueue[bytes | None]) -> None:
-    while (chunk := arrived.get()) is not None:
-        writer.write(chunk)
-
-
-async def _unbroken(work: Awaitable[_Some]) -> _Some:
-    """Wait for work in another thread to its end, even if the call that needs it is over."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
-        raise
+    def say_once(self, event: str, text: str) -> None:
+        """Say something, but not again and again."""
+        self._refusals.say_once(event, text)

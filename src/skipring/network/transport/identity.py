@@ -1,4 +1,4 @@
-"""Who a node is: a certificate that is bound to its name, and that every other node knows by its fingerprint.
+"""Who a node is: a certificate that is bound to its name, with a key that every other node knows from the roster.
 
 `peer_name` tells who is at the other end of a connection. Install with ``pip install skipring[network]``.
 """
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 
 from ...errors import InvalidInput
+from .expiry import renewal
 from .roster import NODE_DOMAIN, Roster
 
 __all__ = ["node_uri", "peer_name", "require_cryptography", "server_name"]
@@ -51,7 +52,8 @@ def peer_name(certificate_der: bytes, roster: Roster, *, now: datetime | None = 
     """Return the name of the node at the other end of a connection, or refuse it and say why.
 
     TLS has checked that the certificate is signed by the authority and that the peer has its key. Here, its name
-    must be in the roster, with the fingerprint of this very certificate, and today must be one of its days.
+    must be in the roster, with the key of this certificate, and today must be one of its days. A certificate that was
+    renewed has the same key, so that nobody else needs another roster.
     """
     require_cryptography()
     from . import certificates as known  # an extra
@@ -66,13 +68,15 @@ def peer_name(certificate_der: bytes, roster: Roster, *, now: datetime | None = 
     name = uris[0].removeprefix(_URI)
     if name not in roster.names:
         raise InvalidInput.because("certificate", given[:16], f"unknown: {name[:63]!r} is no node of the roster")
-    if roster.fingerprints[roster.index(name)] != given:
+    if roster.keys[roster.index(name)] != known.key_of(found):
         raise InvalidInput.because("certificate", given[:16], f"is not the one that the roster has for node {name}")
     if known.common_names_of(found) != [name]:
         raise InvalidInput.because("certificate", given[:16], f"wrong name: its subject is not node {name}")
     moment = now if now is not None else datetime.now(UTC)
     if moment > found.not_valid_after_utc:
-        raise InvalidInput.because("certificate", name, f"expired on {found.not_valid_after_utc:%Y-%m-%d}")
+        raise InvalidInput.because(
+            "certificate", name, f"expired on {found.not_valid_after_utc:%Y-%m-%d}; {renewal(name)}"
+        )
     if moment < found.not_valid_before_utc:
         raise InvalidInput.because("certificate", name, f"is not valid before {found.not_valid_before_utc:%Y-%m-%d}")
     return name

@@ -1,75 +1,102 @@
-"""Messages to one node: a stream that is opened again whenever it breaks, and large models in calls of their own."""
+"""Messages between this node and one other: one connection serves both directions.
+
+Of two nodes always the same one calls (`Roster.calls`), and calls again whenever the connection breaks. Messages that
+find no connection wait for one, but not for long. Large models go their own way (`carrying`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Iterator
+from functools import partial
+from typing import Protocol
 
 from ..protocol import FRESH, Message
-from .wire import PACKAGE, Done
+from ._calls import Call
+from .carrying import hand_over
+from .stream import Closed, FrameKind, Refusal, Refused, Refusing, Stream
+from .wire import Done
 
 __all__ = ["Caller", "Link"]
 
 _WAITING = 1000  # messages that may wait for a slow link
 _STALLED = 60.0  # a large model of which nothing has left for so many seconds does not move any more
-_AWAY = 5.0  # after so many seconds without a connection it is asked why
+_FETCHED = 30.0  # seconds in which a large model must be called for
+_FIRST_PAUSE = 0.1  # seconds between two calls, more and more
+_OFTEN = 3  # so many times a node hangs up for a reason
+_NEWER = "a newer call has taken the place of this one"
 
 
 class Caller(Protocol):
     """Whose link it is: what all links of a node share."""
 
-    grpc: Any
+    #: Seconds between two calls of a node that does not answer.
+    longest_pause: float
 
-    def channel(self, node: int) -> Any:
-        """Return a connection to a node."""
-
-    def metadata(self, node: int) -> tuple[tuple[str, str | bytes], ...]:
-        """Return what every call to a node says before its first message."""
+    async def call(self, node: int, purpose: str, ticket: str = "") -> Stream:
+        """Return a connection to a node, which has said that it listens."""
 
     def frame(self, message: Message | Done) -> tuple[bytes, Iterator[bytes] | None]:
         """Return a message as bytes, and the chunks that follow it if its model is large."""
 
+    def read(self, node: int, content: bytes | bytearray) -> None:
+        """Take a message of a node, as bytes."""
+
+    def fetch(self, node: int, ticket: str) -> None:
+        """Call for a large model."""
+
     def arrived(self, node: int) -> None:
         """Take the news that messages to a node go through from now on."""
 
-    def failed(self, node: int, error: Any) -> None:
-        """Take the news that a node does not take a call."""
+    def failed(self, node: int, problem: BaseException) -> None:
+        """Take the news that a connection to a node has ended, or has not come about."""
 
 
 class Link:
-    """Messages to one node: a stream that is opened again whenever it breaks."""
+    """What goes to and fro between this node and another one.
 
-    def __init__(self, caller: Caller, node: int) -> None:
-        self._caller, self._node = caller, node
-        self._waiting: asyncio.Queue[tuple[float, bytes | None]] = asyncio.Queue(_WAITING)
+    Parameters
+    ----------
+    caller : what all links of a node share.
+    node : the other one.
+    calls : whether it is this node that calls.
+    """
+
+    def __init__(self, caller: Caller, node: int, *, calls: bool) -> None:
+        self._caller, self._node, self._calls = caller, node, calls
+        self._stream: Stream | None = None
+        self._call: Call | None = None
+        self._waiting: deque[tuple[float, bytes]] = deque(maxlen=_WAITING)  # the oldest is worth the least
         self._carried: dict[bytes, asyncio.Task[None]] = {}
         self._carrying = asyncio.Lock()  # one large model after the other: the receiver listens to the newest alone
+        self._offered: tuple[str, asyncio.Future[Stream]] | None = None  # a model that is to be called for
         self._task: asyncio.Task[None] | None = None
-        self._channel: Any = None
-        self._hurried = 0.0
         self._moved = 0.0  # when the last chunk of a large model has left
-        self.connected = False
 
     def start(self) -> None:
-        """Connect, and stay connected."""
-        self._channel = self._caller.channel(self._node)
-        self._hurried = time.monotonic()
-        self._task = asyncio.create_task(self._keep_up())
+        """Connect, if it is this node that calls, and stay connected."""
+        if self._calls:
+            self._task = asyncio.create_task(self._keep_up())
 
     async def stop(self) -> None:
         """Let messages that wait go out, then close everything."""
-        if self._task is None:
-            return
-        for _ in range(20):  # what was said last should get out: it may be that the token was accepted
-            if not self.connected or self._waiting.empty():
-                break
-            await asyncio.sleep(0.01)
-        for task in (self._task, *self._carried.values()):
+        tasks = [*self._carried.values(), *(() if self._task is None else (self._task,))]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(self._task, *self._carried.values(), return_exceptions=True)
-        await self._channel.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._stream is not None:
+            stream = self._stream
+            stream.close()  # what was said last gets out: it may be that the token was accepted
+            await asyncio.wait([stream.closed], timeout=0.5)
+
+    @property
+    def connected(self) -> bool:
+        """Whether messages go through."""
+        return self._stream is not None
 
     @property
     def carries(self) -> bool:
@@ -81,86 +108,126 @@ class Link:
         """Whether a large model is on its way, and some of it has left not long ago."""
         return self.carries and time.monotonic() - self._moved < _STALLED
 
+    # What goes out.
+
     def send(self, message: Message | Done) -> None:
         """Send a message; it is lost if the node cannot be reached."""
         data, chunks = self._caller.frame(message)
         if chunks is None:
-            if self._waiting.full():
-                self._waiting.get_nowait()  # the oldest is worth the least
-            self._waiting.put_nowait((time.monotonic(), data))
+            if self._stream is not None and self._stream.has_room and not self._waiting:
+                self._stream.write(FrameKind.MESSAGE, data)
+            else:
+                self._waiting.append((time.monotonic(), data))
         elif self.connected and data not in self._carried:  # it is on its way already
             task = asyncio.create_task(self._carry(data, chunks))
             self._carried[data] = task
             task.add_done_callback(lambda _: self._carried.pop(data, None))
 
-    async def _carry(self, data: bytes, chunks: Iterator[bytes]) -> None:
-        async def parts() -> AsyncIterator[bytes]:
-            self._moved = time.monotonic()
-            yield data
-            for chunk in chunks:
-                self._moved = time.monotonic()
-                yield chunk
+    def _flush(self) -> None:
+        while self._waiting and self._stream is not None and self._stream.has_room:
+            since, data = self._waiting.popleft()
+            if time.monotonic() - since < FRESH:
+                self._stream.write(FrameKind.MESSAGE, data)
 
-        call = self._channel.stream_unary(f"/{PACKAGE}.Node/Carry")
+    def refuse(self, why: str) -> None:
+        """Tell the other node why this one takes no further part."""
+        if self._stream is not None:
+            self._stream.refuse(Refusing(Refusal.LEFT, why))
+
+    async def _carry(self, data: bytes, chunks: Iterator[bytes]) -> None:
+        def moved() -> None:
+            self._moved = time.monotonic()
+
+        moved()
+        stream = None
         try:
             async with self._carrying:
-                await call(parts(), metadata=self._caller.metadata(self._node))
+                stream = await (self._caller.call(self._node, "carry") if self._calls else self._called_for())
+                await hand_over(stream, data, chunks, moved)
+        except Refused as refused:
+            self._caller.failed(self._node, refused)
         except OSError:
-            pass  # the file has gone: something newer has taken its place
-        except self._caller.grpc.aio.AioRpcError as error:
-            self._caller.failed(self._node, error)
+            pass  # the connection has ended; or the file has gone: something newer has taken its place
+        finally:
+            if stream is not None:
+                stream.close()
 
-    def hurry(self) -> None:
-        """Connect now: the node has called, so it is there, and an answer to it should not get lost."""
-        now = time.monotonic()
-        if self.connected or self._task is None or now - self._hurried < 1.0:
-            return
-        self._hurried = now
-        self._task.cancel()
-        self._task = asyncio.create_task(self._start_again(self._task))
+    async def _called_for(self) -> Stream:
+        """Have the other node call for a model: only it can call."""
+        if self._stream is None:
+            raise Closed("there is nobody to call for it")
+        ticket, called = secrets.token_hex(8), asyncio.get_running_loop().create_future()
+        self._offered = ticket, called
+        try:
+            self._stream.write(FrameKind.FETCH, ticket.encode())
+            return await asyncio.wait_for(called, _FETCHED)
+        finally:
+            self._offered = None
 
-    async def _start_again(self, before: asyncio.Task[None]) -> None:
-        """Use a new channel: one that has failed waits before it tries again."""
-        await asyncio.gather(before, return_exceptions=True)
-        old, self._channel = self._channel, self._caller.channel(self._node)
-        await old.close()
-        await self._keep_up()
+    def hand_out(self, stream: Stream, ticket: str) -> bool:
+        """Give the model of a ticket to whoever has called for it; say whether there is one."""
+        offered = self._offered
+        if offered is None or offered[0] != ticket or offered[1].done():
+            return False
+        offered[1].set_result(stream)
+        return True
+
+    # The connection.
+
+    def take_call(self, stream: Stream, call: Call) -> None:
+        """Use the connection that the other node has made, unless it has made a newer one."""
+        before, old = self._call, self._stream
+        if old is not None and before is not None:
+            if before.is_newer_than(call):
+                raise Refusing(Refusal.REPLACED, _NEWER)
+            # If there is somebody at the other end of the old one, it must be told: nobody listens there any more.
+            same = before.process == call.process
+            old.refuse(Refusing(Refusal.REPLACED if same else Refusal.TAKEN_OVER, _NEWER))
+        self._call = call
+        stream.write(FrameKind.PREFACE, b"{}")
+        self._use(stream)
+
+    def _use(self, stream: Stream) -> None:
+        self._stream = stream
+        self._caller.arrived(self._node)
+        stream.hand_to(partial(self._take, stream), self._flush, partial(self._ended, stream))
+        self._flush()
+
+    def _take(self, stream: Stream, kind: FrameKind, content: bytes | bytearray) -> None:
+        try:
+            if kind is FrameKind.MESSAGE:
+                self._caller.read(self._node, content)
+            elif kind is FrameKind.FETCH:
+                self._caller.fetch(self._node, content.decode("ascii", "replace"))
+            else:
+                raise Refusing(Refusal.MALFORMED, "a frame that nobody waits for")
+        except Refusing as refusing:
+            stream.refuse(refusing)
+
+    def _ended(self, stream: Stream, problem: BaseException) -> None:
+        if self._stream is stream:
+            self._stream = None
+            if self._offered is not None and not self._offered[1].done():
+                self._offered[1].set_exception(Closed("there is nobody to call for it"))
+        if isinstance(problem, Refused):
+            self._caller.failed(self._node, problem)
 
     async def _keep_up(self) -> None:
-        grpc = self._caller.grpc
-        talk: Callable[..., Any] = self._channel.stream_stream(f"/{PACKAGE}.Node/Talk")
-        pause, patient = 0.1, True
+        pause, hung_up = _FIRST_PAUSE, 0
         while True:
-            call = talk(metadata=self._caller.metadata(self._node), wait_for_ready=patient)
-            call.add_done_callback(lambda _: self._wake())
-            limit, patient = _AWAY if patient else None, True
             try:
-                async with asyncio.timeout(limit):
-                    await call.initial_metadata()
-                if not call.done():
-                    pause = 0.1
-                    self.connected = True
-                    self._caller.arrived(self._node)
-                while not call.done():
-                    since, data = await self._waiting.get()
-                    if data is not None and time.monotonic() - since < FRESH:
-                        await call.write(data)
-                code = await call.code()
-                if code is not grpc.StatusCode.OK:
-                    raise grpc.aio.AioRpcError(
-                        code, await call.initial_metadata(), await call.trailing_metadata(), await call.details()
-                    )
-            except TimeoutError:
-                pause, patient = 0.1, False  # a call that waits for a connection never learns why there is none
-            except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
-                if isinstance(error, grpc.aio.AioRpcError):
-                    self._caller.failed(self._node, error)
-            finally:
-                self.connected = False
-                call.cancel()
+                stream = await self._caller.call(self._node, "talk")
+            except (Refused, ssl.SSLError) as problem:
+                self._caller.failed(self._node, problem)
+            except (Closed, ConnectionResetError) as problem:
+                hung_up += 1
+                if hung_up >= _OFTEN:  # once or twice: it was about to stop
+                    self._caller.failed(self._node, Closed(str(problem)))
+            except (OSError, TimeoutError):
+                hung_up = 0  # it is away
+            else:
+                pause, hung_up = _FIRST_PAUSE, 0
+                self._use(stream)
+                await asyncio.wait([stream.closed])
             await asyncio.sleep(pause)
-            pause = min(2.0 * pause, 2.0)
-
-    def _wake(self) -> None:
-        if not self._waiting.full():
-            self._waiting.put_nowait((0.0, None))
+            pause = min(2.0 * pause, self._caller.longest_pause)

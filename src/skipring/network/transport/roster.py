@@ -1,9 +1,10 @@
-"""The roster: who takes part in a run, where each node listens, and which certificate and key are its own."""
+"""The roster: who takes part in a run, where each node listens, and which key is its own."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,16 @@ from ..._digest import digest
 from ...errors import InvalidInput
 from .._files import Section, quoted, read_checked
 
-__all__ = ["Address", "AddressInUse", "Roster", "parse_nodes", "read_roster"]
+__all__ = [
+    "Address",
+    "AddressInUse",
+    "Roster",
+    "parse_joining",
+    "parse_nodes",
+    "read_roster",
+    "roster_of_text",
+    "spelled",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _HOST = re.compile(
@@ -22,6 +32,10 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _KEY = re.compile(r"0[23][0-9a-f]{64}")
 _RESERVED = {"ca": "the authority's", "relay": "the relay's"}  # whose folder it is
 NODE_DOMAIN = ".node.skipring"  # no host is called so; certificates bind a node's name as one (identity.server_name)
+
+
+#: What a roster has instead of the address of a node that nobody can call.
+OUTGOING = "outgoing"
 
 
 class AddressInUse(InvalidInput):
@@ -61,6 +75,15 @@ class Address:
         """Whether only this machine can reach it."""
         ip = ip_of(self.host)
         return self.host.lower() == "localhost" if ip is None else ip.is_loopback
+
+
+def spelled(address: Address | None) -> str:
+    """Return an address as a roster has it.
+
+    >>> spelled(None)
+    'outgoing'
+    """
+    return OUTGOING if address is None else str(address)
 
 
 def ip_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -113,9 +136,15 @@ def _check_names(names: Sequence[str]) -> None:
         seen.add(name.lower())
 
 
-def _check_addresses(addresses: Sequence[Address]) -> None:
+def _check_addresses(names: Sequence[str], addresses: Sequence[Address | None]) -> None:
+    hidden = [name for name, address in zip(names, addresses, strict=True) if address is None]
+    if len(hidden) > 1:
+        reason = "nobody can call either of them; give one an address, or let all meet at a relay (--via)"
+        raise InvalidInput.because("nodes", f"{hidden[0]}, {hidden[1]}", reason)
     seen: set[str] = set()
     for address in addresses:
+        if address is None:
+            continue
         if str(address).lower() in seen:
             raise InvalidInput.because("nodes", address, "is the address of two nodes")
         seen.add(str(address).lower())
@@ -126,7 +155,7 @@ class Roster:
     """The nodes of a run, in order: names, addresses, certificates' SHA-256 fingerprints, and keys for signatures."""
 
     names: tuple[str, ...]
-    addresses: tuple[Address, ...]
+    addresses: tuple[Address | None, ...]  # None: nobody can call the node, and it calls the others
     fingerprints: tuple[str, ...]
     keys: tuple[str, ...]
 
@@ -134,7 +163,7 @@ class Roster:
         if not len(self.names) == len(self.addresses) == len(self.fingerprints) == len(self.keys):
             raise InvalidInput.because("nodes", len(self.names), "each needs one address, one fingerprint and one key")
         _check_names(self.names)
-        _check_addresses(self.addresses)
+        _check_addresses(self.names, self.addresses)
         for name, fingerprint in zip(self.names, self.fingerprints, strict=True):
             if _FINGERPRINT.fullmatch(fingerprint) is None:
                 raise InvalidInput.because(
@@ -157,23 +186,37 @@ class Roster:
         return self.names.index(name)
 
     @property
+    def ports(self) -> tuple[int, ...]:
+        """The port of each node's address; 0 where it has none."""
+        return tuple(0 if address is None else address.port for address in self.addresses)
+
+    def calls(self, one: int, other: int) -> bool:
+        """Say which of two nodes opens the connection that serves both: the later one calls those before it.
+
+        A node without an address calls those that have one.
+        """
+        if (self.addresses[one] is None) != (self.addresses[other] is None):
+            return self.addresses[one] is None
+        return one > other
+
+    @property
     def digest(self) -> str:
         """SHA-256 over names, addresses, fingerprints and keys, in order: the same however the file is laid out."""
-        nodes = [list(map(str, node)) for node in self._nodes]
+        nodes = [[name, spelled(address), *marks] for name, address, *marks in self._nodes]
         return digest({"skipring roster": 2, "nodes": nodes}).hex()
 
     @property
-    def _nodes(self) -> Iterator[tuple[str, Address, str, str]]:
+    def _nodes(self) -> Iterator[tuple[str, Address | None, str, str]]:
         return zip(self.names, self.addresses, self.fingerprints, self.keys, strict=True)
 
     def to_toml(self) -> str:
         """Return the roster as the text of its file."""
         lines = [
-            "# Who takes part in the run: the same file at every node. A fingerprint is the SHA-256 of a certificate,",
-            "# and a node's signatures are checked with its key.",
+            "# Who takes part in the run: the same file at every node. A node is known by its key, which stays if its",
+            "# certificate is renewed; the fingerprint is the SHA-256 of the one it had when the run was prepared.",
         ]
         for name, address, fingerprint, key in self._nodes:
-            lines += ["", "[[node]]", f"name = {quoted(name)}", f"address = {quoted(str(address))}"]
+            lines += ["", "[[node]]", f"name = {quoted(name)}", f"address = {quoted(spelled(address))}"]
             lines += [f"fingerprint = {quoted(fingerprint)}", f"key = {quoted(key)}"]
         return "\n".join(lines) + "\n"
 
@@ -201,25 +244,65 @@ def read_roster(path: str | Path) -> Roster:
     """Read a roster; one line says what is wrong with it."""
     nodes = read_checked(path, _RosterFile, what="a roster").node
     try:
-        return Roster(
-            names=tuple(node.name for node in nodes),
-            addresses=tuple(Address.parse(node.address) for node in nodes),
-            fingerprints=tuple(node.fingerprint for node in nodes),
-            keys=tuple(node.key for node in nodes),
-        )
+        return _roster_of(nodes)
     except InvalidInput as problem:
         raise InvalidInput.because("FILE", path, str(problem)) from None
 
 
-def parse_nodes(text: str, *, host: str = "127.0.0.1", port: int = 7600) -> tuple[tuple[str, ...], tuple[Address, ...]]:
+def roster_of_text(text: str) -> Roster:
+    """Read a roster from the text of its file, as somebody else has sent it."""
+    try:
+        return _roster_of(_RosterFile.model_validate(tomllib.loads(text)).node)
+    except (ValueError, RecursionError):  # neither TOML nor a roster; the other errors are lines of ours
+        raise InvalidInput.because("roster", "given", "is not the text of a roster") from None
+
+
+def _roster_of(nodes: Sequence[_Entry]) -> Roster:
+    return Roster(
+        names=tuple(node.name for node in nodes),
+        addresses=tuple(None if node.address == OUTGOING else Address.parse(node.address) for node in nodes),
+        fingerprints=tuple(node.fingerprint for node in nodes),
+        keys=tuple(node.key for node in nodes),
+    )
+
+
+def parse_joining(words: Sequence[str], roster: Roster) -> dict[str, Address]:
+    """Read who joins a roster: d=HOST:PORT, d=HOST, or d alone where all nodes are on one host.
+
+    >>> roster = Roster(("a", "b"), (Address("h", 7600), Address("h", 7601)), ("0" * 64, "1" * 64),
+    ...                 ("02" + "0" * 64, "02" + "1" * 64))
+    >>> {name: str(address) for name, address in parse_joining(["d", "e=one.example"], roster).items()}
+    {'d': 'h:7602', 'e': 'one.example:7600'}
+    """
+    joining: dict[str, Address] = {}
+    for word in (one.strip() for given in words for one in given.split(",")):
+        name, mark, where = (part.strip() for part in word.partition("="))
+        known = [address for address in (*roster.addresses, *joining.values()) if address is not None]
+        hosts = {address.host.lower() for address in known}
+        if not mark and len(hosts) > 1:
+            raise InvalidInput("add", word, f"{name or 'NAME'}=HOST or {name or 'NAME'}=HOST:PORT")
+        host, port = _split(where) if mark else (known[0].host, None)
+        if port is None:
+            taken = [address.port for address in known if address.host.lower() == host.lower()]
+            port = max(taken) + 1 if taken else known[0].port
+        if name in joining or name in roster.names:
+            raise InvalidInput.because("add", name, "is a node of this network already")
+        joining[name] = Address(host, port)
+    return joining
+
+
+def parse_nodes(
+    text: str, *, host: str = "127.0.0.1", port: int = 7600
+) -> tuple[tuple[str, ...], tuple[Address | None, ...]]:
     """Read the nodes of a new network: a number, or names with or without addresses.
 
-    Nodes on one host get consecutive ports; nodes on different hosts all get the same one.
+    Nodes on one host get consecutive ports; nodes on different hosts all get the same one. One node may be `outgoing`:
+    nobody can call it, and it calls the others.
 
     >>> parse_nodes("2")
     (('node1', 'node2'), (Address(host='127.0.0.1', port=7600), Address(host='127.0.0.1', port=7601)))
     >>> names, addresses = parse_nodes("a=one.example,b=two.example:8000")
-    >>> names, [str(address) for address in addresses]
+    >>> names, [spelled(address) for address in addresses]
     (('a', 'b'), ['one.example:7600', 'two.example:8000'])
     """
     _check_port(port)
@@ -232,10 +315,12 @@ def parse_nodes(text: str, *, host: str = "127.0.0.1", port: int = 7600) -> tupl
     words = [word.strip() for word in text.split(",")]
     names = tuple(word.partition("=")[0].strip() for word in words)
     _check_names(names)
-    places = [_split(word.partition("=")[2].strip()) if "=" in word else (host, None) for word in words]
-    together = len({where.lower() for where, _ in places}) == 1
+    given = [word.partition("=")[2].strip() if "=" in word else None for word in words]
+    places = [(host, None) if where is None else None if where == OUTGOING else _split(where) for where in given]
+    together = len({place[0].lower() for place in places if place is not None}) == 1
     addresses = tuple(
-        Address(where, given if given is not None else port + i * together) for i, (where, given) in enumerate(places)
+        None if place is None else Address(place[0], place[1] if place[1] is not None else port + i * together)
+        for i, place in enumerate(places)
     )
-    _check_addresses(addresses)
+    _check_addresses(names, addresses)
     return names, addresses

@@ -10,13 +10,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from ...errors import InvalidInput
-from ..protocol import Ballot, Token
+from ..protocol import Ballot, Token, check_chain, marks_of, updates_of
 from ..storage import digest_of
 from .roster import Roster
 
-__all__ = ["CERTIFICATE", "Notary", "OutcomeCertificate", "RunSeal", "Statement"]
+__all__ = ["CERTIFICATE", "EarlyEnd", "Notary", "OutcomeCertificate", "RunSeal", "Statement"]
 
 #: The file with the votes, beside the final model.
 CERTIFICATE = "outcome.json"
@@ -24,6 +25,7 @@ CERTIFICATE = "outcome.json"
 _TAG = b"skipring: this model ended the run\n"
 _PROMISE = b"skipring: no lower ballot is listened to\n"
 _STAMP = b"skipring: an update of this node\n"
+_WISH = b"skipring: the owner of this node wishes the run to end\n"
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,11 @@ def is_signed_by(roster: Roster, node: int, what: bytes, signature: bytes) -> bo
     return 0 <= node < len(roster) and known.is_signature(roster.keys[node], signature, what)
 
 
+def wish_bytes(run: str) -> bytes:
+    """Return the bytes that a node signs whose owner wishes a run to end."""
+    return _WISH + run.encode()
+
+
 class RunSeal:
     """What a node signs in one run (`protocol.Seal`), with its own key; `run` is the digest of what was agreed."""
 
@@ -120,6 +127,14 @@ class RunSeal:
         """Say whether a node has signed an update."""
         return self._notary.is_signed(node, self._stamped(what), signature)
 
+    def wish(self) -> bytes:
+        """Sign that the owner of this node wishes the run to end."""
+        return self._notary.signed(wish_bytes(self._run.hex()))
+
+    def is_wish(self, node: int, wish: bytes) -> bool:
+        """Say whether a node has signed that its owner wishes this run to end."""
+        return self._notary.is_signed(node, wish_bytes(self._run.hex()), wish)
+
     def _promised(self, ballot: Ballot) -> bytes:
         return _PROMISE + json.dumps([self._run.hex(), *ballot]).encode()
 
@@ -128,16 +143,54 @@ class RunSeal:
 
 
 @dataclass(frozen=True)
+class EarlyEnd:
+    """Why a run ended before its last hop: the wishes of a majority; the chain of its model tells at which hop."""
+
+    chain: bytes
+    steps: int
+    wishes: Mapping[int, bytes]
+
+    @property
+    def hop(self) -> int:
+        """The hop of the last update."""
+        return marks_of(self.chain).bit_length()
+
+    def problem(self, statement: Statement, roster: Roster) -> str | None:
+        """Say why this does not show that a majority asked for it; None if it does."""
+        if hashlib.sha256(self.chain).hexdigest() != statement.chain or not self._fits:
+            return "what it says of its end is not about this model"
+        asked = wish_bytes(statement.run)
+        good = [node for node, wish in self.wishes.items() if is_signed_by(roster, node, asked, wish)]
+        needed = len(roster) // 2 + 1
+        if len(good) < needed:
+            return f"it ended early, {len(good)} of {len(roster)} nodes have asked for that, and a majority is {needed}"
+        return None
+
+    @property
+    def _fits(self) -> bool:
+        try:
+            check_chain(self.chain, self.steps, updates=updates_of(self.chain), before_hop=self.steps + 1)
+        except InvalidInput:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
 class OutcomeCertificate:
     """A statement and the votes for it, node by node; a node keeps it beside the final model."""
 
     statement: Statement
     votes: Mapping[int, bytes]
+    early: EarlyEnd | None = None
 
     def to_json(self, roster: Roster) -> str:
         """Return it as the text of a file, with names for people."""
         votes = {roster.names[node]: vote.hex() for node, vote in sorted(self.votes.items())}
-        return json.dumps({"statement": asdict(self.statement), "votes": votes}, indent=2) + "\n"
+        found: dict[str, Any] = {"statement": asdict(self.statement), "votes": votes}
+        if (early := self.early) is not None:
+            wishes = {roster.names[node]: wish.hex() for node, wish in sorted(early.wishes.items())}
+            found["ended early"] = {"chain": early.chain.hex(), "steps": early.steps, "wishes": wishes}
+        return json.dumps(found, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str, roster: Roster) -> OutcomeCertificate:
@@ -154,12 +207,18 @@ class OutcomeCertificate:
                 chain=str(said["chain"]),
             )
             votes = {str(name): bytes.fromhex(vote) for name, vote in found["votes"].items()}
+            told, early = found.get("ended early"), None
+            wishes = {} if told is None else {str(name): bytes.fromhex(one) for name, one in told["wishes"].items()}
+            if told is not None:
+                chain, steps = bytes.fromhex(told["chain"]), int(told["steps"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InvalidInput.because("certificate", "given", "is not the certificate of an outcome") from None
-        strangers = sorted(votes.keys() - set(roster.names))
+        strangers = sorted((votes.keys() | wishes.keys()) - set(roster.names))
         if strangers:
             raise InvalidInput.because("certificate", strangers[0], "is no node of the roster")
-        return cls(statement, {roster.index(name): vote for name, vote in votes.items()})
+        if told is not None:
+            early = EarlyEnd(chain, steps, {roster.index(name): wish for name, wish in wishes.items()})
+        return cls(statement, {roster.index(name): vote for name, vote in votes.items()}, early)
 
     def signers(self, roster: Roster) -> list[int]:
         """Return the nodes whose votes are good."""

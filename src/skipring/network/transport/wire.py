@@ -16,6 +16,7 @@ from typing import Any, get_args
 from ...errors import InvalidInput
 from ..protocol import (
     HOP_BYTES,
+    KNOWN_BYTES,
     MOST_TURN_BYTES,
     Ballot,
     Kind,
@@ -68,15 +69,18 @@ _FIELDS = {
     "token": "Token",
     "heard": "bytes",
     "turns": "bytes",
+    "known": "bytes",
+    "since": "uint64",
     "vote": "bytes",
     "signature": "bytes",
     "votes": "Signature",
     "promises": "Signature",
+    "wishes": "Signature",
     "one": "Trail",
     "other": "Trail",
 }
 #: Fields of which there are several, one for each node at most.
-_REPEATED = {"votes", "promises", "stamps"}
+_REPEATED = {"votes", "promises", "stamps", "wishes"}
 
 
 #: Fields that say how a token came to be.
@@ -240,6 +244,10 @@ def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
             fields[field] = _heard(value, nodes)
         elif field == "turns":
             fields[field] = _turns(value)
+        elif field == "known":
+            fields[field] = _known(value)
+        elif field == "since":
+            fields[field] = _since(value, steps)
         elif field in ("vote", "signature"):
             fields[field] = _signature(value)
         elif field in _REPEATED:
@@ -303,6 +311,19 @@ def _heading(body: Any) -> Heading:
         reason = f"says that it has {body.size}, {'behind' if body.digest else 'inside'} it"
         raise Malformed.because("token", f"{len(body.parameters)} bytes of parameters", reason)
     return Heading(body.dtype, body.size, body.digest)
+
+
+def _since(since: int, steps: int) -> int:
+    most = -(-steps // 8) + 1
+    if since > most:
+        raise Malformed("since", since, f"at most {most}")
+    return since
+
+
+def _known(known: bytes) -> bytes:
+    if len(known) not in (0, KNOWN_BYTES):
+        raise Malformed("known", f"{len(known)} bytes", f"{KNOWN_BYTES}, or none")
+    return known
 
 
 def _turns(turns: bytes) -> bytes:

@@ -1,0 +1,183 @@
+"""Another run, people who come and go, and certificates that end: `network again`, `network renew`, `node update`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .._json import to_json
+from ..errors import InvalidInput
+from ._output import Json, print_json, printable, sentence
+from .network import agreed_now, own_file
+
+if TYPE_CHECKING:
+    from ..network import Taken
+
+__all__ = ["network_again", "network_renew", "node_update"]
+
+
+def network_again(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder, or that of one node.")],
+    run: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The next run (default: the same again); for one node, what all were given."),
+    ] = None,
+    add: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=HOST:PORT", help="Who joins; may be given several times.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Who leaves for good; may be given several times.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="A folder with the own files of those who join: NAME.csv.")
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long the certificates of those who join are valid.")] = 365,
+    as_json: Json = False,
+) -> None:
+    """Begin another run: put away journals and models of the last, make up a new identity, let people join and leave.
+
+    Owners whose nodes are elsewhere are sent DIR/update.json, which is not secret and signed by the authority, and say
+    skipring node update there. Only who joins needs an archive (network pack). Where others join or leave, what
+    follows from the number of nodes (noise, steps, order) is chosen anew, from the run as it was asked for. What
+    was learned before stays learned: the epsilons of all runs of the same rows add up.
+    """
+    from ..network import (
+        begin_again,
+        begin_with_others,
+        has_authority,
+        is_node_folder,
+        members_of,
+        parse_joining,
+        read_roster,
+    )
+    from ..runs import read_run_file
+
+    if is_node_folder(folder):
+        if add or remove:
+            reason = "is for the network's folder; a node takes who joins and leaves with skipring node update"
+            raise InvalidInput.because("add" if add else "remove", ", ".join(add or remove or []), reason)
+        if run is None:
+            raise InvalidInput.because("run", "missing", "for one node, give the run.toml that all nodes were given")
+        identity = read_run_file(run).network.identity
+        if identity is None:
+            reason = "has no network.identity; `skipring network again` writes one for all nodes"
+            raise InvalidInput.because("run", run, reason)
+        kept, notes, update = begin_again(folder, run.read_text(encoding="utf-8")), list[str](), None
+        members = None
+    else:
+        roster = read_roster(folder / "roster.toml")
+        leaving = [name.strip() for given in remove or [] for name in given.split(",")]
+        members = members_of(folder, parse_joining(add or [], roster), leaving)
+        files = None if data is None else {name: own_file(data, name) for name in members.joining}
+        if members.changed:
+            now = agreed_now(_asked(folder) if run is None else run, members.names)
+            kept = begin_with_others(
+                folder, now.text, members, asked=now.asked, days=days, budget=now.budget, data=files
+            )
+        else:
+            now = agreed_now(folder / "run.toml" if run is None else run, roster.names)
+            kept = begin_again(folder, now.text, None if run is None else now.asked)
+        notes = now.notes
+        update = folder / "update.json" if has_authority(folder) else None
+    joined, left = ([], []) if members is None else (list(members.joining), list(members.leaving))
+    if as_json:
+        found: dict[str, Any] = {"folder": str(folder), "put_away": [str(place) for place in kept], "notes": notes}
+        found |= {"joined": joined, "left": left, "update": None if update is None else str(update)}
+        print_json(found)
+        return
+    for note in notes:
+        print(sentence(note))
+    for place in kept:
+        print(f"The last run is in {place}.")
+    if is_node_folder(folder):
+        print("Ready to run.")
+        return
+    for name in left:
+        print(f"{name} has left; its folder is {folder / 'left' / name}. The others do not let it in any more.")
+    for name in joined:
+        print(f"{name} joins. For its owner alone: skipring network pack {name} --dir {folder}")
+    print(f"A new run is ready. Here: skipring network up {folder}")
+    if update is not None:
+        print(f"For all other owners, by mail or on a share: {update}\nThere: skipring node update NODE update.json")
+    else:
+        print(f"Elsewhere: send {folder / 'run.toml'}, and there: skipring network again NODE --run run.toml")
+
+
+def _asked(folder: Path) -> Path:
+    """Return the run as it was asked for; without it nobody knows what noise, steps and order were chosen for."""
+    from ..network import ASKED
+
+    path = folder / ASKED
+    if not path.is_file():
+        reason = (
+            f"noise, steps and order of {folder / 'run.toml'} were chosen for the nodes before, and there is no {ASKED}"
+            " beside it: give the run file that was asked for"
+        )
+        raise InvalidInput.because("run", "missing", reason)
+    return path
+
+
+def network_renew(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder, with ca/ca.key in it.")],
+    node: Annotated[str | None, typer.Option(metavar="NAME", help="One node (default: all of them).")] = None,
+    days: Annotated[int, typer.Option(help="How long the new certificates are valid.")] = 365,
+    as_json: Json = False,
+) -> None:
+    """Make new certificates for the keys that the nodes have, and for the authority if its own ends before.
+
+    Keys, roster and run stay, and so do certificates that still hold: nobody is locked out, whoever is told first. What
+    owners elsewhere need is DIR/update.json, which is not secret; there: skipring node update. A node that runs uses
+    its new certificate after it was stopped and started again, which loses nothing.
+    """
+    from ..network import renew_certificates
+
+    found = renew_certificates(folder, node, days=days)
+    if as_json:
+        print_json(to_json(found))
+        return
+    whose = f"{', '.join(found.nodes)}{' and of the authority' if found.authority else ''}"
+    print(f"The certificates of {whose} are valid until {found.until}.")
+    if found.running:
+        print(f"Running with the old ones until stopped and started again: {', '.join(found.running)}.")
+    print(f"For owners elsewhere, by mail or on a share: {found.update}\nThere: skipring node update NODE update.json")
+
+
+def node_update(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one node.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What was sent to all (update.json of the network's folder).")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Take another run, its nodes and new certificates into a node's folder, as whoever prepared the network tells all.
+
+    The file must be signed by the network's authority, and newer than the last one. The last run is put away; the
+    node's key, settings, budget and ledger stay. Read what has changed before you start the node.
+    """
+    from ..network import update_node
+
+    found = update_node(folder, file)
+    if as_json:
+        print_json(to_json(found))
+        return
+    for line in _what_changed(found):
+        print(printable(line))
+
+
+def _what_changed(found: Taken) -> list[str]:
+    if found.known:
+        return [f"{found.node} has this update already; nothing was changed."]
+    lines = []
+    if found.new_run:
+        lines.append(f"A new run for {found.node}.")
+        lines += [f"Joins: {', '.join(found.joined)}."] if found.joined else []
+        lines += [f"Has left: {', '.join(found.left)}."] if found.left else []
+        lines += [f"Other than before: {key} = {new} (was {old})." for key, (old, new) in found.changed.items()]
+        lines += [f"The last run is in {found.put_away}."] if found.put_away is not None else []
+    if found.renewed:
+        lines.append(f"New: {' and '.join(found.renewed)}.")
+    if found.restart:
+        lines.append(f"{found.node} runs with the old ones until it is stopped and started again, which loses nothing.")
+    return lines or ["Nothing in it is new for this node."]

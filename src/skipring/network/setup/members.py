@@ -1,0 +1,159 @@
+"""Who takes part in the next run: some leave for good, others join, and those who stay keep what they have."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ...errors import InvalidInput
+from .._files import write_over
+from ..node import NodeBudget, read_node_config
+from ..transport import Address, Roster, node_uri, read_roster, server_name
+from .again import require_stopped, take_up
+from .authority import CLOCKS, lasting_authority, read_authority
+from .folders import ASKED, require_days, write_node_folder
+from .update import write_update
+
+__all__ = ["LEFT", "Members", "begin_with_others", "members_of"]
+
+#: Where the folders of those who have left are.
+LEFT = "left"
+
+
+@dataclass(frozen=True)
+class Members:
+    """The nodes of the next run: names of those who stay and join, in the order of the roster, and who leaves."""
+
+    names: tuple[str, ...]
+    joining: Mapping[str, Address]
+    leaving: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anybody joins or leaves."""
+        return bool(self.joining or self.leaving)
+
+
+def members_of(folder: Path, joining: Mapping[str, Address], leaving: Sequence[str]) -> Members:
+    """Return who takes part next; refuse who cannot join or leave, before anything is changed."""
+    roster = read_roster(folder / "roster.toml")
+    for name in leaving:
+        if name not in roster.names:
+            raise InvalidInput.because("remove", name, f"is none of the nodes: {', '.join(roster.names)}")
+    staying = [name for name in roster.names if name not in leaving]
+    places = [*(roster.addresses[roster.index(name)] for name in staying), *joining.values()]
+    names = (*staying, *joining)
+    blank = len(names)
+    # A roster refuses what no network can have: one node, a name or an address twice, a name that is none.
+    Roster(names, tuple(places), tuple(f"{i:064x}" for i in range(blank)), tuple(f"02{i:064x}" for i in range(blank)))
+    for name in joining:
+        if (folder / LEFT / name).exists():
+            reason = "has left with a certificate of this name, which still holds; choose another name"
+            raise InvalidInput.because("add", name, reason)
+        if (folder / name).exists() or name in (LEFT, "runs"):
+            raise InvalidInput.because("add", name, f"{folder / name} exists already; choose another name")
+    if joining or leaving:
+        read_authority(folder)
+    return Members(names, joining, tuple(dict.fromkeys(leaving)))
+
+
+def begin_with_others(
+    folder: str | Path,
+    text: str,
+    members: Members,
+    *,
+    asked: str,
+    days: int = 365,
+    budget: NodeBudget | None = None,
+    data: Mapping[str, Path] | None = None,
+) -> tuple[Path, ...]:
+    """Give the nodes of a network's folder another run (`text`) with other members; return where the last one is now.
+
+    Who joins gets a key, a certificate and settings; who stays gets the new roster and run, and keeps key, certificate,
+    settings, budget and ledger. The folder of who leaves is moved to `left`. What the owners of the others need is
+    written to update.json.
+    """
+    from ..transport import certificates as made  # an extra
+
+    folder = Path(folder)
+    require_days(days)
+    roster = read_roster(folder / "roster.toml")
+    here = [
+        path for name in roster.names if (path := folder / name / "node.toml").is_file()
+    ]  # others: at their owners'
+    configs = [read_node_config(path) for path in here]
+    require_stopped(folder, configs)
+    now = datetime.now(UTC).replace(microsecond=0)
+    begin, end = now - CLOCKS, now + timedelta(days=days)
+    authority, _ = lasting_authority(folder, begin, end)
+    issued = {
+        name: made.issue(authority, name, (server_name(name), address.host), node_uri(name), begin, end)
+        for name, address in members.joining.items()
+    }
+
+    def marks(name: str) -> tuple[Address | None, str, str]:
+        if name in issued:
+            key, certificate = issued[name]
+            return members.joining[name], made.fingerprint_of(certificate), made.public_key_of(key)
+        place = roster.index(name)
+        return roster.addresses[place], _fingerprint(folder / name) or roster.fingerprints[place], roster.keys[place]
+
+    addresses, fingerprints, keys = zip(*map(marks, members.names), strict=True)
+    after = Roster(members.names, addresses, fingerprints, keys)
+    public = {
+        "ca.crt": made.certificate_pem(authority.certificate),
+        "roster.toml": after.to_toml().encode(),
+        "run.toml": text.encode(),
+    }
+    try:
+        for name, (key, certificate) in issued.items():
+            own = public | {"node.crt": made.certificate_pem(certificate)}
+            _new_folder(folder, name, members.joining[name], own, made.key_pem(key), budget, (data or {}).get(name))
+        staying = [config for config in configs if config.name in members.names]
+        kept = tuple(
+            place for config in staying if (place := take_up(config, folder / config.name, public)) is not None
+        )
+        for name in members.leaving:
+            (folder / LEFT).mkdir(mode=0o700, exist_ok=True)
+            (folder / name).mkdir(mode=0o700, exist_ok=True)  # its owner may have taken it along
+            (folder / name).rename(folder / LEFT / name)
+        write_over(folder / "run.toml", public["run.toml"])
+        write_over(folder / ASKED, asked.encode())
+        write_over(folder / "roster.toml", public["roster.toml"])
+        write_update(folder, authority)
+    except OSError as error:
+        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error
+    return kept
+
+
+def _fingerprint(folder: Path) -> str | None:
+    """Return the fingerprint of the certificate that a node has now; None if it is not here."""
+    from ..transport import certificates as known  # an extra
+
+    with contextlib.suppress(OSError):
+        own = known.certificate((folder / "node.crt").read_bytes())
+        return None if own is None else known.fingerprint_of(own)
+    return None
+
+
+def _new_folder(
+    folder: Path,
+    name: str,
+    address: Address,
+    public: dict[str, bytes],
+    key: bytes,
+    budget: NodeBudget | None,
+    data: Path | None,
+) -> None:
+    """Make a node's folder: it is there with everything in it, or not at all."""
+    draft = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+    try:
+        write_node_folder(draft, name, address, public, {"node.key": key}, budget=budget, data=data)
+        draft.rename(folder / name)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)  # after the rename there is nothing left to remove

@@ -1,0 +1,159 @@
+"""The newest model of a node as a file: while it runs, before its first turn, after a crash, large or small."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import free_ports
+
+from skipring import load_model
+from skipring.network.node import final_epsilon
+from skipring.network.setup import LocalNetwork, load_node, save_node_model
+from skipring.network.storage import ModelFile, read_journal
+
+Command = Callable[..., Any]
+RUN = """
+[data]
+path = "rows.npz"
+label = "y"
+[model]
+name = "softmax"
+[schedule]
+name = "random-ring"
+steps = 40
+[delay]
+timeout = 1.0
+[learning]
+rate = 1.0
+[privacy]
+noise_multiplier = 40.0
+delta = 1e-4
+protects = "record"
+"""
+
+
+def made(skipring_words: Command, folder: Path, columns: int, classes: int) -> Path:
+    """Make a network of three nodes whose model has so many columns times classes."""
+    rng = np.random.default_rng(1)
+    rows = max(60, 2 * classes)
+    labels = np.array([f"class {row % classes}" for row in range(rows)])
+    np.savez(folder / "rows.npz", X=rng.normal(size=(rows, columns)), y=labels)
+    (folder / "asked-for.toml").write_text(RUN)
+    words = ["--nodes", "a,b,c", "--port", str(free_ports(3)), "--run", "asked-for.toml", "--delay", "exponential:0.05"]
+    init = skipring_words("network", "init", "net", *words)
+    assert init.code == 0, init.err
+    return folder / "net"
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.05)
+
+
+def seen(network: LocalNetwork, name: str) -> int:
+    """Return how many updates the newest token of a node has, as it says."""
+    state = network.look(restart=False)[network.roster.index(name)]
+    return 0 if state.status is None else state.status.updates
+
+
+@pytest.mark.parametrize(
+    ("columns", "classes"),
+    [(4, 3), pytest.param(600, 1000, marks=pytest.mark.slow)],  # the second is 4.8 MB: a file beside the journal
+)
+def test_the_newest_model_is_there_at_any_time(
+    skipring_words: Command, tmp_path: Path, columns: int, classes: int
+) -> None:
+    net = made(skipring_words, tmp_path, columns, classes)
+    network = LocalNetwork(net)
+    try:
+        network.start_node("a")  # alone: the run does not begin
+        wait_for((net / "a" / "node.pid").exists)
+        first = skipring_words("node", "model", "net/a", "--out", "first.npz", "--json")
+        assert first.code == 0, first.err
+        assert (first.data["hop"], first.data["steps"], first.data["updates"], first.data["over"]) == (0, 40, 0, False)
+        assert first.data["epsilon_if_shown"] == first.data["epsilon_of_releases"] == 0.0
+        assert hashlib.sha256(load_model("first.npz").parameters.tobytes()).hexdigest() == first.data["digest"]
+        network.start_node("b")
+        network.start_node("c")
+        wait_for(lambda: seen(network, "a") >= 3)
+        large = columns * classes * 8 > 4_000_000
+        looks = [save_node_model(net / "a", tmp_path / f"now{i}.npz") for i in range(12 if large else 4)]
+        assert all(before.hop <= after.hop for before, after in pairwise(looks))
+        for look in looks:
+            model = load_model(look.file)
+            assert hashlib.sha256(model.parameters.tobytes()).hexdigest() == look.digest
+            assert model.facts == look.facts
+            assert 0.0 <= look.epsilon_if_shown <= look.epsilon_of_releases * (1.0 + 1e-9)
+        assert isinstance(read_journal(net / "a" / "journal.sqlite").memory.copy.token.parameters, ModelFile) == large
+        network._processes["a"].send_signal(signal.SIGKILL)
+        network._processes["a"].wait()
+        left = read_journal(net / "a" / "journal.sqlite").memory.copy
+        killed = save_node_model(net / "a", tmp_path / "killed.npz")
+        assert (killed.hop, killed.facts.updates, killed.over) == (left.hop, left.token.updates, False)
+        terms = load_node(net / "a" / "node.toml").terms
+        assert killed.epsilon_if_shown == final_epsilon(terms, left.token, killed.delta)
+        network.start_node("a")
+        before = killed.facts.updates
+        wait_for(lambda: seen(network, "a") > before)
+        assert save_node_model(net / "a", tmp_path / "again.npz").facts.updates > before
+        wait_for(lambda: bool(network.look()) and network.over, 120.0)
+    finally:
+        network.stop()
+    told = skipring_words("node", "model", "net/a", "--json").data
+    assert (told["over"], told["hop"]) == (True, 40)
+    final = np.load(net / "a" / "model.npy")
+    assert hashlib.sha256(final.tobytes()).hexdigest() == told["digest"]
+    assert told["if_shown"].startswith("Shown to somebody outside: epsilon ")
+    assert [claim["view"] for claim in told["epsilon"]] == ["offered", "final"]
+
+
+def test_what_showing_a_checkpoint_means_is_said(skipring_words: Command, tmp_path: Path) -> None:
+    net = made(skipring_words, tmp_path, 4, 3)
+    network = LocalNetwork(net)
+    try:
+        network.start()
+        wait_for(lambda: seen(network, "b") >= 6)
+    finally:
+        network.stop()
+    told = skipring_words("node", "model", "net/b", "--out", "now.npz")
+    assert told.code == 0, told.err
+    words = " ".join(told.out.split())
+    found = save_node_model(net / "b", tmp_path / "now.npz")
+    assert f"a run that is not over, as node b has it, at hop {found.hop} of 40, after {found.facts.updates}" in words
+    assert f"SHA-256 of its parameters: {found.digest}" in words
+    assert "Shown to somebody outside, it is one more look, beside the final model: epsilon " in words
+    assert "No other node's account counts it." in words
+    # A model before this node's first update tells nothing of its data.
+    setup = load_node(net / "b" / "node.toml")
+    assert final_epsilon(setup.terms, setup.initial, 1e-4) == 0.0
+    reading = read_journal(net / "b" / "journal.sqlite")
+    assert reading.releases
+    # It is at most what each release in full tells, and at least what the last one tells with the noise after it.
+    assert 0.0 < found.epsilon_if_shown <= found.epsilon_of_releases
+
+
+def test_a_file_that_cannot_be_written_is_named(skipring_words: Command, tmp_path: Path) -> None:
+    net = made(skipring_words, tmp_path, 4, 3)
+    none = skipring_words("node", "model", "net/a")
+    assert (none.code, "has no journal: the node has not run yet" in " ".join(none.err.split())) == (2, True)
+    network = LocalNetwork(net)
+    try:
+        network.start_node("a")
+        wait_for((net / "a" / "node.pid").exists)
+        refused = skipring_words("node", "model", "net/a", "--out", "nowhere/model.npz")
+        assert (refused.code, "--out nowhere/model.npz: cannot be written" in refused.err) == (2, True)
+        assert len(refused.err.splitlines()) == 1
+    finally:
+        for process in network._processes.values():
+            process.terminate()
+            process.wait()
