@@ -31,6 +31,15 @@ def account() -> str:
     return "sshd" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
 
+def as_account() -> list[str]:
+    """Return what runs a command as whom a relay runs as, without any rights."""
+    if os.geteuid() != 0:
+        return []
+    user = pwd.getpwnam(account())
+    words = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    return [*words, "--no-new-privs", "--bounding-set=-all", "--pdeathsig=KILL"]
+
+
 class Relay:
     """A relay from the archive of a network's folder, not started yet; `prefix` runs it elsewhere, in a namespace."""
 
@@ -40,15 +49,12 @@ class Relay:
         pack_relay(network, archive)
         with tarfile.open(archive) as packed:
             packed.extractall(self.folder, filter="fully_trusted")  # ours, with the modes that it has
-        as_user = []
         if os.geteuid() == 0:
             user = pwd.getpwnam(account())
             for path in (self.folder, *self.folder.rglob("*")):
                 os.chown(path, user.pw_uid, user.pw_gid)
-            as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-            as_user += ["--no-new-privs", "--bounding-set=-all", "--pdeathsig=KILL"]
         # /tmp is everybody's, which sshd would not have keys below.
-        self._words = [*prefix, *as_user, str(self.folder / "relay" / "start"), "-o", "StrictModes=no"]
+        self._words = [*prefix, *as_account(), str(self.folder / "relay" / "start"), "-o", "StrictModes=no"]
         self._process: subprocess.Popen[bytes] | None = None
         self.log = self.folder / "relay.log"
 

@@ -94,6 +94,8 @@ def test_a_relay_that_comes_goes_and_comes_back(tmp_path: Path) -> None:
         assert "Connection refused" in (status.relay or "")
         relay.start()
         network.wait("told that there is one", lambda: all(map(is_open, network.configs)))
+        # Each asks for a session, so that the relay sends small packets to it at once.
+        network.wait("hastened", lambda: relay.said().count("Starting session: forced-command") >= NODES)
         network.wait("begun", lambda: sum(bool(reading.releases) for reading in network.readings()) == NODES)
         relay.kill()
         network.wait("alone", lambda: all(map(is_alone, network.configs)))
@@ -182,14 +184,20 @@ def test_a_node_gets_its_own_port_at_the_relay_and_no_other(
 
 def test_the_relay_gives_no_shell_and_calls_nothing_but_nodes(met: tuple[Path, relays.Relay]) -> None:
     folder, relay = met
-    assert "open failed" in ssh(folder / "node1", "-o", "ClearAllForwardings=yes", "relay", "id")
+    call = ["ssh", "-F", "ssh_config", "-o", "ClearAllForwardings=yes", "relay"]
+    for asked in (call, [*call, "id"], [*call[:-1], "-s", "relay", "sftp"]):
+        done = subprocess.run(
+            asked, cwd=folder / "node1" / "relay", input="id\n", capture_output=True, text=True, timeout=30, check=False
+        )
+        assert done.returncode != 0, asked
+        assert "uid=" not in done.stdout
     with socket.create_server(("127.0.0.1", 0)) as inside:  # something else that the relay's machine could reach
         where = f"127.0.0.1:{inside.getsockname()[1]}"
         assert "administratively prohibited" in ssh(folder / "node1", "-W", where, "relay")
     # The port of another node is allowed; there is nobody at present.
     assert "Connection refused" in ssh(folder / "node1", "-W", f"127.0.0.1:{port_of(folder, 1)}", "relay")
     assert "prohibited" in ssh(folder / "node1", "-W", f"127.0.0.1:{port_of(folder, 0)}", "relay")
-    assert "no more sessions" in relay.said()
+    assert "Starting session: forced-command (config) '/bin/false'" in relay.said()
 
 
 def test_a_node_talks_to_no_other_relay(met: tuple[Path, relays.Relay]) -> None:
@@ -265,14 +273,12 @@ def test_no_option_is_unknown_to_ssh(tmp_path: Path) -> None:
     assert options["exitonforwardfailure"] == "yes"
     assert told.count("localforward") == NODES - 1
     sshd = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"
-    host_key = folder / "relay" / "ssh_host_ed25519_key"
-    told = subprocess.run(
-        [sshd, "-T", "-f", str(folder / "relay" / "sshd_config"), "-h", str(host_key)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert "maxsessions 0\n" in told
+    with relays.Relay(folder) as relay:
+        settings, host_key = (str(relay.folder / "relay" / file) for file in ("sshd_config", "ssh_host_ed25519_key"))
+        asked = [*relays.as_account(), sshd, "-T", "-f", settings, "-h", host_key]
+        told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert "maxsessions 1\n" in told
+    assert "forcecommand /bin/false\n" in told
     assert "gatewayports no\n" in told
     assert "passwordauthentication no\n" in told
 

@@ -22,6 +22,8 @@ _LENT = 1.0
 _REMIND = 60.0
 #: What was said last leaves in so many seconds; ssh drops what it has not passed on when it is ended.
 _FAREWELL = 0.5
+#: Where another ssh of this node can use the same connection, in the folder of its settings.
+_CONTROL = "control"
 #: What ssh says when the relay has let the node in, and what it says that is no reason for an end.
 _LET_IN = "Authenticated to"
 _NO_REASON = (_LET_IN, "Transferred:", "Bytes per second", "channel ", "connect_to ")
@@ -86,7 +88,10 @@ class Tunnel:
 
     async def _connect(self) -> str:
         """Run ssh until it ends; return why it did."""
-        words = ["ssh", "-N", "-T", "-F", str(self._settings), "-o", "LogLevel=VERBOSE", "relay"]
+        control = self._settings.parent / _CONTROL
+        control.unlink(missing_ok=True)  # of one that was killed
+        words = ["ssh", "-N", "-T", "-F", str(self._settings), "-o", "LogLevel=VERBOSE"]
+        words += ["-o", "ControlMaster=yes", "-o", f"ControlPath={_CONTROL}", "relay"]
         process = await asyncio.create_subprocess_exec(
             *("sh", "-c", _WITH_US, "sh", *words),
             cwd=self._settings.parent,
@@ -97,23 +102,49 @@ class Tunnel:
         )
         assert process.stdin is not None
         assert process.stderr is not None
-        said, opened = "", None
+        said, opened, hastened = "", None, None
         try:
             async for line in process.stderr:
                 text = "".join(c for c in line.decode(errors="replace").strip() if c.isprintable())[:300]
                 if text.startswith(_LET_IN):
                     opened = asyncio.get_running_loop().call_later(_LENT, self._opened)
+                    hastened = asyncio.create_task(self._hasten())
                 elif text and not text.startswith(_NO_REASON):
                     said = text
             code = await process.wait()
         finally:
             if opened is not None:
                 opened.cancel()
+            if hastened is not None:
+                hastened.cancel()
             process.stdin.close()  # which ends it, if it runs
             if process.returncode is None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), 2.0)
         return said or f"ssh has ended with exit code {code}"
+
+    async def _hasten(self) -> None:
+        """Ask the relay on the same connection for a command, which it refuses, and so to send small packets at once.
+
+        sshd switches Nagle's algorithm off when somebody wants a session, and not for forwarded ports alone. Without
+        this each hop takes 40 ms more: small packets wait for the acknowledgement of those before them.
+        """
+        words = ["-T", "-F", str(self._settings), "-o", "ControlMaster=no", "-o", f"ControlPath={_CONTROL}"]
+        words += ["-o", "ClearAllForwardings=yes", "-o", "ProxyCommand=false"]  # on that connection, or not at all
+        for _ in range(5):
+            await asyncio.sleep(0.2)  # until ssh listens for it
+            if not (self._settings.parent / _CONTROL).exists():
+                continue
+            quiet = asyncio.subprocess.DEVNULL
+            asked = await asyncio.create_subprocess_exec(
+                *("ssh", *words, "relay", "true"), cwd=self._settings.parent, stdin=quiet, stdout=quiet, stderr=quiet
+            )
+            try:
+                await asyncio.wait_for(asked.wait(), 10.0)
+            finally:
+                if asked.returncode is None:
+                    asked.kill()
+            return
 
     def _opened(self) -> None:
         self._open, self._told, self.state = True, None, "open"
