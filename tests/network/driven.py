@@ -465,6 +465,9 @@ class DrivenWorld(Watched):
                 result = read_status(setup.config.journal.parent / RESULT)
                 if result is None or result.own_updates != len(places):
                     raise Broken(f"3: the result of node {node} is not what was written")
+                if not np.isclose(result.epsilon, counted.epsilon(result.delta), rtol=1e-9):
+                    raise Broken(f"3: the result of node {node} says {result.epsilon}, and its journal otherwise")
+                self.happened["settled"] += counted.is_settled
             for account in accounts:
                 if account.releases != len(places) or not np.array_equal(account.by_observer(), counted.by_observer()):
                     raise Broken(f"3: node {node} has released {len(places)} updates, its account says otherwise")

@@ -39,6 +39,7 @@ from skipring.network.protocol import (
     Send,
     SetTimer,
     Settled,
+    Ticket,
     Timer,
     Token,
     Told,
@@ -505,6 +506,18 @@ def account_ballots(disk: list[Any], upto: Heard) -> list[tuple[Any, Any]]:
         if entry is upto:
             break
     return found
+
+
+@pytest.mark.parametrize("sender", [1, 2])
+def test_where_a_recovery_went_on_from_is_believed_from_its_leader(sender: int) -> None:
+    """Another node may pass the proof on, but nobody has signed what is beside the promises."""
+    rules, ballot, seals = Rules(nodes=3, path=[0, 1, 2] * 3, timeout=1.0), (1, 1), world.fake_seals(3)
+    peer = Peer(0, rules, Memory.blank(0, Token(0, b"model", b"")), seals[0])
+    promises = tuple((node, seals[node].promise(ballot)) for node in (1, 2))
+    start = ((0, 0), 2, Kind.ACCEPTED)
+    actions = peer.received(sender, Ticket(ballot, promises, start, Told().places))
+    heard = [action.entry for action in actions if isinstance(action, Write)]
+    assert heard == [Heard(ballot, promises, start, () if sender == 1 else None)]
 
 
 # --- What nodes tell.

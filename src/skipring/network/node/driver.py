@@ -20,6 +20,7 @@ from ..protocol import (
     Broke,
     Compute,
     Entry,
+    Forked,
     Kept,
     Kind,
     Memory,
@@ -306,7 +307,7 @@ class Driver:
             self.telemetry.note(TokenAccepted(entry.copy.hop))
         elif isinstance(entry, Over):
             self._loop.call_soon(self._ended)
-        elif isinstance(entry, Settled):
+        elif isinstance(entry, Settled | Forked):  # also a fork that is proven after the end
             self._loop.call_soon(self._settled)
 
     def _offered(self, hop: int) -> float:

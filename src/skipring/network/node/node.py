@@ -404,10 +404,11 @@ class Node:
         """Write what the run has cost, by now, beside the model, and let everybody know that nothing more is asked."""
         try:
             while self._stale:
-                self._stale = False
                 claims = final_claims(self.account, self.setup.name, self.setup.delta, token)
+                written = self.account.mu2
                 await asyncio.to_thread(self.setup.write_trained, token, claims)
                 self.setup.write_result(self.status(finished=True))
+                self._stale = written != self.account.mu2
         except OSError as error:
             self._life.fail(Stopped(f"the result cannot be written: {error.strerror}; the journal has it"))
             return
@@ -415,10 +416,19 @@ class Node:
             self._tell_done(node)
         self._leave_if_all_done()
 
+    @property
+    def _may_leave(self) -> bool:
+        """Whether everybody is done, this node included: it asks nothing more, and all that it knows is written."""
+        return len(self.all_done) == len(self.setup.roster) and not self.peer.settling and not self._stale
+
     def _leave_if_all_done(self) -> None:
-        if len(self.all_done) == len(self.setup.roster) and not self.peer.settling:
+        if self._may_leave:
             # A moment later, so that they hear it from this node, too.
-            asyncio.get_running_loop().call_later(0.3, self._life.end)
+            asyncio.get_running_loop().call_later(0.3, self._leave)
+
+    def _leave(self) -> None:
+        if self._may_leave:  # else it is tried again once all is written
+            self._life.end()
 
     def status(self, *, finished: bool = False) -> NodeStatus:
         """Return what the node knows about the run and about itself; nothing of it is sent to other nodes."""

@@ -287,7 +287,8 @@ class Recovery:
         if len(good) < core.rules.majority:
             core.broke(sender, Rule.BALLOT, f"goes on under ballot {ballot}, which {len(good)} nodes have promised")
             return False
-        told = self._told(sender, message.places)
+        # Anybody may pass the signatures on; what is beside them is not signed, so that only its leader is believed.
+        told = self._told(sender, message.places) if sender == ballot[1] else None
         before = None if told is None else tuple(sorted(told.starts.items()))
         heard = Heard(ballot, tuple(sorted(good.items())), message.rank, before)
         if ballot > core.memory.promised:
