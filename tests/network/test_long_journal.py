@@ -196,11 +196,11 @@ def test_places_are_what_a_tuple_of_them_would_be(drawn: list[Place]) -> None:
             assert (place in places) == (place in known)
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**200) | st.floats(allow_nan=False) | st.binary() | st.text(),
-    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.integers(0, 99), inner),
-    max_leaves=20,
+LEAVES = (
+    st.none() | st.booleans() | st.integers(-(2**60), 2**200) | st.floats(allow_nan=False) | st.binary() | st.text()
 )
+FEW = st.lists(LEAVES, max_size=5)
+VALUES = LEAVES | FEW | st.tuples(LEAVES, FEW) | st.dictionaries(st.integers(0, 99), st.tuples(FEW, LEAVES), max_size=4)
 
 
 @settings(max_examples=40, deadline=None)
