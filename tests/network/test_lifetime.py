@@ -21,7 +21,7 @@ from spending import DELTA, FIRST, Spender, terms
 from test_nodes import QUICK, make, run_nodes
 
 from skipring.errors import InvalidInput
-from skipring.network.node import NodeBudget, OwnAccount, life_totals, read_node_config
+from skipring.network.node import NodeBudget, OwnAccount, life_totals, metrics_text, read_node_config
 from skipring.network.protocol import Forked, Heard, Over, Settled, Token, Trail
 from skipring.network.setup import ExitCode, life_account, why_not_started
 from skipring.network.storage import LedgerBroken, LedgerFile, LedgerUnusable, Spent, boot
@@ -406,7 +406,12 @@ def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, s
         for config in configs:
             config.with_name("run.toml").write_text(text.replace("2026-03-01-0001", f"2026-03-0{number}-0001"))
         with_ledger(configs[0], ledger, budget)
-        accounts.append(run_nodes(configs)[0].account)
+        node, other, _ = run_nodes(configs)
+        accounts.append(node.account)
+        status, (total,) = node.status(), life_account(ledger).totals
+        assert (status.life_runs, status.life_epsilon) == (int(number), total.epsilon)
+        assert f'skipring_life_epsilon{{node="node1"}} {total.epsilon!r}' in metrics_text(status)
+        assert other.status().life_epsilon is None
         found = life_account(configs[0].parent)
         assert accounts[-1].mu2 <= found.runs[-1].mu2 <= accounts[-1].plain_mu2
         shutil.rmtree(tmp_path / number / "node1" / "journal.sqlite-models", ignore_errors=True)

@@ -244,6 +244,7 @@ def summary(network: Shown, results: Sequence[NodeStatus | None], since: str = "
             f" {_meaning(newest)}",
             style="dim",
         )
+    _tell_lives(console, known)
     _tell_refusals(console, known)
     if again := [f"{state.name} (x{state.starts})" for state in network.states if state.starts > 1]:
         console.print(f"Started again after they had died: {', '.join(again)}.", style="dim")
@@ -273,6 +274,17 @@ def _remark(results: Sequence[NodeStatus]) -> str | None:
     # Nodes may share their test rows, so that many of them tell no more than one.
     means = [sum(values) / len(tested) for values in zip(*((e, g.error, g.std_error) for e, g in tested), strict=True)]
     return Guess(means[1], means[2]).remark(means[0])
+
+
+def _tell_lives(console: Console, results: Sequence[NodeStatus]) -> None:
+    """Say what nodes whose owners keep a ledger have given away in all of their runs."""
+    lives = [
+        f"{one.name} {upper_fixed(one.life_epsilon, 3)} ({one.life_runs} runs)"
+        for one in results
+        if one.life_epsilon is not None
+    ]
+    if lives:
+        console.print(f"Epsilon of all runs in a node's ledger together: {', '.join(lives)}.", style="dim")
 
 
 def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:

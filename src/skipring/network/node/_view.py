@@ -31,6 +31,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     offered = np.asarray(setup.rules.path[: node.peer.decided], dtype=np.int64)
     updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
     nodes = len(setup.roster)
+    life = None if node.lifetime is None else node.lifetime.total
     return NodeStatus(
         name=setup.name,
         nodes=nodes,
@@ -54,6 +55,8 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         no_noise=setup.terms.noise_multiplier == 0.0,
         not_covered=setup.not_covered,
         budget=budget.epsilon,
+        life_runs=None if life is None else life.runs,
+        life_epsilon=None if life is None else life.epsilon(delta),
         refused=telemetry.refused,
         refused_for_budget=telemetry.refused_for_budget,
         late=telemetry.late,

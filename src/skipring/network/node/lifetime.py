@@ -144,6 +144,12 @@ class Lifetime:
         self._kept = Spent()  # what the journal has
 
     @property
+    def total(self) -> LifeTotal:
+        """What all runs of the ledger that hide the same unit have given away together, this one among them."""
+        kind = self._about.unit, self._about.relation
+        return next(each for each in life_totals(self._ledger.records) if (each.unit, each.relation) == kind)
+
+    @property
     def _now(self) -> Spent:
         """What the journal alone says: by that it is known again, whatever has become certain after the end."""
         return Spent(self._account.releases, self._account.mu2_by_journal, self._account.plain_mu2)

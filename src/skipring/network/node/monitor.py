@@ -69,6 +69,12 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
         "Epsilon so far with each release in full; hides {}, and from several that put together what they saw.",
         attrgetter("epsilon_of_releases"),
     ),
+    (
+        "skipring_life_epsilon",
+        "gauge",
+        "Epsilon so far of all runs in the ledger of this node's data together; hides {}. Absent without a ledger.",
+        attrgetter("life_epsilon"),
+    ),
     ("skipring_epsilon_budget", "gauge", "Epsilon that this node does not exceed; hides {}.", attrgetter("budget")),
     (
         "skipring_test_error",

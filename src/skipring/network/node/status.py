@@ -67,6 +67,8 @@ class NodeStatus:
     no_noise : whether there is no noise at all, so that nothing is hidden.
     not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
+    life_runs, life_epsilon : how many runs the ledger of the node's data has that hide the same unit, and the epsilon
+        of all of them together, for somebody who knows what the one who knows most knew in each; None without a ledger.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
     late, declined, cut : own turns without an update because it was not there in time; turns that were let go at once,
         since it would not have been; updates of fewer rows than there are, for want of time.
@@ -136,6 +138,8 @@ class NodeStatus:
     ended_early_at: int | None = None
     expires_in: float | None = None
     expiring: str | None = None
+    life_runs: int | None = None
+    life_epsilon: float | None = None
     waits_for: str | None = None
     stands_still: float = 0.0
 
