@@ -22,7 +22,16 @@ import pytest
 from skipring.errors import InvalidInput
 from skipring.network.node import read_node_config
 from skipring.network.setup import check_network, check_node, make_network, pack_node
-from skipring.network.transport import Address, Roster, node_uri, parse_nodes, peer_name, read_roster, server_name
+from skipring.network.transport import (
+    Address,
+    Roster,
+    node_uri,
+    parse_nodes,
+    peer_name,
+    read_roster,
+    server_name,
+    spelled,
+)
 from skipring.network.transport import certificates as x
 
 Command = Callable[[str], Any]
@@ -385,6 +394,23 @@ def test_ports_count_up_on_one_host_and_stay_on_several() -> None:
     assert addresses("a=x:1,b", host="y") == ["x:1", "y:7600"]
     with pytest.raises(InvalidInput, match="address of two nodes"):
         addresses("a=x,b=x,c=y")
+
+
+def test_of_two_nodes_the_later_one_calls_unless_it_is_the_other_that_nobody_can_call(tmp_path: Path) -> None:
+    roster = make_network(tmp_path / "net", *parse_nodes("a=x.example,b=outgoing,c=y.example"))
+    assert read_roster(tmp_path / "net" / "roster.toml") == roster
+    assert [spelled(address) for address in roster.addresses] == ["x.example:7600", "outgoing", "y.example:7600"]
+    assert {(one, other) for one in range(3) for other in range(3) if one != other and roster.calls(one, other)} == {
+        (1, 0),
+        (2, 0),
+        (1, 2),
+    }
+    assert read_node_config(tmp_path / "net" / "b" / "node.toml").listen is None
+    assert {(node.name, node.problems) for node in check_network(tmp_path / "net") if node.name == "b"} == {("b", ())}
+    with pytest.raises(
+        InvalidInput, match="a, c: nobody can call either of them; give one an address, or let all meet"
+    ):
+        parse_nodes("a=outgoing,b=x.example,c=outgoing")
 
 
 def test_settings_are_read_with_paths_from_their_folder(net: Path) -> None:

@@ -45,10 +45,13 @@ QUICK = {
 }
 
 
-def make(folder: Path, nodes: int, run: dict[str, Any] | RunFile, delay: str | None = None) -> list[Path]:
-    """Make a network with a run that all agree on; return the nodes' settings."""
+def make(
+    folder: Path, nodes: int, run: dict[str, Any] | RunFile, delay: str | None = None, hidden: int | None = None
+) -> list[Path]:
+    """Make a network with a run that all agree on; return the nodes' settings. Nobody can call the `hidden` node."""
     asked = run if isinstance(run, RunFile) else parse_run(run)
     names, addresses = parse_nodes(str(nodes), port=free_ports(nodes))
+    addresses = tuple(None if node == hidden else address for node, address in enumerate(addresses))
     text = run_text(agreed_run(asked, nodes, IDENTITY)).encode()
     make_network(folder, names, addresses, run=text, delay=delay)
     configs = [folder / name / "node.toml" for name in names]
@@ -121,6 +124,15 @@ def test_all_nodes_end_with_the_same_model_and_an_account_of_their_own(tmp_path:
         told = given_away(config.parent)
         assert told.releases == len(list(reading.releases)) == node.account.releases
         assert told.epsilon == pytest.approx(node.account.epsilon(told.delta))
+
+
+def test_a_node_that_nobody_can_call_takes_part_like_any_other(tmp_path: Path) -> None:
+    """The first one of the roster, which all others would call."""
+    configs = make(tmp_path / "net", 3, QUICK, hidden=0)
+    assert "listen = " not in configs[0].read_text()
+    nodes = run_nodes(configs)
+    assert len({config.with_name("model.npy").read_bytes() for config in configs}) == 1
+    assert min(node.account.releases for node in nodes) > 0
 
 
 @pytest.mark.parametrize("seeds", [2, pytest.param(6, marks=pytest.mark.slow)])

@@ -28,7 +28,11 @@ __all__ = ["AgreedNow", "agreed_now", "network_check", "network_init", "network_
 def network_init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make; it must not exist.")],
     nodes: Annotated[
-        str, typer.Option(metavar="NODES", help="How many nodes, or their names: a,b,c or a=HOST:PORT,b=HOST:PORT.")
+        str,
+        typer.Option(
+            metavar="NODES",
+            help="How many nodes, or their names: a,b,c or a=HOST:PORT,b=HOST,c=outgoing (nobody can call c).",
+        ),
     ],
     host: Annotated[str, typer.Option(help="The host of nodes that are given without one.")] = "127.0.0.1",
     port: Annotated[
