@@ -7,7 +7,10 @@ import random
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 IDENTITY = "2026-03-01-000102030405060708090a0b"
 
@@ -33,3 +36,19 @@ def ended(config: Path) -> tuple[int, dict[str, str]]:
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     said: dict[str, str] = json.loads(done.stderr.splitlines()[-1])
     return done.returncode, said
+
+
+def init_net(skipring_words: Callable[..., Any], folder: Path, run: str, *words: str, ports: int = 3) -> Path:
+    """Make a network with `skipring network init`, at free ports; return its folder."""
+    (folder / "asked-for.toml").write_text(run)
+    made = skipring_words("network", "init", "net", "--port", str(free_ports(ports)), "--run", "asked-for.toml", *words)
+    assert made.code == 0, made.err
+    return folder / "net"
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something is so; how long it takes depends on the machine."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.05)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import ended, free_ports
+from networks import ended, free_ports, init_net
 
 from skipring.errors import InvalidInput
 from skipring.network.setup import ExitCode, agreed_run, load_node, new_identity, open_journal
@@ -34,13 +34,10 @@ protects = "node"
 @pytest.fixture
 def finished(skipring_words: Command, tmp_path: Path) -> Path:
     """A network of three nodes whose run is over."""
-    (tmp_path / "asked.toml").write_text(RUN)
-    words = ["--nodes", "3", "--port", str(free_ports(3)), "--run", "asked.toml"]
-    made = skipring_words("network", "init", "net", *words)
-    assert made.code == 0, made.err
+    folder = init_net(skipring_words, tmp_path, RUN, "--nodes", "3")
     done = skipring_words("network", "up", "net")
     assert done.code == 0, done.err
-    return tmp_path / "net"
+    return folder
 
 
 def identity_of(path: Path) -> str:
@@ -123,7 +120,7 @@ def test_one_node_is_given_what_all_were_given(finished: Path, skipring_words: C
     first = identity_of(far / "run.toml")
     missing = skipring_words("network", "again", str(far))
     assert (missing.code, "give the run.toml that all nodes were given" in missing.err) == (2, True)
-    unnamed = skipring_words("network", "again", str(far), "--run", "asked.toml")
+    unnamed = skipring_words("network", "again", str(far), "--run", "asked-for.toml")
     assert (unnamed.code, "has no network.identity" in unnamed.err) == (2, True)
     assert skipring_words("network", "again", str(finished), "--json").code == 0
     told = skipring_words("network", "again", str(far), "--run", str(finished / "run.toml"), "--json")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import free_ports
+from networks import init_net, wait_for
 
 from skipring.errors import InvalidInput
 from skipring.network.node import read_node_config
@@ -46,19 +46,7 @@ lease = 0.5
 @pytest.fixture
 def net(skipring_words: Command, tmp_path: Path) -> Path:
     """A network of a, b and c with a run that takes some minutes."""
-    (tmp_path / "asked.toml").write_text(RUN)
-    words = ["--nodes", "a,b,c", "--port", str(free_ports(3)), "--run", "asked.toml", "--delay", "exponential:0.05"]
-    made = skipring_words("network", "init", "net", *words)
-    assert made.code == 0, made.err
-    return tmp_path / "net"
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something is so; how long it takes depends on the machine."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.05)
+    return init_net(skipring_words, tmp_path, RUN, "--nodes", "a,b,c", "--delay", "exponential:0.05")
 
 
 def statuses(network: LocalNetwork) -> list[Any]:

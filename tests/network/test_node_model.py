@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import signal
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import free_ports
+from networks import init_net, wait_for
 
 from skipring import load_model
 from skipring.network.node import final_epsilon
@@ -46,18 +45,7 @@ def made(skipring_words: Command, folder: Path, columns: int, classes: int) -> P
     rows = max(60, 2 * classes)
     labels = np.array([f"class {row % classes}" for row in range(rows)])
     np.savez(folder / "rows.npz", X=rng.normal(size=(rows, columns)), y=labels)
-    (folder / "asked-for.toml").write_text(RUN)
-    words = ["--nodes", "a,b,c", "--port", str(free_ports(3)), "--run", "asked-for.toml", "--delay", "exponential:0.05"]
-    init = skipring_words("network", "init", "net", *words)
-    assert init.code == 0, init.err
-    return folder / "net"
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.05)
+    return init_net(skipring_words, folder, RUN, "--nodes", "a,b,c", "--delay", "exponential:0.05")
 
 
 def seen(network: LocalNetwork, name: str) -> int:

@@ -6,14 +6,13 @@ import json
 import shutil
 import stat
 import tarfile
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import ended, free_ports
+from networks import ended, init_net, wait_for
 
 from skipring.errors import InvalidInput
 from skipring.network.node import read_node_config
@@ -44,11 +43,7 @@ NOW = datetime.now(UTC).replace(microsecond=0)
 @pytest.fixture
 def net(skipring_words: Command, tmp_path: Path) -> Path:
     """A network of a, b and c, and room for two more ports."""
-    (tmp_path / "asked-for.toml").write_text(RUN)
-    words = ["--nodes", "a,b,c", "--port", str(free_ports(5)), "--run", "asked-for.toml"]
-    made = skipring_words("network", "init", "net", *words)
-    assert made.code == 0, made.err
-    return tmp_path / "net"
+    return init_net(skipring_words, tmp_path, RUN, "--nodes", "a,b,c", ports=5)
 
 
 def identity_of(folder: Path) -> str:
@@ -76,17 +71,6 @@ def give_until(net: Path, name: str, end: datetime) -> None:
 
 def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "node.log").read_text().splitlines()]
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something is so; how long it takes depends on the machine."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.1)
-
-
-# Who takes part
 
 
 @pytest.mark.early
