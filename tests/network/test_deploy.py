@@ -297,3 +297,26 @@ def test_a_node_says_what_is_wrong_in_its_log_and_not_as_options(tmp_path: Path)
     config.with_name("node.key").write_text("no key")
     code, said = ended(config)
     assert (code, "--" in said["why"]) == (ExitCode.SETTINGS, False)
+
+
+LIBRARIES = """
+import logging
+from skipring.network.setup.process import _Log, _ToLog
+log = _Log(verbose=False, as_json=True)
+logging.getLogger().addHandler(_ToLog(log))
+logging.getLogger("asyncio").warning("Unknown child process pid %d, will report returncode 255", 5)
+logging.getLogger("some.library").debug("chatter")
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("asyncio").exception("a callback has failed")
+"""
+
+
+def test_what_libraries_say_is_a_line_of_json_like_all_others() -> None:
+    done = subprocess.run([sys.executable, "-c", LIBRARIES], capture_output=True, text=True, check=True)
+    (line,) = done.stderr.splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["level"], said["source"]) == ("library", "error", "asyncio")
+    assert said["what"].startswith("a callback has failed")
+    assert said["what"].endswith("ZeroDivisionError: division by zero")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import resource
 import signal
@@ -37,6 +38,7 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
     from .exit_codes import ExitCode, exit_code_of
     from .load import load_node, open_journal
 
+    logging.getLogger().addHandler(_ToLog(log))
     _raise_file_limit()
     os.umask(0o077)  # what a node writes is its owner's alone
     log.name = read_node_config(config).name
@@ -110,6 +112,20 @@ class _Log:
             return
         with contextlib.suppress(OSError):
             os.write(2, f"{self.name}: {why}\n".encode())
+
+
+class _ToLog(logging.Handler):
+    """What libraries have to say, as lines like all others: a log of JSON must not have anything else in it."""
+
+    def __init__(self, log: _Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it, unless it is that a process has ended whose end was already known."""
+        what = self.format(record)
+        if not what.startswith("Unknown child process"):
+            self._log.say("library", level=record.levelname.lower(), source=record.name, what=what)
 
 
 @contextlib.contextmanager
