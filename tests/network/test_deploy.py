@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import configparser
 import itertools
+import json
 import re
 import shlex
 import socket
+import subprocess
 import sys
 import time
 import tomllib
