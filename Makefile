@@ -57,6 +57,7 @@ benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/noise.py
 	$(RUN) benchmarks/network.py
 	$(RUN) benchmarks/long_run.py --hops 100000
+	$(RUN) benchmarks/many_nodes.py 32
 
 clean:
 	rm -rf $(VENV) out
