@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TypeVar
@@ -21,6 +23,7 @@ from .wire import Heading
 __all__ = ["collect", "hand_over"]
 
 _AHEAD = 8  # chunks that may wait for the disk
+_STALLED = 60.0  # seconds in which some of a large model must arrive
 
 _Some = TypeVar("_Some")
 
@@ -52,14 +55,20 @@ async def collect(
     started = time.monotonic()
     stream.widen()
     stream.write(FrameKind.GO_ON)
-    with ModelWriter(folder, keep_in_memory=heading.size < LARGE) as writer:
-        # Checksum and disk are at work in a thread while the next chunks come.
+    # Checksum and disk are at work in a thread while the next chunks come: in one of its own, for those that all work
+    # of a node shares are few, and senders who stall could hold them all.
+    with (
+        ThreadPoolExecutor(1, "model") as thread,
+        ModelWriter(folder, keep_in_memory=heading.size < LARGE) as writer,
+    ):
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, thread)
         arrived: SimpleQueue[bytes | bytearray | None] = SimpleQueue()
-        writing = asyncio.ensure_future(asyncio.to_thread(_write_all, writer, arrived))
+        writing = in_thread(_write_all, writer, arrived)
         received = 0
         try:
             while received < heading.size:
-                kind, chunk = await stream.read()
+                async with asyncio.timeout(_STALLED):
+                    kind, chunk = await stream.read()
                 if not is_allowed():
                     raise Refusing(Refusal.FLOOD, f"{name} sends too much")
                 if kind is not FrameKind.CHUNK or not chunk:
@@ -76,7 +85,7 @@ async def collect(
             arrived.put(None)
             await _unbroken(writing)
         rate = received / max(1e-9, time.monotonic() - started)
-        whole = await _unbroken(asyncio.to_thread(writer.finish))
+        whole = await _unbroken(in_thread(writer.finish))
         if digest_of(whole) != heading.digest.hex():
             raise Refusing(Refusal.DAMAGED, f"{name}: a model that its checksum does not fit")
         writer.release()

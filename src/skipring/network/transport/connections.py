@@ -106,6 +106,7 @@ class Transport:
         self._streams: set[Stream] = set()
         self._left = ""  # why this node takes no further part
         self._carries: dict[int, tuple[Call, Stream]] = {}
+        self._fetches: dict[int, asyncio.Task[None]] = {}  # one for each node: the newest that it has offered
         self._refusals = Refusals(roster, agreement, receiver.say)
         self._process, self._made = os.urandom(8).hex(), itertools.count()
         self._allowances = {node: Allowance() for node in self._links}
@@ -167,10 +168,11 @@ class Transport:
         """Send a message; it is lost if the node cannot be reached."""
         self._links[node].send(message)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _watch(self, stream: Stream) -> None:
         self._streams.add(stream)
@@ -306,7 +308,9 @@ class Transport:
         if not self._allowances[node].take():
             raise Refusing(Refusal.FLOOD, f"{self._roster.names[node]} sends too much")
         if self._roster.calls(self.me, node):
-            self._spawn(self._call_for(node, ticket))
+            if node in self._fetches:
+                self._fetches[node].cancel()
+            self._fetches[node] = self._spawn(self._call_for(node, ticket))
 
     async def _call_for(self, node: int, ticket: str) -> None:
         number = next(self._made)
@@ -356,7 +360,7 @@ class Transport:
         assert isinstance(message, Pass | Final | Outcome)  # who has a heading has a token
         try:
             whole, rate = await collect(stream, heading, self._models, name, allowance.take)
-        except ConnectionError:
+        except (ConnectionError, TimeoutError):
             raise
         except OSError as error:
             why = f"{name}: a model that cannot be written here: {error.strerror}"
@@ -388,7 +392,7 @@ class Transport:
                 ssl_shutdown_timeout=_CLOSE,
             )
             try:
-                with contextlib.suppress(InvalidInput):
+                with contextlib.suppress(InvalidInput, ValueError):  # no certificate, or one that cannot be read
                     stream.name = peer_name(stream.certificate, self._roster)
                 if stream.name != name:
                     raise ssl.SSLCertVerificationError("not the certificate that the roster has")

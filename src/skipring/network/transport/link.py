@@ -23,10 +23,11 @@ from .wire import Done
 
 __all__ = ["Caller", "Link"]
 
-_WAITING = 1000  # messages that may wait for a slow link
+_WAITING, _WAITING_BYTES = 1000, 8 << 20  # messages that may wait for a slow link, and how long they are together
 _STALLED = 60.0  # a large model of which nothing has left for so many seconds does not move any more
 _FETCHED = 30.0  # seconds in which a large model must be called for
 _FIRST_PAUSE = 0.1  # seconds between two calls, more and more
+_LASTING = 1.0  # a connection that has held for so many seconds was none that is hung up at once
 _OFTEN = 3  # so many times a node hangs up for a reason
 _NEWER = "a newer call has taken the place of this one"
 
@@ -70,9 +71,11 @@ class Link:
         self._caller, self._node, self._calls = caller, node, calls
         self._stream: Stream | None = None
         self._call: Call | None = None
-        self._waiting: deque[tuple[float, bytes]] = deque(maxlen=_WAITING)  # the oldest is worth the least
-        self._carried: dict[bytes, asyncio.Task[None]] = {}
-        self._carrying = asyncio.Lock()  # one large model after the other: the receiver listens to the newest alone
+        self._waiting: deque[tuple[float, bytes]] = deque()  # the oldest is worth the least
+        self._waiting_bytes = 0
+        # One large model after the other, for the receiver listens to one alone; the newest waits, older ones are lost.
+        self._carried: tuple[bytes, asyncio.Task[None]] | None = None
+        self._next: tuple[bytes, Iterator[bytes]] | None = None
         self._offered: tuple[str, asyncio.Future[Stream]] | None = None  # a model that is to be called for
         self._task: asyncio.Task[None] | None = None
         self._moved = 0.0  # when the last chunk of a large model has left
@@ -84,7 +87,8 @@ class Link:
 
     async def stop(self) -> None:
         """Let messages that wait go out, then close everything."""
-        tasks = [*self._carried.values(), *(() if self._task is None else (self._task,))]
+        self._next = None
+        tasks = [task for task in (self._task, self._carried and self._carried[1]) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -101,7 +105,7 @@ class Link:
     @property
     def carries(self) -> bool:
         """Whether a large model is on its way."""
-        return bool(self._carried)
+        return self._carried is not None
 
     @property
     def moves(self) -> bool:
@@ -117,16 +121,32 @@ class Link:
             if self._stream is not None and self._stream.has_room and not self._waiting:
                 self._stream.write(FrameKind.MESSAGE, data)
             else:
-                self._waiting.append((time.monotonic(), data))
-        elif self.connected and data not in self._carried:  # it is on its way already
-            task = asyncio.create_task(self._carry(data, chunks))
-            self._carried[data] = task
-            task.add_done_callback(lambda _: self._carried.pop(data, None))
+                self._let_wait(data)
+        elif self.connected and self._carried is None:
+            self._carry(data, chunks)
+        elif self._carried is not None and self._carried[0] != data:  # else it is on its way already
+            self._next = data, chunks
+            if not self.moves:
+                self._carried[1].cancel()
+
+    def _let_wait(self, data: bytes) -> None:
+        self._waiting.append((time.monotonic(), data))
+        self._waiting_bytes += len(data)
+        while len(self._waiting) > _WAITING or self._waiting_bytes > _WAITING_BYTES or self._is_stale():
+            self._next_waiting()
+
+    def _next_waiting(self) -> bytes:
+        _, data = self._waiting.popleft()
+        self._waiting_bytes -= len(data)
+        return data
+
+    def _is_stale(self) -> bool:
+        return time.monotonic() - self._waiting[0][0] >= FRESH
 
     def _flush(self) -> None:
         while self._waiting and self._stream is not None and self._stream.has_room:
-            since, data = self._waiting.popleft()
-            if time.monotonic() - since < FRESH:
+            stale, data = self._is_stale(), self._next_waiting()
+            if not stale:
                 self._stream.write(FrameKind.MESSAGE, data)
 
     def refuse(self, why: str) -> None:
@@ -134,20 +154,33 @@ class Link:
         if self._stream is not None:
             self._stream.refuse(Refusing(Refusal.LEFT, why))
 
-    async def _carry(self, data: bytes, chunks: Iterator[bytes]) -> None:
+    def _carry(self, data: bytes, chunks: Iterator[bytes]) -> None:
+        def ended(_: object) -> None:
+            following, self._carried, self._next = self._next, None, None
+            if following is not None and self.connected:
+                self._carry(*following)
+
+        self._moved = time.monotonic()
+        task = asyncio.create_task(self._hand_over(data, chunks))
+        task.add_done_callback(ended)
+        self._carried = data, task
+
+    async def _hand_over(self, data: bytes, chunks: Iterator[bytes]) -> None:
         def moved() -> None:
             self._moved = time.monotonic()
 
-        moved()
         stream = None
         try:
-            async with self._carrying:
-                stream = await (self._caller.call(self._node, "carry") if self._calls else self._called_for())
-                await hand_over(stream, data, chunks, moved)
+            stream = await (self._caller.call(self._node, "carry") if self._calls else self._called_for())
+            await hand_over(stream, data, chunks, moved)
         except Refused as refused:
             self._caller.failed(self._node, refused)
         except OSError:
             pass  # the connection has ended; or the file has gone: something newer has taken its place
+        except asyncio.CancelledError:
+            if stream is not None:
+                stream.abort()  # nothing of it moves: nobody waits until it has left
+            raise
         finally:
             if stream is not None:
                 stream.close()
@@ -200,7 +233,7 @@ class Link:
             elif kind is FrameKind.FETCH:
                 self._caller.fetch(self._node, content.decode("ascii", "replace"))
             else:
-                raise Refusing(Refusal.MALFORMED, "a frame that nobody waits for")
+                raise Refusing(Refusal.MALFORMED, "a frame that nobody waits for", named=False)
         except Refusing as refusing:
             stream.refuse(refusing)
 
@@ -225,9 +258,13 @@ class Link:
                     self._caller.failed(self._node, Closed(str(problem)))
             except (OSError, TimeoutError):
                 hung_up = 0  # it is away
+            except Exception as problem:  # whatever the other end may do, it is called again
+                self._caller.failed(self._node, problem)
             else:
-                pause, hung_up = _FIRST_PAUSE, 0
+                hung_up, since = 0, time.monotonic()
                 self._use(stream)
                 await asyncio.wait([stream.closed])
+                if time.monotonic() - since > _LASTING:
+                    pause = _FIRST_PAUSE
             await asyncio.sleep(pause)
             pause = min(2.0 * pause, self._caller.longest_pause)

@@ -74,12 +74,13 @@ class Refusals:
             self.say_once("refused", f"{name}: whoever answers at {self._roster.addresses[node]} is not it")
         elif isinstance(problem, ssl.SSLError | Closed):
             self.say_once("refused", f"{name} hangs up; it may not accept the certificate of this node")
+        elif not isinstance(problem, OSError):  # nobody has thought of it; OSError is being away
+            self.say_once("refused", f"{name}: {type(problem).__name__}: {problem}")
 
-    def refusing(self, problem: Refusing, name: str = "") -> None:
+    def refusing(self, problem: Refusing, name: str = "somebody") -> None:
         """Say that this node has hung up, and why; `name` is that of the other end, if it is known."""
         if problem.code not in (*_IN_ORDER, Refusal.TAKEN_OVER, Refusal.LEFT):
-            known = problem.why.startswith(name)
-            self.say_once("refused", problem.why if known else f"{name}: {problem.why}")
+            self.say_once("refused", problem.why if problem.named else f"{name}: {problem.why}")
 
     def _was_refused(self, node: int, refused: Refused) -> None:
         name = self._roster.names[node]

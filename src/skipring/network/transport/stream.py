@@ -90,7 +90,11 @@ class Refused(Exception):
 
 
 class Refusing(Refused):
-    """This end hangs up, and says why."""
+    """This end hangs up, and says why; `named` is whether that says also on whom."""
+
+    def __init__(self, code: Refusal, why: str, facts: Mapping[str, Any] | None = None, *, named: bool = True) -> None:
+        super().__init__(code, why, facts)
+        self.named = named
 
 
 class Closed(ConnectionError):
@@ -178,7 +182,7 @@ class Stream(asyncio.BufferedProtocol):
             kind = FrameKind(number) if number in _LIMITS else None
             if kind is None or size > _LIMITS[kind]:
                 what = f"a frame of {size} bytes" if kind is not None else "a frame of a kind that nobody knows"
-                self.refuse(Refusing(Refusal.MALFORMED, what))
+                self.refuse(Refusing(Refusal.MALFORMED, what, named=False))
                 return
             body = at + _HEADER.size
             if body + size <= self._have:
@@ -209,7 +213,7 @@ class Stream(asyncio.BufferedProtocol):
 
     def _was_refused(self, facts: dict[str, Any]) -> None:
         given, why = facts.get("code"), facts.get("why")
-        code = Refusal(given) if given in set(Refusal) else Refusal.UNWELCOME
+        code = Refusal(given) if isinstance(given, str) and given in set(Refusal) else Refusal.UNWELCOME
         self._fail(Refused(code, why if isinstance(why, str) else "", facts))
         self.close()
 
