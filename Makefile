@@ -9,7 +9,7 @@ QUIETLY := --quiet --disable-pip-version-check --no-compile
 # And it keeps what it compiled, also where somebody has told it not to: hundreds of processes would each compile anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test checked compiled test-network test-slow benchmarks clean
+.PHONY: demo test checked compiled test-network test-slow benchmarks benchmarks-network clean
 
 # Four hospitals, from their files to predictions: docs/hospitals.md tells the story.
 demo: $(VENV)/demo
@@ -58,6 +58,12 @@ benchmarks: $(VENV)/dev
 	$(RUN) benchmarks/network.py
 	$(RUN) benchmarks/long_run.py --hops 100000
 	$(RUN) benchmarks/many_nodes.py 32
+
+# What a network of real processes takes: a hop, a large model, many nodes, a million hops. Quiet machine; 20 minutes.
+benchmarks-network: $(VENV)/dev
+	$(RUN) benchmarks/network.py
+	$(RUN) benchmarks/many_nodes.py 64 128
+	$(RUN) benchmarks/long_run.py
 
 clean:
 	rm -rf $(VENV) out

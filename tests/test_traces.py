@@ -162,6 +162,7 @@ WRONG = {
     "half a node": ("node,seconds\n0.5,1", "delay.law"),
     "nothing": ("node,seconds", "delay.law"),
     "no pair": ("from,to,seconds\n0,1,2", "network.latency"),
+    "a pair twice": ("from,to,seconds\n0,1,2\n1,0,2\n0,1,3", "network.latency"),
     "far too many": ("from,to,seconds\n0,123456,2", "network.latency"),
     "perhaps": ("node,second,available\n0,1,0.5", "stragglers.availability"),
     "before the start": ("node,second,available\n0,-1,1", "stragglers.availability"),

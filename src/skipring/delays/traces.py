@@ -105,6 +105,10 @@ class PairLatency:
             ends, nodes = rows[:, :2], int(rows[:, :2].max()) + 1
             if (ends < 0).any() or (ends != np.floor(ends)).any() or nodes > 10_000:
                 raise source.refuse("nodes must be whole numbers from 0 to 9999")
+            pairs, times = np.unique(ends.astype(int), axis=0, return_counts=True)
+            if times.max() > 1:
+                one, other = pairs[times.argmax()]
+                raise source.refuse(f"the latency from node {one} to node {other} is there {times.max()} times")
             array = np.full((1, nodes, nodes), np.nan)
             array[0, ends[:, 0].astype(int), ends[:, 1].astype(int)] = rows[:, 2]
         else:
