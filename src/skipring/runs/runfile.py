@@ -57,7 +57,7 @@ _AGREED = ("classes", "columns", "label_bound")
 _MOST_MOVES = 100_000_000
 #: What becomes of what a node has prepared, and what a node does that cannot compute in time.
 Ready = Literal["fresh", "kept", "ahead"]
-Late = Literal["skip", "fewer-rows"]
+Late = Literal["skip", "decline", "fewer-rows"]
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -280,8 +280,8 @@ class ComputeSection(_Section):
     )
     late: Late | None = Field(
         None,
-        description="a node that cannot finish in time passes the token on unchanged (skip, the default), or computes "
-        "on as many rows as fit (fewer-rows)",
+        description="a node that cannot finish in time passes the token on unchanged (skip, the default), says from "
+        "then on at once that it is too slow (decline), or computes on as many rows as fit (fewer-rows)",
     )
 
 
