@@ -285,7 +285,7 @@ def test_one_of_four_that_needs_eight_seconds() -> None:
     alone = 30 * (0.001 + 0.1) + 40 * 0.01
     assert cuts.latency[-1] == pytest.approx(alone + 10 * 0.5)
     assert skips.latency[-1] == pytest.approx(alone + 10 * 0.5)
-    # It is tried once, and is busy for longer than the rest of the run takes.
+    # It is tried once, and is busy for longer than the rest of the run takes: what real nodes do in test_turns.py.
     assert declines.latency[-1] == pytest.approx(alone + 0.5)
     assert (declines.turns - declines.skips).tolist() == [10, 10, 10, 0]
     assert declines.passed_on.sum() == 1
