@@ -90,6 +90,18 @@ def test_the_intercept_is_part_of_the_row_that_is_bounded() -> None:
     assert (free.train_x[:, -1] == 1.0).all()
 
 
+def test_the_constant_gets_as_much_of_a_rows_square_as_it_is_given() -> None:
+    without, prepared = prepare(CANCER, rng()), prepare(CANCER, rng(), intercept=True, intercept_share=0.1)
+    np.testing.assert_allclose(prepared.train_x[:, -1] ** 2, 0.1, rtol=1e-14)
+    np.testing.assert_allclose(prepared.train_x[:, :-1], without.train_x * np.sqrt(0.9))
+    np.testing.assert_allclose(np.linalg.norm(prepared.test_x, axis=1), 1.0, rtol=1e-14)
+    assert prepared.scaling is not None
+    assert prepared.scaling.intercept_share == 0.1
+    # The same where rows are taken as they are.
+    raw = prepare(CANCER, rng(), intercept=True, intercept_share=0.1, standardise=False)
+    np.testing.assert_allclose(raw.train_x[:, -1] ** 2, 0.1, rtol=1e-14)
+
+
 def test_constant_features_become_zero_even_where_rounding_gives_them_a_deviation() -> None:
     features = np.column_stack([np.full(1000, 0.1), rng().normal(size=1000)])
     assert features[:, 0].std() != 0.0  # the trap
@@ -110,11 +122,16 @@ extremes = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
 
 
 @settings(max_examples=200, deadline=None)
-@given(features=arrays(np.float64, (4, 3), elements=extremes), standardise=st.booleans(), intercept=st.booleans())
+@given(
+    features=arrays(np.float64, (4, 3), elements=extremes),
+    standardise=st.booleans(),
+    intercept=st.booleans(),
+    share=st.floats(1e-6, 1.0 - 1e-6),
+)
 def test_whatever_the_values_rows_are_finite_and_of_norm_at_most_one(
-    features: np.ndarray, standardise: bool, intercept: bool
+    features: np.ndarray, standardise: bool, intercept: bool, share: float
 ) -> None:
-    scaling = Scaling.learn(features[:3], standardise=standardise, intercept=intercept)
+    scaling = Scaling.learn(features[:3], standardise=standardise, intercept=intercept, intercept_share=share)
     rows = scaling.apply(features[:3])
     assert np.isfinite(rows).all()
     assert (np.linalg.norm(rows, axis=1) <= 1.0 + 1e-12).all()

@@ -24,7 +24,7 @@ from skipring.report.curves import (
     draw_rivals,
     draw_series,
 )
-from skipring.simulation import ResolvedFacts, Result
+from skipring.simulation import ResolvedFacts, Result, simulate
 
 Command = Callable[[str], Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -454,7 +454,10 @@ def test_figure_5_from_finished_cells_to_files(
 
 
 @pytest.mark.parametrize("name", ["skew", "stragglers", "nodes"])
-def test_what_goes_beyond_the_paper_from_finished_cells_to_files(skipring: Command, tmp_path: Path, name: str) -> None:
+def test_what_goes_beyond_the_paper_from_finished_cells_to_files(
+    skipring: Command, houses: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("SKIPRING_DATA", str(houses))  # for the row that is no cell
     sweep = paper_sweep(name, quick=True, changes=["simulation.runs=3"])
     finish(sweep, tmp_path / "out" / "sweeps", lambda number: realised(2.0) if number % 2 else {})
     answer = skipring(f"paper beyond {name} --quick --runs 3 --out out --json")
@@ -463,6 +466,7 @@ def test_what_goes_beyond_the_paper_from_finished_cells_to_files(skipring: Comma
     assert answer.data["files"] == files
     assert all((tmp_path / file).stat().st_size > 1000 for file in files)
     found = answer.data["rows"]
+    weighted = found.pop(1) if name == "stragglers" else {}
     errors = [0.1 + 0.01 * number for number in range(len(sweep.cells))]
     if name == "nodes":  # the first cell of each number of nodes has the lowest error
         counts = [cell.run.data.nodes for cell in sweep.cells]
@@ -483,11 +487,22 @@ def test_what_goes_beyond_the_paper_from_finished_cells_to_files(skipring: Comma
         assert drawn <= set(words_in(tmp_path / files[1]))
         assert len(drawn) == len(found) - 3
         assert all(row["updates"].count(" / ") == 1 for row in found)
+        # The cell before it was made up; weights change nothing but the error.
+        assert weighted["case"] == "timeout 0.2139, FedAU weights"
+        assert weighted["case"] in words_in(tmp_path / files[1])
+        twin = simulate(sweep.cells[0].run).summary()
+        assert (weighted["skip_rate"], weighted["latency"]) == (twin.skip_rate, twin.latency.mean)
+        assert weighted["test_error"] != twin.test_error.mean
+        assert weighted["epsilon"] is None
     lines = table(tmp_path / files[2])
-    assert len({tuple(list(line.values())[: list(line).index("step")]) for line in lines}) == len(sweep.cells)
+    kinds = {tuple(list(line.values())[: list(line).index("step")]) for line in lines}
+    assert len(kinds) == len(sweep.cells) + bool(weighted)
 
 
-def test_a_table_for_people_fits_their_window(skipring: Command, tmp_path: Path) -> None:
+def test_a_table_for_people_fits_their_window(
+    skipring: Command, houses: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKIPRING_DATA", str(houses))
     sweep = paper_sweep("stragglers", changes=["simulation.runs=3"])
     finish(sweep, tmp_path / "out" / "sweeps", lambda number: realised(2.5) if number else {})
     answer = skipring("paper beyond stragglers --runs 3 --out out")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skipring.experiments import Cell
+from skipring.experiments import Cell, straggler_names
 from skipring.experiments.curves import EmpiricalCurve, paper_sweep
 from skipring.experiments.statements import paper_numbers, statements_markdown
 from skipring.experiments.theory import LAWS
@@ -184,3 +186,41 @@ def test_the_shipped_table_is_that_of_the_shipped_figures() -> None:
     assert list(results.glob("*.csv")), "the figures are shipped with their numbers"
     written = (results / "paper-ours.md").read_bytes().decode()
     assert written.endswith("\n\n" + statements_markdown(paper_numbers(results)))
+
+
+#: How the page of results calls the cells of the stragglers' sweep that its table has.
+SLOW_NODES = {
+    "fresh, Lemma 2's timeout (0.2139)": "timeout 0.2139",
+    "the same, FedAU weights (cutoff 50)": "timeout 0.2139, FedAU weights",
+    "fresh, patient every 5": "timeout 0.2139, patient every 5",
+    "fresh, never skip": "never skip",
+    "kept, timeout 0.2139": "kept, timeout 0.2139",
+    "kept, timeout 0.02": "kept, timeout 0.02",
+    "ahead, timeout 0.2139": "ahead, timeout 0.2139",
+    "ahead, timeout 0.02": "ahead, timeout 0.02",
+    "ahead, timeout 5": "ahead, timeout 5",
+    "ahead, nobody slow, timeout 0.001": "nobody slow, ahead, timeout 0.001",
+}
+
+
+def test_the_table_of_slow_nodes_is_that_of_their_file() -> None:
+    results = ROOT / "results"
+    with (results / "stragglers.csv").open(newline="") as file:
+        lines = [line for line in csv.DictReader(file) if line["step"] == "40000"]
+    sweep = paper_sweep("stragglers")
+    names = straggler_names(sweep)
+    names.insert(1, "timeout 0.2139, FedAU weights")
+    ends = dict(zip(names, lines, strict=True))
+    assert ends["timeout 0.2139, FedAU weights"]["weights"] == "FedAU, cutoff 50"
+    for name, cell in zip(straggler_names(sweep), sweep.cells, strict=True):
+        assert {key: ends[name][key] for key in cell.changes} == {key: str(v) for key, v in cell.changes.items()}
+    page = (results / "README.md").read_text()
+    rows = re.findall(r"^\| (.+?) \| (\S+) % \| (\S+) \| (\S+) / (\S+) \|$", page, re.MULTILINE)
+    shown = {row[0]: row for row in rows if row[0] in SLOW_NODES}
+    assert shown.keys() == SLOW_NODES.keys()
+    for name, (_, error, time, least, most) in shown.items():
+        end = ends[SLOW_NODES[name]]
+        assert error == f"{100 * float(end['test_error']):.1f}"
+        assert time == f"{float(end['latency']):,.0f}"
+        # The mean over all nodes lies between the quarters'.
+        assert float(least) - 0.05 <= float(end["updates"]) / 1000 <= float(most) + 0.05

@@ -104,6 +104,12 @@ def test_another_format_is_refused(path: Path) -> None:
         load_model(path)
 
 
+def test_a_constant_has_a_share_between_nothing_and_all(path: Path) -> None:
+    rewritten(path, lambda about: about["inputs"].update(intercept_share=1.0))
+    with pytest.raises(InvalidInput, match=r"inputs.intercept_share = 1.0: must be above 0 and below 1"):
+        load_model(path)
+
+
 @pytest.mark.parametrize(
     ("name", "array", "said"),
     [

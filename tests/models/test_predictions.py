@@ -63,6 +63,7 @@ def held_out(run: RunFile) -> tuple[Dataset, NDArray[np.bool_]]:
         ("breast-cancer", {"features": "random-fourier:64"}),
         ("breast-cancer", {"features": "random-fourier:64", "intercept": True}),
         ("breast-cancer", {"name": "softmax", "intercept": True}),
+        ("breast-cancer", {"intercept": True, "intercept_share": 0.05}),
         ("digits", {}),
         ("digits", {"intercept": True, "features": "random-fourier:64"}),
     ],
@@ -86,7 +87,8 @@ def test_rows_of_a_schema_are_read_by_name(tmp_path: Path, features: str) -> Non
     frame.drop(columns="days").to_csv(tmp_path / "rows.csv", index=False)
     data = {"path": str(tmp_path / "rows.csv"), "nodes": 5}
     run, result, loaded = trained(
-        tmp_path, {"data": data, "column": COLUMNS, "model": {"features": features, "intercept": True}}
+        tmp_path,
+        {"data": data, "column": COLUMNS, "model": {"features": features, "intercept": True, "intercept_share": 0.2}},
     )
     _, test = held_out(run)
     rows = frame[test].reset_index(drop=True)
@@ -170,6 +172,7 @@ def test_a_network_for_images_takes_rows_of_pixels(tmp_path: Path, one_thread: N
         ("breast-cancer", {}),
         ("breast-cancer", {"intercept": True}),
         ("breast-cancer", {"name": "softmax", "intercept": True}),
+        ("breast-cancer", {"intercept": True, "intercept_share": 0.05}),
         ("digits", {"intercept": True}),
     ],
 )

@@ -37,6 +37,7 @@ AGREED: dict[str, Any] = {
     "data.validation": 0.1,
     "model.name": "softmax",
     "model.intercept": True,
+    "model.intercept_share": 0.1,
     "model.ridge": 0.1,
     "model.classes": ["no", "yes"],
     "model.features": "random-fourier:50",

@@ -302,9 +302,10 @@ def test_a_slow_node_contributes_what_it_manages(tmp_path: Path) -> None:
     assert all(node.telemetry.cut == 0 for node in nodes if node is not nodes[1])
 
 
-def test_a_slow_node_whose_updates_are_not_cut_declines(tmp_path: Path) -> None:
+@pytest.mark.parametrize("late", ["skip", "decline"])
+def test_a_slow_node_whose_updates_are_not_cut_declines(tmp_path: Path, late: str) -> None:
     """It passes the token on once it has found out, and is busy; from then on it lets its turns go at once."""
-    configs = make(tmp_path / "net", 4, ONE_SLOW | {"compute": {"late": "skip"}})
+    configs = make(tmp_path / "net", 4, ONE_SLOW | {"compute": {"late": late}})
     nodes = run_nodes(configs, slow_in("8+exponential:1e-9"))
     assert all(node.telemetry.recoveries == 0 and node.peer.memory.promised[0] == 0 for node in nodes)
     assert [node.account.releases for node in nodes] == [10, 0, 10, 10]

@@ -19,9 +19,11 @@ def test_a_run_file_without_them_has_the_settings_it_always_had() -> None:
     assert "availability" not in values["stragglers"]
 
 
-@pytest.mark.parametrize("ready", ["fresh", "kept", "ahead"])
-def test_what_is_said_is_kept(ready: str) -> None:
-    said: dict[str, Any] = {"delay": {"ready": ready}, "compute": {"law": "exponential:1", "late": "fewer-rows"}}
+@pytest.mark.parametrize(
+    ("ready", "late"), [("fresh", "fewer-rows"), ("kept", "skip"), ("ahead", "decline"), ("kept", "fewer-rows")]
+)
+def test_what_is_said_is_kept(ready: str, late: str) -> None:
+    said: dict[str, Any] = {"delay": {"ready": ready}, "compute": {"law": "exponential:1", "late": late}}
     values = parse_run(said).model_dump(mode="json")
     assert values["delay"]["ready"] == ready
     assert values["compute"] == said["compute"]

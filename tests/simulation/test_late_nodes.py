@@ -30,6 +30,8 @@ class Clock:
         self.now = 0.0
         self.ready_at: dict[int, float] = {}
         self.prepared_before: set[int] = set()
+        self.took: dict[int, float] = {}
+        self.busy: dict[int, float] = {}
 
     def reachable(self, node: int, moment: float) -> float:
         trace = self.lateness.availability
@@ -51,11 +53,18 @@ class Clock:
         self.now += self.hop
         offered = self.now
         if dead:
-            self.ready_at.pop(node, None)
+            for forgotten in (self.ready_at, self.took, self.busy):
+                forgotten.pop(node, None)
             self.prepared_before.add(node)
         if dead or lost:
             self.now += limit
             return "skipped"
+        if self.lateness.late == "decline" and self.reachable(node, offered) == offered:
+            if offered < self.busy.get(node, 0.0):
+                return "declined"
+            if self.took.get(node, 0.0) > limit:
+                self.took[node] *= 0.9
+                return "declined"
         if self.lateness.ready == "ahead" and node not in self.prepared_before:
             self.prepared_before.add(node)
             self.ready_at[node] = 0.0
@@ -66,6 +75,7 @@ class Clock:
         if begins > deadline:
             self.now = deadline
             return "skipped"
+        self.took[node] = computing
         if begins + computing <= deadline:
             self.now = begins + computing
             done = "updated"
@@ -74,7 +84,7 @@ class Clock:
             share = (deadline - begins) / computing
             done = f"{share:.6f}" if self.lateness.late == "fewer-rows" and share >= self.least else "passed on"
         if done == "passed on":
-            self.ready_at[node] = begins + computing
+            self.ready_at[node] = self.busy[node] = begins + computing
         elif self.lateness.ready == "ahead":
             self.ready_at[node] = self.now + delay
         else:
@@ -90,7 +100,7 @@ TRACE = Availability(
 )
 
 
-@pytest.mark.parametrize("late", ["skip", "fewer-rows"])
+@pytest.mark.parametrize("late", ["skip", "decline", "fewer-rows"])
 @pytest.mark.parametrize("ready", ["fresh", "kept", "ahead"])
 @pytest.mark.parametrize("trace", [None, TRACE], ids=["always there", "sometimes there"])
 def test_the_compiled_clock_is_the_plain_one(ready: Any, late: Any, trace: Availability | None) -> None:
@@ -120,12 +130,13 @@ def test_the_compiled_clock_is_the_plain_one(ready: Any, late: Any, trace: Avail
     for h in range(hops):
         done = clock.offer(int(path[h]), delays[h], computing[h], bool(dead[h]), bool(lost[h]), timeouts[h])
         outcomes.add(done if done.isalpha() or " " in done else "some rows")
-        assert run.updated[h] == (done not in ("skipped", "passed on")), h
+        assert run.updated[h] == (done not in ("skipped", "declined", "passed on")), h
         assert run.passed_on[h] == (done == "passed on"), h
         assert run.clock[h] == pytest.approx(clock.now, rel=1e-9)
         assert run.share[h] == pytest.approx(float(done) if done[0].isdigit() else 1.0, abs=1e-6)
     # All that can happen did: else the comparison says less than it seems to.
-    assert outcomes == {"skipped", "passed on", "updated"} | ({"some rows"} if late == "fewer-rows" else set())
+    beside = {"skip": set(), "decline": {"declined"}, "fewer-rows": {"some rows"}}[late]
+    assert outcomes == {"skipped", "passed on", "updated"} | beside
 
 
 def walked(lateness: Lateness, delays: list[float], computing: float = 0.0, timeout: float = 1.0) -> Timeline:
@@ -177,6 +188,21 @@ def test_a_node_is_busy_until_the_work_it_gave_up_has_ended() -> None:
     kept = walked(Lateness(ready="kept", compute=Constant(9.0)), [0.0] * 8, computing=9.0)
     # Both nodes take the token once, give up after 1, and are busy until 9: they are then not even sent it.
     assert kept.passed_on.tolist() == [True, True] + [False] * 6
+
+
+def test_a_node_that_knows_how_slow_it_is_says_so_and_tries_again() -> None:
+    run = walked(Lateness(compute=Constant(2.05), late="decline"), [0.0] * 40, computing=2.05)
+    # Both pass the token on at their first turns, after 1 each, and are busy until 2.15 and 3.25.
+    assert run.clock[:4] == pytest.approx([1.1, 2.2, 2.3, 2.4])
+    assert not run.updated.any()
+    # 2.05 x 0.9^7 is below 1: seven turns are let go, and those while it is busy (the second node: turns 1 to 5).
+    assert np.flatnonzero(run.passed_on[::2]).tolist() == [0, 8]
+    assert np.flatnonzero(run.passed_on[1::2]).tolist() == [0, 13]
+    assert np.diff(run.clock)[~run.passed_on[1:]] == pytest.approx(0.1)
+    assert np.diff(run.clock)[run.passed_on[1:]] == pytest.approx(1.1)
+    skips = walked(Lateness(compute=Constant(2.05)), [0.0] * 40, computing=2.05)
+    assert skips.passed_on.all()
+    assert skips.clock[-1] == pytest.approx(40 * 1.1)
 
 
 def test_hops_take_as_long_as_between_their_nodes() -> None:
@@ -250,13 +276,19 @@ def test_one_of_four_that_needs_eight_seconds() -> None:
     """With a deadline of 0.5 the slow node holds nobody up for longer, and contributes where its batch can be cut."""
     four = ["data.nodes=4", "schedule.name=ring", "schedule.steps=40", "delay.law=constant:0.001", "delay.timeout=0.5"]
     four += ["compute.law=constant:0.1", "stragglers.speeds=[1.0, 1.0, 1.0, 80.0]", "delay.hop_latency=0.01"]
-    skips, cuts = (run_one(some_run(*four, *more), 0) for more in ([], ["compute.late=fewer-rows"]))
+    skips, cuts, declines = (
+        run_one(some_run(*four, *more), 0) for more in ([], ["compute.late=fewer-rows"], ["compute.late=decline"])
+    )
     assert skips.turns[3] == 10
     assert (skips.turns - skips.skips).tolist() == [10, 10, 10, 0]
     assert (cuts.turns - cuts.skips).tolist() == [10, 10, 10, 10]
     alone = 30 * (0.001 + 0.1) + 40 * 0.01
     assert cuts.latency[-1] == pytest.approx(alone + 10 * 0.5)
     assert skips.latency[-1] == pytest.approx(alone + 10 * 0.5)
+    # It is tried once, and is busy for longer than the rest of the run takes: what real nodes do in test_turns.py.
+    assert declines.latency[-1] == pytest.approx(alone + 0.5)
+    assert (declines.turns - declines.skips).tolist() == [10, 10, 10, 0]
+    assert declines.passed_on.sum() == 1
 
 
 def test_no_data_decides_whether_an_update_is_made() -> None:
@@ -324,6 +356,7 @@ def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None
         (["schedule.name=gossip", "delay.ready=ahead", "gossip.slots=5"], "delay.ready"),
         (["schedule.name=gossip", "compute.law=exponential:1", "gossip.slots=5"], "compute.law"),
         (["schedule.name=federated", "compute.law=exponential:1", "compute.late=fewer-rows"], "compute.late"),
+        (["schedule.name=federated", "compute.law=exponential:1", "compute.late=decline"], "compute.late"),
         (["compute.law=nothing"], "compute.law"),
         (["compute.law=exponential:1", "delay.ready=kept", "delay.timeout=fastest"], "delay.timeout"),
         (["compute.law=0.5*exponential:1|0.5*never"], "compute.law"),
@@ -396,6 +429,8 @@ def test_fresh_nodes_that_compute_are_skipped_by_both_together(late: str) -> Non
         (["delay.ready=kept", "delay.patient_every=3"], "delay.patient_every"),
         (["delay.ready=kept", "stragglers.die=0.1"], "stragglers"),
         (["delay.ready=kept", "stragglers.slow_class=1"], "stragglers.slow_class"),
+        (["compute.law=exponential:0.2", "compute.late=decline"], "compute.late"),
+        (["compute.law=exponential:0.2", "compute.late=decline", "delay.ready=ahead"], "compute.late"),
     ],
 )
 def test_what_no_theorem_covers_has_no_forecast(changes: list[str], key: str) -> None:

@@ -47,6 +47,7 @@ def beyond(
         BEYOND,  # loaded when the command runs
         paper_sweep,
         sweep_curves,
+        with_fedau,
     )
     from ..report import write_empirical_csv
 
@@ -76,6 +77,8 @@ def beyond(
     changes = [] if runs is None else [f"simulation.runs={runs}"]
     sweep = paper_sweep(name, quick=quick, changes=changes)
     outcome = simulate_sweep(sweep, cells if cells is not None else out / "sweeps")
+    if "fedau" in sweep.figure:
+        sweep, outcome = with_fedau(sweep, outcome)
     base = name + ("-quick" if quick else "")
     files = [out / f"{base}.{suffix}" for suffix in ("png", "svg", "csv")]
     found = _DRAW[name](sweep, outcome, files[:2])

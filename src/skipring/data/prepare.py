@@ -28,7 +28,6 @@ __all__ = [
 
 #: Rows as a model sees them: double precision, or single where an encoder made them.
 Rows = NDArray[np.floating[Any]]
-_HALF = math.sqrt(0.5)
 #: The largest number in single precision.
 _MOST_SINGLE = float(np.finfo(np.float32).max)
 
@@ -58,7 +57,8 @@ class Scaling:
     """How columns become what a model sees, learnt from training rows and applied to any others.
 
     With an `encoder`, rows are scaled, unless it takes them as they are, and its features are scaled to norm 1 again.
-    Rows that are `bounded`, by a schema, are no longer than 1 already, and stay as they are.
+    Rows that are `bounded`, by a schema, are no longer than 1 already, and stay as they are. The constant of an
+    `intercept` gets `intercept_share` of the square of such rows, and the features the rest.
 
     >>> rows = np.array([[1.0, 5.0], [3.0, 5.0]])
     >>> Scaling.learn(rows).apply(rows)
@@ -72,6 +72,7 @@ class Scaling:
     intercept: bool = False
     encoder: Encoder | None = None
     bounded: bool = False
+    intercept_share: float = 0.5
 
     @classmethod
     def learn(
@@ -83,11 +84,13 @@ class Scaling:
         intercept: bool = False,
         encoder: Encoder | None = None,
         bounded: bool = False,
+        intercept_share: float = 0.5,
     ) -> Scaling:
         """Return the scaling that gives each feature of these rows mean 0 and standard deviation 1, if asked to."""
         columns = features.shape[1]
         if bounded or not standardise or (encoder is not None and encoder.pixels):
-            return cls(np.zeros(columns), np.ones(columns), unit_rows and not bounded, intercept, encoder, bounded)
+            nothing, one, to_norm = np.zeros(columns), np.ones(columns), unit_rows and not bounded
+            return cls(nothing, one, to_norm, intercept, encoder, bounded, intercept_share)
         low, high = features.min(axis=0), features.max(axis=0)
         size = np.maximum(np.abs(low), np.abs(high))
         # Squares of extreme values would overflow or vanish: such features are measured in units of their size.
@@ -99,7 +102,8 @@ class Scaling:
         centre, scale = scaled.mean(axis=0) * unit, deviation * unit
         # Rounding gives a constant feature a tiny deviation, by which one must not divide.
         constant = (low == high) | (scale == 0.0)
-        return cls(np.where(constant, low, centre), np.where(constant, 1.0, scale), unit_rows, intercept, encoder)
+        centre, scale = np.where(constant, low, centre), np.where(constant, 1.0, scale)
+        return cls(centre, scale, unit_rows, intercept, encoder, intercept_share=intercept_share)
 
     def apply(self, features: Rows) -> Rows:
         """Return scaled rows, all of them finite; the originals stay as they are."""
@@ -117,9 +121,11 @@ class Scaling:
             rows = encoded(encoder, rows, unit_rows=self.unit_rows or self.bounded, keep=keep)
         if not self.intercept:
             return rows
-        # Rows of norm 1 stay rows of norm 1: the features and the constant get half of the square each.
-        share = rows.dtype.type(_HALF if self.unit_rows or self.bounded else 1.0)
-        return np.column_stack([rows * share, np.full(len(rows), share)])
+        # Rows of norm 1 stay rows of norm 1: the features and the constant share the square.
+        share = self.intercept_share
+        room = (math.sqrt(1.0 - share), math.sqrt(share)) if self.unit_rows or self.bounded else (1.0, 1.0)
+        factor, constant = map(rows.dtype.type, room)
+        return np.column_stack([rows * factor, np.full(len(rows), constant)])
 
     def _scaled(self, features: Rows, place: Callable[[int, int], str]) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -152,14 +158,15 @@ def prepare(
     encoder: Encoder | None = None,
     keep_features: bool = True,
     bounded: bool = False,
+    intercept_share: float = 0.5,
 ) -> PreparedRows:
     """Set test rows aside at random and scale all rows by what the training rows look like.
 
     `standardise` gives every feature mean 0 and standard deviation 1, `unit_rows` then every row norm 1 (a row of zeros
     stays one), which bounds what a single row can contribute to a gradient. `intercept` appends a constant column; with
-    `unit_rows` the row including it has norm 1, and at most 1 for a row of zeros. Rows that belong to nodes are drawn
-    such that every node keeps one for training, and all rows of a person are either for training or for testing. A data
-    set that comes with its own test rows keeps them.
+    `unit_rows` the row including it has norm 1, and at most 1 for a row of zeros; `intercept_share` is how much of its
+    square the constant gets. Rows that belong to nodes are drawn such that every node keeps one for training, and all
+    rows of a person are either for training or for testing. A data set that comes with its own test rows keeps them.
 
     Rows that are `bounded`, since a schema made them, are not scaled any more, whatever is asked.
 
@@ -186,6 +193,7 @@ def prepare(
         intercept=intercept,
         encoder=encoder,
         bounded=bounded,
+        intercept_share=intercept_share,
     )
 
     def scaled(rows: Rows, numbers: NDArray[np.intp]) -> Rows:

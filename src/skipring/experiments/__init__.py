@@ -14,6 +14,7 @@ from .theory_tables import TheoryTable, theory_tables
 if TYPE_CHECKING:
     from .beyond import BEYOND, best_by_nodes, by_alpha, straggler_names, updates_of_quarters
     from .curves import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
+    from .fedau import with_fedau
     from .hospitals import ALWAYS_SICK, DELTA, FLAMBY, METHODS, Study, StudyRow, hospital_study
     from .images import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy, image_study
     from .orders import (
@@ -107,6 +108,7 @@ __all__ = [
     "theory_tables",
     "trace_study",
     "updates_of_quarters",
+    "with_fedau",
     "worst_pairs",
     "worth",
     "write_sweep_csv",
@@ -171,6 +173,7 @@ __getattr__, __dir__ = lazily(
         "trace_study": "traces",
         "sweep_curves": "curves",
         "table_cells": "theory_tables",
+        "with_fedau": "fedau",
         "worth": "worth_study",
         "write_sweep_csv": "sweep_csv",
     },

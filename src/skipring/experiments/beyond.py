@@ -76,5 +76,6 @@ def straggler_names(sweep: Sweep) -> list[str]:
         name = "nobody slow, " if cell.run.stragglers.slow_class is None else ""
         name += "" if cell.run.delay.ready in (None, "fresh") else f"{cell.run.delay.ready}, "
         name += "never skip" if timeout == math.inf else f"timeout {timeout:g}"
-        names.append(name + ("" if patience is None else f", patient every {patience}"))
+        name += "" if patience is None else f", patient every {patience}"
+        names.append(name + (", FedAU weights" if "weights" in cell.changes else ""))
     return names

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .._function import IS_FUNCTION
 from .._json import from_json, json_text, to_json
 from ..data import Scaling, Schema, check_encoder
-from ..errors import InvalidInput
+from ..errors import InvalidInput, require_open_unit
 from ..learning import NETWORKS
 from .facts import FORMAT, ModelFacts
 from .inputs import Inputs
@@ -65,6 +65,7 @@ class _Columns:
     names: tuple[str, ...]
     features: str
     intercept: bool
+    intercept_share: float | None = None
     unit_rows: bool | None = None
     why_unscaled: str = ""
     label: str | None = None
@@ -95,6 +96,7 @@ def write_model(model: TrainedModel, path: str | Path, parameters: ParameterByte
                 names=inputs.names,
                 features=inputs.features,
                 intercept=inputs.intercept,
+                intercept_share=inputs.intercept_share,
                 unit_rows=None if inputs.scaling is None else inputs.scaling.unit_rows,
                 why_unscaled=inputs.why_unscaled,
                 label=inputs.label,
@@ -214,6 +216,8 @@ def _inputs(arrays: Mapping[str, NDArray[Any]], said: _Columns, entries: Any) ->
         schema = Schema.of(entries)
     if not 1 <= said.columns <= _MOST_COLUMNS:
         raise InvalidInput("inputs.columns", said.columns, "a number of columns")
+    if said.intercept_share is not None:
+        require_open_unit("inputs.intercept_share", said.intercept_share)
     check_encoder(said.features)
     scaling = None
     if schema is None and said.unit_rows is not None:

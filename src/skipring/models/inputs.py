@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ class Inputs:
         `why_unscaled` says why.
     features : the public features that are made of each row (`model.features` of a run file).
     intercept : whether a constant is appended.
+    intercept_share : how much of a row's square it gets; None: half.
     label, person, node : what those columns are called in tables without a schema.
     """
 
@@ -45,6 +47,7 @@ class Inputs:
     why_unscaled: str = ""
     features: str = "none"
     intercept: bool = False
+    intercept_share: float | None = None
     label: str | None = None
     person: str | None = None
     node: str | None = None
@@ -99,20 +102,22 @@ class Inputs:
         return dataclasses.replace(self._whole_scaling, intercept=False).apply(values)
 
     @property
-    def share(self) -> float:
-        """What the constant column holds, and the factor that features were shrunk by to make room for it."""
+    def room(self) -> tuple[float, float]:
+        """What features were multiplied by to make room for the constant, and what the constant column holds."""
+        share = self.intercept_share or 0.5
         bounded = self.schema is not None or (self.scaling is not None and self.scaling.unit_rows)
-        return float(np.sqrt(0.5)) if bounded else 1.0
+        return (math.sqrt(1.0 - share), math.sqrt(share)) if bounded else (1.0, 1.0)
 
     @cached_property
     def _whole_scaling(self) -> Scaling:
         made = encoder(self.features, self.columns)  # now, and not before: it may be a function of somebody's own
+        share = self.intercept_share or 0.5
         if self.schema is not None:
             nothing, one = np.zeros(self.columns), np.ones(self.columns)
-            return Scaling(nothing, one, False, self.intercept, made, bounded=True)
+            return Scaling(nothing, one, False, self.intercept, made, True, share)
         if self.scaling is None:
             raise InvalidInput.because("MODEL", "", f"it is not known how rows are scaled: {self.why_unscaled}")
-        return dataclasses.replace(self.scaling, intercept=self.intercept, encoder=made)
+        return dataclasses.replace(self.scaling, intercept=self.intercept, encoder=made, intercept_share=share)
 
 
 def inputs_of(
@@ -136,6 +141,7 @@ def inputs_of(
         why_unscaled=why_unscaled,
         features=run.model.features,
         intercept=run.model.intercept,
+        intercept_share=run.model.intercept_share,
         label=run.data.label if plain else None,
         person=run.data.person if plain else None,
         node=run.data.node if plain else None,

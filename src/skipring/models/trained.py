@@ -166,7 +166,8 @@ class TrainedModel:
         rows = self.parameters.reshape(len(self.classes) if self.kind == "softmax" else 1, -1)
         if not self.inputs.intercept:
             return rows, np.zeros(len(rows))
-        return rows[:, :-1] * self.inputs.share, rows[:, -1] * self.inputs.share
+        factor, constant = self.inputs.room
+        return rows[:, :-1] * factor, rows[:, -1] * constant
 
     @cached_property
     def _network(self) -> nn.Module:

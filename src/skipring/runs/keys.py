@@ -17,6 +17,7 @@ RUN_KEYS = {
     "stragglers": "stragglers.*",
     "patient_every": "delay.patient_every",
     "ready": "delay.ready",
+    "late": "compute.late",
     "noise_multiplier": "privacy.noise_multiplier",
     "closing": "schedule.closing",
     "search": "schedule.search",

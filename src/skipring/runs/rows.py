@@ -168,6 +168,7 @@ def prepared_rows(
             standardise=data.standardise and not model.takes_pixels,
             unit_rows=data.unit_rows and not model.takes_images,
             intercept=model.intercept,
+            intercept_share=model.intercept_share or 0.5,
             test_share=test_share,
             encoder=encoder(model.features, dataset.features.shape[1], device=model.device),
             keep_features=keep_features,

@@ -21,7 +21,14 @@ from pydantic import (
 
 from .._function import IS_FUNCTION
 from ..data import Schema, check_encoder
-from ..errors import InvalidInput, require_delta, require_integer, require_non_negative, require_positive
+from ..errors import (
+    InvalidInput,
+    require_delta,
+    require_integer,
+    require_non_negative,
+    require_open_unit,
+    require_positive,
+)
 from ..learning import LOSSES, NETWORKS
 from ..privacy import Unit
 from ..schedules import SCHEDULES
@@ -50,7 +57,7 @@ _AGREED = ("classes", "columns", "label_bound")
 _MOST_MOVES = 100_000_000
 #: What becomes of what a node has prepared, and what a node does that cannot compute in time.
 Ready = Literal["fresh", "kept", "ahead"]
-Late = Literal["skip", "fewer-rows"]
+Late = Literal["skip", "decline", "fewer-rows"]
 
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -112,6 +119,9 @@ class ModelSection(_Section):
         "which returns a PyTorch module; default: by the labels",
     )
     intercept: bool = Field(False, description="append a constant column")
+    intercept_share: float | None = Field(
+        None, description="how much of each row's square the constant gets (default: 0.5); the features get the rest"
+    )
     ridge: float = Field(0.0, description="weight of half the squared norm of the parameters")
     device: str = Field(
         "auto",
@@ -157,6 +167,11 @@ class ModelSection(_Section):
         if self.features != "none" and self.is_network:
             reason = f"is for linear models; the network {self.name} finds features of its own"
             raise InvalidInput.because("model.features", self.features, reason)
+        if self.intercept_share is not None:
+            require_open_unit("model.intercept_share", self.intercept_share)
+            if not self.intercept or self.is_network:
+                reason = "is for linear models with model.intercept = true"
+                raise InvalidInput.because("model.intercept_share", self.intercept_share, reason)
         if self.columns is not None:
             require_integer("model.columns", self.columns, 1)
         if self.label_bound is not None:
@@ -164,11 +179,11 @@ class ModelSection(_Section):
 
     @model_serializer(mode="wrap")
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not used, features and the agreement: it must not change the key of a result."""
+        """Leave out what is not used, as the agreement and features: it must not change the key of a result."""
         values: dict[str, Any] = values_of(self)
         if values.get("features") == "none":
             del values["features"]
-        return _without(values, *_AGREED)
+        return _without(values, "intercept_share", *_AGREED)
 
     @property
     def takes_pixels(self) -> bool:
@@ -265,8 +280,8 @@ class ComputeSection(_Section):
     )
     late: Late | None = Field(
         None,
-        description="a node that cannot finish in time passes the token on unchanged (skip, the default), or computes "
-        "on as many rows as fit (fewer-rows)",
+        description="a node that cannot finish in time passes the token on unchanged (skip, the default), says from "
+        "then on at once that it is too slow (decline), or computes on as many rows as fit (fewer-rows)",
     )
 
 
@@ -441,6 +456,9 @@ class RunFile(_Section):
                 )
         if self.data.path is not None and self.data.label is None:
             raise InvalidInput.because("data.label", "missing", "say which column of the file is the label")
+        if self.model.intercept_share is not None and not self.data.unit_rows and self.column is None:
+            reason = "rows that are not scaled to norm 1 (data.unit_rows) have no square to share"
+            raise InvalidInput.because("model.intercept_share", self.model.intercept_share, reason)
 
 
 def parse_run(values: Mapping[str, Any]) -> RunFile:

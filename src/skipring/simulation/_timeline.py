@@ -15,6 +15,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 FRESH, KEPT, AHEAD = 0, 1, 2
+#: Of what a node was too slow for, it thinks better with every turn that it declines, as real nodes do.
+HOPE = 0.9
 
 
 @njit(nogil=True, cache=True)
@@ -38,6 +40,7 @@ def _reachable(
 def follow(
     ready: int,
     fewer_rows: bool,
+    declines: bool,
     path: Ints,
     delays: Floats,
     computing: Floats,
@@ -61,6 +64,8 @@ def follow(
     clock: Floats,
 ) -> None:
     """Fill in the last four arrays; `ready_at` says when each node will be ready, nan if it prepares nothing."""
+    # How long each node computed when it last did, and until when it is busy with work that came too late.
+    pace, busy_until = np.zeros(len(ready_at)), np.zeros(len(ready_at))
     now = 0.0
     holder = path[0]
     for h in range(len(path)):
@@ -71,9 +76,16 @@ def follow(
             now += hop_latency
         if dead[h]:
             ready_at[node] = np.nan
+            pace[node] = busy_until[node] = 0.0
         if dead[h] or lost[h]:
             now += limit
             clock[h] = now
+            continue
+        too_slow = declines and (now < busy_until[node] or pace[node] > limit)
+        if too_slow and (period == 0.0 or _reachable(now, node, begins, ends, first, period, phase) == now):
+            if now >= busy_until[node]:
+                pace[node] *= HOPE
+            clock[h] = now  # it says so, and nobody waits
             continue
         if ready == FRESH or np.isnan(ready_at[node]):
             # Not as a difference of moments, which rounds: a delay of just the timeout is in time.
@@ -92,7 +104,7 @@ def follow(
             continue
         # From here on the node has seen the token.
         holder = node
-        full = computing[h]
+        full = pace[node] = computing[h]
         if wait + full <= limit:
             updated[h] = True
             now += wait + full
@@ -104,7 +116,7 @@ def follow(
             else:
                 passed_on[h] = True
                 # Busy until the abandoned work has ended; what was prepared is still there.
-                ready_at[node] = now + wait + full
+                ready_at[node] = busy_until[node] = now + wait + full
             now += limit
         clock[h] = now
         if updated[h]:

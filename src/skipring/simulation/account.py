@@ -98,7 +98,7 @@ def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, Any
         lost_link=setup.stragglers.lost_link,
         speeds=setup.stragglers.speeds,
         compute=lateness.compute,
-        share=1.0 if lateness.late == "skip" else 1.0 / setup.full_batch,
+        share=1.0 / setup.full_batch if lateness.late == "fewer-rows" else 1.0,
     )
     return {"skip": 0.0, "others": others, "failure": failure}
 
@@ -140,6 +140,9 @@ def _require_forecast(setup: Setup, law: str) -> None:
             setup.patient_every,
             "a forecast needs the same timeout everywhere; see the realised privacy",
         )
+    if lateness.compute is not None and lateness.late == "decline":
+        reason = "a forecast needs turns that do not depend on how long earlier ones took; see the realised privacy"
+        raise InvalidInput.because("late", lateness.late, reason)
     remembers = lateness.ready != "fresh"
     # Nodes that remember may have speeds of their own: those that are sure to update are counted one by one.
     alike = dataclasses.replace(stragglers, speeds=None) if remembers else stragglers
@@ -166,7 +169,7 @@ def _late_or_lost(setup: Setup) -> tuple[float, float]:
         late = skip_probability(setup.delay, setup.timeout)
         bounds = late, late
     else:
-        share = 1.0 if lateness.late == "skip" else 1.0 / setup.full_batch
+        share = 1.0 / setup.full_batch if lateness.late == "fewer-rows" else 1.0
         bounds = no_update_probability(setup.delay, lateness.compute, setup.timeout, share=share)
     low, high = (late + lost - late * lost for late in bounds)
     return low, high

@@ -120,7 +120,6 @@ def setup_on(
             "timeout",
             "hop_latency",
             compute="compute.law",
-            late="compute.late",
             latency="network.latency",
             availability="stragglers.availability",
             unit_rows="data.unit_rows",

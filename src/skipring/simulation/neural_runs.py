@@ -50,7 +50,7 @@ class NeuralRuns:
         protection = setup.protection
         alike = setup.batch is not None or int(sizes.min()) == int(sizes.max())
         # Where a deadline may leave any number of rows, no graph can be recorded for a node's mean.
-        alike = alike and (setup.lateness.compute is None or setup.lateness.late == "skip")
+        alike = alike and (setup.lateness.compute is None or setup.lateness.late != "fewer-rows")
         most = setup.batch or int(sizes.min())
         if protection.unit != "node":  # a part that is not full is filled up with rows that do not count
             alike, most = True, max(len(part) for parts in setup.parts for part in parts)

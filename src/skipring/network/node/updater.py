@@ -72,7 +72,7 @@ class Updater:
             clock,
             random.Random(setup.me),
             # How many rows a person has is a secret, and time depends on it: it must not decide who else is in it.
-            whole=setup.run.compute.late == "skip" or setup.learner.protection.unit == "person",
+            whole=setup.run.compute.late in ("skip", "decline") or setup.learner.protection.unit == "person",
             large=setup.shape.size >= _LARGE,
         )
 
