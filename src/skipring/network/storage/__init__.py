@@ -10,7 +10,7 @@ from __future__ import annotations
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, JournalSum, read_journal, sum_journal
-from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, Spent, boot
+from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, LedgerWriter, Spent, boot
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "LedgerRecord",
     "LedgerRun",
     "LedgerUnusable",
+    "LedgerWriter",
     "ModelFile",
     "ModelFolder",
     "ModelWriter",

@@ -39,7 +39,16 @@ from ._journal_errors import JournalError, JournalUnusable
 from ._ledger_lines import Level, Now, Spent, level_in, now_in, text_of
 from .model_file import sync_folder
 
-__all__ = ["LedgerBroken", "LedgerFile", "LedgerRecord", "LedgerRun", "LedgerUnusable", "Spent", "boot"]
+__all__ = [
+    "LedgerBroken",
+    "LedgerFile",
+    "LedgerRecord",
+    "LedgerRun",
+    "LedgerUnusable",
+    "LedgerWriter",
+    "Spent",
+    "boot",
+]
 
 _FORMAT = 1
 _ROOT = b"skipring ledger"
@@ -82,7 +91,9 @@ class LedgerRecord:
     is over and it has become certain what recoveries have cost (`settled`), `mu2` does. `may_mu2` and
     `may_in_full` are what an update that is being made may bring them to. `told` is the account when the line was
     written, and `kept` what the journal was seen to have of it: that is written before anything is sent, but synced
-    with the next line only, so that it may be missing once the machine has started anew (`boot`).
+    with the next line only, so that it may be missing once the machine has started anew (`boot`). `doubts` is how often
+    something was proven that puts the account in doubt (a fork, updates that the journal has forgotten), or was taken
+    back that had been certain: a journal that knows of fewer has lost one.
     """
 
     about: LedgerRun
@@ -97,6 +108,7 @@ class LedgerRecord:
     kept: Spent = field(default_factory=Spent)
     boot: str = ""
     settled: bool = False
+    doubts: int = 0
 
 
 @dataclass(frozen=True)
@@ -372,15 +384,24 @@ class LedgerWriter:
         return len(self._ledger.records) - 1
 
     def note(
-        self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float], settled: float | None = None
+        self,
+        place: int,
+        now: Spent,
+        *,
+        kept: Spent,
+        may: tuple[float, float],
+        doubts: int = 0,
+        settled: float | None = None,
     ) -> None:
         """Say how much an account has come to, how much of it is `kept` in the journal, and what it `may` come to.
 
         What is in the ledger is never lowered, whatever the caller believes; unless the run is over, the journal has
-        all releases that the ledger has, and it is certain that they have cost no more than `settled`.
+        all releases that the ledger has, it is certain that they have cost no more than `settled`, and whoever says so
+        knows of all `doubts` that the ledger knows of.
         """
         before = self._ledger.records[place]
-        if settled is not None and (before.releases > kept.releases or now != kept or not settled >= 0.0):
+        lacks = before.releases > kept.releases or before.doubts > doubts
+        if settled is not None and (lacks or now != kept or not settled >= 0.0):
             settled = None
         mu2, in_full = max(now.mu2, before.mu2), max(now.in_full, before.in_full)
         mu2 = mu2 if settled is None else min(mu2, settled)
@@ -397,6 +418,7 @@ class LedgerWriter:
             kept=kept,
             boot=boot(),
             settled=settled is not None,
+            doubts=max(doubts, before.doubts),
         )
         if any(getattr(before, key.name) != getattr(told, key.name) for key in fields_of(told) if key.name != "at"):
             if self._ledger._boot != told.boot:
@@ -435,6 +457,8 @@ def boot() -> str:
 def _come_to(before: LedgerRecord, now: Now) -> LedgerRecord:
     if not (now.may_mu2 >= now.mu2 and now.may_in_full >= now.in_full):
         raise ValueError("an update would take something back")
+    if now.doubts < before.doubts:
+        raise ValueError("a doubt was forgotten")
     changed = {each.name: getattr(now, each.name) for each in fields_of(now) if each.name != "at"}
     return replace(before, updated=now.at, **changed)
 
