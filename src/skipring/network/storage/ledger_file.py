@@ -54,6 +54,10 @@ _FORMAT = 1
 _ROOT = b"skipring ledger"
 _PATIENCE = 10.0
 _HEAD = re.compile(rb"([0-9]{20}) ([0-9a-f]{64}) ([0-9a-f]{64})\n")
+_HEAD_NAME = re.compile(r"ledger-.*\.head")
+#: These stay until somebody changes a path or a mode. After all others (no descriptors, no memory, a failing disk) it
+#: may help to start the node again.
+_SETTINGS = {errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS}
 
 
 class LedgerUnusable(JournalUnusable):
@@ -166,25 +170,36 @@ class LedgerFile:
             raise self._not_opened(error) from None
         try:
             self._catch_up(file)
+        except OSError as error:
+            raise self._not_opened(error) from error
         finally:
             os.close(file)
         return self.records
 
     def require(self) -> None:
         """Refuse a ledger that a node could not go on with; one that nobody has made yet is fine."""
-        if self.path.exists():
+        if self._exists():
             self.read()
             return
         if not self.path.parent.is_dir():
             raise InvalidInput.because("budget.ledger", self.path, "its folder does not exist")
         self._require_not_known()
 
+    def _exists(self) -> bool:
+        try:
+            os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._not_opened(error) from None
+        return True
+
     # Writing.
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[LedgerWriter]:
         """Hold the lock, having read what others have added; who is inside may add lines."""
-        if not self.path.exists():
+        if not self._exists():
             self.require()
             self._create()
         try:
@@ -236,15 +251,17 @@ class LedgerFile:
             raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> LedgerBroken:
-        what = "the disk is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else f"cannot be written ({error})"
+        what = "the disk is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else f"cannot be used ({error})"
         return LedgerBroken(f"ledger {self.path}: {what}; what is not counted must not be released")
 
-    def _not_opened(self, error: OSError) -> InvalidInput:
+    def _not_opened(self, error: OSError) -> InvalidInput | LedgerBroken:
         if isinstance(error, FileNotFoundError):
             if self._known_head() is not None:
                 return self._unusable("is missing, but this node has written to it; put the newest copy back")
             return InvalidInput.because("budget.ledger", self.path, "does not exist")
-        return InvalidInput.because("budget.ledger", self.path, f"cannot be opened: {error.strerror}")
+        if error.errno in _SETTINGS:
+            return InvalidInput.because("budget.ledger", self.path, f"cannot be opened: {error.strerror}")
+        return self._failure(error)
 
     # Reading back.
 
@@ -335,7 +352,9 @@ class LedgerFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InvalidInput.because("budget.ledger", path, f"cannot be read: {error.strerror}") from None
+            if error.errno in _SETTINGS:
+                raise InvalidInput.because("budget.ledger", path, f"cannot be read: {error.strerror}") from None
+            raise self._failure(error) from error
         found = _HEAD.fullmatch(text)
         if found is None and text:
             raise self._unusable(f"{path.name}, what this node remembers of it, is not what was written")
@@ -353,7 +372,8 @@ class LedgerFile:
         own = self._known_head()
         if own is not None and own.root != root:
             raise self._unusable("is another one than this node has written to; put that one back")
-        heads = [self._head(path) for path in sorted(self._heads.glob("ledger-*.head"))]
+        names = filter(_HEAD_NAME.fullmatch, sorted(os.listdir(self._heads)))  # which fails where glob finds nothing
+        heads = [self._head(self._heads / name) for name in names]
         return {head.count: head.digest for head in heads if head is not None and head.root == root}
 
     def _remember(self) -> None:
