@@ -1,4 +1,4 @@
-"""A machine that fails under the ledger of a data set: the node stops, and may be started again."""
+"""What a node's machine does to the ledger of a data set: it fails under it, or runs two copies of the node at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,12 +15,13 @@ from typing import Any
 
 import pytest
 from spending import FIRST, Spender
+from test_lifetime import in_process, spent
 
 from skipring.errors import InvalidInput
 from skipring.network.node import NodeBudget
 from skipring.network.setup import ExitCode, life_account
 from skipring.network.setup.exit_codes import exit_code_of
-from skipring.network.storage import LedgerBroken, LedgerFile
+from skipring.network.storage import LedgerBroken, LedgerFile, LedgerInUse
 
 Command = Callable[..., Any]
 FAILS = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM)
@@ -134,3 +137,38 @@ def test_a_path_that_leads_nowhere_is_for_its_owner_to_mend(tmp_path: Path) -> N
         with pytest.raises(InvalidInput) as why:
             LedgerFile(path).require()
         assert exit_code_of(why.value) is ExitCode.SETTINGS
+
+
+# Copies of a node.
+
+
+def test_two_copies_of_a_node_that_run_at_once_are_not_counted_as_one(tmp_path: Path) -> None:
+    ledger, copy = tmp_path / "rows.ledger", tmp_path / "copy"
+    first = Spender(tmp_path / "a", "run", ledger=ledger)
+    first.update(4)
+    shutil.copytree(tmp_path / "a", copy)
+    (tmp_path / "elsewhere").symlink_to(tmp_path)
+    for path in (ledger, tmp_path / "elsewhere" / "rows.ledger"):
+        with pytest.raises(
+            LedgerInUse, match="another process takes part in this run as a, perhaps from a copy"
+        ) as why:
+            Spender(copy, "run", ledger=path)
+        assert exit_code_of(why.value) is ExitCode.FOR_NOW
+    others = [Spender(copy, "second", ledger=ledger), Spender(copy, "run-b", ledger=ledger, node="b")]
+    first.update(3)
+    for each in (first, *others):
+        each.close()
+    assert not list(tmp_path.glob("*.lock"))
+    second = Spender(copy, "run", ledger=ledger)  # one after the other, what the copy does not know counts in full
+    second.update(3)
+    second.close()
+    (record,) = (each for each in LedgerFile(ledger).read() if each.about.run == "run")
+    assert record.releases == 10
+    assert record.mu2 >= 7 * (2.0 / 5.0) ** 2
+
+
+def test_a_lock_that_was_left_by_a_node_that_was_killed_is_taken(tmp_path: Path) -> None:
+    assert in_process(tmp_path, "first", 2, "kill").wait(60) == -signal.SIGKILL
+    assert len(list(tmp_path.glob("rows.ledger-*.lock"))) == 1
+    spent(tmp_path, "first", 1)
+    assert not list(tmp_path.glob("rows.ledger-*.lock"))

@@ -29,7 +29,8 @@ journal that knows of fewer doubts has lost one: all releases so far count in fu
 that was lost stays so, and is not taken for a later one.
 
 *Several processes.* While one of them makes an update, what that may cost stands in the ledger, so that two nodes
-which share a budget cannot both take the last of it.
+which share a budget cannot both take the last of it. Two processes that are one and the same node, from copies of its
+folder, would be counted as one: the second is refused for as long as the first one runs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from typing import TYPE_CHECKING
 from ...errors import InvalidInput
 from ...privacy import Relation, Unit, gdp_epsilon
 from ..protocol import Account, Ballot, Entry, Memory, Place, Rank, Settled, Starts, Token, Trail
-from ..storage import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerWriter, Spent, boot
+from ..storage import LedgerBroken, LedgerClaim, LedgerFile, LedgerRecord, LedgerRun, LedgerWriter, Spent, boot
 from .config import NodeBudget
 from .ledger import OwnAccount, willing
 
@@ -148,6 +149,7 @@ class Lifetime:
         self._place = -1  # none before the journal was read
         self._kept = Spent()  # what the journal has
         self._is_written = True  # the journal has what is certain
+        self._claim: LedgerClaim | None = None
 
     @property
     def total(self) -> LifeTotal:
@@ -168,6 +170,7 @@ class Lifetime:
         """Go on from the journal that was read: what the ledger has, and the journal not, counts if it may be seen."""
         account = self._account
         with self._ledger.locked() as writer:
+            self._claim = LedgerClaim(self._ledger.path, self._about.run, self._about.node)
             self._place = writer.open_run(self._about)
             known = self._ledger.records[self._place]
             missing = known.releases - account.releases
@@ -205,6 +208,11 @@ class Lifetime:
         with contextlib.suppress(LedgerBroken, InvalidInput), self._ledger.locked() as writer:  # else it stays there
             self._note(writer, (0.0, 0.0), settled=self._settled)
             writer.sync()
+
+    def release(self) -> None:
+        """Let another process take part as this node: nothing is counted any more."""
+        if self._claim is not None:
+            self._claim.release()
 
     # What is written into the journal (protocol.Account).
 

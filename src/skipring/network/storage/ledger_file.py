@@ -251,7 +251,9 @@ class LedgerFile:
             raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> LedgerBroken:
-        what = "the disk is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else f"cannot be used ({error})"
+        what = (
+            "the disk is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else f"cannot be used ({error.strerror})"
+        )
         return LedgerBroken(f"ledger {self.path}: {what}; what is not counted must not be released")
 
     def _not_opened(self, error: OSError) -> InvalidInput | LedgerBroken:
