@@ -95,7 +95,7 @@ class Spender:
             self.lifetime.begin()
             self.counted = CountedJournal(self.journal, self.lifetime)
         except BaseException:
-            self.journal.close()
+            self.close()
             raise
 
     def next_update(self) -> Released:
@@ -115,7 +115,8 @@ class Spender:
             self.counted.append(self.next_update())
 
     def close(self) -> None:
-        """Leave the files as they are."""
+        """Leave the files as they are, for another process."""
+        self.lifetime.release()
         self.journal.close()
 
 

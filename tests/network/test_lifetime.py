@@ -22,9 +22,9 @@ from test_nodes import QUICK, make, run_nodes
 
 from skipring.errors import InvalidInput
 from skipring.network.node import NodeBudget, OwnAccount, life_totals, metrics_text, read_node_config
-from skipring.network.protocol import Forked, Heard, Over, Settled, Token, Trail
+from skipring.network.protocol import Heard, Token
 from skipring.network.setup import ExitCode, life_account, why_not_started
-from skipring.network.storage import LedgerBroken, LedgerFile, LedgerUnusable, Spent, boot
+from skipring.network.storage import LedgerBroken, LedgerFile, LedgerUnusable, boot
 from skipring.network.storage._ledger_lines import now_in, text_of
 from skipring.privacy import gdp_epsilon
 
@@ -475,83 +475,3 @@ def test_bad_input_is_one_line(tmp_path: Path, skipring_words: Command) -> None:
         assert reason in refused.err
     with pytest.raises(InvalidInput, match="its folder does not exist"):
         LedgerFile(tmp_path / "gone" / "rows.ledger").require()
-
-
-# What becomes certain after the end.
-
-
-def after_a_recovery(folder: Path) -> tuple[Spender, Settled]:
-    """A node that has made ten updates, and has heard of a recovery that forked nothing; and what others tell of it."""
-    spender = Spender(folder, "one")
-    spender.update(10)
-    copy = spender.journal.memory.copy
-    chain, hop = copy.token.chain, copy.hop
-    stamp = bytes(16) + chain[:32] + b"signature"
-    trail = Trail(chain, ((0, stamp),))
-    found = Settled(trail, ((FIRST, hop), ((1, 1), 600)), (), FIRST)
-    spender.counted.append(Heard((1, 1)))
-    spender.counted.append(Over(Token(copy.token.updates, b"model", chain, trail.stamps), (1, 1)))
-    return spender, found
-
-
-def test_the_ledger_falls_once_the_journal_has_what_is_certain(tmp_path: Path) -> None:
-    spender, found = after_a_recovery(tmp_path)
-    (before,) = spender.ledger.read()
-    assert before.mu2 == before.in_full == spender.account.mu2
-    spender.counted.append(found)
-    (after,) = spender.ledger.read()
-    assert after.settled
-    assert after.mu2 == spender.account.mu2 < 0.9 * before.mu2
-    assert (after.in_full, after.releases) == (before.in_full, before.releases)
-    spender.lifetime.end()
-    spender.close()
-    again = Spender(tmp_path, "one")  # what is certain stays so
-    (later,) = again.ledger.read()
-    assert (later.mu2, again.account.mu2) == (after.mu2, after.mu2)
-    assert again.account.releases == 10
-    again.counted.append(Forked(FIRST))  # and is taken back before anything else happens
-    (worse,) = again.ledger.read()
-    assert not worse.settled
-    assert worse.mu2 == worse.in_full == before.mu2
-    again.close()
-
-
-def test_a_node_that_dies_before_the_ledger_has_it_counts_too_much_and_then_anew(tmp_path: Path) -> None:
-    spender, found = after_a_recovery(tmp_path)
-    spender.journal.append(found)  # and the ledger is not told
-    (dead,) = spender.ledger.read()
-    assert dead.mu2 == dead.in_full
-    spender.close()
-    again = Spender(tmp_path, "one")
-    (back,) = again.ledger.read()
-    assert back.mu2 == again.account.mu2 < 0.9 * dead.mu2
-    again.close()
-
-
-def test_what_does_not_fit_to_the_journal_is_not_certain(tmp_path: Path) -> None:
-    spender, found = after_a_recovery(tmp_path)
-    forged = bytes(16) + bytes(32) + b"signature"
-    chain = found.trail.chain[:32] + bytes(len(found.trail.chain) - 32)
-    for wrong in (
-        replace(found, trail=Trail(found.trail.chain, ((0, forged),))),
-        replace(found, trail=Trail(found.trail.chain, ())),
-        replace(found, trail=Trail(chain, found.trail.stamps)),
-        replace(found, line=((FIRST, 1),)),
-    ):
-        spender.counted.append(wrong)
-        assert not spender.account.is_settled
-        assert spender.ledger.read()[0].mu2 == spender.account.plain_mu2
-    spender.close()
-
-
-def test_a_ledger_that_knows_more_releases_than_the_journal_does_not_fall(tmp_path: Path) -> None:
-    """An update that was counted, and never made, may as well have been sent."""
-    spender, found = after_a_recovery(tmp_path)
-    with spender.ledger.locked() as writer:
-        known = spender.ledger.records[0]
-        writer.note(0, Spent(11, known.mu2 * 1.1, known.in_full * 1.1), kept=known.kept, may=(0.0, 0.0))
-    spender.counted.append(found)
-    (after,) = spender.ledger.read()
-    assert not after.settled
-    assert after.mu2 == pytest.approx(known.mu2 * 1.1)
-    spender.close()

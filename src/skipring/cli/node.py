@@ -76,7 +76,7 @@ def node_ledger(
     A node's settings name it ([budget] ledger = "FILE"). mu adds in squares: the observer who learned most in each run
     counts as one and the same. Exit code 3: the ledger is damaged, or an old copy.
     """
-    from ..network import ExitCode, LedgerUnusable, life_account  # loaded when the command runs
+    from ..network import ExitCode, LedgerBroken, LedgerUnusable, life_account  # loaded when the command runs
 
     if delta is not None:
         require_delta(delta)
@@ -85,6 +85,9 @@ def node_ledger(
     except LedgerUnusable as problem:
         sys.stderr.write(f"error: {printable(f'{problem.parameter} {problem.given}: {problem.reason}')}\n")
         sys.exit(ExitCode.JOURNAL)
+    except LedgerBroken as problem:  # the machine fails, and no option is wrong
+        sys.stderr.write(f"error: {printable(str(problem))}\n")
+        sys.exit(ExitCode.FOR_NOW)
     if as_json:
         print_json(to_json(found))
         return

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         why_not_started,
         with_designed_order,
     )
-    from .storage import LedgerUnusable
+    from .storage import LedgerBroken, LedgerUnusable
     from .transport import parse_joining, parse_nodes, read_roster, require_cryptography, spelled
 
 __all__ = [
@@ -82,6 +82,7 @@ __all__ = [
     "ExitCode",
     "GivenAway",
     "Kind",
+    "LedgerBroken",
     "LedgerUnusable",
     "LifeAccount",
     "LocalNetwork",
@@ -159,6 +160,7 @@ __getattr__, __dir__ = lazily(
         "ASKED": "setup",
         "ExitCode": "setup",
         "GivenAway": "setup",
+        "LedgerBroken": "storage",
         "LedgerUnusable": "storage",
         "LifeAccount": "setup",
         "LocalNetwork": "setup",

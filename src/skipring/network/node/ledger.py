@@ -101,6 +101,7 @@ class OwnAccount(GaussianAccountant):
     def __init__(self, terms: AccountTerms) -> None:
         self.terms = terms
         self.releases = 0
+        self.doubts = 0  # so often was something put in doubt, or taken back that was certain
         self._one = (2.0 / terms.noise_multiplier) ** 2 if terms.noise_multiplier else math.inf
         self.updates = OwnUpdates(terms.path, terms.me)
         self._promised: Ballot = (0, terms.path[0])
@@ -125,9 +126,9 @@ class OwnAccount(GaussianAccountant):
         """
         self.heard(ballot)
         self._count(hop)
-        self._certain = None  # it was of an end that was none
+        self._take_back()  # it was of an end that was none
         if not self._made.setdefault(ballot, Made()).add(hop, chain):
-            self._doubtful = True  # two at one hop, or backwards: the protocol does not do this
+            self._relax_nothing()  # two at one hop, or backwards: the protocol does not do this
         try:
             marks = self._checked(hop, chain, updates)
         except InvalidInput:
@@ -141,7 +142,7 @@ class OwnAccount(GaussianAccountant):
         last, known, before = self._last
         if hop <= last or (marks ^ known) & ((1 << last) - 1):
             # Not the chain that went on from here. The protocol does not do this; if it did, it would be a fork.
-            self._doubtful = True
+            self._relax_nothing()
             self._in_full = self._of_part - Counter({self.terms.part_at(hop) or 0: 0 if self._is_noise(hop) else 1})
             self._begin()
         elif last:
@@ -178,7 +179,7 @@ class OwnAccount(GaussianAccountant):
         """
         if ballot > self._promised:
             self._promised = ballot
-            self._certain = None
+            self._take_back()
             self._count_in_full()
         if ballot == self._promised and start is not None and before is not None:
             found = parted(self.terms.path, ballot, start, before)
@@ -240,14 +241,16 @@ class OwnAccount(GaussianAccountant):
         """Return how many of some own hops carry data of each part."""
         return Counter(part for hop in hops if (part := self.terms.part_at(hop)) is not None)
 
-    def unrecorded(self, releases: int) -> None:
+    def unrecorded(self, releases: int, doubts: int) -> None:
         """Count so many own updates, each in full and of any part, that the owner's ledger knows and the journal not.
 
-        They may have been seen, on a chain that the journal has forgotten: all releases so far count in full.
+        They may have been seen, on a chain that the journal has forgotten: all releases so far count in full. The
+        ledger knows of so many `doubts`; those that come are counted after them, so that none is taken for another.
         """
         self.releases += releases
         self._of_any += releases
         self._doubt()
+        self.doubts = max(self.doubts, doubts)
 
     # What is written down of it (protocol.Resumable).
 
@@ -397,8 +400,18 @@ class OwnAccount(GaussianAccountant):
 
     def _doubt(self) -> None:
         """Count all so far in full, whatever becomes known after the end."""
-        self._doubtful, self._certain = True, None
+        self._relax_nothing()
+        self._certain = None
         self._count_in_full()
+
+    def _relax_nothing(self) -> None:
+        self._doubtful = True
+        self.doubts += 1
+
+    def _take_back(self) -> None:
+        if self._certain is not None:
+            self._certain = None
+            self.doubts += 1
 
     def _count_in_full(self) -> None:
         self._in_full = self._of_part.copy()

@@ -23,8 +23,14 @@ others have told makes it certain what recoveries have cost. That is in the jour
 a node which dies in between has counted too much, and counts anew at its next start. If something then turns out to
 have gone wrong (a fork that is proven), it rises again, and does so before anything else happens.
 
+*Doubts.* What is proven (a fork, updates that the journal has forgotten) has happened, whether or not the journal comes
+to have it. So the ledger also counts how often something was put in doubt, or taken back that had been certain. A
+journal that knows of fewer doubts has lost one: all releases so far count in full, and nothing is certain any more. One
+that was lost stays so, and is not taken for a later one.
+
 *Several processes.* While one of them makes an update, what that may cost stands in the ledger, so that two nodes
-which share a budget cannot both take the last of it.
+which share a budget cannot both take the last of it. Two processes that are one and the same node, from copies of its
+folder, would be counted as one: the second is refused for as long as the first one runs.
 """
 
 from __future__ import annotations
@@ -40,7 +46,7 @@ from typing import TYPE_CHECKING
 from ...errors import InvalidInput
 from ...privacy import Relation, Unit, gdp_epsilon
 from ..protocol import Account, Ballot, Entry, Memory, Place, Rank, Settled, Starts, Token, Trail
-from ..storage import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, Spent, boot
+from ..storage import LedgerBroken, LedgerClaim, LedgerFile, LedgerRecord, LedgerRun, LedgerWriter, Spent, boot
 from .config import NodeBudget
 from .ledger import OwnAccount, willing
 
@@ -142,6 +148,8 @@ class Lifetime:
         self._of_journal = account  # what its entries add up to: another one, if the ledger knows of more
         self._place = -1  # none before the journal was read
         self._kept = Spent()  # what the journal has
+        self._is_written = True  # the journal has what is certain
+        self._claim: LedgerClaim | None = None
 
     @property
     def total(self) -> LifeTotal:
@@ -156,32 +164,40 @@ class Lifetime:
 
     @property
     def _settled(self) -> float | None:
-        return self._account.mu2 if self._account.is_settled else None
+        return self._account.mu2 if self._account.is_settled and self._is_written else None
 
     def begin(self) -> None:
         """Go on from the journal that was read: what the ledger has, and the journal not, counts if it may be seen."""
         account = self._account
         with self._ledger.locked() as writer:
+            self._claim = LedgerClaim(self._ledger.path, self._about.run, self._about.node)
             self._place = writer.open_run(self._about)
             known = self._ledger.records[self._place]
             missing = known.releases - account.releases
             ahead = known.mu2 > account.mu2_by_journal * _ROUNDING or known.in_full > account.plain_mu2 * _ROUNDING
-            if (missing > 0 or ahead) and not _is_whole(known, self._now):
+            lost = (missing > 0 or ahead) and not _is_whole(known, self._now)
+            if lost or known.doubts > account.doubts:
                 self._of_journal = copy.deepcopy(account)  # a start adds that to it anew
-                account.unrecorded(max(missing, 0))
-            self._kept = self._now
-            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0), settled=self._settled)
+                account.unrecorded(max(missing, 0), known.doubts)
+            self._kept, self._is_written = self._now, True
+            self._note(writer, (0.0, 0.0), settled=self._settled)
             writer.sync()  # also what a failed sync may have left in memory only
+
+    def _note(self, writer: LedgerWriter, may: tuple[float, float], *, settled: float | None = None) -> None:
+        """Write down what the account has come to."""
+        doubts = self._account.doubts
+        writer.note(self._place, self._now, kept=self._kept, may=may, doubts=doubts, settled=settled)
 
     def confirm(self) -> None:
         """Take the news that the journal has all that it was told: it is in the ledger before anything is sent."""
         if self._place < 0:
             return
+        self._is_written = True
         if self._kept != self._now:
             self._kept = self._now
             with self._ledger.locked() as writer:
                 known = self._ledger.records[self._place]
-                writer.note(self._place, self._now, kept=self._kept, may=(known.may_mu2, known.may_in_full))
+                self._note(writer, (known.may_mu2, known.may_in_full))
         if self._settled is not None and self._settled < self._ledger.records[self._place].mu2:
             self.end()
 
@@ -190,8 +206,13 @@ class Lifetime:
         if self._place < 0:
             return
         with contextlib.suppress(LedgerBroken, InvalidInput), self._ledger.locked() as writer:  # else it stays there
-            writer.note(self._place, self._now, kept=self._kept, may=(0.0, 0.0), settled=self._settled)
+            self._note(writer, (0.0, 0.0), settled=self._settled)
             writer.sync()
+
+    def release(self) -> None:
+        """Let another process take part as this node: nothing is counted any more."""
+        if self._claim is not None:
+            self._claim.release()
 
     # What is written into the journal (protocol.Account).
 
@@ -223,6 +244,7 @@ class Lifetime:
 
     def settled(self, found: Settled) -> None:
         """Take what is certain after the end; the ledger has it once the journal does."""
+        self._is_written = False
         for account in self._accounts:
             account.settled(found)
 
@@ -244,11 +266,11 @@ class Lifetime:
             return
         known = self._ledger.records[self._place]
         taken_back = known.settled and self._settled is None
-        if self._now != known.told or taken_back:
+        if self._now != known.told or taken_back or self._account.doubts > known.doubts:
             made = self._now.releases > known.told.releases
             may = (0.0, 0.0) if made else (known.may_mu2, known.may_in_full)
             with self._ledger.locked() as writer:
-                writer.note(self._place, self._now, kept=self._kept, may=may)
+                self._note(writer, may)
                 writer.sync()
 
     # Whether there may be more.
@@ -273,7 +295,7 @@ class Lifetime:
             if account.goes_on_under(ballot):
                 after = min(after, account.mu2_after(hop, token))
             may = after, account.plain_mu2_after(hop)
-            writer.note(self._place, self._now, kept=self._kept, may=may)
+            self._note(writer, may)
         return True
 
     def _affords(self, budget: NodeBudget, place: Place, token: Token | None) -> bool:

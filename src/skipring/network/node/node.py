@@ -212,6 +212,7 @@ class Node:
             self.updater.close()
             if self.lifetime is not None:
                 self.lifetime.end()
+                self.lifetime.release()
 
     def _say_what_is_known(self) -> None:
         """Say what the owner should know from the start."""

@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
     #: The run is over, or the node was told to stop.
     DONE = 0
-    #: It could not go on for now: the disk is full, a port or the journal is in use, or there is a bug.
+    #: It could not go on for now: the disk is full or fails, a port or the journal is in use, or there is a bug.
     FOR_NOW = 1
     #: Settings, keys, run file or data are wrong.
     SETTINGS = 2

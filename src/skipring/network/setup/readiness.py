@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 from ...runs import no_noise, read_run_file
-from ..storage import ModelFile
+from ..storage import JournalError, ModelFile
 from .load import load_node, require_journal
 
 __all__ = ["run_notes", "why_not_started"]
@@ -21,7 +21,7 @@ def why_not_started(folder: str | Path) -> str:
         require_journal(setup)
         if setup.ledger is not None:
             setup.ledger.require()
-    except InvalidInput as problem:
+    except (InvalidInput, JournalError) as problem:
         return str(problem)
     return ""
 

@@ -8,9 +8,10 @@ bytes or a `ModelFile`; `store` and `load` turn an array into either and back, `
 from __future__ import annotations
 
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
+from ._ledger_claim import LedgerClaim, LedgerInUse
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, JournalSum, read_journal, sum_journal
-from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, Spent, boot
+from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, LedgerWriter, Spent, boot
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
 
 __all__ = [
@@ -24,10 +25,13 @@ __all__ = [
     "JournalSum",
     "JournalUnusable",
     "LedgerBroken",
+    "LedgerClaim",
     "LedgerFile",
+    "LedgerInUse",
     "LedgerRecord",
     "LedgerRun",
     "LedgerUnusable",
+    "LedgerWriter",
     "ModelFile",
     "ModelFolder",
     "ModelWriter",

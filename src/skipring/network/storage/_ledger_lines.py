@@ -2,8 +2,8 @@
 
 Such a line is a list: which account it is of, releases, mu^2, and that with each release in full; then what an update
 that is being made may bring them to, the time, the account as it is, and what the journal was seen to have of it. What
-is the same as what stands before it is 0. A 1 at the end says that it has become certain what recoveries have cost:
-only then mu^2 may be less than before.
+is the same as what stands before it is 0. Then, in brackets, how often the account was put in doubt, if it was. A 1
+at the end says that it has become certain what recoveries have cost: only then mu^2 may be less than before.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Now:
     kept: Spent
     boot: str
     settled: bool = False
+    doubts: int = 0
 
     @property
     def level(self) -> Level:
@@ -62,6 +63,7 @@ def text_of(place: int, now: Now) -> str:
         round(now.at, 3),
         0 if told == now.level else told,
         0 if kept == told else kept,
+        *([[now.doubts]] if now.doubts else []),
         *([1] if now.settled else []),
     ]
     return json_text(parts).replace(", ", ",")
@@ -75,8 +77,10 @@ def level_in(body: bytes) -> tuple[int, Level, bool]:
 
 def now_in(body: bytes, boot: str) -> Now:
     """Return all that a line says."""
-    _, releases, mu2, in_full, may, at, told, kept, *certain = json.loads(body)
-    if certain not in ([], [1]):
+    _, releases, mu2, in_full, may, at, told, kept, *marks = json.loads(body)
+    certain = marks[-1:] == [1]
+    ((doubts,),) = marks[: len(marks) - certain] or [[0]]
+    if not (isinstance(doubts, int) and doubts >= 0):
         raise ValueError("what follows is of another version")
     may_mu2, may_in_full = may or (mu2, in_full)
     known = told or (releases, mu2, in_full)
@@ -90,7 +94,8 @@ def now_in(body: bytes, boot: str) -> Now:
         told=_spent(known),
         kept=_spent(kept or known),
         boot=boot,
-        settled=bool(certain),
+        settled=certain,
+        doubts=doubts,
     )
 
 

@@ -39,12 +39,25 @@ from ._journal_errors import JournalError, JournalUnusable
 from ._ledger_lines import Level, Now, Spent, level_in, now_in, text_of
 from .model_file import sync_folder
 
-__all__ = ["LedgerBroken", "LedgerFile", "LedgerRecord", "LedgerRun", "LedgerUnusable", "Spent", "boot"]
+__all__ = [
+    "LedgerBroken",
+    "LedgerFile",
+    "LedgerRecord",
+    "LedgerRun",
+    "LedgerUnusable",
+    "LedgerWriter",
+    "Spent",
+    "boot",
+]
 
 _FORMAT = 1
 _ROOT = b"skipring ledger"
 _PATIENCE = 10.0
 _HEAD = re.compile(rb"([0-9]{20}) ([0-9a-f]{64}) ([0-9a-f]{64})\n")
+_HEAD_NAME = re.compile(r"ledger-.*\.head")
+#: These stay until somebody changes a path or a mode. After all others (no descriptors, no memory, a failing disk) it
+#: may help to start the node again.
+_SETTINGS = {errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS}
 
 
 class LedgerUnusable(JournalUnusable):
@@ -82,7 +95,9 @@ class LedgerRecord:
     is over and it has become certain what recoveries have cost (`settled`), `mu2` does. `may_mu2` and
     `may_in_full` are what an update that is being made may bring them to. `told` is the account when the line was
     written, and `kept` what the journal was seen to have of it: that is written before anything is sent, but synced
-    with the next line only, so that it may be missing once the machine has started anew (`boot`).
+    with the next line only, so that it may be missing once the machine has started anew (`boot`). `doubts` is how often
+    something was proven that puts the account in doubt (a fork, updates that the journal has forgotten), or was taken
+    back that had been certain: a journal that knows of fewer has lost one.
     """
 
     about: LedgerRun
@@ -97,6 +112,7 @@ class LedgerRecord:
     kept: Spent = field(default_factory=Spent)
     boot: str = ""
     settled: bool = False
+    doubts: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,25 +170,36 @@ class LedgerFile:
             raise self._not_opened(error) from None
         try:
             self._catch_up(file)
+        except OSError as error:
+            raise self._not_opened(error) from error
         finally:
             os.close(file)
         return self.records
 
     def require(self) -> None:
         """Refuse a ledger that a node could not go on with; one that nobody has made yet is fine."""
-        if self.path.exists():
+        if self._exists():
             self.read()
             return
         if not self.path.parent.is_dir():
             raise InvalidInput.because("budget.ledger", self.path, "its folder does not exist")
         self._require_not_known()
 
+    def _exists(self) -> bool:
+        try:
+            os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._not_opened(error) from None
+        return True
+
     # Writing.
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[LedgerWriter]:
         """Hold the lock, having read what others have added; who is inside may add lines."""
-        if not self.path.exists():
+        if not self._exists():
             self.require()
             self._create()
         try:
@@ -224,15 +251,19 @@ class LedgerFile:
             raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> LedgerBroken:
-        what = "the disk is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else f"cannot be written ({error})"
+        what = (
+            "the disk is full" if error.errno in {errno.ENOSPC, errno.EDQUOT} else f"cannot be used ({error.strerror})"
+        )
         return LedgerBroken(f"ledger {self.path}: {what}; what is not counted must not be released")
 
-    def _not_opened(self, error: OSError) -> InvalidInput:
+    def _not_opened(self, error: OSError) -> InvalidInput | LedgerBroken:
         if isinstance(error, FileNotFoundError):
             if self._known_head() is not None:
                 return self._unusable("is missing, but this node has written to it; put the newest copy back")
             return InvalidInput.because("budget.ledger", self.path, "does not exist")
-        return InvalidInput.because("budget.ledger", self.path, f"cannot be opened: {error.strerror}")
+        if error.errno in _SETTINGS:
+            return InvalidInput.because("budget.ledger", self.path, f"cannot be opened: {error.strerror}")
+        return self._failure(error)
 
     # Reading back.
 
@@ -323,7 +354,9 @@ class LedgerFile:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise InvalidInput.because("budget.ledger", path, f"cannot be read: {error.strerror}") from None
+            if error.errno in _SETTINGS:
+                raise InvalidInput.because("budget.ledger", path, f"cannot be read: {error.strerror}") from None
+            raise self._failure(error) from error
         found = _HEAD.fullmatch(text)
         if found is None and text:
             raise self._unusable(f"{path.name}, what this node remembers of it, is not what was written")
@@ -341,7 +374,8 @@ class LedgerFile:
         own = self._known_head()
         if own is not None and own.root != root:
             raise self._unusable("is another one than this node has written to; put that one back")
-        heads = [self._head(path) for path in sorted(self._heads.glob("ledger-*.head"))]
+        names = filter(_HEAD_NAME.fullmatch, sorted(os.listdir(self._heads)))  # which fails where glob finds nothing
+        heads = [self._head(self._heads / name) for name in names]
         return {head.count: head.digest for head in heads if head is not None and head.root == root}
 
     def _remember(self) -> None:
@@ -372,15 +406,24 @@ class LedgerWriter:
         return len(self._ledger.records) - 1
 
     def note(
-        self, place: int, now: Spent, *, kept: Spent, may: tuple[float, float], settled: float | None = None
+        self,
+        place: int,
+        now: Spent,
+        *,
+        kept: Spent,
+        may: tuple[float, float],
+        doubts: int = 0,
+        settled: float | None = None,
     ) -> None:
         """Say how much an account has come to, how much of it is `kept` in the journal, and what it `may` come to.
 
         What is in the ledger is never lowered, whatever the caller believes; unless the run is over, the journal has
-        all releases that the ledger has, and it is certain that they have cost no more than `settled`.
+        all releases that the ledger has, it is certain that they have cost no more than `settled`, and whoever says so
+        knows of all `doubts` that the ledger knows of.
         """
         before = self._ledger.records[place]
-        if settled is not None and (before.releases > kept.releases or now != kept or not settled >= 0.0):
+        lacks = before.releases > kept.releases or before.doubts > doubts
+        if settled is not None and (lacks or now != kept or not settled >= 0.0):
             settled = None
         mu2, in_full = max(now.mu2, before.mu2), max(now.in_full, before.in_full)
         mu2 = mu2 if settled is None else min(mu2, settled)
@@ -397,6 +440,7 @@ class LedgerWriter:
             kept=kept,
             boot=boot(),
             settled=settled is not None,
+            doubts=max(doubts, before.doubts),
         )
         if any(getattr(before, key.name) != getattr(told, key.name) for key in fields_of(told) if key.name != "at"):
             if self._ledger._boot != told.boot:
@@ -435,6 +479,8 @@ def boot() -> str:
 def _come_to(before: LedgerRecord, now: Now) -> LedgerRecord:
     if not (now.may_mu2 >= now.mu2 and now.may_in_full >= now.in_full):
         raise ValueError("an update would take something back")
+    if now.doubts < before.doubts:
+        raise ValueError("a doubt was forgotten")
     changed = {each.name: getattr(now, each.name) for each in fields_of(now) if each.name != "at"}
     return replace(before, updated=now.at, **changed)
 
