@@ -100,8 +100,12 @@ class RestoredWorld(DrivenWorld):
         heard = life is not None and life.wires.up and not self.is_cut(sender, to)
         if heard and isinstance(message, Pass | Final | Outcome):
             self.looked.setdefault(to, set()).add(message.token.parameters)
+        # What was sent to the process before, without marks that it had, tells this one nothing: it is as if lost.
+        shows = isinstance(message, Final | Outcome)
+        if life is not None and isinstance(message, Pass):
+            shows = life.node.peer.whole(sender, message) is not None
         super().deliver(sender, to, message)
-        if heard and to == self.target and isinstance(message, Pass | Final | Outcome):
+        if heard and to == self.target and shows:
             self.shown.add(message.token.parameters)
             if self.restored:
                 self.check_own()

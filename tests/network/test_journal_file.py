@@ -219,7 +219,7 @@ def test_any_name_will_do_and_a_link_is_the_same_journal(tmp_path: Path) -> None
 def test_each_entry_is_synced(tmp_path: Path) -> None:
     with create(tmp_path / "journal") as journal:
         ask = journal._connection.execute
-        assert ask("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert ask("PRAGMA journal_mode").fetchone() == (b"wal",)
         assert ask("PRAGMA synchronous").fetchone() == (2,)
 
 

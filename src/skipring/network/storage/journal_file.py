@@ -84,6 +84,7 @@ class JournalFile:
             self._connection = connect(path, "rw")
             try:
                 _tune(self._connection)
+                self._connection.text_factory = bytes  # as in `load`: a row is its bytes, whatever SQLite calls them
                 # What a failed fsync may have left in memory only is written to the disk again.
                 _, log, written = self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
                 if written != log:
