@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from skipring.network.node import Telemetry
@@ -60,3 +61,11 @@ def test_the_log_says_what_an_event_holds() -> None:
         {"event": "over", "updates": 7, "model": "ab", "level": "info"},
         {"event": "over", "updates": 7, "model": "ab", "refused_for_budget": 1, "level": "info"},
     ]
+
+
+def test_nothing_in_an_event_takes_the_place_of_what_every_line_says() -> None:
+    """Lines of all nodes may be collected in one place: `node` is whoever wrote it."""
+    logged = [each for each in Event.__subclasses__() if each.name is not None]
+    assert len(logged) > 10
+    for each in logged:
+        assert not {"time", "node", "event"} & {field.name for field in dataclasses.fields(each)}, each

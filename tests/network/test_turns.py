@@ -66,6 +66,11 @@ def test_all_rows_are_taken_if_there_is_time() -> None:
     cutter.begin(1.0)
     assert next(cutter(500)) == slice(0, 112)  # more than half of the time: a look at the clock here and there
     assert len(list(Cutter(clock, random.Random(1))(0))) == 0
+    # A hop that adds noise alone asks for no rows; that of the update before it are not its own.
+    list(cutter(500))
+    cutter.begin(1.0)
+    cutter.end()
+    assert (cutter.taken, cutter.of) == (0, 0)
 
 
 @pytest.mark.parametrize("factor", [1.5, 4.0, 16.0, 63.0])

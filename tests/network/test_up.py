@@ -25,7 +25,7 @@ from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
 from skipring.models import load_model
 from skipring.network.node import NodeStatus, metrics_text, read_node_config
-from skipring.network.protocol import updated_hops
+from skipring.network.protocol import Released, updated_hops
 from skipring.network.setup import LocalNetwork, load_node, node_result, node_status
 from skipring.network.storage import read_journal
 from skipring.privacy import gdp_epsilon
@@ -277,8 +277,39 @@ def test_a_node_that_died_is_not_shown_with_what_it_said_before(
     state = running.states[0]
     assert state.running
     assert state.status is None or state.status.running_for < 30.0
-    assert _word(dataclasses.replace(state, status=None)) == "starting x2"
-    assert _word(dataclasses.replace(state, running=False, code=0)).endswith("x2")
+    assert _word(dataclasses.replace(state, status=None)) == "starting, started again"
+    assert _word(dataclasses.replace(state, running=False, code=0)).endswith(", started again")
+
+
+def test_a_run_file_that_differs_is_found_before_anything_starts(tmp_path: Path, skipring_words: Command) -> None:
+    """Nodes would wait for each other without end."""
+    folder = make(skipring_words, tmp_path / "net", 3, 12)
+    path = folder / "node2" / "run.toml"
+    path.write_text(path.read_text().replace("noise_multiplier = 3.0", "noise_multiplier = 4.0"))
+    why = "node2: run.toml differs from the network's: privacy.noise_multiplier is 4.0 there, 3.0 here"
+    checked = skipring_words("network", "check", str(folder))
+    assert (checked.code, checked.out.strip()) == (1, why)
+    refused = skipring_words("network", "up", str(folder))
+    assert refused.code == 2
+    assert refused.err.strip() == f"error: DIR {folder}: {why}; nothing was started"
+    assert not list(folder.glob("*/node.log"))
+
+
+def test_a_run_does_not_begin_without_a_node_that_cannot_start(tmp_path: Path, skipring_words: Command) -> None:
+    """The others would wait for a minute, and then spend their budgets without it."""
+    folder = make(skipring_words, tmp_path / "net", 3, 12)
+    file = folder / "node3" / "node.toml"
+    file.write_text(file.read_text().replace("[data]", '[data]\npath = "rows.csv"\nlabel = "ill"', 1))
+    ended = skipring_words("network", "up", str(folder))
+    assert ended.code == 1
+    assert "node3 ended with exit code 2" in ended.err
+    assert "The run has not begun, and all nodes were stopped" in ended.err
+    assert f"skipring network again {folder} --remove node3" in ended.err
+    assert all(
+        not isinstance(entry, Released)
+        for node in ("node1", "node2")
+        for _, entry in read_journal(folder / node / "journal.sqlite").entries
+    )
 
 
 @pytest.mark.slow

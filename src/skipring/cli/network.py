@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import secrets
@@ -239,7 +240,7 @@ def network_check(
     from ..network import require_cryptography
 
     require_cryptography()
-    from ..network import NO_ROWS, check_network, check_node, is_node_folder, run_notes, why_not_started
+    from ..network import NO_ROWS, check_network, check_node, differing_runs, is_node_folder, run_notes, why_not_started
 
     if not folder.is_dir():
         raise InvalidInput.because("DIR", folder, "is not a folder")
@@ -253,6 +254,12 @@ def network_check(
         if not one.problems and is_node_folder(places[place]):
             reason = why_not_started(places[place])
             found[place] = dataclasses.replace(one, problems=(reason,) if reason else ())
+    if not is_node_folder(folder):
+        with contextlib.suppress(InvalidInput):  # what cannot be read is said of its node
+            differing = differing_runs(folder)
+            for place, one in enumerate(found):
+                if one.name in differing and not one.problems:  # else that is why
+                    found[place] = dataclasses.replace(one, problems=(differing[one.name],))
     notes = run_notes(folder)
     problems = [(one.name, problem) for one in found for problem in one.problems]
     days = min((one.days_left for one in found if one.days_left is not None), default=None)

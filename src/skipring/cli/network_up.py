@@ -50,7 +50,7 @@ def network_up(
 
     A node that dies is started again. Ctrl-C stops all of them, after their step; `up` again goes on.
     """
-    from ..network import LocalNetwork, node_result, set_steps  # loaded when the command runs
+    from ..network import LocalNetwork, differing_runs, node_result, set_steps  # loaded when the command runs
 
     if steps is not None:
         require_integer("steps", steps, 1)
@@ -59,6 +59,8 @@ def network_up(
             "The noise stays as it was chosen for the length before; epsilon will be another, or budgets are spent.\n"
         )
     network = LocalNetwork(folder, verbose=verbose)
+    for name, why in differing_runs(folder).items():
+        raise InvalidInput.because("DIR", folder, f"{name}: {why}; nothing was started")
     interrupted = _watch(network, show=not as_json)
     states = network.states
     results = [node_result(network.folder / state.name) or state.status for state in states]
@@ -78,6 +80,12 @@ def network_up(
     for state in failed:
         log = network.folder / state.name / "node.log"
         sys.stderr.write(f"{state.name} ended with exit code {state.code}: {_last_line(log)}\n")
+    if network.cannot_begin:
+        names = ",".join(state.name for state in failed)
+        sys.stderr.write(
+            "The run has not begun, and all nodes were stopped: mend what is wrong, or go on without "
+            f"(skipring network again {folder} --remove {names}).\n"
+        )
     if interrupted:
         sys.stderr.write(f"interrupted: all nodes stopped after their step; skipring network up {folder} goes on\n")
         sys.exit(130)
@@ -104,7 +112,8 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
                 states = network.look()
                 if show and console.is_terminal:
                     live.update(live_table(network, states), refresh=True)
-                if all(not state.running for state in states) or network.over or network.stuck:
+                ended = all(not state.running for state in states) or network.over
+                if ended or network.stuck or network.cannot_begin:
                     break
                 time.sleep(_LOOK)
         if told and show:
@@ -175,7 +184,7 @@ def _numbers(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
 
 
 def _word(state: NodeState) -> str:
-    again = f" x{state.starts}" if state.starts > 1 else ""
+    again = ", started again" if state.starts > 1 else ""
     if not state.running:
         over = state.status is not None and state.status.over
         return (("ended" if over else "stopped") if state.code == 0 else f"exit code {state.code}") + again
@@ -246,8 +255,12 @@ def summary(network: Shown, results: Sequence[NodeStatus | None], since: str = "
         )
     _tell_lives(console, known)
     _tell_refusals(console, known)
-    if again := [f"{state.name} (x{state.starts})" for state in network.states if state.starts > 1]:
+    if again := [f"{state.name} ({_times(state.starts - 1)})" for state in network.states if state.starts > 1]:
         console.print(f"Started again after they had died: {', '.join(again)}.", style="dim")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _hops(newest: NodeStatus) -> str:

@@ -48,7 +48,8 @@ class Cutter:
 
     def begin(self, seconds: float) -> None:
         """Plan with so many seconds from now on."""
-        self._ends, self.taken = self._clock() + _PLANNED * seconds, 0
+        self._ends = self._clock() + _PLANNED * seconds
+        self.taken = self.of = 0  # a hop that adds noise alone takes none, and is not cut for that
 
     def end(self) -> None:
         """Take note that the update is finished."""

@@ -111,7 +111,7 @@ class Disagreeing(Event):
     """The run does not begin, because a node that is there has another one."""
 
     name = "waiting"
-    node: str
+    who: str
     why: str
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .members import Members, begin_with_others, members_of
     from .pack import pack_node, pack_relay
     from .process import run_node
-    from .readiness import run_notes, why_not_started
+    from .readiness import differing_runs, run_notes, why_not_started
     from .relay import Via, parse_via, relay_addresses
     from .renew import Renewed, renew_certificates
     from .run_mark import new_identity
@@ -70,6 +70,7 @@ __all__ = [
     "begin_with_others",
     "check_network",
     "check_node",
+    "differing_runs",
     "given_away",
     "has_authority",
     "is_node_folder",
@@ -158,6 +159,7 @@ __getattr__, __dir__ = lazily(
         "require_network_run": "agreed_values",
         "run_node": "process",
         "ExitCode": "exit_codes",
+        "differing_runs": "readiness",
         "run_notes": "readiness",
         "run_text": "agreed",
         "running_pid": "local",

@@ -139,6 +139,7 @@ class LocalNetwork:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.states = [NodeState(name, running=False) for name in self.roster.names]
         self._begun = _Clock()
+        self._is_new = not any(config.journal.exists() for config in self.configs)
 
     def start(self) -> None:
         """Start all nodes."""
@@ -187,6 +188,12 @@ class LocalNetwork:
             state.code in _FINAL if not state.running else state.status is not None and state.status.over
             for state in self.states
         )
+
+    @property
+    def cannot_begin(self) -> bool:
+        """Whether a node could not start in a run that has not begun: the others would begin without it in the end."""
+        failed = any(state.code in _FINAL and state.code != ExitCode.DONE for state in self.states)
+        return failed and self._is_new and all(state.status is None or not state.status.hop for state in self.states)
 
     @property
     def stuck(self) -> bool:

@@ -7,9 +7,11 @@ from pathlib import Path
 from ...errors import InvalidInput
 from ...runs import no_noise, read_run_file
 from ..storage import JournalError, ModelFile
+from .agreed_values import agreement_of
 from .load import load_node, require_journal
+from .local import read_network
 
-__all__ = ["run_notes", "why_not_started"]
+__all__ = ["differing_runs", "run_notes", "why_not_started"]
 
 
 def why_not_started(folder: str | Path) -> str:
@@ -24,6 +26,21 @@ def why_not_started(folder: str | Path) -> str:
     except (InvalidInput, JournalError) as problem:
         return str(problem)
     return ""
+
+
+def differing_runs(folder: str | Path) -> dict[str, str]:
+    """Say of the nodes of a network whose run file is not that of the network where it differs."""
+    folder = Path(folder)
+    path = folder / "run.toml"
+    if not path.is_file():
+        return {}
+    roster, configs = read_network(folder)
+    ours, found = agreement_of(read_run_file(path), roster, {}), {}
+    for config in configs:
+        theirs = ours if config.run is None else agreement_of(read_run_file(config.run), roster, {})
+        if keys := ours.differing(theirs.marks):
+            found[config.name] = f"run.toml differs from the network's: {ours.compared(theirs.shown(keys))}"
+    return found
 
 
 def run_notes(folder: str | Path) -> tuple[str, ...]:
