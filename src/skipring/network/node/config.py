@@ -102,10 +102,10 @@ class NodeConfig(Section):
             raise InvalidInput.because("delay.compute", self.delay.compute, "a computation must end")
 
 
-def read_node_config(path: str | Path) -> NodeConfig:
-    """Read a node's settings; relative paths in it start at its folder."""
+def read_node_config(path: str | Path, *, start: Path | None = None) -> NodeConfig:
+    """Read a node's settings; relative paths in it start at its folder, or at `start`."""
     config = read_checked(path, NodeConfig, what="a node's settings")
-    folder = Path(path).absolute().parent
+    folder = Path(path).absolute().parent if start is None else start
     data, budget = config.data.path, config.budget
     ledger = None if budget.ledger is None else folder / budget.ledger
     relay = None if config.relay is None else config.relay.model_copy(update={"ssh": folder / config.relay.ssh})
