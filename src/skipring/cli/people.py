@@ -25,7 +25,8 @@ def network_again(
         typer.Option(metavar="FILE", help="The next run (default: the same again); for one node, what all were given."),
     ] = None,
     add: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=HOST:PORT", help="Who joins; may be given several times.")
+        list[str] | None,
+        typer.Option(metavar="NAME=HOST:PORT", help="Who joins (d=outgoing: nobody can call d); several times."),
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Who leaves for good; may be given several times.")

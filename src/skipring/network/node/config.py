@@ -15,10 +15,6 @@ from ..transport import Address
 __all__ = ["NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "read_node_config"]
 
 
-#: Where the metrics of a node are that listens on nothing: a thousand above.
-_OWN_PORT = 7600
-
-
 class OwnData(Section):
     """This node's own rows, which never leave it."""
 
@@ -133,6 +129,7 @@ def _beside(law: str, folder: Path) -> str:
 def node_config_text(
     name: str,
     address: Address | None,
+    metrics: int,
     *,
     with_run: bool,
     with_schema: bool = False,
@@ -143,12 +140,12 @@ def node_config_text(
 ) -> str:
     """Return the settings that a new node starts with; with `delay`, it is late on purpose. `data` is its own file.
 
+    `metrics` is the port of its metrics.
+
     `with_schema`: the run says which column is the label, so that the node's own settings need not. With a `relay`, the
     node listens where its tunnel ends.
     """
     own, late = OwnData.model_fields, NodeDelay.model_fields
-    port = _OWN_PORT if address is None else address.port
-    metrics = port + 1000 if port + 1000 <= 65535 else port - 1000
     lines = [
         f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
         f"name = {quoted(name)}",
