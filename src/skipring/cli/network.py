@@ -80,7 +80,7 @@ def network_init(
     if delay is not None:
         parse_delay(delay)
     files = None if data is None else {name: own_file(data, name) for name in names}
-    now = agreed_now(run, names)
+    now = agreed_now(run, names, own_files=files is not None)
     budget, unit, notes = now.budget, now.unit, now.notes
     roster = make_network(
         folder,
@@ -160,8 +160,11 @@ class AgreedNow(NamedTuple):
     notes: list[str]
 
 
-def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
-    """Leave nothing open in a run file, for these nodes: what follows from how many they are is chosen here."""
+def agreed_now(path: Path | None, names: Sequence[str], *, own_files: bool = False) -> AgreedNow:
+    """Leave nothing open in a run file, for these nodes: what follows from how many they are is chosen here.
+
+    Where nodes have files of their own, the file of a simulation is left out, and its path with it.
+    """
     from ..network import (
         agreed_run,
         asked_budget,
@@ -172,6 +175,7 @@ def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
         run_text,  # loaded when the command runs
         why_nobody_skipped,
         with_designed_order,
+        without_shared_file,
     )
     from ..runs import parse_run, read_run_file, unsaid_unit
 
@@ -183,6 +187,7 @@ def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
     quorum_of(asked, names)
     nodes = len(names)
     agreed, unsaid = agreed_run(with_designed_order(asked, nodes), nodes, identity), unsaid_unit(asked)
+    agreed = without_shared_file(agreed) if own_files else agreed
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
     budget = asked_budget(asked)
     if budget.epsilon is not None and (why := why_nobody_skipped(asked)):

@@ -45,6 +45,7 @@ def network_again(
     was learned before stays learned: the epsilons of all runs of the same rows add up.
     """
     from ..network import (
+        all_have_files,
         begin_again,
         begin_with_others,
         has_authority,
@@ -72,13 +73,14 @@ def network_again(
         leaving = [name.strip() for given in remove or [] for name in given.split(",")]
         members = members_of(folder, parse_joining(add or [], roster), leaving)
         files = None if data is None else {name: own_file(data, name) for name in members.joining}
+        own = all_have_files(folder, members)
         if members.changed:
-            now = agreed_now(_asked(folder) if run is None else run, members.names)
+            now = agreed_now(_asked(folder) if run is None else run, members.names, own_files=own)
             kept = begin_with_others(
                 folder, now.text, members, asked=now.asked, days=days, budget=now.budget, data=files
             )
         else:
-            now = agreed_now(folder / "run.toml" if run is None else run, roster.names)
+            now = agreed_now(folder / "run.toml" if run is None else run, roster.names, own_files=own)
             kept = begin_again(folder, now.text, None if run is None else now.asked)
         notes = now.notes
         update = folder / "update.json" if has_authority(folder) else None

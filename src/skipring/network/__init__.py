@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         NodeState,
         Taken,
         agreed_run,
+        all_have_files,
         ask_to_finish,
         asked_budget,
         begin_again,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         why_nobody_skipped,
         why_not_started,
         with_designed_order,
+        without_shared_file,
     )
     from .storage import LedgerBroken, LedgerUnusable
     from .transport import parse_joining, parse_nodes, read_roster, require_cryptography, spelled
@@ -99,6 +101,7 @@ __all__ = [
     "Token",
     "agreed_path",
     "agreed_run",
+    "all_have_files",
     "ask_to_finish",
     "asked_budget",
     "begin_again",
@@ -141,6 +144,7 @@ __all__ = [
     "why_nobody_skipped",
     "why_not_started",
     "with_designed_order",
+    "without_shared_file",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -156,6 +160,7 @@ __getattr__, __dir__ = lazily(
         "update_node": "setup",
         "renew_certificates": "setup",
         "members_of": "setup",
+        "all_have_files": "setup",
         "begin_with_others": "setup",
         "ASKED": "setup",
         "ExitCode": "setup",
@@ -171,6 +176,7 @@ __getattr__, __dir__ = lazily(
         "agreed_run": "setup",
         "why_nobody_skipped": "setup",
         "with_designed_order": "setup",
+        "without_shared_file": "setup",
         "asked_budget": "setup",
         "begin_again": "setup",
         "check_network": "setup",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import InvalidInput
+from ...runs import read_run_file
 from .._files import write_over
 from ..node import NodeBudget, NodeConfig, read_node_config
 from ..transport import Address, Roster, node_uri, read_roster, server_name
@@ -21,7 +22,7 @@ from .folders import ASKED, require_days, write_node_folder
 from .ports import metrics_ports
 from .update import write_update
 
-__all__ = ["LEFT", "Members", "begin_with_others", "members_of"]
+__all__ = ["LEFT", "Members", "all_have_files", "begin_with_others", "members_of"]
 
 #: Where the folders of those who have left are.
 LEFT = "left"
@@ -66,6 +67,16 @@ def members_of(folder: Path, joining: Mapping[str, Address | None], leaving: Seq
     if joining or leaving:
         read_authority(folder)
     return Members(names, joining, tuple(dict.fromkeys(leaving)))
+
+
+def all_have_files(folder: Path, members: Members) -> bool:
+    """Say whether those who stay have files of their own, by their settings; or by their last run, if none are here."""
+    here = [folder / name / "node.toml" for name in members.names if name not in members.joining]
+    configs = [read_node_config(path) for path in here if path.is_file()]
+    if configs:
+        return all(config.data.path is not None for config in configs)
+    last = read_run_file(folder / "run.toml")
+    return last.data.path is None and "name" not in last.data.model_fields_set
 
 
 def begin_with_others(
