@@ -69,3 +69,25 @@ def test_nodes_that_share_a_file_find_it(skipring_words: Command, tmp_path: Path
     assert skipring_words("network", "check", "net").code == 0
     assert skipring_words("network", "again", "net").code == 0
     assert skipring_words("network", "check", "net").code == 0
+
+
+def test_one_leaves_and_the_steps_are_whole_rounds_of_those_who_stay(net: Path, skipring_words: Command) -> None:
+    assert read_run_file(net / "run.toml").schedule.steps == 80
+    again = skipring_words("network", "again", "net", "--remove", "zurich")
+    assert again.code == 0, again.err
+    assert "The run has 78 steps in place of 80: whole rounds of 3 nodes" in " ".join(again.out.split())
+    run = read_run_file(net / "run.toml")
+    assert (run.schedule.steps, run.schedule.name, run.data.nodes) == (78, "designed-ring", 3)
+    assert skipring_words("network", "check", "net").code == 0
+    # What was asked for stays asked for: with five there are 80 again.
+    words = ("--add", "basel=127.0.0.1:9,bern=127.0.0.1:10", "--json")
+    again = skipring_words("network", "again", "net", *words)
+    assert again.code == 0, again.err
+    assert read_run_file(net / "run.toml").schedule.steps == 80
+    assert not any("in place of" in note for note in again.data["notes"])
+    # A file that is given now must fit, and is not changed.
+    (net.parent / "next.toml").write_text((HOSPITALS / "network.toml").read_text().replace("80 ", "81 "))
+    shutil.copy(HOSPITALS / "schema.toml", net.parent)
+    shutil.copy(HOSPITALS / "heart-disease.csv", net.parent)
+    refused = skipring_words("network", "again", "net", "--run", "next.toml", "--remove", "bern")
+    assert (refused.code, "such as 80 or 84" in " ".join(refused.err.split())) == (2, True)

@@ -75,7 +75,8 @@ def network_again(
         files = None if data is None else {name: own_file(data, name) for name in members.joining}
         own = all_have_files(folder, members)
         if members.changed:
-            now = agreed_now(_asked(folder) if run is None else run, members.names, own_files=own)
+            rounds = run is None and _in_rounds(folder, len(roster))
+            now = agreed_now(_asked(folder) if run is None else run, members.names, own_files=own, rounds=rounds)
             kept = begin_with_others(
                 folder, now.text, members, asked=now.asked, days=days, budget=now.budget, data=files
             )
@@ -120,6 +121,14 @@ def _asked(folder: Path) -> Path:
         )
         raise InvalidInput.because("run", "missing", reason)
     return path
+
+
+def _in_rounds(folder: Path, nodes: int) -> bool:
+    """Say whether the last run was one of whole rounds."""
+    from ..runs import read_run_file
+
+    steps = read_run_file(folder / "run.toml").schedule.steps
+    return steps is not None and steps % nodes == 0
 
 
 def network_renew(

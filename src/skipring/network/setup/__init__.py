@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         why_nobody_skipped,
         without_shared_file,
     )
-    from .agreed_order import with_designed_order
+    from .agreed_order import in_whole_rounds, with_designed_order
     from .agreed_values import MOST_STEPS, agreement_of, quorum_of, require_network_run
     from .authority import has_authority
     from .checks import check_network, check_node, is_node_folder
@@ -81,6 +81,7 @@ __all__ = [
     "check_node",
     "given_away",
     "has_authority",
+    "in_whole_rounds",
     "is_node_folder",
     "life_account",
     "load_node",
@@ -143,6 +144,7 @@ __getattr__, __dir__ = lazily(
         "Via": "relay",
         "agreed_run": "agreed",
         "why_nobody_skipped": "agreed",
+        "in_whole_rounds": "agreed_order",
         "with_designed_order": "agreed_order",
         "without_shared_file": "agreed",
         "agreement_of": "agreed_values",
