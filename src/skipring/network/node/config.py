@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ...delays import parse_delay
 from ...errors import InvalidInput, require_delta, require_non_negative, require_positive
+from ...runs import keys
 from .._files import Section, quoted, read_checked
 from ..transport import Address
 
@@ -36,11 +37,12 @@ class NodeBudget(Section):
     def model_post_init(self, _: Any) -> None:
         """Refuse half a budget, or one that means nothing."""
         if self.epsilon is not None:
-            require_positive("epsilon", self.epsilon)
+            require_positive("budget.epsilon", self.epsilon)
         if self.delta is not None:
-            require_delta(self.delta)
+            with keys("budget", "delta"):
+                require_delta(self.delta)
         if (self.epsilon is None) != (self.delta is None):
-            missing = "epsilon" if self.epsilon is None else "delta"
+            missing = "budget.epsilon" if self.epsilon is None else "budget.delta"
             raise InvalidInput.because(missing, "missing", "a budget is an epsilon and a delta")
 
 
