@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -182,6 +183,11 @@ def test_an_earlier_run_is_told_of_as_before(
         assert "no update in this run yet" in said
         assert f"skipring node privacy {earlier}" in said
         assert (f"skipring node ledger {node}" in said) == ledger
+    # Of several, the last is the first to be asked for.
+    shutil.copytree(earlier, node / "runs" / "2026-01-01-older")
+    os.utime(node / "runs" / "2026-01-01-older" / "journal.sqlite", (0, 0))
+    said = " ".join(skipring_words("node", "privacy", str(node)).err.split())
+    assert f"{node / 'runs'} has 2026-01-01-older, {first}; for the last: skipring node privacy {earlier}" in said
     # What was put away without its settings is told of with those of now.
     (earlier / "settings.toml").unlink()
     found = skipring_words("node", "privacy", str(earlier), "--json").data

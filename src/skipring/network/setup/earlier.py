@@ -45,10 +45,10 @@ def why_no_journal(folder: Path, config: NodeConfig) -> str:
     if not earlier:
         return "has no journal: the node has not run yet, and given nothing away"
     shown = folder / RUNS if folder.absolute() == runs.parent else runs
-    names = ", ".join(earlier[-_NAMED:])
-    more = f" and {len(earlier) - _NAMED} before" if len(earlier) > _NAMED else ""
+    names = ", ".join(earlier[-_NAMED:]) + (f" and {len(earlier) - _NAMED} before" if len(earlier) > _NAMED else "")
+    which = f" {shown} has {names}; for the last:" if len(earlier) > 1 else ""
     told = f"; all together: skipring node ledger {folder}" if config.budget.ledger is not None else ""
     return (
         f"no update in this run yet, but the node has taken part before, and what it gave away then stays given away:"
-        f" {shown} has {names}{more}; for one of them: skipring node privacy {shown / earlier[-1]}{told}"
+        f"{which} skipring node privacy {shown / earlier[-1]}{told}"
     )
