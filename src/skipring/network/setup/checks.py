@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.x509 import Certificate
 
 from ...errors import InvalidInput
-from ..node import NodeConfig, read_node_config
+from ..node import read_node_config
 from ..transport import Expiry, Roster, node_uri, read_roster
 from ..transport import certificates as known
 from .ports import shared_ports
@@ -59,22 +58,12 @@ def check_network(folder: str | Path, *, now: datetime | None = None) -> tuple[C
         ):
             more.append("ca.crt differs from the network's")
         nodes.append(replace(found, problems=(*found.problems, *more)))
-    shared = shared_ports(roster, _settings(folder, roster))
-    nodes = [replace(one, problems=(*one.problems, *shared.get(one.name, ()))) for one in nodes]
     relay = folder / RELAY
     # Once it is packed, the relay's folder is needed nowhere else.
     more_found = [Checked(RELAY, None, tuple(check_relay(relay, roster, folder)))] if relay.is_dir() else []
-    return (top, *nodes, *more_found)
-
-
-def _settings(folder: Path, roster: Roster) -> list[NodeConfig]:
-    """Return the settings of those nodes of a network's folder that can be read; of the others it is said elsewhere."""
-    found = []
-    for name in roster.names:
-        with contextlib.suppress(InvalidInput):
-            config = read_node_config(folder / name / "node.toml")
-            found += [config] if config.name == name else []
-    return found
+    shared = shared_ports(folder, roster)
+    checked = (replace(one, problems=(*one.problems, *shared.get(one.name, ()))) for one in nodes)
+    return (top, *checked, *more_found)
 
 
 def check_node(folder: str | Path, *, expected: str | None = None, now: datetime | None = None) -> Checked:

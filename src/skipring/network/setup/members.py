@@ -51,13 +51,9 @@ def members_of(folder: Path, joining: Mapping[str, Address | None], leaving: Seq
     staying = [name for name in roster.names if name not in leaving]
     places = [*(roster.addresses[roster.index(name)] for name in staying), *joining.values()]
     names = (*staying, *joining)
-    marks = [f"{i:064x}" for i in range(len(names))]
-    try:  # a roster refuses what no network can have: one node, a name or an address twice, two that nobody can call
-        Roster(names, tuple(places), tuple(marks), tuple(f"02{mark}" for mark in marks))
-    except InvalidInput as problem:
-        if not joining:
-            raise
-        raise InvalidInput.because("add", problem.given, problem.reason) from None
+    blank = len(names)
+    # A roster refuses what no network can have: one node, a name or an address twice, a name that is none.
+    Roster(names, tuple(places), tuple(f"{i:064x}" for i in range(blank)), tuple(f"02{i:064x}" for i in range(blank)))
     for name in joining:
         if (folder / LEFT / name).exists():
             reason = "has left with a certificate of this name, which still holds; choose another name"

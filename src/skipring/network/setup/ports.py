@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Mapping
 from itertools import combinations
+from pathlib import Path
 
-from ..node import NodeConfig
+from ...errors import InvalidInput
+from ..node import NodeConfig, read_node_config
 from ..transport import Address, Roster
 
 __all__ = ["metrics_ports", "shared_ports"]
@@ -37,14 +40,14 @@ def metrics_ports(addresses: Mapping[str, Address | None], given: Mapping[str, i
     return found
 
 
-def shared_ports(roster: Roster, configs: Sequence[NodeConfig]) -> dict[str, list[str]]:
-    """Return what is wrong with the ports of nodes that are on one machine, by the name of the later one of two.
+def shared_ports(folder: Path, roster: Roster) -> dict[str, list[str]]:
+    """Return what is wrong with the ports of nodes of a folder that are on one machine, by the name of the later one.
 
     They are if the roster has one host for them. One that nobody can call is on this machine if another has an address
     that only this machine can reach. Where nodes meet at a relay, nobody knows where they are.
     """
     problems: dict[str, list[str]] = {}
-    for one, other in combinations([config for config in configs if config.relay is None], 2):
+    for one, other in combinations(_settings(folder, roster), 2):
         if not _together(*(roster.addresses[roster.index(config.name)] for config in (one, other))):
             continue
         for what, here in _listened(other):
@@ -53,6 +56,16 @@ def shared_ports(roster: Roster, configs: Sequence[NodeConfig]) -> dict[str, lis
                     reason = f"{what} {here} is in use by {one.name} ({its} {there}): on one machine each needs its own"
                     problems.setdefault(other.name, []).append(reason)
     return problems
+
+
+def _settings(folder: Path, roster: Roster) -> list[NodeConfig]:
+    """Return the settings of nodes without a relay, as far as they can be read; of the others it is said elsewhere."""
+    found = []
+    for name in roster.names:
+        with contextlib.suppress(InvalidInput):
+            config = read_node_config(folder / name / "node.toml")
+            found += [config] if config.name == name and config.relay is None else []
+    return found
 
 
 def _host(address: Address) -> str:
