@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -90,6 +91,7 @@ def test_another_run_with_the_same_people_and_one_old_journal(finished: Path, sk
         "result.json",
         "roster.toml",
         "run.toml",
+        "settings.toml",
     ]
     assert (old / "model.npy").read_bytes() == model
     assert not (finished / "node2" / "model.npy").exists()
@@ -141,3 +143,54 @@ def test_a_node_that_runs_is_left_alone(finished: Path, skipring_words: Command)
     assert refused.code == 2
     assert f"node1 is running (process {pid}); stop it first" in " ".join(refused.err.split())
     assert sorted(path.name for path in (finished / "node2").iterdir()) == before
+
+
+def told_of(skipring_words: Command, folder: Path, out: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return what the commands say of a node's account and model, for programs, and of the account for people."""
+    privacy = skipring_words("node", "privacy", str(folder), "--json")
+    assert privacy.code == 0, privacy.err
+    model = skipring_words("node", "model", str(folder), "--out", str(out), "--json")
+    assert model.code == 0, model.err
+    return privacy.data, model.data, skipring_words("node", "privacy", str(folder)).out
+
+
+@pytest.mark.parametrize("ledger", [False, True])
+def test_an_earlier_run_is_told_of_as_before(
+    finished: Path, skipring_words: Command, tmp_path: Path, ledger: bool
+) -> None:
+    node, out = finished / "node2", tmp_path / "out.npz"
+    settings = node / "node.toml"
+    text = settings.read_text().replace("# epsilon = 2.0", "epsilon = 90.0").replace("# delta = 1e-5", "delta = 1e-6")
+    settings.write_text(text.replace('# ledger = "rows', 'ledger = "rows') if ledger else text)
+    before = told_of(skipring_words, node, out)
+    assert (before[0]["releases"], before[0]["delta"], before[0]["budget"]) == (5, 1e-6, 90.0)
+    first = identity_of(finished / "run.toml")
+    (tmp_path / "next.toml").write_text(RUN.replace("steps = 15", "steps = 30"))
+    assert skipring_words("network", "again", str(finished), "--run", "next.toml").code == 0
+    settings.write_text(text.replace("90.0", "70.0").replace("1e-6", "1e-4"))  # the owner changes it for the next run
+    if ledger:
+        settings.write_text(settings.read_text().replace('# ledger = "rows', 'ledger = "rows'))
+    earlier = node / "runs" / first
+    assert told_of(skipring_words, earlier, out) == before
+    moved = tmp_path / "kept" / first  # somewhere else
+    shutil.copytree(earlier, moved)
+    assert skipring_words("node", "privacy", str(moved), "--json").data == before[0]
+    # In this run there is nothing yet, and that is no word about the others.
+    for words in (("privacy",), ("privacy", "--json"), ("model",)):
+        now = skipring_words("node", words[0], str(node), *words[1:])
+        said = " ".join(now.err.split())
+        assert (now.code, "given nothing away" in said) == (2, False)
+        assert "no update in this run yet" in said
+        assert f"skipring node privacy {earlier}" in said
+        assert (f"skipring node ledger {node}" in said) == ledger
+    # Of several, the last is the first to be asked for.
+    shutil.copytree(earlier, node / "runs" / "2026-01-01-older")
+    os.utime(node / "runs" / "2026-01-01-older" / "journal.sqlite", (0, 0))
+    said = " ".join(skipring_words("node", "privacy", str(node)).err.split())
+    assert f"{node / 'runs'} has 2026-01-01-older, {first}; for the last: skipring node privacy {earlier}" in said
+    # What was put away without its settings is told of with those of now.
+    (earlier / "settings.toml").unlink()
+    found = skipring_words("node", "privacy", str(earlier), "--json").data
+    assert (found["delta"], found["budget"], found["releases"]) == (1e-4, 70.0, 5)
+    refused = skipring_words("node", "privacy", str(node / "runs"))
+    assert (refused.code, "is not the folder of a node" in refused.err) == (2, True)

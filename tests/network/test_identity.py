@@ -428,9 +428,9 @@ def test_settings_are_read_with_paths_from_their_folder(net: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("# epsilon", "epsilon", "delta = missing: a budget is an epsilon and a delta"),
-        ("# delta = 1e-5", "delta = 2.0", "delta = 2.0: must be .* below 1"),
-        ("# epsilon = 2.0", "epsilon = inf", "epsilon = inf: must be a finite number"),
+        ("# epsilon", "epsilon", "budget.delta = missing: a budget is an epsilon and a delta"),
+        ("# delta = 1e-5", "delta = 2.0", "budget.delta = 2.0: must be .* below 1"),
+        ("# epsilon = 2.0", "epsilon = inf", "budget.epsilon = inf: must be a finite number"),
         ("[budget]", "[budgets]", "budgets is not a key"),
         ("127.0.0.1:7600", "127.0.0.1", "of the form host:port"),
         ("127.0.0.1:7600", "0.0.0.0:99999", "between 1 and 65535"),

@@ -193,3 +193,22 @@ def test_a_budget_is_kept_without_noise_too(tmp_path: Path) -> None:
     nodes = run_nodes(configs)
     assert [node.account.releases > 0 for node in nodes] == [True, False, True]
     assert given_away(configs[1].parent).epsilon == 0.0
+
+
+def test_settings_that_cannot_be_read_end_a_log_of_json_with_a_line_of_json(
+    skipring_words: Command, tmp_path: Path
+) -> None:
+    settings = prepared(skipring_words, tmp_path) / "node2" / "node.toml"
+    text = settings.read_text()
+    settings.write_text(text.replace("[budget]", "[budget]\nepsilon = -1.0\ndelta = 1e-5"))
+    code, said = ended(settings)
+    assert (code, said["event"], said["level"], said["node"]) == (2, "failed", "error", "node2")
+    assert said["why"] == f"{settings}: budget.epsilon = -1.0: must be a finite number above 0"
+    told = skipring_words("node", "run", str(settings), "--log", "text")  # people read it as they read other commands
+    assert (told.code, told.err.startswith(f"error: FILE {settings}: budget.epsilon = -1.0: must be")) == (2, True)
+    settings.write_text(text.replace("name = ", "name "))  # no TOML: the folder says whose it is
+    code, said = ended(settings)
+    assert (code, said["event"], said["node"]) == (2, "failed", "node2")
+    # A file that is not there is a mistake in the command, and nothing that a log is kept of.
+    missing = skipring_words("node", "run", str(tmp_path / "nowhere.toml"))
+    assert (missing.code, missing.err.startswith("error: FILE ")) == (2, True)

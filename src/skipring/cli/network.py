@@ -81,7 +81,7 @@ def network_init(
     if delay is not None:
         parse_delay(delay)
     files = None if data is None else {name: own_file(data, name) for name in names}
-    now = agreed_now(run, names)
+    now = agreed_now(run, names, own_files=files is not None)
     budget, unit, notes = now.budget, now.unit, now.notes
     roster = make_network(
         folder,
@@ -161,11 +161,16 @@ class AgreedNow(NamedTuple):
     notes: list[str]
 
 
-def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
-    """Leave nothing open in a run file, for these nodes: what follows from how many they are is chosen here."""
+def agreed_now(path: Path | None, names: Sequence[str], *, own_files: bool = False, rounds: bool = False) -> AgreedNow:
+    """Leave nothing open in a run file, for these nodes: what follows from how many they are is chosen here.
+
+    Where nodes have files of their own, the file of a simulation is left out, and its path with it. With `rounds`, the
+    steps were asked for when there were other nodes: no more than that are taken, in whole rounds, and it is said.
+    """
     from ..network import (
         agreed_run,
         asked_budget,
+        in_whole_rounds,
         new_identity,
         notes_on,
         quorum_of,
@@ -173,6 +178,7 @@ def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
         run_text,  # loaded when the command runs
         why_nobody_skipped,
         with_designed_order,
+        without_shared_file,
     )
     from ..runs import parse_run, read_run_file, unsaid_unit
 
@@ -183,8 +189,15 @@ def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
     identity = new_identity(datetime.now(UTC).date(), secrets.token_bytes(12))
     quorum_of(asked, names)
     nodes = len(names)
-    agreed, unsaid = agreed_run(with_designed_order(asked, nodes), nodes, identity), unsaid_unit(asked)
+    fitting = in_whole_rounds(asked, nodes) if rounds else asked
+    agreed, unsaid = agreed_run(with_designed_order(fitting, nodes), nodes, identity), unsaid_unit(asked)
+    agreed = without_shared_file(agreed) if own_files else agreed
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
+    if fitting.schedule.steps != asked.schedule.steps:
+        notes.append(
+            f"the run has {fitting.schedule.steps} steps in place of {asked.schedule.steps}: whole rounds of"
+            f" {nodes} nodes, and no more than was asked for; a file with other steps can be given with --run"
+        )
     budget = asked_budget(asked)
     if budget.epsilon is not None and (why := why_nobody_skipped(asked)):
         notes.append(

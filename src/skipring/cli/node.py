@@ -41,7 +41,9 @@ def node_run(
 
 
 def node_privacy(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one node.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of one node, or of an earlier run of it (runs/...).")
+    ],
     delta: Annotated[
         float | None, typer.Option(help="The delta of the epsilons (default: of the node's budget, or of the run).")
     ] = None,
@@ -95,7 +97,9 @@ def node_ledger(
 
 
 def node_model(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one node.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of one node, or of an earlier run of it (runs/...).")
+    ],
     out: Annotated[Path | None, typer.Option(help="The file to write (default: model.npz in the folder).")] = None,
     as_json: Json = False,
 ) -> None:

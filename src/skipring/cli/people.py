@@ -25,7 +25,8 @@ def network_again(
         typer.Option(metavar="FILE", help="The next run (default: the same again); for one node, what all were given."),
     ] = None,
     add: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=HOST:PORT", help="Who joins; may be given several times.")
+        list[str] | None,
+        typer.Option(metavar="NAME=HOST:PORT", help="Who joins (d=outgoing: nobody can call d); several times."),
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Who leaves for good; may be given several times.")
@@ -44,6 +45,7 @@ def network_again(
     was learned before stays learned: the epsilons of all runs of the same rows add up.
     """
     from ..network import (
+        all_have_files,
         begin_again,
         begin_with_others,
         has_authority,
@@ -71,13 +73,15 @@ def network_again(
         leaving = [name.strip() for given in remove or [] for name in given.split(",")]
         members = members_of(folder, parse_joining(add or [], roster), leaving)
         files = None if data is None else {name: own_file(data, name) for name in members.joining}
+        own = all_have_files(folder, members)
         if members.changed:
-            now = agreed_now(_asked(folder) if run is None else run, members.names)
+            rounds = run is None and _in_rounds(folder, len(roster))
+            now = agreed_now(_asked(folder) if run is None else run, members.names, own_files=own, rounds=rounds)
             kept = begin_with_others(
                 folder, now.text, members, asked=now.asked, days=days, budget=now.budget, data=files
             )
         else:
-            now = agreed_now(folder / "run.toml" if run is None else run, roster.names)
+            now = agreed_now(folder / "run.toml" if run is None else run, roster.names, own_files=own)
             kept = begin_again(folder, now.text, None if run is None else now.asked)
         notes = now.notes
         update = folder / "update.json" if has_authority(folder) else None
@@ -117,6 +121,14 @@ def _asked(folder: Path) -> Path:
         )
         raise InvalidInput.because("run", "missing", reason)
     return path
+
+
+def _in_rounds(folder: Path, nodes: int) -> bool:
+    """Say whether the last run was one of whole rounds."""
+    from ..runs import read_run_file
+
+    steps = read_run_file(folder / "run.toml").schedule.steps
+    return steps is not None and steps % nodes == 0
 
 
 def network_renew(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         NodeState,
         Taken,
         agreed_run,
+        all_have_files,
         ask_to_finish,
         asked_budget,
         begin_again,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         differing_runs,
         given_away,
         has_authority,
+        in_whole_rounds,
         is_node_folder,
         life_account,
         make_network,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
         why_nobody_skipped,
         why_not_started,
         with_designed_order,
+        without_shared_file,
     )
     from .storage import LedgerBroken, LedgerUnusable
     from .transport import parse_joining, parse_nodes, read_roster, require_cryptography, spelled
@@ -100,6 +103,7 @@ __all__ = [
     "Token",
     "agreed_path",
     "agreed_run",
+    "all_have_files",
     "ask_to_finish",
     "asked_budget",
     "begin_again",
@@ -109,6 +113,7 @@ __all__ = [
     "differing_runs",
     "given_away",
     "has_authority",
+    "in_whole_rounds",
     "is_node_folder",
     "life_account",
     "make_network",
@@ -143,6 +148,7 @@ __all__ = [
     "why_nobody_skipped",
     "why_not_started",
     "with_designed_order",
+    "without_shared_file",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -158,6 +164,7 @@ __getattr__, __dir__ = lazily(
         "update_node": "setup",
         "renew_certificates": "setup",
         "members_of": "setup",
+        "all_have_files": "setup",
         "begin_with_others": "setup",
         "ASKED": "setup",
         "ExitCode": "setup",
@@ -172,7 +179,9 @@ __getattr__, __dir__ = lazily(
         "NodeStatus": "node",
         "agreed_run": "setup",
         "why_nobody_skipped": "setup",
+        "in_whole_rounds": "setup",
         "with_designed_order": "setup",
+        "without_shared_file": "setup",
         "asked_budget": "setup",
         "begin_again": "setup",
         "check_network": "setup",

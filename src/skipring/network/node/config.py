@@ -9,14 +9,11 @@ from pydantic import Field
 
 from ...delays import parse_delay
 from ...errors import InvalidInput, require_delta, require_non_negative, require_positive
+from ...runs import keys
 from .._files import Section, quoted, read_checked
 from ..transport import Address
 
 __all__ = ["NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "read_node_config"]
-
-
-#: Where the metrics of a node are that listens on nothing: a thousand above.
-_OWN_PORT = 7600
 
 
 class OwnData(Section):
@@ -40,11 +37,12 @@ class NodeBudget(Section):
     def model_post_init(self, _: Any) -> None:
         """Refuse half a budget, or one that means nothing."""
         if self.epsilon is not None:
-            require_positive("epsilon", self.epsilon)
+            require_positive("budget.epsilon", self.epsilon)
         if self.delta is not None:
-            require_delta(self.delta)
+            with keys("budget", "delta"):
+                require_delta(self.delta)
         if (self.epsilon is None) != (self.delta is None):
-            missing = "epsilon" if self.epsilon is None else "delta"
+            missing = "budget.epsilon" if self.epsilon is None else "budget.delta"
             raise InvalidInput.because(missing, "missing", "a budget is an epsilon and a delta")
 
 
@@ -102,10 +100,10 @@ class NodeConfig(Section):
             raise InvalidInput.because("delay.compute", self.delay.compute, "a computation must end")
 
 
-def read_node_config(path: str | Path) -> NodeConfig:
-    """Read a node's settings; relative paths in it start at its folder."""
+def read_node_config(path: str | Path, *, start: Path | None = None) -> NodeConfig:
+    """Read a node's settings; relative paths in it start at its folder, or at `start`."""
     config = read_checked(path, NodeConfig, what="a node's settings")
-    folder = Path(path).absolute().parent
+    folder = Path(path).absolute().parent if start is None else start
     data, budget = config.data.path, config.budget
     ledger = None if budget.ledger is None else folder / budget.ledger
     relay = None if config.relay is None else config.relay.model_copy(update={"ssh": folder / config.relay.ssh})
@@ -133,6 +131,7 @@ def _beside(law: str, folder: Path) -> str:
 def node_config_text(
     name: str,
     address: Address | None,
+    metrics: int,
     *,
     with_run: bool,
     with_schema: bool = False,
@@ -143,12 +142,12 @@ def node_config_text(
 ) -> str:
     """Return the settings that a new node starts with; with `delay`, it is late on purpose. `data` is its own file.
 
+    `metrics` is the port of its metrics.
+
     `with_schema`: the run says which column is the label, so that the node's own settings need not. With a `relay`, the
     node listens where its tunnel ends.
     """
     own, late = OwnData.model_fields, NodeDelay.model_fields
-    port = _OWN_PORT if address is None else address.port
-    metrics = port + 1000 if port + 1000 <= 65535 else port - 1000
     lines = [
         f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
         f"name = {quoted(name)}",

@@ -14,8 +14,16 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .again import begin_again
-    from .agreed import agreed_run, asked_budget, notes_on, require_data, run_text, why_nobody_skipped
-    from .agreed_order import with_designed_order
+    from .agreed import (
+        agreed_run,
+        asked_budget,
+        notes_on,
+        require_data,
+        run_text,
+        why_nobody_skipped,
+        without_shared_file,
+    )
+    from .agreed_order import in_whole_rounds, with_designed_order
     from .agreed_values import MOST_STEPS, agreement_of, quorum_of, require_network_run
     from .authority import has_authority
     from .checks import check_network, check_node, is_node_folder
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
         set_steps,
         stop_nodes,
     )
-    from .members import Members, begin_with_others, members_of
+    from .members import Members, all_have_files, begin_with_others, members_of
     from .pack import pack_node, pack_relay
     from .process import run_node
     from .readiness import differing_runs, run_notes, why_not_started
@@ -64,6 +72,7 @@ __all__ = [
     "Via",
     "agreed_run",
     "agreement_of",
+    "all_have_files",
     "ask_to_finish",
     "asked_budget",
     "begin_again",
@@ -73,6 +82,7 @@ __all__ = [
     "differing_runs",
     "given_away",
     "has_authority",
+    "in_whole_rounds",
     "is_node_folder",
     "life_account",
     "load_node",
@@ -105,6 +115,7 @@ __all__ = [
     "why_nobody_skipped",
     "why_not_started",
     "with_designed_order",
+    "without_shared_file",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -118,6 +129,7 @@ __getattr__, __dir__ = lazily(
         "renew_certificates": "renew",
         "Renewed": "renew",
         "members_of": "members",
+        "all_have_files": "members",
         "begin_with_others": "members",
         "Members": "members",
         "ASKED": "folders",
@@ -133,7 +145,9 @@ __getattr__, __dir__ = lazily(
         "Via": "relay",
         "agreed_run": "agreed",
         "why_nobody_skipped": "agreed",
+        "in_whole_rounds": "agreed_order",
         "with_designed_order": "agreed_order",
+        "without_shared_file": "agreed",
         "agreement_of": "agreed_values",
         "asked_budget": "agreed",
         "begin_again": "again",

@@ -12,6 +12,7 @@ from ..node import FINISH, RESULT, STOPPED, NodeConfig, read_node_config
 from ..transport import CERTIFICATE
 from .authority import has_authority, read_authority
 from .checks import is_node_folder
+from .earlier import RUNS, SETTINGS
 from .folders import ASKED
 from .local import read_network, running_pid
 from .update import write_update
@@ -79,11 +80,12 @@ def _put_away(config: NodeConfig, folder: Path) -> Path | None:
     left = [path for path in (*(home / name for name in _LEFT), *parts, journal) if path.exists()]
     if not left:
         return None
-    place = home / "runs" / (read_run_file(config.run).network.identity or "unnamed")
+    place = home / RUNS / (read_run_file(config.run).network.identity or "unnamed")
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     (place / "run.toml").write_bytes(config.run.read_bytes())
     if not (place / "roster.toml").exists():  # the votes for its model are those of its own members
         (place / "roster.toml").write_bytes((folder / "roster.toml").read_bytes())
+    (place / SETTINGS).write_bytes((folder / "node.toml").read_bytes())  # its account is told at the delta of then
     for path in left:
         if (place / path.name).exists():
             raise InvalidInput.because("DIR", place, f"has {path.name} already; nothing is overwritten")

@@ -46,6 +46,7 @@ __all__ = [
     "resolved_run",
     "run_text",
     "why_nobody_skipped",
+    "without_shared_file",
 ]
 
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
@@ -119,6 +120,18 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
 def has_own_files(run: RunFile) -> bool:
     """Say whether a run file is for nodes with files of their own: it says what nobody can look up."""
     return run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+
+
+def without_shared_file(run: RunFile) -> RunFile:
+    """Return a run for nodes that all have files of their own: where the file of a simulation is, is nobody's business.
+
+    Nodes do not agree on it, and other owners would see a path of the machine where the run was prepared.
+    """
+    if run.data.path is None or not has_own_files(run):
+        return run
+    values = run.model_dump(mode="json", exclude_unset=True)
+    del values["data"]["path"]
+    return parse_run(values)
 
 
 def require_data(run: RunFile) -> None:

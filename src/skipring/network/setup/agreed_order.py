@@ -12,7 +12,7 @@ from ...runs import RunFile, designed_ring_of
 from ...schedules import KnownOrder, usual_search
 from ..protocol import agreed_path
 
-__all__ = ["AgreedOrder", "order_of", "with_designed_order"]
+__all__ = ["AgreedOrder", "in_whole_rounds", "order_of", "with_designed_order"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,18 @@ def with_designed_order(run: RunFile, nodes: int) -> RunFile:
     if run.schedule.steps is not None and run.schedule.steps % nodes:
         return run
     return run.model_copy(update={"schedule": run.schedule.model_copy(update={"name": "designed-ring"})})
+
+
+def in_whole_rounds(run: RunFile, nodes: int) -> RunFile:
+    """Return the run with as many steps as whole rounds of so many nodes have, and no more than were asked for.
+
+    One round is the least. A walk has no rounds, and steps that are not given follow from the number of nodes.
+    """
+    steps = run.schedule.steps
+    if steps is None or run.schedule.name == "random-walk" or steps % nodes == 0:
+        return run
+    whole = max(steps // nodes, 1) * nodes
+    return run.model_copy(update={"schedule": run.schedule.model_copy(update={"steps": whole})})
 
 
 def written_down(run: RunFile, nodes: int, steps: int) -> dict[str, int]:

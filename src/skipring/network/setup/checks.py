@@ -13,6 +13,7 @@ from ...errors import InvalidInput
 from ..node import read_node_config
 from ..transport import Expiry, Roster, node_uri, read_roster
 from ..transport import certificates as known
+from .ports import shared_ports
 from .relay import NODE_KEY, RELAY
 from .relay_checks import check_node_relay, check_relay, mode_problem
 
@@ -60,7 +61,9 @@ def check_network(folder: str | Path, *, now: datetime | None = None) -> tuple[C
     relay = folder / RELAY
     # Once it is packed, the relay's folder is needed nowhere else.
     more_found = [Checked(RELAY, None, tuple(check_relay(relay, roster, folder)))] if relay.is_dir() else []
-    return (top, *nodes, *more_found)
+    shared = shared_ports(folder, roster)
+    checked = (replace(one, problems=(*one.problems, *shared.get(one.name, ()))) for one in nodes)
+    return (top, *checked, *more_found)
 
 
 def check_node(folder: str | Path, *, expected: str | None = None, now: datetime | None = None) -> Checked:

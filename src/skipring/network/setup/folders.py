@@ -15,6 +15,7 @@ from .._files import write_new
 from ..node import NodeBudget, NodeRelay, node_config_text
 from ..transport import Address, Roster, node_uri, require_cryptography, server_name
 from .authority import CLOCKS
+from .ports import metrics_ports
 from .relay import HOST_KEY, NODE_KEY, RELAY, Via, node_host, node_relay_files, relay_files
 
 __all__ = ["ASKED", "make_network", "write_node_folder"]
@@ -113,11 +114,13 @@ def _fill(
         public["run.toml"] = run
     _write_folder(folder, {name: text for name, text in public.items() if name != "ca.crt"}, {})
     _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
+    metrics = metrics_ports(dict(zip(names, addresses, strict=True)))
     for node, (name, address, (key, certificate)) in enumerate(zip(names, addresses, issued, strict=True)):
         write_node_folder(
             folder / name,
             name,
             address,
+            metrics[name],
             public | {"node.crt": made.certificate_pem(certificate)},
             {"node.key": made.key_pem(key)},
             delay=delay,
@@ -145,6 +148,7 @@ def write_node_folder(
     folder: Path,
     name: str,
     address: Address | None,
+    metrics: int,
     public: dict[str, bytes],
     secret: dict[str, bytes],
     *,
@@ -158,6 +162,7 @@ def write_node_folder(
     config = node_config_text(
         name,
         address,
+        metrics,
         with_run=run is not None,
         with_schema=run is not None and "column" in tomllib.loads(run.decode()),
         delay=delay,

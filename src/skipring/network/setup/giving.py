@@ -23,12 +23,12 @@ from ..node import (
     final_epsilon,
     hidden_from_whom,
     node_rows,
-    read_node_config,
     write_node_model,
 )
 from ..protocol import marks_of
 from ..storage import JournalSum, digest_of, size_of, sum_journal
 from ..transport import Roster, read_roster
+from .earlier import files_of, why_no_journal
 from .load import require_reach, terms_of
 from .run_mark import RunMark
 
@@ -115,18 +115,16 @@ class _Read(NamedTuple):
 
 
 def _read(folder: str | Path) -> _Read:
-    """Read the folder of a node, running or not; one line says what is wrong with it."""
+    """Read the folder of a node, running or not, or of an earlier run of it; one line says what is wrong with it."""
     folder = Path(folder)
-    if not (folder / "node.toml").is_file():
-        raise InvalidInput.because("DIR", folder, "is not the folder of a node: there is no node.toml in it")
-    config = read_node_config(folder / "node.toml")
-    roster = read_roster(folder / "roster.toml")
+    config, beside = files_of(folder)
+    roster = read_roster(beside)
     if config.run is None:
         raise InvalidInput.because("DIR", folder, "its node.toml says no run")
     run = read_run_file(config.run)
     me = roster.index(config.name)
     if not config.journal.exists():
-        raise InvalidInput.because("DIR", folder, "has no journal: the node has not run yet, and given nothing away")
+        raise InvalidInput.because("DIR", folder, why_no_journal(folder, config))
     made: list[tuple[AccountTerms, OwnAccount]] = []
 
     def account_for(run_digest: str) -> OwnAccount:

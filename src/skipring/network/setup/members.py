@@ -9,17 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from ...errors import InvalidInput
+from ...runs import read_run_file
 from .._files import write_over
-from ..node import NodeBudget, read_node_config
+from ..node import NodeBudget, NodeConfig, read_node_config
 from ..transport import Address, Roster, node_uri, read_roster, server_name
 from .again import require_stopped, take_up
 from .authority import CLOCKS, lasting_authority, read_authority
 from .folders import ASKED, require_days, write_node_folder
+from .ports import metrics_ports
 from .update import write_update
 
-__all__ = ["LEFT", "Members", "begin_with_others", "members_of"]
+__all__ = ["LEFT", "Members", "all_have_files", "begin_with_others", "members_of"]
 
 #: Where the folders of those who have left are.
 LEFT = "left"
@@ -30,7 +33,7 @@ class Members:
     """The nodes of the next run: names of those who stay and join, in the order of the roster, and who leaves."""
 
     names: tuple[str, ...]
-    joining: Mapping[str, Address]
+    joining: Mapping[str, Address | None]  # None: nobody can call it
     leaving: tuple[str, ...]
 
     @property
@@ -39,7 +42,7 @@ class Members:
         return bool(self.joining or self.leaving)
 
 
-def members_of(folder: Path, joining: Mapping[str, Address], leaving: Sequence[str]) -> Members:
+def members_of(folder: Path, joining: Mapping[str, Address | None], leaving: Sequence[str]) -> Members:
     """Return who takes part next; refuse who cannot join or leave, before anything is changed."""
     roster = read_roster(folder / "roster.toml")
     for name in leaving:
@@ -60,6 +63,16 @@ def members_of(folder: Path, joining: Mapping[str, Address], leaving: Sequence[s
     if joining or leaving:
         read_authority(folder)
     return Members(names, joining, tuple(dict.fromkeys(leaving)))
+
+
+def all_have_files(folder: Path, members: Members) -> bool:
+    """Say whether those who stay have files of their own, by their settings; or by their last run, if none are here."""
+    here = [folder / name / "node.toml" for name in members.names if name not in members.joining]
+    configs = [read_node_config(path) for path in here if path.is_file()]
+    if configs:
+        return all(config.data.path is not None for config in configs)
+    last = read_run_file(folder / "run.toml")
+    return last.data.path is None and "name" not in last.data.model_fields_set
 
 
 def begin_with_others(
@@ -92,7 +105,7 @@ def begin_with_others(
     begin, end = now - CLOCKS, now + timedelta(days=days)
     authority, _ = lasting_authority(folder, begin, end)
     issued = {
-        name: made.issue(authority, name, (server_name(name), address.host), node_uri(name), begin, end)
+        name: made.issue(authority, name, _hosts_of(name, address), node_uri(name), begin, end)
         for name, address in members.joining.items()
     }
 
@@ -105,6 +118,7 @@ def begin_with_others(
 
     addresses, fingerprints, keys = zip(*map(marks, members.names), strict=True)
     after = Roster(members.names, addresses, fingerprints, keys)
+    metrics = _metrics_of(after, configs)
     public = {
         "ca.crt": made.certificate_pem(authority.certificate),
         "roster.toml": after.to_toml().encode(),
@@ -113,7 +127,8 @@ def begin_with_others(
     try:
         for name, (key, certificate) in issued.items():
             own = public | {"node.crt": made.certificate_pem(certificate)}
-            _new_folder(folder, name, members.joining[name], own, made.key_pem(key), budget, (data or {}).get(name))
+            settings = _New(name, members.joining[name], metrics[name], budget, (data or {}).get(name))
+            _new_folder(folder, settings, own, made.key_pem(key))
         staying = [config for config in configs if config.name in members.names]
         kept = tuple(
             place for config in staying if (place := take_up(config, folder / config.name, public)) is not None
@@ -141,19 +156,44 @@ def _fingerprint(folder: Path) -> str | None:
     return None
 
 
-def _new_folder(
-    folder: Path,
-    name: str,
-    address: Address,
-    public: dict[str, bytes],
-    key: bytes,
-    budget: NodeBudget | None,
-    data: Path | None,
-) -> None:
+def _hosts_of(name: str, address: Address | None) -> tuple[str, ...]:
+    return (server_name(name),) if address is None else (server_name(name), address.host)
+
+
+def _metrics_of(roster: Roster, configs: Sequence[NodeConfig]) -> dict[str, int]:
+    """Return the ports of all nodes' metrics, those of who stays as they are, where that is known."""
+    kept = {
+        config.name: Address.parse(config.metrics).port
+        for config in configs
+        if config.metrics is not None and config.name in roster.names
+    }
+    return metrics_ports(dict(zip(roster.names, roster.addresses, strict=True)), kept)
+
+
+class _New(NamedTuple):
+    """What the settings of somebody who joins begin with."""
+
+    name: str
+    address: Address | None
+    metrics: int
+    budget: NodeBudget | None
+    data: Path | None
+
+
+def _new_folder(folder: Path, node: _New, public: dict[str, bytes], key: bytes) -> None:
     """Make a node's folder: it is there with everything in it, or not at all."""
-    draft = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+    draft = Path(tempfile.mkdtemp(prefix=f".{node.name}-", dir=folder))
     try:
-        write_node_folder(draft, name, address, public, {"node.key": key}, budget=budget, data=data)
-        draft.rename(folder / name)
+        write_node_folder(
+            draft,
+            node.name,
+            node.address,
+            node.metrics,
+            public,
+            {"node.key": key},
+            budget=node.budget,
+            data=node.data,
+        )
+        draft.rename(folder / node.name)
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # after the rename there is nothing left to remove

@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +30,9 @@ _FOR_A_TEST = 2.0
 def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | None = None) -> int:
     """Run a node in the foreground until the run is over or the process is told to stop (SIGTERM, SIGINT).
 
-    Return an `ExitCode`. A settings file that cannot be read raises InvalidInput; whatever else is wrong is the node's
-    last line. Logs go to standard error: lines of JSON, or of text if it is a terminal.
+    Return an `ExitCode`. What is wrong is the node's last line; but InvalidInput is raised where there is no such file
+    of settings, or where people look on and it cannot be read. Logs go to standard error: lines of JSON, or of text if
+    it is a terminal.
     """
     log = _Log(verbose=verbose, as_json=not sys.stderr.isatty() if json_logs is None else json_logs)
     from ..node import Node, Stopped, read_node_config
@@ -41,7 +43,14 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
     logging.getLogger().addHandler(_ToLog(log))
     _raise_file_limit()
     os.umask(0o077)  # what a node writes is its owner's alone
-    log.name = read_node_config(config).name
+    try:
+        log.name = read_node_config(config).name
+    except InvalidInput as problem:
+        if not log.as_json or not Path(config).is_file():
+            raise
+        log.name = _name_in(Path(config))
+        log.failed(_in_words(problem))
+        return exit_code_of(problem)
     try:
         setup = load_node(config)
         with open_journal(setup) as journal, _pid_file(setup.config.journal.parent):
@@ -51,6 +60,15 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
         log.failed(_in_words(problem))
         return exit_code_of(problem)
     return ExitCode.DONE
+
+
+def _name_in(config: Path) -> str:
+    """Return the name of a node whose settings are wrong: as they say it, if they are TOML, or else its folder's."""
+    with contextlib.suppress(OSError, ValueError):
+        name = tomllib.loads(config.read_text(encoding="utf-8")).get("name")
+        if isinstance(name, str):
+            return name
+    return config.absolute().parent.name
 
 
 def _in_words(problem: Exception) -> str:

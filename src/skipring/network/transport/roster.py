@@ -266,17 +266,22 @@ def _roster_of(nodes: Sequence[_Entry]) -> Roster:
     )
 
 
-def parse_joining(words: Sequence[str], roster: Roster) -> dict[str, Address]:
-    """Read who joins a roster: d=HOST:PORT, d=HOST, or d alone where all nodes are on one host.
+def parse_joining(words: Sequence[str], roster: Roster) -> dict[str, Address | None]:
+    """Read who joins a roster: d=HOST:PORT, d=HOST, d=outgoing, or d alone where all nodes are on one host.
 
     >>> roster = Roster(("a", "b"), (Address("h", 7600), Address("h", 7601)), ("0" * 64, "1" * 64),
     ...                 ("02" + "0" * 64, "02" + "1" * 64))
-    >>> {name: str(address) for name, address in parse_joining(["d", "e=one.example"], roster).items()}
-    {'d': 'h:7602', 'e': 'one.example:7600'}
+    >>> {name: spelled(at) for name, at in parse_joining(["d", "e=one.example", "f=outgoing"], roster).items()}
+    {'d': 'h:7602', 'e': 'one.example:7600', 'f': 'outgoing'}
     """
-    joining: dict[str, Address] = {}
+    joining: dict[str, Address | None] = {}
     for word in (one.strip() for given in words for one in given.split(",")):
         name, mark, where = (part.strip() for part in word.partition("="))
+        if name in joining or name in roster.names:
+            raise InvalidInput.because("add", name, "is a node of this network already")
+        if where == OUTGOING:
+            joining[name] = None
+            continue
         known = [address for address in (*roster.addresses, *joining.values()) if address is not None]
         hosts = {address.host.lower() for address in known}
         if not mark and len(hosts) > 1:
@@ -285,8 +290,6 @@ def parse_joining(words: Sequence[str], roster: Roster) -> dict[str, Address]:
         if port is None:
             taken = [address.port for address in known if address.host.lower() == host.lower()]
             port = max(taken) + 1 if taken else known[0].port
-        if name in joining or name in roster.names:
-            raise InvalidInput.because("add", name, "is a node of this network already")
         joining[name] = Address(host, port)
     return joining
 
