@@ -55,8 +55,11 @@ node_app = typer.Typer(no_args_is_help=True, help="One node: run it, see what it
 
 
 def _flowing(text: str | None) -> str:
-    """Return a docstring as paragraphs without line breaks, which the help then wraps at the terminal's width."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or ""))
+    """Return a docstring as paragraphs without line breaks, which the help then wraps at the terminal's width.
+
+    What is in brackets, such as a section of a file, is text, which the help would take for markup and leave out.
+    """
+    return re.sub(r"\[(?=[a-z#/@])", r"\\[", re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or "")))
 
 
 def _add(group: typer.Typer, command: Callable[..., Any], name: str | None = None, panel: str | None = None) -> None:

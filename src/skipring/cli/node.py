@@ -64,7 +64,7 @@ def node_privacy(
 
 def node_ledger(
     place: Annotated[
-        Path, typer.Argument(metavar="[DIR|FILE]", help="The folder of one node (default: this one), or a ledger.")
+        Path, typer.Argument(metavar="DIR|FILE", help="The folder of one node (default: this one), or a ledger.")
     ] = Path(),
     delta: Annotated[
         float | None, typer.Option(help="The delta of the epsilons (default: of the node's budget, or of the runs).")
