@@ -85,7 +85,10 @@ def test_one_leaves_two_join_and_who_stays_needs_no_archive(net: Path, skipring_
     before = {file: (far / file).read_bytes() for file in own}
     again = skipring_words("network", "again", "net", "--add", "d,e", "--remove", "b")
     assert again.code == 0, again.err
-    assert "b has left; its folder is net/left/b. The others do not let it in any more." in again.out
+    assert max(map(len, again.out.splitlines())) <= 80
+    words = " ".join(again.out.split())
+    assert f"The last run is in runs/{first} of each node's folder (a, c)." in words
+    assert "b has left; its folder is net/left/b. The others do not let it in any more." in words
     assert "For its owner alone: skipring network pack d --dir net" in again.out
     roster = read_roster(net / "roster.toml")
     assert roster.names == ("a", "c", "d", "e")

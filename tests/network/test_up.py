@@ -117,7 +117,8 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
         path.unlink()
     again = skipring_words("network", "up", str(folder), "--json")
     assert again.code == 1
-    assert "node1 ended with exit code 2" in again.err
+    assert "node1 ended with exit code 2: " in again.err
+    assert "{" not in again.err  # why it did, and not its log
     assert not (folder / "node2" / "result.json").exists()
 
 

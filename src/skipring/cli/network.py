@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from ..delays import parse_delay
-from ..errors import InvalidInput
-from ._output import Json, print_json, sentence
+from ..errors import InvalidInput, given_as
+from ._output import Json, print_json, sentence, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,14 +217,14 @@ def network_pack(
         names = [f"{node}/{file}" for file in files]
         print_json({"node": node, "archive": str(archive), "sha256": mark, "files": names})
         return
-    print(f"{archive} has the key of {node} in it: only its owner may get it.")
-    print(f"Its SHA-256, which the owner has to hear in another way (sha256sum shows it):\n{mark}")
+    tell(f"{archive} has the key of {node} in it: only its owner may get it.")
+    tell(f"Its SHA-256, which the owner has to hear in another way (sha256sum shows it):\n{mark}")
     if node == "relay":
-        print(f"There: tar xzf {archive.name} && relay/start (relay/README says more)")
+        tell(f"There: tar xzf {archive.name} && relay/start (relay/README says more)")
         return
-    print(f"There: tar xzf {archive.name} && skipring network check {node}")
+    tell(f"There: tar xzf {archive.name} && skipring network check {node}")
     for note in run_notes(folder):
-        print(sentence(note))
+        tell(sentence(note))
 
 
 def network_check(
@@ -270,19 +270,19 @@ def network_check(
         print_json(good | {"checked": checked, "notes": list(notes)})
     else:
         for name, problem in problems:
-            print(f"{name}: {' '.join(problem.split())}")
+            print(f"{name}: {' '.join(problem.split())}")  # one line, however long
         if problems and all(problem.endswith(NO_ROWS) for _, problem in problems):  # only owners know their files
-            print(f"All else is as it should be; certificates last {days} more days.")
+            tell(f"All else is as it should be; certificates last {days} more days.")
         if not problems:
             count, met = sum(one.name not in ("ca", "relay") for one in found), ""
             if any(one.name == "relay" for one in found):
                 met = ", and the relay,"
             who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {count} nodes{met} are"
-            print(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
+            tell(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
         for one in found:
             for warning in one.warnings:
                 print(f"{one.name}: {warning}")
         for note in notes:
-            print(sentence(note))
+            tell(sentence(note))
     if problems:
         sys.exit(1)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._json import to_json
-from ..errors import InvalidInput
-from ._output import Json, print_json, printable, sentence
+from ..errors import InvalidInput, given_as
+from ._output import Json, print_json, printable, sentence, tell
 from .network import agreed_now, own_file
 
 if TYPE_CHECKING:
@@ -88,21 +88,23 @@ def network_again(
         print_json(found)
         return
     for note in notes:
-        print(sentence(note))
-    for place in kept:
-        print(f"The last run is in {place}.")
+        tell(sentence(note))
+    if kept:
+        names = [place.parent.parent.name for place in kept]
+        whose = f"{names[0]}'s folder" if len(names) == 1 else f"each node's folder ({', '.join(names)})"
+        tell(f"The last run is in runs/{kept[0].name} of {whose}.")
     if is_node_folder(folder):
-        print("Ready to run.")
+        tell("Ready to run.")
         return
     for name in left:
-        print(f"{name} has left; its folder is {folder / 'left' / name}. The others do not let it in any more.")
+        tell(f"{name} has left; its folder is {folder / 'left' / name}. The others do not let it in any more.")
     for name in joined:
-        print(f"{name} joins. For its owner alone: skipring network pack {name} --dir {folder}")
-    print(f"A new run is ready. Here: skipring network up {folder}")
+        tell(f"{name} joins. For its owner alone: skipring network pack {name} --dir {folder}")
+    tell(f"A new run is ready. Here: skipring network up {folder}")
     if update is not None:
-        print(f"For all other owners, by mail or on a share: {update}\nThere: skipring node update NODE update.json")
+        tell(f"For all other owners, by mail or on a share: {update}\nThere: skipring node update NODE update.json")
     else:
-        print(f"Elsewhere: send {folder / 'run.toml'}, and there: skipring network again NODE --run run.toml")
+        tell(f"Elsewhere: send {folder / 'run.toml'}, and there: skipring network again NODE --run run.toml")
 
 
 def _asked(folder: Path) -> Path:
@@ -138,10 +140,10 @@ def network_renew(
         print_json(to_json(found))
         return
     whose = f"{', '.join(found.nodes)}{' and of the authority' if found.authority else ''}"
-    print(f"The certificates of {whose} are valid until {found.until}.")
+    tell(f"The certificates of {whose} are valid until {found.until}.")
     if found.running:
-        print(f"Running with the old ones until stopped and started again: {', '.join(found.running)}.")
-    print(f"For owners elsewhere, by mail or on a share: {found.update}\nThere: skipring node update NODE update.json")
+        tell(f"Running with the old ones until stopped and started again: {', '.join(found.running)}.")
+    tell(f"For owners elsewhere, by mail or on a share: {found.update}\nThere: skipring node update NODE update.json")
 
 
 def node_update(
@@ -163,7 +165,7 @@ def node_update(
         print_json(to_json(found))
         return
     for line in _what_changed(found):
-        print(printable(line))
+        tell(printable(line))
 
 
 def _what_changed(found: Taken) -> list[str]:
