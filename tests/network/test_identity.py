@@ -646,7 +646,7 @@ def test_people_are_told_what_to_do_next_in_80_columns(skipring: Command) -> Non
         ("init net --nodes a,b-", "--nodes b-: must be names of letters"),
         ("init net --nodes a,b --days 0", "--days 0: must be from 1"),
         ("init net --nodes a,b --days 99999999999", "--days 99999999999: must be from 1"),
-        ("init net --nodes a,b --run none.toml", "FILE none.toml: does not exist"),
+        ("init net --nodes a,b --run none.toml", "--run none.toml: does not exist"),
         ("init net --nodes a,b --run many.toml", "data.nodes 113: the roster has 2 nodes"),
         ("init net --nodes a,b --run gossip.toml", "schedule.name gossip: has no token"),
         ("pack a --dir nowhere", "FILE nowhere/roster.toml: does not exist"),

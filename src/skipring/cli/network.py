@@ -63,6 +63,8 @@ def network_init(
     DIR/relay is what is started there, an sshd of its own that sees ciphertext only.
     """
     from ..network import (
+        OwnClaim,
+        hidden_from_whom,
         make_network,  # loaded when the command runs
         parse_nodes,
         parse_via,
@@ -80,8 +82,10 @@ def network_init(
     if delay is not None:
         parse_delay(delay)
     files = None if data is None else {name: own_file(data, name) for name in names}
-    now = agreed_now(run, names)
-    budget, unit, notes = now.budget, now.unit, now.notes
+    with given_as("run", instead_of="FILE"):
+        now = agreed_now(run, names)
+    budget, notes = now.budget, now.notes
+    claim = OwnClaim(unit=now.unit, delta=budget.delta or 0.0)
     roster = make_network(
         folder,
         names,
@@ -102,8 +106,10 @@ def network_init(
                 "days": days,
                 "roster_digest": roster.digest,
                 "budget": None if budget.epsilon is None else {"epsilon": budget.epsilon, "delta": budget.delta},
-                "unit": unit,
-                "relation": "replace-one",
+                "unit": claim.unit,
+                "relation": claim.relation,
+                "method": claim.method,
+                "view": claim.view,
                 "notes": notes,
                 "relay": None if relay is None else {"address": str(relay), "folder": str(folder / "relay")},
                 "nodes": [
@@ -116,8 +122,6 @@ def network_init(
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
 
-    from ..privacy import HIDDEN
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("node", "address", "fingerprint"):
         table.add_column(column, overflow="fold")
@@ -128,8 +132,8 @@ def network_init(
     kept = (
         ""
         if budget.epsilon is None
-        else f"\nEach node keeps epsilon {budget.epsilon:g} at delta {budget.delta:g}, which hides {HIDDEN[unit]}"
-        " (replace-one, view offered): it refuses its turns beyond that."
+        else f"\nEach node keeps epsilon {budget.epsilon:g}, which hides {hidden_from_whom(claim, no_noise=False)}:"
+        " it refuses its turns beyond that."
     )
     kept += "".join(f"\n{sentence(note)}" for note in notes)
     if relay is not None:

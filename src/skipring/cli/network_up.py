@@ -309,13 +309,16 @@ def _remark(results: Sequence[NodeStatus]) -> str | None:
 
 def _tell_lives(console: Console, results: Sequence[NodeStatus]) -> None:
     """Say what nodes whose owners keep a ledger have given away in all of their runs."""
-    lives = [
-        f"{one.name} {upper_fixed(one.life_epsilon, 3)} ({one.life_runs} runs)"
-        for one in results
-        if one.life_epsilon is not None
-    ]
-    if lives:
-        console.print(f"Epsilon of all runs in a node's ledger together: {', '.join(lives)}.", style="dim")
+    lives: dict[str, list[str]] = {}  # a node whose budget has another delta has a line of its own
+    for one in results:
+        if one.life_epsilon is not None:
+            runs = f"{one.life_runs} run{'' if one.life_runs == 1 else 's'}"
+            told = f"{one.name} {upper_fixed(one.life_epsilon, 3)} ({runs})"
+            lives.setdefault(one.life_hides, []).append(told)
+    for hides, told_of in lives.items():
+        console.print(
+            f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It hides {hides}.", style="dim"
+        )
 
 
 def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:

@@ -22,7 +22,7 @@ from .._lazy import lazily
 from .protocol import Action, Ballot, Copy, Entry, Kind, Memory, Message, Peer, Place, Rules, Token, agreed_path
 
 if TYPE_CHECKING:
-    from .node import NO_ROWS, NodeBudget, NodeConfig, NodeStatus, read_node_config
+    from .node import NO_ROWS, NodeBudget, NodeConfig, NodeStatus, OwnClaim, hidden_from_whom, read_node_config
     from .setup import (
         ASKED,
         ExitCode,
@@ -92,6 +92,7 @@ __all__ = [
     "NodeConfig",
     "NodeState",
     "NodeStatus",
+    "OwnClaim",
     "Peer",
     "Place",
     "Rules",
@@ -107,6 +108,7 @@ __all__ = [
     "check_node",
     "given_away",
     "has_authority",
+    "hidden_from_whom",
     "is_node_folder",
     "life_account",
     "make_network",
@@ -169,6 +171,8 @@ __getattr__, __dir__ = lazily(
         "NodeState": "setup",
         "NodeStatus": "node",
         "agreed_run": "setup",
+        "OwnClaim": "node",
+        "hidden_from_whom": "node",
         "why_nobody_skipped": "setup",
         "with_designed_order": "setup",
         "asked_budget": "setup",
