@@ -148,6 +148,8 @@ def network_init(
 
 def own_file(folder: Path, name: str) -> Path:
     """Return a node's own file in a folder of such files."""
+    if not folder.is_dir():
+        raise InvalidInput.because("data", folder, "is not a folder")
     found = [path for path in (folder / f"{name}.csv", folder / f"{name}.parquet") if path.is_file()]
     if not found:
         raise InvalidInput.because("data", folder, f"there is no {name}.csv, and no {name}.parquet, for node {name}")
@@ -164,8 +166,11 @@ class AgreedNow(NamedTuple):
     notes: list[str]
 
 
-def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
-    """Leave nothing open in a run file, for these nodes: what follows from how many they are is chosen here."""
+def agreed_now(path: Path | None, names: Sequence[str], members: str = "nodes", given: str = "") -> AgreedNow:
+    """Leave nothing open in a run file, for these nodes: what follows from how many they are is chosen here.
+
+    `members` is the option that says who they are, and `given` its value (default: their names).
+    """
     from ..network import (
         agreed_run,
         asked_budget,
@@ -186,7 +191,12 @@ def agreed_now(path: Path | None, names: Sequence[str]) -> AgreedNow:
     identity = new_identity(datetime.now(UTC).date(), secrets.token_bytes(12))
     quorum_of(asked, names)
     nodes = len(names)
-    agreed, unsaid = agreed_run(with_designed_order(asked, nodes), nodes, identity), unsaid_unit(asked)
+    try:
+        agreed, unsaid = agreed_run(with_designed_order(asked, nodes), nodes, identity), unsaid_unit(asked)
+    except InvalidInput as problem:
+        if problem.parameter != "data.nodes" or asked.data.nodes is not None:
+            raise
+        raise InvalidInput.because(members, given or ",".join(names), problem.reason) from None
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
     budget = asked_budget(asked)
     if budget.epsilon is not None and (why := why_nobody_skipped(asked)):

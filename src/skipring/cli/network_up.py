@@ -341,7 +341,7 @@ def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
 
 def network_status(folder: Folder, as_json: Json = False) -> None:
     """Show how the nodes on this machine are doing."""
-    from ..network import NodeState, node_result, node_status, read_network, running_pid
+    from ..network import NodeState, node_result, node_status, read_network, renewed_in, running_pid
 
     roster, configs = read_network(folder)
     states = [
@@ -384,7 +384,7 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         # What a node that has stopped said then may be out of date: its files tell.
         said = state.status.expiring if state.status is not None else _expiring(folder / state.name)
         if said is not None:
-            console.print(f"{state.name}: {said}", soft_wrap=True)
+            print(f"{state.name}: {renewed_in(folder, said)}")
 
 
 def _expiring(folder: Path) -> str | None:

@@ -33,7 +33,9 @@ def network_again(
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder with the own files of those who join: NAME.csv.")
     ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificates of those who join are valid.")] = 365,
+    days: Annotated[
+        int | None, typer.Option(help="How long the certificates of those who join are valid (default: 365).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Begin another run: put away journals and models of the last, make up a new identity, let people join and leave.
@@ -54,13 +56,17 @@ def network_again(
     )
     from ..runs import read_run_file
 
+    for option, given in (("data", data), ("days", days)):
+        if given is not None and not add:
+            raise InvalidInput.because(option, given, "is for those who join; say who does with --add")
     if is_node_folder(folder):
         if add or remove:
             reason = "is for the network's folder; a node takes who joins and leaves with skipring node update"
             raise InvalidInput.because("add" if add else "remove", ", ".join(add or remove or []), reason)
         if run is None:
             raise InvalidInput.because("run", "missing", "for one node, give the run.toml that all nodes were given")
-        identity = read_run_file(run).network.identity
+        with given_as("run", instead_of="FILE"):
+            identity = read_run_file(run).network.identity
         if identity is None:
             reason = "has no network.identity; `skipring network again` writes one for all nodes"
             raise InvalidInput.because("run", run, reason)
@@ -71,13 +77,23 @@ def network_again(
         leaving = [name.strip() for given in remove or [] for name in given.split(",")]
         members = members_of(folder, parse_joining(add or [], roster), leaving)
         files = None if data is None else {name: own_file(data, name) for name in members.joining}
+        with given_as("FILE" if run is None else "run", instead_of="FILE"):
+            if members.changed:
+                who = ("remove", ", ".join(leaving)) if leaving else ("add", ", ".join(add or []))
+                now = agreed_now(_asked(folder) if run is None else run, members.names, *who)
+            else:
+                now = agreed_now(folder / "run.toml" if run is None else run, roster.names)
         if members.changed:
-            now = agreed_now(_asked(folder) if run is None else run, members.names)
             kept = begin_with_others(
-                folder, now.text, members, asked=now.asked, days=days, budget=now.budget, data=files
+                folder,
+                now.text,
+                members,
+                asked=now.asked,
+                days=365 if days is None else days,
+                budget=now.budget,
+                data=files,
             )
         else:
-            now = agreed_now(folder / "run.toml" if run is None else run, roster.names)
             kept = begin_again(folder, now.text, None if run is None else now.asked)
         notes = now.notes
         update = folder / "update.json" if has_authority(folder) else None
@@ -135,7 +151,8 @@ def network_renew(
     """
     from ..network import renew_certificates
 
-    found = renew_certificates(folder, node, days=days)
+    with given_as("node", instead_of="NODE"):
+        found = renew_certificates(folder, node, days=days)
     if as_json:
         print_json(to_json(found))
         return

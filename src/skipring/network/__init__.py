@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         with_designed_order,
     )
     from .storage import LedgerBroken, LedgerUnusable
-    from .transport import parse_joining, parse_nodes, read_roster, require_cryptography, spelled
+    from .transport import parse_joining, parse_nodes, read_roster, renewed_in, require_cryptography, spelled
 
 __all__ = [
     "ASKED",
@@ -128,6 +128,7 @@ __all__ = [
     "read_roster",
     "relay_addresses",
     "renew_certificates",
+    "renewed_in",
     "require_cryptography",
     "require_data",
     "run_node",
@@ -170,9 +171,9 @@ __getattr__, __dir__ = lazily(
         "NodeBudget": "node",
         "NodeState": "setup",
         "NodeStatus": "node",
-        "agreed_run": "setup",
         "OwnClaim": "node",
         "hidden_from_whom": "node",
+        "agreed_run": "setup",
         "why_nobody_skipped": "setup",
         "with_designed_order": "setup",
         "asked_budget": "setup",
@@ -194,6 +195,7 @@ __getattr__, __dir__ = lazily(
         "quorum_of": "setup",
         "read_network": "setup",
         "relay_addresses": "setup",
+        "renewed_in": "transport",
         "require_cryptography": "transport",
         "require_data": "setup",
         "run_node": "setup",
