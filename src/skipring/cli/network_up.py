@@ -358,7 +358,7 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         return
     known = [result for result in results if result is not None]
     if not known:
-        tell(f"None of the {len(roster)} nodes runs here, and none has ended. Next: skipring network up {folder}")
+        tell(f"None of the {len(roster)} nodes runs here, and none has ended.\nNext: skipring network up {folder}")
         return
     from rich.console import Console
 
