@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["LEAST_DELTA", "InvalidInput", "quoted_list"]
+__all__ = ["LEAST_DELTA", "InvalidInput", "given_as", "quoted_list"]
 
 #: No smaller delta is stated: the noise of a real node has no values beyond 18.84 standard deviations, where a Gaussian
 #: has a mass of 4e-79. (`network.node.unreached` says what that adds to delta for a run of so many numbers.)
@@ -39,6 +40,24 @@ class InvalidInput(ValueError):
         An empty text as what was given stands for something without a value to show, such as a flag.
         """
         return cls(parameter, given, reason, must_be=False)
+
+
+@contextmanager
+def given_as(parameter: str, *, instead_of: str) -> Iterator[None]:
+    """Name the parameter by which a value came here, where what refuses it knows it by another name.
+
+    >>> with given_as("run", instead_of="FILE"):
+    ...     raise InvalidInput.because("FILE", "r.toml", "does not exist")
+    Traceback (most recent call last):
+        ...
+    skipring.errors.InvalidInput: run = r.toml: does not exist
+    """
+    try:
+        yield
+    except InvalidInput as problem:
+        if problem.parameter != instead_of:
+            raise
+        raise InvalidInput.because(parameter, problem.given, problem.reason) from None
 
 
 def quoted_list(texts: Iterable[str], most: int = 20) -> str:

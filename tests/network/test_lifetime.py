@@ -432,9 +432,11 @@ def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, s
     assert "2026-03-02-0001 node1" in words
     assert "hides all data of a node (replace-one) at delta 1e-05 from the other nodes of all runs" in words
     assert "(method own accounts, composed, view offered)" in words
-    assert "Budget for life: epsilon 13, for each unit by itself." in words
+    assert "Budget for life: epsilon 13 at delta 1e-05, for each unit by itself." in words
     assert "Nodes of some runs shared a data set: features are standardised" in words
     assert max(map(len, shown.out.splitlines())) <= 80
+    other = skipring_words("node", "ledger", str(configs[0].parent), "--delta", "1e-6", "--json").data
+    assert (other["delta"], other["budget"], other["budget_delta"]) == (1e-6, 13.0, 1e-5)
     told = skipring_words("node", "ledger", str(ledger), "--json").data
     assert [line["updates"] for line in told["runs"]] == [10, second.releases]
     for numbers in (*told["runs"], *told["totals"]):

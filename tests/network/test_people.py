@@ -78,14 +78,22 @@ def test_one_leaves_two_join_and_who_stays_needs_no_archive(net: Path, skipring_
     for name in "abc":  # long-lived counts of what was given away
         settings = net / name / "node.toml"
         settings.write_text(settings.read_text().replace('# ledger = "rows', 'ledger = "rows'))
-    assert skipring_words("network", "up", "net").code == 0
+    up = skipring_words("network", "up", "net")
+    assert up.code == 0
+    lives = " ".join(up.out.split()).partition("Epsilon of all runs in a node's ledger together: ")[2]
+    assert "(1 run), b " in lives
+    hides = "one record (replace-one) at delta 0.0001 from the other nodes of all runs"
+    assert f"(1 run). It hides {hides} (method own accounts, composed, view offered)." in lives
     first, far = identity_of(net), tmp_path / "far"
     shutil.copytree(net / "a", far)  # where its owner has it
     own = ("node.key", "node.crt", "node.toml", "rows.ledger")
     before = {file: (far / file).read_bytes() for file in own}
     again = skipring_words("network", "again", "net", "--add", "d,e", "--remove", "b")
     assert again.code == 0, again.err
-    assert "b has left; its folder is net/left/b. The others do not let it in any more." in again.out
+    assert max(map(len, again.out.splitlines())) <= 80
+    words = " ".join(again.out.split())
+    assert f"The last run is in runs/{first} of each node's folder (a, c)." in words
+    assert "b has left; its folder is net/left/b. The others do not let it in any more." in words
     assert "For its owner alone: skipring network pack d --dir net" in again.out
     roster = read_roster(net / "roster.toml")
     assert roster.names == ("a", "c", "d", "e")
@@ -223,14 +231,15 @@ def test_a_node_that_runs_is_given_no_other_run(net: Path, skipring_words: Comma
     ("words", "reason"),
     [
         (["--remove", "x"], "--remove x: is none of the nodes: a, b, c"),
-        (["--remove", "b,c"], "must be at least 2"),
+        (["--remove", "b,c"], "--remove b, c: leaves a; a network has at least 2 nodes"),
         (["--add", "a=127.0.0.1:9"], "--add a: is a node of this network already"),
-        (["--add", "A=127.0.0.1:9"], "A: is named twice"),
+        (["--add", "A=127.0.0.1:9"], "--add A: is named twice"),
         (["--add", "ca=127.0.0.1:9"], "is the name of the authority's folder"),
         (["--add", "left=127.0.0.1:9"], "--add left: net/left exists already; choose another name"),
         (["--add", "d=::1"], "brackets around an IPv6 address"),
         (["--add", "d", "--days", "0"], "--days 0: must be from 1 to 36500"),
-        (["--add", "d", "--data", "nowhere"], "there is no d.csv, and no d.parquet, for node d"),
+        (["--add", "d", "--data", "nowhere"], "--data nowhere: is not a folder"),
+        (["--add", "d", "--data", "net"], "there is no d.csv, and no d.parquet, for node d"),
     ],
 )
 def test_who_cannot_join_or_leave_changes_nothing(
@@ -294,7 +303,7 @@ def test_warnings_come_a_month_before_and_renewal_ends_them(net: Path, skipring_
     said = f"node.crt expires on {NOW + timedelta(days=5, hours=1):%Y-%m-%d}, in 5 days; "
     said += "renew it: skipring network renew DIR --node b"
     checked = skipring_words("network", "check", "net")
-    assert (checked.code, f"b: {said}" in checked.out.splitlines()) == (0, True)
+    assert (checked.code, f"b: {said.replace('DIR', 'net')}" in checked.out.splitlines()) == (0, True)
     assert skipring_words("network", "check", "net/b", "--json").data["checked"][0]["warnings"] == [said]
     renewed = skipring_words("network", "renew", "net", "--node", "b", "--days", "400", "--json")
     assert renewed.code == 0, renewed.err
@@ -306,7 +315,7 @@ def test_warnings_come_a_month_before_and_renewal_ends_them(net: Path, skipring_
     assert (far / "node.key").read_bytes() == (net / "b" / "node.key").read_bytes() == key
     assert (net / "roster.toml").read_bytes() == (far / "roster.toml").read_bytes() == roster
     wrong = skipring_words("network", "renew", "net", "--node", "x")
-    assert (wrong.code, "is not in the roster" in wrong.err) == (2, True)
+    assert (wrong.code, wrong.err) == (2, "error: --node x: is not in the roster; nodes are a, b, c\n")
 
 
 def test_an_expired_certificate_is_refused_with_its_date_and_the_command(net: Path, skipring_words: Command) -> None:
@@ -315,6 +324,8 @@ def test_an_expired_certificate_is_refused_with_its_date_and_the_command(net: Pa
     assert code == ExitCode.SETTINGS
     expected = f"node.crt expired on {NOW - timedelta(days=2):%Y-%m-%d}; renew it: skipring network renew DIR --node b"
     assert expected in said["why"]
+    checked = {one["name"]: one for one in skipring_words("network", "check", "net", "--json").data["checked"]}
+    assert (checked["b"]["days_left"], checked["b"]["problems"]) == (-2, [expected.replace("DIR", "net")])
     assert skipring_words("network", "renew", "net").code == 0
     done = skipring_words("network", "up", "net")
     assert done.code == 0, done.err

@@ -375,8 +375,8 @@ def test_a_node_without_ssh_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--via", "a host"], "--via a host: must be of the form HOST or HOST:PORT"),
-        (["--via", "host:0"], "--via host:0: must be of the form HOST or HOST:PORT"),
+        (["--via", "a host"], "--via a host: its host must be a host name or an IP address"),
+        (["--via", "host:0"], "--via host:0: its port must be between 1 and 65535"),
         (["--via", "A B@host"], "--via A B@host: A B is not the name of an account"),
         (["--via", "h", "--port", "2221"], "--port 2221: the relay itself listens on 2222"),
         (["--via", "h", "--host", "10.0.0.1"], "--host 10.0.0.1: with --via nodes have no addresses of their own"),

@@ -92,6 +92,8 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     assert [one["name"] for one in privacy["observers"]] == ["node1", "node3"]
     shown = skipring_words("node", "privacy", str(folder / "node2")).out
     assert f"epsilon {privacy['epsilon']:.4f}" in shown
+    assert "(view final, all else as above)" in " ".join(shown.split())
+    assert (privacy["view"], privacy["final_view"], privacy["node_unit"]) == ("offered", "final", "node")
     assert max(map(len, shown.splitlines())) <= 80
     other = skipring_words("network", "up", str(folder), "--steps", "31")
     assert other.code == 2
@@ -117,7 +119,8 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
         path.unlink()
     again = skipring_words("network", "up", str(folder), "--json")
     assert again.code == 1
-    assert "node1 ended with exit code 2" in again.err
+    assert "node1 ended with exit code 2: " in again.err
+    assert "{" not in again.err  # why it did, and not its log
     assert not (folder / "node2" / "result.json").exists()
 
 
@@ -158,9 +161,8 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
     made = skipring_words("network", "init", str(folder), *words)
     assert made.code == 0, made.err
     told = " ".join(made.out.split())
-    assert (
-        "Each node keeps epsilon 4 at delta 1e-05, which hides all data of a node (replace-one, view offered)" in told
-    )
+    hides = "all data of a node (replace-one) at delta 1e-05 from any other node (method own account, view offered)"
+    assert f"Each node keeps epsilon 4, which hides {hides}" in told
     assert "Unless nodes have files of their own, features are standardised" in told
     assert max(map(len, made.out.splitlines())) <= 80
     noise = read_run_file(folder / "run.toml").privacy.noise_multiplier

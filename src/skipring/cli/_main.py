@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -55,8 +56,11 @@ node_app = typer.Typer(no_args_is_help=True, help="One node: run it, see what it
 
 
 def _flowing(text: str | None) -> str:
-    """Return a docstring as paragraphs without line breaks, which the help then wraps at the terminal's width."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or ""))
+    """Return a docstring as paragraphs without line breaks, which the help then wraps at the terminal's width.
+
+    What is in brackets, such as a section of a file, is text, which the help would take for markup and leave out.
+    """
+    return re.sub(r"\[(?=[a-z#/@])", r"\\[", re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or "")))
 
 
 def _add(group: typer.Typer, command: Callable[..., Any], name: str | None = None, panel: str | None = None) -> None:
@@ -142,13 +146,23 @@ def main() -> None:
         sys.exit(130)
 
 
+#: What is allowed, where the command line says only what it could not read.
+_ALLOWED = {
+    "Input should be a valid integer": "must be a whole number",
+    "Input should be a valid number": "must be a number",
+}
+
+
 def _usage(problem: Exception) -> str:
     """Say what was wrong with the words of the command, naming the option and what was given."""
     reason = str(getattr(problem, "format_message", problem.__str__)())
     for option in getattr(getattr(problem, "param", None), "opts", ()):
-        if option in sys.argv[:-1] and reason.startswith("Invalid value"):
-            last = max(i for i, word in enumerate(sys.argv[:-1]) if word == option)
-            return f"{option} {sys.argv[last + 1]}: {reason.split(':', 1)[-1].strip()}"
+        given = [after for word, after in pairwise(sys.argv) if word == option]
+        given += [word.removeprefix(f"{option}=") for word in sys.argv if word.startswith(f"{option}=")]
+        if given and reason.startswith("Invalid value"):
+            said = reason.split(":", 1)[-1].strip()
+            allowed = next((words for start, words in _ALLOWED.items() if said.startswith(start)), said)
+            return f"{option} {given[-1]}: {allowed}"
     return reason
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -21,6 +24,7 @@ __all__ = [
     "print_rows",
     "printable",
     "sentence",
+    "tell",
     "words_of",
 ]
 
@@ -45,6 +49,15 @@ def option_name(parameter: str) -> str:
 def sentence(words: str) -> str:
     """Return words as a sentence, with a capital and a full stop."""
     return f"{words[0].upper()}{words[1:]}."
+
+
+def tell(text: str, to: TextIO | None = None) -> None:
+    """Print what is for people in lines as wide as the terminal; no word is broken, so that a path stays whole."""
+    out = sys.stdout if to is None else to
+    for line in text.split("\n"):
+        wide = shutil.get_terminal_size().columns
+        wrapped = textwrap.wrap(line, wide, break_long_words=False, break_on_hyphens=False)
+        out.write("\n".join(wrapped or [""]) + "\n")
 
 
 def printable(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InvalidInput
-from ._output import Json, print_json
+from ._output import Json, print_json, tell
 
 if TYPE_CHECKING:
     from ..network import NodeConfig, NodeState, NodeStatus
@@ -50,13 +50,13 @@ def node_finish(
         known = {} if status is None else {"finishing": list(status.finishing), "majority": status.majority}
         print_json(found | {"finishing": None, "majority": None} | known)
     elif not asked:
-        print(f"The run is over already: see {folder / 'result.json'}.")
+        tell(f"The run is over already: see {folder / 'result.json'}.")
     elif not running:
-        print(f"{config.name} does not run: it asks for the end of the run when it is started again.")
+        tell(f"{config.name} does not run: it asks for the end of the run when it is started again.")
     elif status is not None and status.asked_to_finish is not None and config.name in status.finishing:
-        print(f"{config.name} has asked for the end of the run.\n{status.asked_to_finish}.")
+        tell(f"{config.name} has asked for the end of the run.\n{status.asked_to_finish}.")
     else:  # it waits for others to begin, shows no status, or ends just now
-        print(f"{config.name} is told, and asks for the end of the run as soon as it takes part in it.")
+        tell(f"{config.name} is told, and asks for the end of the run as soon as it takes part in it.")
 
 
 class _Looked:
@@ -112,7 +112,7 @@ def finish_all(folder: Path, *, as_json: bool) -> None:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             while looked.look() and not looked.is_over and not told:
                 if not as_json and console.is_terminal:
-                    live.update(live_table(looked, looked.states), refresh=True)
+                    live.update(live_table(looked, looked.states, console), refresh=True)
                 time.sleep(_LOOK)
     finally:
         for number, handler in before.items():
@@ -127,14 +127,14 @@ def finish_all(folder: Path, *, as_json: bool) -> None:
         summary(looked, results, "since it was asked for")
         _say_who(results)
     if interrupted:
-        sys.stderr.write("interrupted: the nodes go on, and the run ends once a majority has asked for it\n")
+        tell("interrupted: the nodes go on, and the run ends once a majority has asked for it", sys.stderr)
         sys.exit(130)
     if waiting:
-        sys.stderr.write(f"not over: {', '.join(waiting)}; what does not run asks when it is started again\n")
+        tell(f"not over: {', '.join(waiting)}; what does not run asks when it is started again", sys.stderr)
         sys.exit(1)
 
 
 def _say_who(results: list[NodeStatus | None]) -> None:
     said = next((one.asked_to_finish for one in results if one is not None and one.asked_to_finish), None)
     if said is not None:
-        print(f"{said}.")
+        tell(f"{said}.")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from ..delays import parse_delay
-from ..errors import InvalidInput
-from ._output import Json, print_json, sentence
+from ..errors import InvalidInput, given_as
+from ._output import Json, print_json, sentence, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +64,8 @@ def network_init(
     DIR/relay is what is started there, an sshd of its own that sees ciphertext only.
     """
     from ..network import (
+        OwnClaim,
+        hidden_from_whom,
         make_network,  # loaded when the command runs
         parse_nodes,
         parse_via,
@@ -81,8 +83,10 @@ def network_init(
     if delay is not None:
         parse_delay(delay)
     files = None if data is None else {name: own_file(data, name) for name in names}
-    now = agreed_now(run, names, own_files=files is not None)
-    budget, unit, notes = now.budget, now.unit, now.notes
+    with given_as("run", instead_of="FILE"):
+        now = agreed_now(run, names, own_files=files is not None)
+    budget, notes = now.budget, now.notes
+    claim = OwnClaim(unit=now.unit, delta=budget.delta or 0.0)
     roster = make_network(
         folder,
         names,
@@ -103,8 +107,10 @@ def network_init(
                 "days": days,
                 "roster_digest": roster.digest,
                 "budget": None if budget.epsilon is None else {"epsilon": budget.epsilon, "delta": budget.delta},
-                "unit": unit,
-                "relation": "replace-one",
+                "unit": claim.unit,
+                "relation": claim.relation,
+                "method": claim.method,
+                "view": claim.view,
                 "notes": notes,
                 "relay": None if relay is None else {"address": str(relay), "folder": str(folder / "relay")},
                 "nodes": [
@@ -117,8 +123,6 @@ def network_init(
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
 
-    from ..privacy import HIDDEN
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("node", "address", "fingerprint"):
         table.add_column(column, overflow="fold")
@@ -129,8 +133,8 @@ def network_init(
     kept = (
         ""
         if budget.epsilon is None
-        else f"\nEach node keeps epsilon {budget.epsilon:g} at delta {budget.delta:g}, which hides {HIDDEN[unit]}"
-        " (replace-one, view offered): it refuses its turns beyond that."
+        else f"\nEach node keeps epsilon {budget.epsilon:g}, which hides {hidden_from_whom(claim, no_noise=False)}:"
+        " it refuses its turns beyond that."
     )
     kept += "".join(f"\n{sentence(note)}" for note in notes)
     if relay is not None:
@@ -145,6 +149,8 @@ def network_init(
 
 def own_file(folder: Path, name: str) -> Path:
     """Return a node's own file in a folder of such files."""
+    if not folder.is_dir():
+        raise InvalidInput.because("data", folder, "is not a folder")
     found = [path for path in (folder / f"{name}.csv", folder / f"{name}.parquet") if path.is_file()]
     if not found:
         raise InvalidInput.because("data", folder, f"there is no {name}.csv, and no {name}.parquet, for node {name}")
@@ -161,11 +167,20 @@ class AgreedNow(NamedTuple):
     notes: list[str]
 
 
-def agreed_now(path: Path | None, names: Sequence[str], *, own_files: bool = False, rounds: bool = False) -> AgreedNow:
+def agreed_now(
+    path: Path | None,
+    names: Sequence[str],
+    members: str = "nodes",
+    given: str = "",
+    *,
+    own_files: bool = False,
+    rounds: bool = False,
+) -> AgreedNow:
     """Leave nothing open in a run file, for these nodes: what follows from how many they are is chosen here.
 
-    Where nodes have files of their own, the file of a simulation is left out, and its path with it. With `rounds`, the
-    steps were asked for when there were other nodes: no more than that are taken, in whole rounds, and it is said.
+    `members` is the option that says who they are, and `given` its value (default: their names). Where nodes have files
+    of their own, the file of a simulation is left out, and its path with it. With `rounds`, the steps were asked for
+    when there were other nodes: no more than that are taken, in whole rounds, and it is said.
     """
     from ..network import (
         agreed_run,
@@ -190,7 +205,12 @@ def agreed_now(path: Path | None, names: Sequence[str], *, own_files: bool = Fal
     quorum_of(asked, names)
     nodes = len(names)
     fitting = in_whole_rounds(asked, nodes) if rounds else asked
-    agreed, unsaid = agreed_run(with_designed_order(fitting, nodes), nodes, identity), unsaid_unit(asked)
+    try:
+        agreed, unsaid = agreed_run(with_designed_order(fitting, nodes), nodes, identity), unsaid_unit(asked)
+    except InvalidInput as problem:
+        if problem.parameter != "data.nodes" or asked.data.nodes is not None:
+            raise
+        raise InvalidInput.because(members, given or ",".join(names), problem.reason) from None
     agreed = without_shared_file(agreed) if own_files else agreed
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
     if fitting.schedule.steps != asked.schedule.steps:
@@ -231,14 +251,14 @@ def network_pack(
         names = [f"{node}/{file}" for file in files]
         print_json({"node": node, "archive": str(archive), "sha256": mark, "files": names})
         return
-    print(f"{archive} has the key of {node} in it: only its owner may get it.")
-    print(f"Its SHA-256, which the owner has to hear in another way (sha256sum shows it):\n{mark}")
+    tell(f"{archive} has the key of {node} in it: only its owner may get it.")
+    tell(f"Its SHA-256, which the owner has to hear in another way (sha256sum shows it):\n{mark}")
     if node == "relay":
-        print(f"There: tar xzf {archive.name} && relay/start (relay/README says more)")
+        tell(f"There: tar xzf {archive.name} && relay/start (relay/README says more)")
         return
-    print(f"There: tar xzf {archive.name} && skipring network check {node}")
+    tell(f"There: tar xzf {archive.name} && skipring network check {node}")
     for note in run_notes(folder):
-        print(sentence(note))
+        tell(sentence(note))
 
 
 def network_check(
@@ -290,19 +310,19 @@ def network_check(
         print_json(good | {"checked": checked, "notes": list(notes)})
     else:
         for name, problem in problems:
-            print(f"{name}: {' '.join(problem.split())}")
+            print(f"{name}: {' '.join(problem.split())}")  # one line, however long
         if problems and all(problem.endswith(NO_ROWS) for _, problem in problems):  # only owners know their files
-            print(f"All else is as it should be; certificates last {days} more days.")
+            tell(f"All else is as it should be; certificates last {days} more days.")
         if not problems:
             count, met = sum(one.name not in ("ca", "relay") for one in found), ""
             if any(one.name == "relay" for one in found):
                 met = ", and the relay,"
             who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {count} nodes{met} are"
-            print(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
+            tell(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
         for one in found:
             for warning in one.warnings:
                 print(f"{one.name}: {warning}")
         for note in notes:
-            print(sentence(note))
+            tell(sentence(note))
     if problems:
         sys.exit(1)

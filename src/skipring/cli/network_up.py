@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import typer
 
 from .._numbers import upper_fixed
 from ..errors import InvalidInput, require_integer
-from ._output import Json, print_json, sentence
+from ._output import Json, print_json, printable, sentence, tell
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, Group
 
     from ..network import LocalNetwork, NodeState, NodeStatus
 
@@ -55,8 +55,9 @@ def network_up(
     if steps is not None:
         require_integer("steps", steps, 1)
         set_steps(folder, steps)
-        sys.stderr.write(
-            "The noise stays as it was chosen for the length before; epsilon will be another, or budgets are spent.\n"
+        tell(
+            "The noise stays as it was chosen for the length before; epsilon will be another, or budgets are spent.",
+            sys.stderr,
         )
     network = LocalNetwork(folder, verbose=verbose)
     for name, why in differing_runs(folder).items():
@@ -79,15 +80,16 @@ def network_up(
         summary(network, results)
     for state in failed:
         log = network.folder / state.name / "node.log"
-        sys.stderr.write(f"{state.name} ended with exit code {state.code}: {_last_line(log)}\n")
+        sys.stderr.write(f"{state.name} ended with exit code {state.code}: {printable(_why(log))}\n")
     if network.cannot_begin:
         names = ",".join(state.name for state in failed)
-        sys.stderr.write(
+        tell(
             "The run has not begun, and all nodes were stopped: mend what is wrong, or go on without "
-            f"(skipring network again {folder} --remove {names}).\n"
+            f"(skipring network again {folder} --remove {names}).",
+            sys.stderr,
         )
     if interrupted:
-        sys.stderr.write(f"interrupted: all nodes stopped after their step; skipring network up {folder} goes on\n")
+        tell(f"interrupted: all nodes stopped after their step; skipring network up {folder} goes on", sys.stderr)
         sys.exit(130)
     if failed:
         sys.exit(1)
@@ -111,7 +113,7 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
             while not told:
                 states = network.look()
                 if show and console.is_terminal:
-                    live.update(live_table(network, states), refresh=True)
+                    live.update(live_table(network, states, console), refresh=True)
                 ended = all(not state.running for state in states) or network.over
                 if ended or network.stuck or network.cannot_begin:
                     break
@@ -128,7 +130,7 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
     return bool(told)
 
 
-def live_table(network: Shown, states: Sequence[NodeState]) -> Table:
+def live_table(network: Shown, states: Sequence[NodeState], console: Console) -> Group:
     """Return what is shown of a run while it goes on."""
     known = [state.status for state in states if state.status]
     newest = _newest(known)
@@ -138,16 +140,16 @@ def live_table(network: Shown, states: Sequence[NodeState]) -> Table:
         title = f"{network.seconds:.0f} s: hop {hop} of {newest.steps} ({hop / newest.steps:.0%})"
         if (asked := _asked_by(known)) is not None:
             title += f"; {asked}"
-    table = _columns(title)
+    rows = []
     for index, state in enumerate(states):
         status = state.status
         if status is None or newest is None:
-            table.add_row("", state.name, *[""] * 6, _word(state))
+            rows.append(_Row("", state.name, [""] * 6, _word(state)))
             continue
         # They are asked one after the other, and the token moves meanwhile: whoever is furthest has it.
         mark = "*" if status.holding and status.hop == _furthest(known, newest) else ""
-        table.add_row(mark, state.name, *_numbers(status, newest, index), _word(state))
-    return table
+        rows.append(_Row(mark, state.name, _numbers(status, newest, index), _word(state)))
+    return _table(title, rows, console)
 
 
 def _newest(known: Sequence[NodeStatus]) -> NodeStatus | None:
@@ -160,14 +162,38 @@ def _furthest(known: Sequence[NodeStatus], newest: NodeStatus) -> int:
     return max(status.hop for status in known if status.ballot == newest.ballot)
 
 
-def _columns(title: str) -> Table:
-    from rich.table import Table
+class _Row(NamedTuple):
+    """What the table has of one node: whether it holds the token, its name, its numbers, and how it is doing."""
 
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-    columns = ("", "node", "updates", "skipped", "hop ms", "timeout s", "epsilon", "test error", "")
-    for column in columns:
-        table.add_column(column, justify="left" if column in ("", "node") else "right", no_wrap=True)
-    return table
+    mark: str
+    name: str
+    numbers: list[str]
+    word: str
+
+
+def _table(title: str, rows: Sequence[_Row], console: Console) -> Group:
+    """Return nodes as a table; how they are doing stands below it where it does not fit beside the numbers."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    def made(*, with_words: bool) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+        table.add_column("", no_wrap=True)
+        table.add_column("node", overflow="fold")  # a long name is broken, and never cut
+        for column in ("updates", "skipped", "hop ms", "timeout s", "epsilon", "test error"):
+            table.add_column(column, justify="right", no_wrap=True)
+        if with_words:
+            table.add_column("", justify="right", no_wrap=True)
+        for row in rows:
+            cells = row.mark, row.name, *row.numbers, *([row.word] if with_words else [])
+            table.add_row(*map(Text, cells))
+        return table
+
+    beside = made(with_words=True)
+    if console.measure(beside, options=console.options.update(width=1000)).maximum <= console.width:
+        return Group(beside)
+    return Group(made(with_words=False), *(Text(f"{row.name}: {row.word}") for row in rows if row.word))
 
 
 def _numbers(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
@@ -211,12 +237,18 @@ def _meaning(status: NodeStatus) -> str:
     return words if status.not_covered is None else f"{words} {sentence(status.not_covered)}"
 
 
-def _last_line(log: Path) -> str:
+def _why(log: Path) -> str:
+    """Return the reason in the last line of a node's log; the line as it is where it gives none."""
     try:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return "no log"
-    return lines[-1][:300] if lines else "no log"
+    if not lines:
+        return "no log"
+    try:
+        return str(json.loads(lines[-1])["why"])
+    except (ValueError, KeyError, TypeError):
+        return lines[-1][:300]
 
 
 def summary(network: Shown, results: Sequence[NodeStatus | None], since: str = "starting included") -> None:
@@ -229,11 +261,11 @@ def summary(network: Shown, results: Sequence[NodeStatus | None], since: str = "
     if newest is None:
         console.print("No node has said anything; see node.log in their folders.")
         return
-    table = _columns("")
-    for index, (state, result) in enumerate(zip(network.states, results, strict=True)):
-        numbers = [""] * 6 if result is None else _numbers(result, newest, index)
-        table.add_row("", state.name, *numbers, _word(state))
-    console.print(table)
+    rows = [
+        _Row("", state.name, [""] * 6 if result is None else _numbers(result, newest, index), _word(state))
+        for index, (state, result) in enumerate(zip(network.states, results, strict=True))
+    ]
+    console.print(_table("", rows, console))
     models = {result.model for result in results if result is not None and result.over}
     over = sum(bool(result and result.over) for result in results)
     if over:
@@ -291,13 +323,16 @@ def _remark(results: Sequence[NodeStatus]) -> str | None:
 
 def _tell_lives(console: Console, results: Sequence[NodeStatus]) -> None:
     """Say what nodes whose owners keep a ledger have given away in all of their runs."""
-    lives = [
-        f"{one.name} {upper_fixed(one.life_epsilon, 3)} ({one.life_runs} runs)"
-        for one in results
-        if one.life_epsilon is not None
-    ]
-    if lives:
-        console.print(f"Epsilon of all runs in a node's ledger together: {', '.join(lives)}.", style="dim")
+    lives: dict[str, list[str]] = {}  # a node whose budget has another delta has a line of its own
+    for one in results:
+        if one.life_epsilon is not None:
+            runs = f"{one.life_runs} run{'' if one.life_runs == 1 else 's'}"
+            told = f"{one.name} {upper_fixed(one.life_epsilon, 3)} ({runs})"
+            lives.setdefault(one.life_hides, []).append(told)
+    for hides, told_of in lives.items():
+        console.print(
+            f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It hides {hides}.", style="dim"
+        )
 
 
 def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
@@ -320,7 +355,7 @@ def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
 
 def network_status(folder: Folder, as_json: Json = False) -> None:
     """Show how the nodes on this machine are doing."""
-    from ..network import NodeState, node_result, node_status, read_network, running_pid
+    from ..network import NodeState, node_result, node_status, read_network, renewed_in, running_pid
 
     roster, configs = read_network(folder)
     states = [
@@ -337,24 +372,24 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         return
     known = [result for result in results if result is not None]
     if not known:
-        print(f"None of the {len(roster)} nodes runs here, and none has ended. Next: skipring network up {folder}")
+        tell(f"None of the {len(roster)} nodes runs here, and none has ended.\nNext: skipring network up {folder}")
         return
     from rich.console import Console
 
     newest = _newest(known)
     assert newest is not None
-    table = _columns(f"hop {_furthest(known, newest)} of {newest.steps}")
+    rows = []
     for index, (state, result) in enumerate(zip(states, results, strict=True)):
         word = "running" if state.running else "ended" if result and result.over else "not running"
         if state.status is not None and state.status.relay not in (None, "open"):
             word += f"; relay: {state.status.relay}"
         if result is None:
-            table.add_row("", state.name, *[""] * 6, word)
+            rows.append(_Row("", state.name, [""] * 6, word))
         else:
             mark = "*" if result.holding and state.running else ""
-            table.add_row(mark, state.name, *_numbers(result, newest, index), word)
+            rows.append(_Row(mark, state.name, _numbers(result, newest, index), word))
     console = Console(highlight=False, markup=False)
-    console.print(table)
+    console.print(_table(f"hop {_furthest(known, newest)} of {newest.steps}", rows, console))
     console.print(f"\n{_meaning(newest)}", style="dim")
     _tell_refusals(console, known)
     if (asked := _asked_by(known)) is not None:
@@ -363,7 +398,7 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         # What a node that has stopped said then may be out of date: its files tell.
         said = state.status.expiring if state.status is not None else _expiring(folder / state.name)
         if said is not None:
-            console.print(f"{state.name}: {said}", soft_wrap=True)
+            print(f"{state.name}: {renewed_in(folder, said)}")
 
 
 def _expiring(folder: Path) -> str | None:

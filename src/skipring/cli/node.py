@@ -66,7 +66,7 @@ def node_privacy(
 
 def node_ledger(
     place: Annotated[
-        Path, typer.Argument(metavar="[DIR|FILE]", help="The folder of one node (default: this one), or a ledger.")
+        Path, typer.Argument(metavar="DIR|FILE", help="The folder of one node (default: this one), or a ledger.")
     ] = Path(),
     delta: Annotated[
         float | None, typer.Option(help="The delta of the epsilons (default: of the node's budget, or of the runs).")
@@ -121,7 +121,8 @@ def node_model(
     where = f"hop {found.hop} of {found.steps}"
     first = f"{found.file} is written: {facts.source}, at {where}, after {facts.updates} updates."
     second = f"SHA-256 of its parameters: {found.digest}"
-    said = [first, second, *facts.sentences(), found.if_shown]
+    # Of the final model, `facts` say all of it.
+    said = [first, second, *facts.sentences(), *([] if found.over else [found.if_shown])]
     Console(highlight=False, markup=False).print("\n".join(map(printable, said)))
 
 
@@ -142,7 +143,7 @@ def _print(found: GivenAway) -> None:
         table.add_row(one.name, str(one.turns), upper_fixed(one.mu, 4), upper_fixed(one.epsilon, 4))
     console.print(table)
     budget = found.budget
-    limit = "no budget was set" if budget is None else f"budget {budget:g}"
+    limit = "no budget was set" if budget is None else f"budget {budget:g} at delta {found.budget_delta:g}"
     console.print(
         f"\nWorst observer: epsilon {upper_fixed(found.epsilon, 4)} ({limit}). Each release in full: epsilon"
         f" {upper_fixed(found.epsilon_of_releases, 4)}, which holds for coalitions too, and whatever happened"
@@ -152,7 +153,7 @@ def _print(found: GivenAway) -> None:
     if found.final_epsilon is not None:
         console.print(
             "Somebody outside who is shown the final model and nothing else: epsilon"
-            f" {upper_fixed(found.final_epsilon, 4)}.",
+            f" {upper_fixed(found.final_epsilon, 4)} (view {found.final_view}, all else as above).",
             style="dim",
         )
     for note in found.notes:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._json import to_json
-from ..errors import InvalidInput
-from ._output import Json, print_json, printable, sentence
+from ..errors import InvalidInput, given_as
+from ._output import Json, print_json, printable, sentence, tell
 from .network import agreed_now, own_file
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def network_again(
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A folder with the own files of those who join: NAME.csv.")
     ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificates of those who join are valid.")] = 365,
+    days: Annotated[
+        int | None, typer.Option(help="How long the certificates of those who join are valid (default: 365).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Begin another run: put away journals and models of the last, make up a new identity, let people join and leave.
@@ -56,13 +58,17 @@ def network_again(
     )
     from ..runs import read_run_file
 
+    for option, given in (("data", data), ("days", days)):
+        if given is not None and not add:
+            raise InvalidInput.because(option, given, "is for those who join; say who does with --add")
     if is_node_folder(folder):
         if add or remove:
             reason = "is for the network's folder; a node takes who joins and leaves with skipring node update"
             raise InvalidInput.because("add" if add else "remove", ", ".join(add or remove or []), reason)
         if run is None:
             raise InvalidInput.because("run", "missing", "for one node, give the run.toml that all nodes were given")
-        identity = read_run_file(run).network.identity
+        with given_as("run", instead_of="FILE"):
+            identity = read_run_file(run).network.identity
         if identity is None:
             reason = "has no network.identity; `skipring network again` writes one for all nodes"
             raise InvalidInput.because("run", run, reason)
@@ -74,14 +80,25 @@ def network_again(
         members = members_of(folder, parse_joining(add or [], roster), leaving)
         files = None if data is None else {name: own_file(data, name) for name in members.joining}
         own = all_have_files(folder, members)
+        with given_as("FILE" if run is None else "run", instead_of="FILE"):
+            if members.changed:
+                who = ("remove", ", ".join(leaving)) if leaving else ("add", ", ".join(add or []))
+                rounds = run is None and _in_rounds(folder, len(roster))
+                path = _asked(folder) if run is None else run
+                now = agreed_now(path, members.names, *who, own_files=own, rounds=rounds)
+            else:
+                now = agreed_now(folder / "run.toml" if run is None else run, roster.names, own_files=own)
         if members.changed:
-            rounds = run is None and _in_rounds(folder, len(roster))
-            now = agreed_now(_asked(folder) if run is None else run, members.names, own_files=own, rounds=rounds)
             kept = begin_with_others(
-                folder, now.text, members, asked=now.asked, days=days, budget=now.budget, data=files
+                folder,
+                now.text,
+                members,
+                asked=now.asked,
+                days=365 if days is None else days,
+                budget=now.budget,
+                data=files,
             )
         else:
-            now = agreed_now(folder / "run.toml" if run is None else run, roster.names, own_files=own)
             kept = begin_again(folder, now.text, None if run is None else now.asked)
         notes = now.notes
         update = folder / "update.json" if has_authority(folder) else None
@@ -92,21 +109,23 @@ def network_again(
         print_json(found)
         return
     for note in notes:
-        print(sentence(note))
-    for place in kept:
-        print(f"The last run is in {place}.")
+        tell(sentence(note))
+    if kept:
+        names = [place.parent.parent.name for place in kept]
+        whose = f"{names[0]}'s folder" if len(names) == 1 else f"each node's folder ({', '.join(names)})"
+        tell(f"The last run is in runs/{kept[0].name} of {whose}.")
     if is_node_folder(folder):
-        print("Ready to run.")
+        tell("Ready to run.")
         return
     for name in left:
-        print(f"{name} has left; its folder is {folder / 'left' / name}. The others do not let it in any more.")
+        tell(f"{name} has left; its folder is {folder / 'left' / name}. The others do not let it in any more.")
     for name in joined:
-        print(f"{name} joins. For its owner alone: skipring network pack {name} --dir {folder}")
-    print(f"A new run is ready. Here: skipring network up {folder}")
+        tell(f"{name} joins. For its owner alone: skipring network pack {name} --dir {folder}")
+    tell(f"A new run is ready. Here: skipring network up {folder}")
     if update is not None:
-        print(f"For all other owners, by mail or on a share: {update}\nThere: skipring node update NODE update.json")
+        tell(f"For all other owners, by mail or on a share: {update}\nThere: skipring node update NODE update.json")
     else:
-        print(f"Elsewhere: send {folder / 'run.toml'}, and there: skipring network again NODE --run run.toml")
+        tell(f"Elsewhere: send {folder / 'run.toml'}, and there: skipring network again NODE --run run.toml")
 
 
 def _asked(folder: Path) -> Path:
@@ -145,15 +164,16 @@ def network_renew(
     """
     from ..network import renew_certificates
 
-    found = renew_certificates(folder, node, days=days)
+    with given_as("node", instead_of="NODE"):
+        found = renew_certificates(folder, node, days=days)
     if as_json:
         print_json(to_json(found))
         return
     whose = f"{', '.join(found.nodes)}{' and of the authority' if found.authority else ''}"
-    print(f"The certificates of {whose} are valid until {found.until}.")
+    tell(f"The certificates of {whose} are valid until {found.until}.")
     if found.running:
-        print(f"Running with the old ones until stopped and started again: {', '.join(found.running)}.")
-    print(f"For owners elsewhere, by mail or on a share: {found.update}\nThere: skipring node update NODE update.json")
+        tell(f"Running with the old ones until stopped and started again: {', '.join(found.running)}.")
+    tell(f"For owners elsewhere, by mail or on a share: {found.update}\nThere: skipring node update NODE update.json")
 
 
 def node_update(
@@ -175,7 +195,7 @@ def node_update(
         print_json(to_json(found))
         return
     for line in _what_changed(found):
-        print(printable(line))
+        tell(printable(line))
 
 
 def _what_changed(found: Taken) -> list[str]:

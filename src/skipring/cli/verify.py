@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .._json import to_json
-from ._output import Json, print_json
+from ._output import Json, print_json, tell
 
 __all__ = ["network_verify"]
 
@@ -35,11 +35,13 @@ def network_verify(
     if as_json:
         print_json(to_json(found))
     elif found.problem is not None:
-        print(f"Not verified: {found.problem}.")
+        tell(f"Not verified: {found.problem}.")
     else:
-        print(f"Verified: {', '.join(found.signed)} ({len(found.signed)} of {len(found.signed) + len(found.unsigned)})")
-        print(f"have signed that their run ended with this model, after {found.updates} updates.")
+        tell(
+            f"Verified: {', '.join(found.signed)} ({len(found.signed)} of {len(found.signed) + len(found.unsigned)})"
+            f" have signed that their run ended with this model, after {found.updates} updates."
+        )
         if found.ended_at is not None:
-            print(f"It ended early at hop {found.ended_at} of {found.steps} by agreement of {', '.join(found.asked)}.")
-        print(f"SHA-256 of its parameters: {found.model[:32]}...")
+            tell(f"It ended early at hop {found.ended_at} of {found.steps} by agreement of {', '.join(found.asked)}.")
+        tell(f"SHA-256 of its parameters: {found.model}")
     sys.exit(0 if found.problem is None else 1)

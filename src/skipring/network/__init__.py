@@ -22,7 +22,7 @@ from .._lazy import lazily
 from .protocol import Action, Ballot, Copy, Entry, Kind, Memory, Message, Peer, Place, Rules, Token, agreed_path
 
 if TYPE_CHECKING:
-    from .node import NO_ROWS, NodeBudget, NodeConfig, NodeStatus, read_node_config
+    from .node import NO_ROWS, NodeBudget, NodeConfig, NodeStatus, OwnClaim, hidden_from_whom, read_node_config
     from .setup import (
         ASKED,
         ExitCode,
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
         without_shared_file,
     )
     from .storage import LedgerBroken, LedgerUnusable
-    from .transport import parse_joining, parse_nodes, read_roster, require_cryptography, spelled
+    from .transport import parse_joining, parse_nodes, read_roster, renewed_in, require_cryptography, spelled
 
 __all__ = [
     "ASKED",
@@ -96,6 +96,7 @@ __all__ = [
     "NodeConfig",
     "NodeState",
     "NodeStatus",
+    "OwnClaim",
     "Peer",
     "Place",
     "Rules",
@@ -113,6 +114,7 @@ __all__ = [
     "differing_runs",
     "given_away",
     "has_authority",
+    "hidden_from_whom",
     "in_whole_rounds",
     "is_node_folder",
     "life_account",
@@ -133,6 +135,7 @@ __all__ = [
     "read_roster",
     "relay_addresses",
     "renew_certificates",
+    "renewed_in",
     "require_cryptography",
     "require_data",
     "run_node",
@@ -177,6 +180,8 @@ __getattr__, __dir__ = lazily(
         "NodeBudget": "node",
         "NodeState": "setup",
         "NodeStatus": "node",
+        "OwnClaim": "node",
+        "hidden_from_whom": "node",
         "agreed_run": "setup",
         "why_nobody_skipped": "setup",
         "in_whole_rounds": "setup",
@@ -201,6 +206,7 @@ __getattr__, __dir__ = lazily(
         "quorum_of": "setup",
         "read_network": "setup",
         "relay_addresses": "setup",
+        "renewed_in": "transport",
         "require_cryptography": "transport",
         "require_data": "setup",
         "run_node": "setup",

@@ -26,12 +26,22 @@ if TYPE_CHECKING:
     from .noise import NoiseSource, unreached
     from .pace import AdaptivePace, FixedPace, Pace
     from .reminders import OLD_JOURNAL, OldJournal, is_old
-    from .status import RESULT, STOPPED, NodeStatus, hidden_from_whom, read_status
+    from .status import (
+        ALL_RUNS,
+        RESULT,
+        STOPPED,
+        NodeStatus,
+        OwnClaim,
+        hidden_from_whom,
+        hidden_in_all_runs,
+        read_status,
+    )
     from .telemetry import Telemetry
     from .tunnel import require_ssh
     from .updater import Stopped
 
 __all__ = [
+    "ALL_RUNS",
     "FINISH",
     "NO_ROWS",
     "OLD_JOURNAL",
@@ -56,6 +66,7 @@ __all__ = [
     "NoiseSource",
     "OldJournal",
     "OwnAccount",
+    "OwnClaim",
     "OwnData",
     "Pace",
     "Stopped",
@@ -65,6 +76,7 @@ __all__ = [
     "final_claims",
     "final_epsilon",
     "hidden_from_whom",
+    "hidden_in_all_runs",
     "is_old",
     "known_of",
     "learner_on",
@@ -86,6 +98,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "ALL_RUNS": "status",
         "FINISH": "finish",
         "AccountTerms": "ledger",
         "AdaptivePace": "pace",
@@ -108,6 +121,7 @@ __getattr__, __dir__ = lazily(
         "OLD_JOURNAL": "reminders",
         "OldJournal": "reminders",
         "OwnAccount": "ledger",
+        "OwnClaim": "status",
         "OwnData": "config",
         "Pace": "pace",
         "RESULT": "status",
@@ -119,6 +133,7 @@ __getattr__, __dir__ = lazily(
         "final_claims": "claims",
         "final_epsilon": "claims",
         "hidden_from_whom": "status",
+        "hidden_in_all_runs": "status",
         "is_old": "reminders",
         "known_of": "lifetime",
         "learner_on": "learner",

@@ -12,7 +12,19 @@ from ...learning import Guess
 from ...privacy import HIDDEN, Relation, Unit
 from ..protocol import asked_in_words
 
-__all__ = ["RESULT", "STOPPED", "NodeStatus", "hidden_from_whom", "read_status"]
+__all__ = [
+    "ALL_RUNS",
+    "RESULT",
+    "STOPPED",
+    "NodeStatus",
+    "OwnClaim",
+    "hidden_from_whom",
+    "hidden_in_all_runs",
+    "read_status",
+]
+
+#: The method of an epsilon of all runs in a ledger.
+ALL_RUNS = "own accounts, composed"
 
 #: What a node leaves in its folder at the end of the run, and what when it is told to stop before.
 RESULT = "result.json"
@@ -42,6 +54,25 @@ def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
         f"{HIDDEN[account.unit]} ({account.relation}) at delta {account.delta:g} from any other node"
         f" (method {account.method}, view {account.view})"
     )
+
+
+def hidden_in_all_runs(account: Account) -> str:
+    """Say what the epsilon of all runs in a ledger together hides, and from whom."""
+    return (
+        f"{HIDDEN[account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of all runs"
+        f" (method {ALL_RUNS}, view {account.view})"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnClaim:
+    """What goes with an epsilon of a node's own account, of which so far only unit and delta are known."""
+
+    unit: Unit
+    delta: float
+    relation: Relation = "replace-one"
+    method: str = "own account"
+    view: str = "offered"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +178,11 @@ class NodeStatus:
     def hides(self) -> str:
         """What the epsilons hide from whom, in words that no epsilon can be read without."""
         return hidden_from_whom(self, no_noise=self.no_noise)
+
+    @property
+    def life_hides(self) -> str:
+        """What the epsilon of all runs in the ledger of the node's data hides from whom."""
+        return hidden_in_all_runs(self)
 
     @property
     def asked_to_finish(self) -> str | None:

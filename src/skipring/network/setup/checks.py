@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -11,7 +11,7 @@ from cryptography.x509 import Certificate
 
 from ...errors import InvalidInput
 from ..node import read_node_config
-from ..transport import Expiry, Roster, node_uri, read_roster
+from ..transport import Expiry, Roster, node_uri, read_roster, renewed_in
 from ..transport import certificates as known
 from .ports import shared_ports
 from .relay import NODE_KEY, RELAY
@@ -42,7 +42,7 @@ def check_network(folder: str | Path, *, now: datetime | None = None) -> tuple[C
     folder = Path(folder)
     roster = read_roster(folder / "roster.toml")
     text = (folder / "roster.toml").read_bytes()
-    top = _check_authority(folder / "ca", now)
+    top = _with_folder(_check_authority(folder / "ca", now), folder)
     nodes = []
     for name in roster.names:
         if not (folder / name).is_dir():
@@ -57,13 +57,20 @@ def check_network(folder: str | Path, *, now: datetime | None = None) -> tuple[C
             and ours != its
         ):
             more.append("ca.crt differs from the network's")
-        nodes.append(replace(found, problems=(*found.problems, *more)))
+        found = replace(found, problems=(*found.problems, *more))
+        nodes.append(_with_folder(found, folder))
     relay = folder / RELAY
     # Once it is packed, the relay's folder is needed nowhere else.
     more_found = [Checked(RELAY, None, tuple(check_relay(relay, roster, folder)))] if relay.is_dir() else []
     shared = shared_ports(folder, roster)
     checked = (replace(one, problems=(*one.problems, *shared.get(one.name, ()))) for one in nodes)
     return (top, *checked, *more_found)
+
+
+def _with_folder(found: Checked, folder: Path) -> Checked:
+    """Let what renews certificates name the network's folder, where it is known."""
+    problems, warnings = ([renewed_in(folder, said) for said in all_] for all_ in (found.problems, found.warnings))
+    return replace(found, problems=tuple(problems), warnings=tuple(warnings))
 
 
 def check_node(folder: str | Path, *, expected: str | None = None, now: datetime | None = None) -> Checked:
@@ -78,9 +85,11 @@ def check_node(folder: str | Path, *, expected: str | None = None, now: datetime
     problems += config_problem
     if expected is not None and name is not None and name != expected:
         problems.append(f"node.toml is that of node {name}")
-    name = expected or name or folder.absolute().name
     key = known.private_key(_read(folder / "node.key") or b"")
     own = known.certificate(_read(folder / "node.crt") or b"")
+    # Its folder may be called anything. Where its settings cannot be read, its certificate says whose it is.
+    certified = [] if own is None else known.common_names_of(own)
+    name = expected or name or (certified[0] if certified else folder.absolute().name)
     authority = known.certificate(_read(folder / "ca.crt") or b"")
     for file, content in (("node.key", key), ("node.crt", own), ("ca.crt", authority)):
         if content is None and file not in missing:
@@ -145,7 +154,7 @@ def _check_dates(expiry: Expiry, own: Certificate, now: datetime | None, warning
 
 def _days_left(own: Certificate, now: datetime | None) -> int:
     moment = now if now is not None else datetime.now(UTC)
-    return (own.not_valid_after_utc - moment).days
+    return int((own.not_valid_after_utc - moment) / timedelta(days=1))  # whole days: also of those since it ended
 
 
 def _check_roster(path: Path, name: str, own: Certificate | None, key: EllipticCurvePrivateKey | None) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...models import ModelFacts
-from ...privacy import Relation, Unit, gdp_epsilon, promised
+from ...privacy import HIDDEN, Relation, Unit, gdp_epsilon, promised
 from ...runs import RunFile, no_noise, not_covered, read_run_file
 from ..node import (
     AccountTerms,
@@ -57,10 +57,11 @@ class GivenAway:
     """A node's account: what it has released, and what others know from it.
 
     `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
-    `epsilon_of_releases` with each release in full. `budget` is None if the node has none. `unit` is what all of them
-    hide (replace-one) by which `method` against which `view`, `parts` how many parts the node's rows rotate through,
-    and `node_epsilon` what holds for all data of the node together. `final_epsilon` is for somebody outside who is
-    shown the final model and nothing else; None before there is one.
+    `epsilon_of_releases` with each release in full. `budget` and its own `budget_delta` are None if the node has none.
+    `unit` is what all of them hide (replace-one) by which `method` against which `view`, `parts` how many parts the
+    node's rows rotate through, and `node_epsilon` what holds for all data of the node together (`node_unit`,
+    `node_method`). `final_epsilon` is for somebody outside who is shown the final model and nothing else
+    (`final_view`); None before there is one.
     """
 
     node: str
@@ -83,7 +84,11 @@ class GivenAway:
     view: str = "offered"
     parts: int = 1
     node_epsilon: float | None = None
+    node_unit: Unit = "node"
+    node_method: str = "each release in full"
     final_epsilon: float | None = None
+    final_view: str = "final"
+    budget_delta: float | None = None
 
     @property
     def hides(self) -> str:
@@ -169,6 +174,8 @@ class NodeModel:
     delta : of the epsilons.
     epsilon_if_shown : what somebody outside learns of this node's data who is shown this model and nothing else.
     epsilon_of_releases : what anybody learns at most, with however many looks: each release in full.
+    unit, relation, method, view_if_shown : what both hide, and what which of them goes with: `epsilon_if_shown` is
+        against somebody who sees the final model (``final``), or this one before the run is over (``checkpoint``).
     """
 
     file: str
@@ -180,16 +187,24 @@ class NodeModel:
     delta: float
     epsilon_if_shown: float
     epsilon_of_releases: float
+    unit: Unit
+    relation: Relation
+    method: str
+    view_if_shown: str
 
     @property
     def if_shown(self) -> str:
         """What it means for privacy to show it to somebody outside."""
-        alone = f"epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} for this node's data, by itself"
+        alone = (
+            f"by itself, epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} hides {HIDDEN[self.unit]}"
+            f" of this node's data ({self.relation}, method {self.method}, view {self.view_if_shown})"
+        )
         if self.over:
             return f"Shown to somebody outside: {alone}."
         return (
-            f"Shown to somebody outside, it is one more look, beside the final model: {alone}; with other looks"
-            f" at most {promised(self.epsilon_of_releases)} (each release in full). No other node's account counts it."
+            f"Shown to somebody outside, it is one more look, beside the final model: {alone}; with other looks,"
+            f" epsilon is at most {promised(self.epsilon_of_releases)} (each release in full). No other node's account"
+            " counts it."
         )
 
 
@@ -204,9 +219,12 @@ def save_node_model(folder: str | Path, out: str | Path | None = None) -> NodeMo
         except FileNotFoundError as error:
             # A large model is a file beside the journal, which goes when the token moves on: the next one is there.
             path = Path(error.filename or "")
-            if not again or not path.parent.name.endswith("-models"):
-                reason = f"cannot be written, or the token has moved on meanwhile: {error.strerror}"
+            if not path.parent.name.endswith("-models"):
+                reason = f"cannot be written: {error.strerror}"
                 raise InvalidInput.because("out", path if out is None else out, reason) from None
+            if not again:
+                reason = "the token has moved on each time while its model was read; ask again"
+                raise InvalidInput.because("DIR", folder, reason) from None
             time.sleep(0.05)
     raise AssertionError
 
@@ -242,6 +260,10 @@ def _save(read: _Read, out: str | Path | None) -> NodeModel:
         delta=read.delta,
         epsilon_if_shown=shown,
         epsilon_of_releases=read.account.epsilon_of_releases(read.delta),
+        unit=read.account.claim.unit,
+        relation=read.account.claim.relation,
+        method=read.account.claim.method,
+        view_if_shown="final" if over else "checkpoint",
     )
 
 
@@ -287,7 +309,10 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     one = 2.0 * units / terms.noise_multiplier if terms.noise_multiplier else math.inf
     whole = gdp_epsilon(math.sqrt(account.releases) * one * _UP if account.releases else 0.0, used)
     if terms.protects != "node":
-        notes.append(f"Epsilon, whole node, each release in full: {promised(whole)}.")
+        notes.append(
+            f"Epsilon, whole node, each release in full: {promised(whole)} at delta {used:g} (replace-one, view"
+            " offered)."
+        )
     if config.data.path is None and (shared := not_covered(run)) is not None:
         notes.append(f"Nodes share a data set: {shared}.")
     if config.budget.ledger is not None:
@@ -312,6 +337,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         epsilon_of_releases=account.epsilon_of_releases(used),
         worst_observer=roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
         budget=config.budget.epsilon,
+        budget_delta=config.budget.delta,
         observers=tuple(
             KnownByObserver(
                 name=roster.names[node],

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import InvalidInput
-from ...privacy import HIDDEN, Relation, Unit, gdp_epsilon
-from ..node import known_of, life_totals, read_node_config
-from ..storage import LedgerFile
+from ...privacy import Relation, Unit, gdp_epsilon
+from ..node import ALL_RUNS, hidden_in_all_runs, known_of, life_totals, read_node_config
+from ..storage import LedgerFile, LedgerRecord, LedgerUnusable
 
 __all__ = ["LedgerLine", "LedgerTotal", "LifeAccount", "life_account"]
 
 #: If neither the settings nor any run says which.
 _DELTA = 1e-5
+#: How each line of a ledger begins.
+_LINE = re.compile(rb"[0-9a-f]{64} ")
 _ONE = "The observer who learned most in each run counts as one and the same: members may put together what they saw."
 _APART = "Runs that hide another unit are added up apart; what they tell comes on top."
 _SHARED = "Two nodes on this data took part in one run: there, each release counts in full."
@@ -68,15 +71,15 @@ class LedgerTotal:
         """What the epsilons hide from whom, in words that no epsilon can be read without."""
         if math.isinf(self.mu2):
             return "nothing from anybody: a run had no noise"
-        return (
-            f"{HIDDEN[self.unit]} ({self.relation}) at delta {self.delta:g} from the other nodes of all runs"
-            f" (method {self.method}, view {self.view})"
-        )
+        return hidden_in_all_runs(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LifeAccount:
-    """A ledger, read: each node's part in each run, and the sums for each unit. `budget` is None where none is set."""
+    """A ledger, read: each node's part in each run, and the sums for each unit.
+
+    `delta` is that of all epsilons but the `budget`, which goes with `budget_delta`; both are None where none is set.
+    """
 
     ledger: str
     lines: int
@@ -85,11 +88,26 @@ class LifeAccount:
     runs: tuple[LedgerLine, ...]
     totals: tuple[LedgerTotal, ...]
     notes: tuple[str, ...]
+    budget_delta: float | None = None
+
+
+def _records_of(ledger: LedgerFile, place: Path) -> tuple[LedgerRecord, ...]:
+    """Read a ledger that was given as a file; what is wrong with it is said of that file."""
+    try:
+        return ledger.read()
+    except LedgerUnusable as problem:
+        with ledger.path.open("rb") as file:
+            start = file.read(65)
+        if start and _LINE.fullmatch(start) is None:  # one that is empty was a ledger, perhaps
+            raise InvalidInput.because("FILE", place, "is not a ledger") from None
+        raise LedgerUnusable("FILE", place, problem.reason, must_be=False) from None
+    except InvalidInput as problem:
+        raise InvalidInput.because("FILE", place, problem.reason) from None
 
 
 def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
     """Read the ledger of a node's folder, or of a file; `delta` is the budget's, or the smallest of all runs."""
-    place, budget = Path(place), None
+    place, budget, at = Path(place), None, None
     if place.is_dir():
         if not (place / "node.toml").is_file():
             raise InvalidInput.because("DIR", place, "is not the folder of a node: there is no node.toml in it")
@@ -98,14 +116,16 @@ def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
             reason = 'its node.toml names no ledger; add, under [budget]: ledger = "FILE"'
             raise InvalidInput.because("DIR", place, reason)
         ledger = LedgerFile(settings.ledger, heads=place)
-        budget, delta = settings.epsilon, settings.delta if delta is None else delta
+        budget, at = settings.epsilon, settings.delta
+        delta = at if delta is None else delta
+        records = ledger.read()
     else:
         ledger = LedgerFile(place)
-    records = ledger.read()
+        records = _records_of(ledger, place)
     used = min((record.about.delta for record in records), default=_DELTA) if delta is None else delta
     known = known_of(records)
     totals = life_totals(records)
-    notes = [f"Budget for life: epsilon {budget:g}, for each unit by itself."] if budget is not None else []
+    notes = [] if budget is None else [f"Budget for life: epsilon {budget:g} at delta {at:g}, for each unit by itself."]
     notes += [_ONE] if len(records) > 1 else []
     notes += [_APART] if len(totals) > 1 else []
     notes += [_SHARED] if any(mu2 != record.mu2 for mu2, record in zip(known, records, strict=True)) else []
@@ -116,6 +136,7 @@ def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
         lines=ledger.lines,
         delta=used,
         budget=budget,
+        budget_delta=at,
         runs=tuple(
             LedgerLine(
                 run=record.about.run,
@@ -149,7 +170,7 @@ def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
                 delta=used,
                 unit=total.unit,
                 relation=total.relation,
-                method="own accounts, composed",
+                method=ALL_RUNS,
                 view="offered",
             )
             for total in totals

@@ -44,6 +44,8 @@ class NodeState:
 def read_network(folder: str | Path) -> tuple[Roster, list[NodeConfig]]:
     """Return the roster of a network's folder, and the settings of all of its nodes."""
     folder = Path(folder)
+    if (folder / "node.toml").exists():
+        raise InvalidInput.because("DIR", folder, "is the folder of one node, and not that of a network")
     roster = read_roster(folder / "roster.toml")
     return roster, [read_node_config(folder / name / "node.toml") for name in roster.names]
 
@@ -131,7 +133,7 @@ class LocalNetwork:
         verbose: bool = False,
     ) -> None:
         self.folder = Path(folder).absolute()
-        self.roster, self.configs = read_network(self.folder)
+        self.roster, self.configs = read_network(folder)
         for config in self.configs:
             if running_pid(config) is not None:
                 raise InvalidInput.because("DIR", folder, f"node {config.name} is running already")

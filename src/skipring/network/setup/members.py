@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import InvalidInput
+from ...errors import InvalidInput, given_as
 from ...runs import read_run_file
 from .._files import write_over
 from ..node import NodeBudget, NodeConfig, read_node_config
@@ -52,8 +52,13 @@ def members_of(folder: Path, joining: Mapping[str, Address | None], leaving: Seq
     places = [*(roster.addresses[roster.index(name)] for name in staying), *joining.values()]
     names = (*staying, *joining)
     blank = len(names)
-    # A roster refuses what no network can have: one node, a name or an address twice, a name that is none.
-    Roster(names, tuple(places), tuple(f"{i:064x}" for i in range(blank)), tuple(f"02{i:064x}" for i in range(blank)))
+    if blank < 2:
+        reason = f"leaves {', '.join(names) or 'nobody'}; a network has at least 2 nodes"
+        raise InvalidInput.because("remove", ", ".join(leaving), reason)
+    # A roster refuses what no network can have: a name or an address twice, a name that is none. Those before had none.
+    marks = tuple(f"{i:064x}" for i in range(blank)), tuple(f"02{i:064x}" for i in range(blank))
+    with given_as("add", instead_of="nodes"):
+        Roster(names, tuple(places), *marks)
     for name in joining:
         if (folder / LEFT / name).exists():
             reason = "has left with a certificate of this name, which still holds; choose another name"

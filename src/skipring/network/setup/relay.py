@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import InvalidInput
-from ..transport import Address, Roster
+from ..transport import Address, Roster, within
 
 __all__ = ["RELAY", "Via", "forwards", "node_host", "node_relay_files", "parse_via", "relay_addresses", "relay_files"]
 
@@ -49,12 +49,16 @@ def parse_via(text: str) -> Via:
     user, mark, where = text.rpartition("@")
     if mark and _USER.fullmatch(user) is None:
         raise InvalidInput.because("via", text, f"{user or '(empty)'} is not the name of an account")
-    try:
-        # An address without a port ends with a letter, a digit, or the bracket of IPv6.
-        address = Address.parse(where if re.search(r":[0-9]+\Z", where) else f"{where}:{Via.port}")
-    except InvalidInput as problem:
-        allowed = "of the form HOST or HOST:PORT, with brackets around an IPv6 address"
-        raise InvalidInput("via", text or "(empty)", f"{allowed} ({problem.given}: {problem.reason})") from None
+    # An address without a port ends with a letter, a digit, or the bracket of IPv6.
+    with_port = where if re.search(r":[0-9]+\Z", where) else f"{where}:{Via.port}"
+    with within("via", text):
+        try:
+            address = Address.parse(with_port)
+        except InvalidInput as problem:
+            if problem.parameter != "address":
+                raise
+            allowed = "of the form HOST or HOST:PORT, with brackets around an IPv6 address"
+            raise InvalidInput("address", text, allowed) from None
     return Via(address.host, address.port, user or Via.user)
 
 

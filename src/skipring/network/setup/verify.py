@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import InvalidInput
+from ...errors import InvalidInput, given_as
 from ...models import load_model
 from ..transport import CERTIFICATE, OutcomeCertificate, Statement, read_roster
 
@@ -45,7 +45,10 @@ def verify_outcome(
     votes (outcome.json) are those beside the model.
     """
     path = Path(model)
-    known = read_roster(Path(roster) if roster is not None else path.parent / "roster.toml")
+    if not path.is_file():
+        raise InvalidInput.because("MODEL", path, "is not a file; a node writes model.npz and model.npy at the end")
+    with given_as("FILE" if roster is None else "roster", instead_of="FILE"):
+        known = read_roster(Path(roster) if roster is not None else path.parent / "roster.toml")
     votes = Path(certificate) if certificate is not None else path.parent / CERTIFICATE
     try:
         text = votes.read_text(encoding="utf-8")
@@ -53,7 +56,10 @@ def verify_outcome(
         raise InvalidInput.because(
             "certificate", votes, "cannot be read; a node writes it beside its final model"
         ) from None
-    found = OutcomeCertificate.from_json(text, known)
+    try:
+        found = OutcomeCertificate.from_json(text, known)
+    except InvalidInput as refused:
+        raise InvalidInput.because("certificate", votes, refused.reason) from None
     digest, run = _digest_of_model(path)
     signed = found.signers(known)
     needed = len(known) // 2 + 1
@@ -64,6 +70,8 @@ def verify_outcome(
         )
     elif run is not None and run != found.statement.run:
         problem = "the model's file says that it is of another run"
+    elif found.strangers:
+        problem = f"the roster is another run's: it does not have {', '.join(found.strangers)}, whose votes these are"
     elif len(signed) < needed:
         problem = f"{len(signed)} of {len(known)} nodes have signed it, and a majority is {needed}"
     elif found.early is not None:

@@ -15,9 +15,19 @@ if TYPE_CHECKING:
     from . import certificates
     from .agreement import PROTOCOL, Agreement
     from .connections import Receiver, Shape, Transport
-    from .expiry import SOON, Expiry, expiries, renewal
+    from .expiry import SOON, Expiry, expiries, renewal, renewed_in
     from .identity import node_uri, peer_name, require_cryptography, server_name
-    from .roster import Address, AddressInUse, Roster, parse_joining, parse_nodes, read_roster, roster_of_text, spelled
+    from .roster import (
+        Address,
+        AddressInUse,
+        Roster,
+        parse_joining,
+        parse_nodes,
+        read_roster,
+        roster_of_text,
+        spelled,
+        within,
+    )
     from .tls import Keys
     from .votes import CERTIFICATE, EarlyEnd, Notary, OutcomeCertificate, RunSeal, Statement
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
@@ -55,10 +65,12 @@ __all__ = [
     "peer_name",
     "read_roster",
     "renewal",
+    "renewed_in",
     "require_cryptography",
     "roster_of_text",
     "server_name",
     "spelled",
+    "within",
 ]
 
 __getattr__, __dir__ = lazily(
@@ -95,9 +107,11 @@ __getattr__, __dir__ = lazily(
         "peer_name": "identity",
         "read_roster": "roster",
         "renewal": "expiry",
+        "renewed_in": "expiry",
         "require_cryptography": "identity",
         "roster_of_text": "roster",
         "server_name": "identity",
         "spelled": "roster",
+        "within": "roster",
     },
 )

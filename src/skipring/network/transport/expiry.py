@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
-__all__ = ["SOON", "Expiry", "expiries", "renewal"]
+__all__ = ["SOON", "Expiry", "expiries", "renewal", "renewed_in"]
 
 #: So long before a certificate expires its owner is told.
 SOON = timedelta(days=30)
+_RENEW = "renew it: skipring network renew"
 _UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
 
 
 def renewal(name: str | None = None) -> str:
     """Return what makes a new certificate for a node, or for all of them and the authority."""
-    return f"renew it: skipring network renew DIR{'' if name is None else f' --node {name}'}"
+    return f"{_RENEW} DIR{'' if name is None else f' --node {name}'}"
+
+
+def renewed_in(folder: Path, said: str) -> str:
+    """Return what is said of a certificate, with the network's folder in place of DIR; a node does not know it.
+
+    >>> renewed_in(Path("net"), f"node.crt expired on 2026-03-09; {renewal('b')}")
+    'node.crt expired on 2026-03-09; renew it: skipring network renew net --node b'
+    """
+    return said.replace(f"{_RENEW} DIR", f"{_RENEW} {folder}")
 
 
 @dataclass(frozen=True)

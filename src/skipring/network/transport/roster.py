@@ -6,6 +6,7 @@ import ipaddress
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ __all__ = [
     "read_roster",
     "roster_of_text",
     "spelled",
+    "within",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -100,6 +102,18 @@ def _split(text: str) -> tuple[str, int | None]:
     if found is None or (found["ipv6"] is not None and ":" not in found["ipv6"]):
         raise InvalidInput("address", text, "of the form host:port, with brackets around an IPv6 address")
     return found["ipv6"] or found["host"], None if found["port"] is None else int(found["port"])
+
+
+@contextmanager
+def within(parameter: str, word: str) -> Iterator[None]:
+    """Refuse an address as a part of the word that it was given in, by the parameter that was given."""
+    try:
+        yield
+    except InvalidInput as problem:
+        reason = problem.reason
+        if problem.parameter != "address" and reason.startswith("must be"):
+            reason = f"its {problem.parameter} {reason}"
+        raise InvalidInput.because(parameter, word or "(empty)", reason) from None
 
 
 def _check_host(host: str) -> None:
@@ -286,11 +300,13 @@ def parse_joining(words: Sequence[str], roster: Roster) -> dict[str, Address | N
         hosts = {address.host.lower() for address in known}
         if not mark and len(hosts) > 1:
             raise InvalidInput("add", word, f"{name or 'NAME'}=HOST or {name or 'NAME'}=HOST:PORT")
-        host, port = _split(where) if mark else (known[0].host, None)
+        with within("add", word):
+            host, port = _split(where) if mark else (known[0].host, None)
         if port is None:
             taken = [address.port for address in known if address.host.lower() == host.lower()]
             port = max(taken) + 1 if taken else known[0].port
-        joining[name] = Address(host, port)
+        with within("add", word):
+            joining[name] = Address(host, port)
     return joining
 
 
@@ -319,11 +335,19 @@ def parse_nodes(
     names = tuple(word.partition("=")[0].strip() for word in words)
     _check_names(names)
     given = [word.partition("=")[2].strip() if "=" in word else None for word in words]
-    places = [(host, None) if where is None else None if where == OUTGOING else _split(where) for where in given]
+    places: list[tuple[str, int | None] | None] = []
+    for word, where in zip(words, given, strict=True):
+        with within("nodes", word):
+            places.append((host, None) if where is None else None if where == OUTGOING else _split(where))
     together = len({place[0].lower() for place in places if place is not None}) == 1
-    addresses = tuple(
-        None if place is None else Address(place[0], place[1] if place[1] is not None else port + i * together)
-        for i, place in enumerate(places)
-    )
+    counted = [i * together for i, place in enumerate(places) if place is not None and place[1] is None]
+    if port + max(counted, default=0) > 65535:
+        reason = f"at most {65535 - max(counted)}: it counts up for nodes on one host that are given without a port"
+        raise InvalidInput("port", port, reason)
+    addresses: list[Address | None] = []
+    for i, (word, place) in enumerate(zip(words, places, strict=True)):
+        with within("nodes", word):
+            own = None if place is None else place[1] if place[1] is not None else port + i * together
+            addresses.append(None if place is None or own is None else Address(place[0], own))
     _check_addresses(names, addresses)
-    return names, addresses
+    return names, tuple(addresses)

@@ -182,6 +182,7 @@ class OutcomeCertificate:
     statement: Statement
     votes: Mapping[int, bytes]
     early: EarlyEnd | None = None
+    strangers: tuple[str, ...] = ()
 
     def to_json(self, roster: Roster) -> str:
         """Return it as the text of a file, with names for people."""
@@ -194,7 +195,7 @@ class OutcomeCertificate:
 
     @classmethod
     def from_json(cls, text: str, roster: Roster) -> OutcomeCertificate:
-        """Read such a file; votes of nodes that the roster does not have are refused."""
+        """Read such a file; votes of nodes that the roster does not have do not count, and they are its `strangers`."""
         try:
             found = json.loads(text)
             said = found["statement"]
@@ -213,12 +214,14 @@ class OutcomeCertificate:
                 chain, steps = bytes.fromhex(told["chain"]), int(told["steps"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InvalidInput.because("certificate", "given", "is not the certificate of an outcome") from None
-        strangers = sorted((votes.keys() | wishes.keys()) - set(roster.names))
-        if strangers:
-            raise InvalidInput.because("certificate", strangers[0], "is no node of the roster")
+        strangers = tuple(sorted((votes.keys() | wishes.keys()) - set(roster.names)))
+
+        def known(signed: Mapping[str, bytes]) -> dict[int, bytes]:
+            return {roster.index(name): one for name, one in signed.items() if name in roster.names}
+
         if told is not None:
-            early = EarlyEnd(chain, steps, {roster.index(name): wish for name, wish in wishes.items()})
-        return cls(statement, {roster.index(name): vote for name, vote in votes.items()}, early)
+            early = EarlyEnd(chain, steps, known(wishes))
+        return cls(statement, known(votes), early, strangers)
 
     def signers(self, roster: Roster) -> list[int]:
         """Return the nodes whose votes are good."""
