@@ -39,13 +39,14 @@ protects = "record"
 """
 
 
-def made(skipring_words: Command, folder: Path, columns: int, classes: int) -> Path:
+def made(skipring_words: Command, folder: Path, columns: int, classes: int, steps: int = 40) -> Path:
     """Make a network of three nodes whose model has so many columns times classes."""
     rng = np.random.default_rng(1)
     rows = max(60, 2 * classes)
     labels = np.array([f"class {row % classes}" for row in range(rows)])
     np.savez(folder / "rows.npz", X=rng.normal(size=(rows, columns)), y=labels)
-    return init_net(skipring_words, folder, RUN, "--nodes", "a,b,c", "--delay", "exponential:0.05")
+    run = RUN.replace("steps = 40", f"steps = {steps}")
+    return init_net(skipring_words, folder, run, "--nodes", "a,b,c", "--delay", "exponential:0.05")
 
 
 def seen(network: LocalNetwork, name: str) -> int:
@@ -111,7 +112,7 @@ def test_the_newest_model_is_there_at_any_time(
 
 
 def test_what_showing_a_checkpoint_means_is_said(skipring_words: Command, tmp_path: Path) -> None:
-    net = made(skipring_words, tmp_path, 4, 3)
+    net = made(skipring_words, tmp_path, 4, 3, steps=600)
     network = LocalNetwork(net)
     try:
         network.start()
@@ -122,7 +123,7 @@ def test_what_showing_a_checkpoint_means_is_said(skipring_words: Command, tmp_pa
     assert told.code == 0, told.err
     words = " ".join(told.out.split())
     found = save_node_model(net / "b", tmp_path / "now.npz")
-    assert f"a run that is not over, as node b has it, at hop {found.hop} of 40, after {found.facts.updates}" in words
+    assert f"a run that is not over, as node b has it, at hop {found.hop} of 600, after {found.facts.updates}" in words
     assert f"SHA-256 of its parameters: {found.digest}" in words
     assert "Shown to somebody outside, it is one more look, beside the final model: by itself, epsilon " in words
     assert "hides one record of this node's data (replace-one, method own account, view checkpoint)" in words

@@ -83,11 +83,8 @@ def network_up(
         sys.stderr.write(f"{state.name} ended with exit code {state.code}: {printable(_why(log))}\n")
     if network.cannot_begin:
         names = ",".join(state.name for state in failed)
-        tell(
-            "The run has not begun, and all nodes were stopped: mend what is wrong, or go on without "
-            f"(skipring network again {folder} --remove {names}).",
-            sys.stderr,
-        )
+        tell("The run has not begun, and all nodes were stopped: mend what is wrong, or go on without:", sys.stderr)
+        sys.stderr.write(f"  skipring network again {folder} --remove {names}\n")
     if interrupted:
         tell(f"interrupted: all nodes stopped after their step; skipring network up {folder} goes on", sys.stderr)
         sys.exit(130)
