@@ -141,6 +141,9 @@ class Storm(chaos.Network):
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self.ended:
             names = [name for name in self.alive if name not in self.paused and self._processes[name].poll() is None]
+            if not names:  # time stands still in all of them
+                self.watch(every)
+                continue
             what = rng.choice(["kill", "kill", "two", "holder", "pause", "pause", "backup", "restore"])
             self.happened[what] += 1
             if what == "pause":
