@@ -37,6 +37,8 @@ def test_how_a_node_is_doing_stands_below_the_table_where_it_does_not_fit_beside
     assert "\u2026" not in long
     below = " ".join(long.split()).partition("long-beach: ended ")[2]
     assert below == f"cleveland: {word}"
+    three = shown(*(_Row("", name, NUMBERS, "ended") for name in ("long-beach", "cleveland", "charlie-the-third")))
+    assert " ".join(three.split()).endswith(" long-beach, cleveland, charlie-the-third: ended")
     name = "n" * 63
     whole = shown(_Row("", name, NUMBERS, "exit code 2"))
     assert sum(line.split()[0].count("n") for line in whole.splitlines() if line.startswith("  nn")) == 63

@@ -190,7 +190,8 @@ def _table(title: str, rows: Sequence[_Row], console: Console) -> Group:
     beside = made(with_words=True)
     if console.measure(beside, options=console.options.update(width=1000)).maximum <= console.width:
         return Group(beside)
-    return Group(made(with_words=False), *(Text(f"{row.name}: {row.word}") for row in rows if row.word))
+    words = {row.word: [other.name for other in rows if other.word == row.word] for row in rows if row.word}
+    return Group(made(with_words=False), *(Text(f"{', '.join(names)}: {word}") for word, names in words.items()))
 
 
 def _numbers(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
