@@ -315,6 +315,31 @@ def test_a_run_does_not_begin_without_a_node_that_cannot_start(tmp_path: Path, s
 
 
 @pytest.mark.slow
+def test_up_says_in_a_log_what_nodes_wait_for(tmp_path: Path, skipring_words: Command) -> None:
+    """Where there is no terminal, and so no live view: time stands still in two of three nodes."""
+    folder = make(skipring_words, tmp_path / "net", 3, 600, "--delay", "exponential:0.02")
+    words = [sys.executable, "-m", "skipring", "network", "up", str(folder)]
+    with open(tmp_path / "said", "wb") as said:
+        running = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=said)
+    configs = [read_node_config(folder / f"node{number}" / "node.toml") for number in (1, 2, 3)]
+    try:
+        until(lambda: (told := node_status(configs[0])) is not None and told.own_updates >= 1, "an update")
+        paused = [int((config.journal.parent / "node.pid").read_text().split()[0]) for config in configs[1:]]
+        for pid in paused:
+            os.kill(pid, signal.SIGSTOP)
+        until(lambda: b"node1: for " in (tmp_path / "said").read_bytes(), "a word about it", 30.0)
+        for pid in paused:
+            os.kill(pid, signal.SIGCONT)
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.wait(60.0)
+    lines = (tmp_path / "said").read_text().splitlines()
+    told = [line.partition(" s: ")[2] for line in lines if line.startswith("node1: for ")]
+    assert told
+    assert len(told) == len(set(told))  # each once in a minute
+
+
+@pytest.mark.slow
 def test_a_full_disk_stops_a_node_before_it_releases_anything(
     tmp_path: Path, skipring_words: Command, network: Callable[[Path], LocalNetwork]
 ) -> None:

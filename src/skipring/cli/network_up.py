@@ -36,6 +36,7 @@ class Shown(Protocol):
 
 
 _LOOK = 0.5  # seconds between two looks at the nodes
+_AGAIN = 60.0  # seconds after which the same standstill is said again where there is no live view
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder (skipring network init).")]
 
@@ -98,6 +99,7 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
     from rich.live import Live
 
     told: list[int] = []
+    said: dict[str, float] = {}
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         told.append(number)
@@ -111,6 +113,8 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
                 states = network.look()
                 if show and console.is_terminal:
                     live.update(live_table(network, states, console), refresh=True)
+                elif show:
+                    _tell_standstills(states, said)
                 ended = all(not state.running for state in states) or network.over
                 if ended or network.stuck or network.cannot_begin:
                     break
@@ -125,6 +129,17 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
         for number, handler in before.items():
             signal.signal(number, handler)
     return bool(told)
+
+
+def _tell_standstills(states: Sequence[NodeState], said: dict[str, float]) -> None:
+    """Say what nodes wait for, each thing once a minute: somebody may be reading a log, and see nothing else."""
+    now = time.monotonic()
+    for state in states:
+        what = state.status.waits_for if state.running and state.status is not None else None
+        if what is not None and now - said.get(what, -_AGAIN) >= _AGAIN:
+            said[what] = now
+            sys.stderr.write(f"{state.name}: {_word(state)}\n")
+            sys.stderr.flush()
 
 
 def live_table(network: Shown, states: Sequence[NodeState], console: Console) -> Group:
