@@ -15,6 +15,12 @@ from typing import Any
 IDENTITY = "2026-03-01-000102030405060708090a0b"
 
 
+def small_run(steps: int, privacy: str, *, timeout: float = 5.0) -> str:
+    """Return a run file for few nodes that share a small data set; `privacy` has the keys of that section."""
+    data, delay = '[data]\nname = "breast-cancer"\n', f"[delay]\ntimeout = {timeout}\n"
+    return f"{data}[schedule]\nsteps = {steps}\n{delay}[privacy]\n{privacy}\n"
+
+
 def free_ports(count: int) -> int:
     """Return the first of some neighbouring ports that nobody uses, nor those a thousand above them."""
     chance = random.Random()  # other tests look for ports at the same time

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import ended, free_ports, init_net
+from networks import ended, free_ports, init_net, small_run
 
 from skipring.errors import InvalidInput
 from skipring.network.setup import ExitCode, agreed_run, load_node, new_identity, open_journal
@@ -19,17 +19,7 @@ from skipring.network.storage import read_journal
 from skipring.runs import parse_run, read_run_file
 
 Command = Callable[..., Any]
-RUN = """
-[data]
-name = "breast-cancer"
-[schedule]
-steps = 15
-[delay]
-timeout = 5.0
-[privacy]
-noise_multiplier = 3.0
-protects = "node"
-"""
+RUN = small_run(15, 'noise_multiplier = 3.0\nprotects = "node"')
 
 
 @pytest.fixture

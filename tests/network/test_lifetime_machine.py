@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from skipring.network.storage import LedgerBroken, LedgerFile, LedgerInUse
 
 Command = Callable[..., Any]
 FAILS = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM)
+_NOBODY = 65534
 
 
 @contextlib.contextmanager
@@ -121,12 +123,28 @@ def test_whatever_fails_it_is_the_machine(
     spender.close()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_what_may_not_be_read_is_for_its_owner_to_mend(tmp_path: Path) -> None:
-    Spender(tmp_path, "first").close()
-    (tmp_path / "rows.ledger").chmod(stat.S_IWUSR)
-    with pytest.raises(InvalidInput, match="cannot be opened: Permission denied") as why:
-        life_account(tmp_path / "rows.ledger")
+@contextlib.contextmanager
+def as_somebody_else() -> Iterator[None]:
+    """Let root, who may read everything, be nobody for a while."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(_NOBODY)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+def test_what_may_not_be_read_is_for_its_owner_to_mend() -> None:
+    with tempfile.TemporaryDirectory() as name:  # everybody may look into it, as not into those of pytest
+        folder = Path(name)
+        folder.chmod(0o755)
+        Spender(folder, "first").close()
+        life_account(folder / "rows.ledger")
+        (folder / "rows.ledger").chmod(stat.S_IWUSR)
+        with as_somebody_else(), pytest.raises(InvalidInput, match="cannot be opened: Permission denied") as why:
+            life_account(folder / "rows.ledger")
     assert exit_code_of(why.value) is ExitCode.SETTINGS
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import ended, init_net, wait_for
+from networks import ended, init_net, small_run, wait_for
 
 from skipring.errors import InvalidInput
 from skipring.network.node import read_node_config
@@ -23,20 +23,7 @@ from skipring.network.transport import node_uri, read_roster, server_name
 from skipring.runs import parse_run, read_run_file
 
 Command = Callable[..., Any]
-RUN = """
-[data]
-name = "breast-cancer"
-[model]
-name = "logistic"
-[schedule]
-steps = 24
-[delay]
-timeout = 5.0
-[privacy]
-epsilon = 4.0
-delta = 1e-4
-protects = "record"
-"""
+RUN = '[model]\nname = "logistic"\n' + small_run(24, 'epsilon = 4.0\ndelta = 1e-4\nprotects = "record"')
 NOW = datetime.now(UTC).replace(microsecond=0)
 
 

@@ -7,24 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import free_ports
+from networks import free_ports, small_run
 
 from skipring.network.node import read_node_config
 from skipring.network.setup import check_network, make_network
 from skipring.network.transport import Address, parse_nodes, read_roster, spelled
 
 Command = Callable[..., Any]
-RUN = """
-[data]
-name = "breast-cancer"
-[schedule]
-steps = 12
-[delay]
-timeout = 5.0
-[privacy]
-noise_multiplier = 3.0
-protects = "node"
-"""
+RUN = small_run(12, 'noise_multiplier = 3.0\nprotects = "node"')
 
 
 def test_one_that_nobody_can_call_runs_beside_the_others_and_joins_them(

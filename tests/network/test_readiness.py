@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from networks import ended, free_ports
+from networks import ended, free_ports, small_run
 from test_nodes import make, run_nodes
 from world import fake_seals
 
@@ -17,16 +17,7 @@ from skipring.network.setup import given_away, load_node, open_journal, why_not_
 
 Command = Callable[..., Any]
 
-RUN = """
-[data]
-name = "breast-cancer"
-[schedule]
-steps = 12
-[delay]
-timeout = 20.0
-[privacy]
-noise_multiplier = {noise}
-"""
+RUN = small_run(12, "noise_multiplier = {noise}", timeout=20.0)
 NOTHING = "here is no noise (privacy.noise_multiplier = 0), so nothing is hidden from anybody"
 
 

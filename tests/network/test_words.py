@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import init_net
+from networks import init_net, small_run
 from rich.console import Console
 
 from skipring.cli.network_up import _Row, _table, _why
@@ -61,19 +61,9 @@ def test_why_a_node_ended_is_told_without_its_log(tmp_path: Path) -> None:
         assert _why(log) == why
 
 
-RUN = """
-[data]
-name = "breast-cancer"
-[schedule]
-name = "designed-ring"
-steps = 24
-[delay]
-timeout = 5.0
-[privacy]
-epsilon = 4.0
-delta = 1e-4
-protects = "record"
-"""
+RUN = small_run(24, 'epsilon = 4.0\ndelta = 1e-4\nprotects = "record"').replace(
+    "steps", 'name = "designed-ring"\nsteps'
+)
 PARAMETERS = np.arange(5.0)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from ..learning import StepSizes
 from ..privacy import PrivacyReport
-from ..simulation import Result, build, one_blas_thread, prepare_runs, run_one
+from ..simulation import Result, build, gather, one_blas_thread, prepare_runs, run_one
 from .beyond import straggler_names
 from .runner import Outcome
 from .sweep import Cell, Sweep
@@ -78,21 +78,11 @@ def _weighted(cell: Cell, plain: Result, cutoff: int) -> Result:
             own = StepSizes(setup.step_sizes.rate, "own", sizes.tolist())
             outputs.append(run_one(dataclasses.replace(setup, step_sizes=own), number, shared))
             assert np.array_equal(outputs[-1].updated, first.updated)
-    return dataclasses.replace(
-        plain,
-        points=setup.points,
-        test_error=np.array([output.test_error for output in outputs]),
-        loss=np.array([output.loss for output in outputs]),
-        latency=np.array([output.latency for output in outputs]),
-        updates=np.array([output.updates for output in outputs]),
-        models=np.array([output.model for output in outputs]),
-        offered=np.sum([output.turns for output in outputs], axis=0),
-        skipped=np.sum([output.skips for output in outputs], axis=0),
-        privacy=PrivacyReport(
-            delta=plain.privacy.delta,
-            noise_multiplier=plain.privacy.noise_multiplier,
-            view="offered",
-            amplified=False,
-            refused="FedAU's weights are not accounted for",
-        ),
+    unstated = PrivacyReport(
+        delta=plain.privacy.delta,
+        noise_multiplier=plain.privacy.noise_multiplier,
+        view="offered",
+        amplified=False,
+        refused="FedAU's weights are not accounted for",
     )
+    return gather(outputs, setup.points, plain.settings, plain.resolved, plain.versions, unstated)

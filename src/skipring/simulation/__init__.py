@@ -12,7 +12,7 @@ from .._lazy import lazily
 from .build import build
 from .comparison import Alternative, Comparison, alternatives, compare_runs
 from .lateness import Lateness
-from .result import ResolvedFacts, Result, RunSummary, Spread
+from .result import ResolvedFacts, Result, RunSummary, Spread, gather
 from .simulate import Interrupted, one_blas_thread, simulate
 from .stragglers import Stragglers
 
@@ -46,6 +46,7 @@ __all__ = [
     "build",
     "chosen_pairs",
     "compare_runs",
+    "gather",
     "gossip_graphs",
     "latex_rows",
     "one_blas_thread",

@@ -258,7 +258,9 @@ class Link:
                     self._caller.failed(self._node, Closed(str(problem)))
             except (OSError, TimeoutError):
                 hung_up = 0  # it is away
-            except Exception as problem:  # whatever the other end may do, it is called again
+            except Exception as problem:
+                # Nothing else ever calls this node again: what nobody has thought of must cost one call, is said, and
+                # not end the link for good, as an answer that was no refusal of ours once did.
                 self._caller.failed(self._node, problem)
             else:
                 hung_up, since = 0, time.monotonic()
