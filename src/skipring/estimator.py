@@ -40,6 +40,9 @@ _ROWS_PER_NODE = 4
 _LEAST_NOISE = 1e-3
 #: What no epsilon counts.
 _READ_OFF = "the mean and standard deviation of each feature, read off all training rows"
+#: Why a saved model states no epsilon.
+_KNOWN_NOISE = "its noise follows from random_state, and who knows that can take it off; fit without one"
+_ON_A_GPU = "a GPU drew its noise from too few random bits to keep it secret"
 #: What this class calls the keys of a run file, where it is not their last part; for messages.
 _NAMES = {
     "learning.rate": "learning_rate",
@@ -88,7 +91,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         ``random-fourier:N`` for N of them, or ``module:function``; see `skipring.data.features`.
     ridge : weight of half the squared norm of the parameters.
     random_state : a seed or a `numpy.random.RandomState`, for the same result every time; by default, fresh randomness
-        of the operating system.
+        of the operating system. A model that is to be handed on needs the latter.
 
     Attributes
     ----------
@@ -96,7 +99,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     coef_, intercept_ : the model, for rows as `scaling_` makes them: one row of coefficients and one constant for two
         classes, and otherwise one of each for every class.
     n_features_in_ : number of features. If they have names, `feature_names_in_` holds them.
-    epsilon_ : the forecast of this run's privacy at `delta`; infinity without noise.
+    epsilon_ : the forecast at `delta` for such a run whose noise nobody knows; infinity without noise.
     protects_ : what it hides: ``record``, ``person`` or ``node``.
     planned_ : the run as accountants see it, for composing it with others; None without noise.
     noise_multiplier_, timeout_ : what was used.
@@ -116,8 +119,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     - Every further fit on the same rows is a run of its own. `GridSearchCV` makes one for each candidate and fold, and
       `epsilon_` of the best is about that fit alone: neither the others nor the choice are covered. This is:
       ``Composition(*(forecast(model.planned_) for model in fitted)).epsilon(delta)`` (`skipring.privacy`).
-    - Who knows `random_state` can compute the noise and take it off. Leave it out, or keep it secret, if the model is
-      to be handed on.
+    - Who knows `random_state` can compute the noise and take it off. Leave it out if the model is to be handed on; with
+      one, `save_model` states no epsilon.
 
     Amplification by the noise of others needs a learning rate of at most 2 / smoothness (8 for two classes, 4 for more,
     less with `ridge`); beyond it, only the noise of a node's own updates counts, and a warning says so.
@@ -226,6 +229,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         several = owners is not None and int(data.sizes.min()) > 1
         self.protects_ = self._protected(several, persons is not None)
         setup = self._setup(data, len(classes), seed, persons, owners)
+        setup = dataclasses.replace(setup, secret=self.random_state is None)
         if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
             warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
         output = run_one(setup, 0)
@@ -236,6 +240,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             self.coef_, self.intercept_ = parameters[:, :-1], parameters[:, -1]
         else:
             self.coef_, self.intercept_ = parameters, np.zeros(len(parameters))
+        self._why_no_claim = _KNOWN_NOISE if self.random_state is not None else _ON_A_GPU if output.foreseeable else None
         self._vector, self._run_digest = np.asarray(output.model, np.float64), self._digest(data.nodes)
         self.classes_ = classes
         self.scaling_ = dataclasses.replace(scaling, intercept=False)
@@ -284,7 +289,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     def _seed(self) -> int:
         if self.random_state is None:
-            # Not numpy's global generator, which often starts from a known seed: noise must not be foreseeable.
+            # Not numpy's global generator, which often starts from a known seed. It is for the split and a designed
+            # order, which `planned_` tells; the noise has a stream of its own (`Setup.streams`).
             return secrets.randbits(128)
         return int.from_bytes(check_random_state(self.random_state).bytes(16), "little")
 
@@ -366,17 +372,19 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     def save_model(self, path: str | Path, *, made: str | None = None) -> None:
         """Write the fitted model, with what it cost, to a file for `skipring.load_model` and `skipring predict`.
 
-        `made` says when, if the file is to say so. The scales in it come from the training rows (see the notes above).
+        `made` says when, if the file is to say so. A model that was fitted with a `random_state` states no epsilon: who
+        knows that state can compute its noise and take it off. The scales in it come from the training rows (see the notes above).
         """
         check_is_fitted(self)
+        why_not = "there is no noise" if self.planned_ is None else self._why_no_claim
         claim = EpsilonClaim(
             whose="any node of such a run, named beforehand (forecast)",
             unit=self.protects_,
             delta=float(self.delta),
             view="offered",
             method="tight",
-            epsilon=self.epsilon_ if self.planned_ is not None else None,
-            refused="there is no noise" if self.planned_ is None else None,
+            epsilon=self.epsilon_ if why_not is None else None,
+            refused=why_not,
         )
         facts = ModelFacts(
             name="logistic" if len(self.classes_) == 2 else "softmax",

@@ -106,6 +106,7 @@ class NeuralToken:
         self._labels = labels.to(self.device)
         self._flatten()
         self._noise = torch.Generator(self.device).manual_seed(seed)
+        self._own_noise: np.random.Generator | None = None
         #: The stream for all work with this token if several tokens are at work on one GPU.
         self.stream: Any = torch.cuda.Stream(self.device) if on_gpu else None  # type: ignore[no-untyped-call] # torch's
         self._batch = batch
@@ -191,11 +192,15 @@ class NeuralToken:
         if changed := [name for name, version in versions(self.module).items() if version != before[name]]:
             raise refusal_of_change("model", self.name, changed[0])
         with torch.no_grad():
-            noise = torch.randn(len(self.vector), generator=self._noise, device=self.device)
-            self._gradient.addcmul_(noise, self._noise_std)
+            self._gradient.addcmul_(self._normals(), self._noise_std)
             step_(self.vector, self._gradient, self._step_size, self.ridge)
             if self.diameter is not None:
                 project_(self.vector, 0.5 * self.diameter)
+
+    def _normals(self) -> torch.Tensor:
+        if self._own_noise is not None:
+            return torch.from_numpy(self._own_noise.standard_normal(len(self.vector)).astype(np.float32))
+        return torch.randn(len(self.vector), generator=self._noise, device=self.device)
 
     def _capture(self) -> None:
         """Record the update as a CUDA graph: some rehearsals first, then the model and the noise are put back."""
@@ -221,17 +226,28 @@ class NeuralToken:
         if self._graph and self._replay is None:
             self._capture()
 
-    def restart(self, make: Callable[[], nn.Module], seed: int, *, noise_seed: int | None = None) -> None:
+    def restart(
+        self,
+        make: Callable[[], nn.Module],
+        seed: int,
+        *,
+        noise_seed: int | None = None,
+        noise: np.random.Generator | None = None,
+    ) -> None:
         """Begin again with a fresh network and a fresh stream of noise; a recorded graph stays.
 
-        The weights are drawn with `seed`, as at the nodes of a network, and the noise with `noise_seed`, or the same.
+        The weights are drawn with `seed`, as at the nodes of a network, and the noise with `noise_seed`, or the same;
+        on a CPU `noise` may draw it instead, since PyTorch's generator there begins with 32 bits only.
         """
+        if noise is not None and self.device.type != "cpu":
+            raise InvalidInput.because("noise", "given", f"a {self.device.type} draws its own")
         fresh = drawn(make, seed)
         require_same_size(self.name, fresh, self.module, [p.shape for p in trainable(self.module)])
         with torch.no_grad():
             for mine, new in zip(self.module.parameters(), fresh.parameters(), strict=True):
                 mine.copy_(new)
         self._noise.manual_seed(seed if noise_seed is None else noise_seed)
+        self._own_noise = noise
 
     def update(
         self, rows: torch.Tensor, units: torch.Tensor | None = None, *, step_size: float, noise_std: float

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 from .facts import EpsilonClaim, ModelFacts, claims_of
 from .inputs import Inputs, inputs_of
-from .trained import TrainedModel, kind_of
+from .trained import TrainedModel, fixed_weights, kind_of
 
 if TYPE_CHECKING:
     from .file import ParameterBytes, load_model, save_model, write_model
@@ -27,6 +27,7 @@ __all__ = [
     "Prediction",
     "TrainedModel",
     "claims_of",
+    "fixed_weights",
     "inputs_of",
     "kind_of",
     "load_model",

@@ -70,7 +70,6 @@ class ModelFacts:
     epsilon : what it cost, each claim with whose data it is about.
     not_covered : what no epsilon of these counts.
     source : where it comes from, in words.
-    seed : the first weights of a network of one's own were drawn with it, which counts for those that do not learn.
     made : when it was made, if somebody said so.
     format, skipring : of the file, and of the version that wrote it.
     """
@@ -81,7 +80,6 @@ class ModelFacts:
     epsilon: tuple[EpsilonClaim, ...]
     not_covered: str | None = None
     source: str = ""
-    seed: int | None = None
     made: str | None = None
     format: int = FORMAT
     skipring: str = __version__

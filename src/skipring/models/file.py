@@ -31,7 +31,7 @@ from .trained import TrainedModel, kind_of
 __all__ = ["ParameterBytes", "load_model", "save_model", "write_model"]
 
 _PIECE = 1 << 20
-_ABOUT, _PARAMETERS, _CLASSES, _CENTRE, _SCALE = "about", "parameters", "classes", "centre", "scale"
+_ABOUT, _PARAMETERS, _CLASSES, _CENTRE, _SCALE, _FIXED = "about", "parameters", "classes", "centre", "scale", "fixed"
 #: A text that describes a model is not longer; nor has any model more columns.
 _MOST_TEXT, _MOST_COLUMNS = 1 << 26, 1 << 28
 
@@ -109,6 +109,8 @@ def write_model(model: TrainedModel, path: str | Path, parameters: ParameterByte
     arrays: dict[str, NDArray[Any]] = {_ABOUT: np.array(json_text(described)), _CLASSES: inputs.classes}
     if inputs.scaling is not None:
         arrays |= {_CENTRE: inputs.scaling.centre, _SCALE: inputs.scaling.scale}
+    if model.fixed.size:
+        arrays[_FIXED] = model.fixed
     path = Path(path)
     draft = path.with_name(path.name + ".part")
     try:
@@ -166,7 +168,7 @@ def load_model(path: str | Path) -> TrainedModel:
 
 
 def _known(file: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    wanted = {f"{name}.npy" for name in (_ABOUT, _PARAMETERS, _CLASSES, _CENTRE, _SCALE)}
+    wanted = {f"{name}.npy" for name in (_ABOUT, _PARAMETERS, _CLASSES, _CENTRE, _SCALE, _FIXED)}
     return [info for info in file.infolist() if info.filename in wanted]
 
 
@@ -205,7 +207,10 @@ def _model(arrays: Mapping[str, NDArray[Any]]) -> TrainedModel:
     inputs = _inputs(arrays, said, described.get("column"))
     parameters = arrays[_PARAMETERS]
     _check(facts, inputs, parameters)
-    return TrainedModel(facts, inputs, parameters)
+    fixed = arrays.get(_FIXED, np.zeros(0, np.uint8))
+    if fixed.dtype != np.uint8 or fixed.ndim != 1:
+        raise InvalidInput(_FIXED, f"{fixed.dtype} of shape {fixed.shape}", "bytes, one after another")
+    return TrainedModel(facts, inputs, parameters, fixed)
 
 
 def _inputs(arrays: Mapping[str, NDArray[Any]], said: _Columns, entries: Any) -> Inputs:

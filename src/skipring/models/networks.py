@@ -12,7 +12,7 @@ from torch import nn
 from ..errors import InvalidInput
 from ..learning import NeuralModel, drawn, maker, require_usable, rows_for, with_parameters
 
-__all__ = ["answers", "linear_module", "network"]
+__all__ = ["answers", "fixed_bytes", "linear_module", "network"]
 
 _CHUNK = 2000
 
@@ -32,13 +32,44 @@ class _OfRows(nn.Module):
         return found
 
 
-def network(model: NeuralModel, parameters: NDArray[Any], seed: int) -> nn.Module:
-    """Return the module of a network with these parameters, ready to answer rows."""
-    module = drawn(maker(model), seed)
+def fixed_bytes(name: str, seed: int) -> NDArray[np.uint8]:
+    """Return the bytes of the weights that do not learn, of a module that a function makes with this seed."""
+    module = drawn(maker(NeuralModel(name=name, features=1, classes=0)), seed)
+    return np.concatenate([np.zeros(0, np.uint8), *(_bytes(each).numpy() for each in _fixed(module))])
+
+
+def _fixed(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if not parameter.requires_grad]
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _with_fixed(module: nn.Module, fixed: NDArray[np.uint8]) -> bool:
+    """Give a module its weights that do not learn; False if it has others."""
+    weights = _fixed(module)
+    sizes = [weight.numel() * weight.element_size() for weight in weights]
+    if sum(sizes) != fixed.size:
+        return False
+    pieces = torch.split(torch.from_numpy(np.array(fixed)), sizes)
+    with torch.no_grad():
+        for weight, piece in zip(weights, pieces, strict=True):
+            # A piece may begin where numbers of this type must not; a copy does not.
+            weight.copy_(piece.clone().view(weight.dtype).view(weight.shape))
+    return True
+
+
+def network(model: NeuralModel, parameters: NDArray[Any], fixed: NDArray[np.uint8]) -> nn.Module:
+    """Return the module of a network with these parameters, and weights that do not learn, ready to answer rows."""
+    module = drawn(maker(model), 0)
     some, _ = rows_for(model, np.zeros((1, model.features), np.float32), np.zeros(1), "made-up")
     require_usable(module, model, some[:0])
     if not with_parameters(module, parameters):
         reason = f"makes a module of another size than the {parameters.size} parameters of the model's file"
+        raise InvalidInput.because("model.name", model.name, reason)
+    if not _with_fixed(module, fixed):
+        reason = f"makes a module with other weights that do not learn than the {fixed.size} bytes of the model's file"
         raise InvalidInput.because("model.name", model.name, reason)
     module.eval()
     return module if model.is_function else _OfRows(module, model).eval()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +18,7 @@ from .inputs import Inputs
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Kind", "TrainedModel", "kind_of"]
+__all__ = ["Kind", "TrainedModel", "fixed_weights", "kind_of"]
 
 Floats = NDArray[np.floating[Any]]
 Kind = Literal["margin", "softmax", "squared", "network"]
@@ -35,6 +35,19 @@ def kind_of(name: str) -> Kind:
     return "softmax" if name == "softmax" else "squared" if name == "squared" else "margin"
 
 
+def fixed_weights(name: str, seed: int) -> NDArray[np.uint8]:
+    """Return the bytes of the weights that do not learn, of a network of one's own; they were drawn with this seed.
+
+    They are what a model's file has in place of the seed.
+    """
+    if ":" not in name:
+        return np.zeros(0, np.uint8)
+    require_torch(name)
+    from .networks import fixed_bytes
+
+    return fixed_bytes(name, seed)
+
+
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
     """A model, with all that is needed to use it: what its columns mean, its classes, and what it cost in privacy.
@@ -47,11 +60,13 @@ class TrainedModel:
     facts : its name, where it comes from, and its epsilons.
     inputs : what it is given.
     parameters : one vector, as it travels between nodes.
+    fixed : the bytes of a network's weights that do not learn, one after another.
     """
 
     facts: ModelFacts
     inputs: Inputs
     parameters: NDArray[Any]
+    fixed: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
     def __repr__(self) -> str:
         """Say in two lines what it is, and what it cost."""
@@ -179,7 +194,7 @@ class TrainedModel:
 
         width = self.inputs.columns + self.inputs.intercept
         model = NeuralModel(name=self.name, features=width, classes=len(self.classes))
-        return network(model, self.parameters, self.facts.seed or 0)
+        return network(model, self.parameters, self.fixed)
 
 
 def chosen(scores: Floats) -> NDArray[np.intp]:

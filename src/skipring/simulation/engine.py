@@ -36,7 +36,7 @@ def prepare_runs(setup: Setup) -> Shared:
 
 
 def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOutput:
-    """Simulate run `number` of a setup: always the same for the same seed and number."""
+    """Simulate run `number` of a setup: always the same for the same seed and number, unless the setup is secret."""
     shared = prepared or prepare_runs(setup)
     if not isinstance(setup.schedule, Schedule):
         from .rivals.runs import run_rival  # numba is loaded only where it is needed
@@ -44,7 +44,7 @@ def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOut
         assert isinstance(shared, KernelArrays)
         return run_rival(setup, number, shared)
     nodes = setup.data.nodes
-    rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(setup.seed, spawn_key=(number,))))
+    rng, noise = setup.streams(number)
     path = setup.path(rng)
     drawn = draw_hops(setup.delay, path, nodes, setup.stragglers, rng)
     timeouts = _timeouts(setup)
@@ -58,14 +58,15 @@ def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOut
         fewer = _fewer_rows(setup, shared, path, share)
     points = setup.points
     if isinstance(shared, NeuralRuns):
-        errors, losses, updates, w = shared.run(setup, number, rng, path, ready, fewer)
+        errors, losses, updates, w = shared.run(setup, number, noise, path, ready, fewer)
     elif isinstance(shared, WideRuns):
-        errors, losses, updates, w = shared.run(setup, rng, path, ready, fewer)
+        errors, losses, updates, w = shared.run(setup, noise, path, ready, fewer)
     else:
-        errors, losses, updates, w = _run_linear(setup, shared, rng, path, ready, fewer)
+        errors, losses, updates, w = _run_linear(setup, shared, noise, path, ready, fewer)
     latency = np.concatenate([[0.0], waited])[points]
     turns, skips = np.bincount(path, minlength=nodes), np.bincount(path[~ready], minlength=nodes)
-    return RunOutput(number, errors, losses, latency, updates, w, path, ready, turns, skips, passed_on)
+    known = not setup.secret or (not isinstance(shared, KernelArrays) and shared.on_gpu)
+    return RunOutput(number, errors, losses, latency, updates, w, path, ready, turns, skips, passed_on, known)
 
 
 def _timeouts(setup: Setup) -> float | Floats:

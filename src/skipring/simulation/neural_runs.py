@@ -2,7 +2,7 @@
 
 The first weights of run `number`, which counts from 0, are those of real nodes whose `simulation.seed` is larger by
 `number`: the first run begins where the nodes of the same run file do, and every run elsewhere. Noise, batches and the
-path come from the run's own stream.
+path come from the run's own streams (`Setup.streams`).
 """
 
 from __future__ import annotations
@@ -84,6 +84,11 @@ class NeuralRuns:
             token.prepare()  # here, one after another: compiling is not made for several threads
             self._tokens.put(token)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU draws the noise."""
+        return self._device.type == "cuda"
+
     def run(
         self,
         setup: Setup,
@@ -127,7 +132,9 @@ class NeuralRuns:
         import torch
 
         seed = int(rng.integers(2**31))
-        token.restart(self._make, setup.seed + number, noise_seed=seed)
+        # PyTorch's generator begins with 32 bits on a CPU: few enough to try them all.
+        noise_of = rng if setup.secret and not self.on_gpu else None
+        token.restart(self._make, setup.seed + number, noise_seed=seed, noise=noise_of)
         if self._own:
             torch.manual_seed(seed)
         noise = setup.protection.noise_std(setup.model, setup.noise_multiplier)

@@ -355,11 +355,10 @@ def load_run(path: Path) -> RunOutput:
     """Read a run that `save_run` wrote."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            later = {"passed_on"} - set(file.files)  # an earlier version wrote none
-            arrays = {name: file[name] for name in RunOutput.__dataclass_fields__ if name not in {"number", *later}}
+            arrays = {name: file[name] for name in RunOutput.__dataclass_fields__ if name != "number"}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidInput.because("out", path, f"is damaged ({error}); delete it to compute that run again") from None
-    return RunOutput(number=int(path.stem), **arrays)
+    return RunOutput(number=int(path.stem), **arrays | {"foreseeable": bool(arrays["foreseeable"])})
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ class Setup:
     node's preparation, how long it computes, and what traces say. `why_no_privacy` says why no epsilon of any kind can
     be stated; it is empty if one can. `labels_clipped` is how many labels of training rows were clipped to an agreed
     bound; None where there is none. `rows_left_out` is how many training rows were left out, where persons may have so
-    many and no more.
+    many and no more. With `secret`, nobody can draw a run again: see `streams`.
     """
 
     model: LinearModel | NeuralModel
@@ -67,6 +68,7 @@ class Setup:
     labels_clipped: int | None = None
     rows_left_out: int | None = None
     device: str = "auto"
+    secret: bool = False
 
     def __post_init__(self) -> None:
         require_integer("steps", self.steps, 1)
@@ -206,6 +208,18 @@ class Setup:
         assert isinstance(self.schedule, Schedule)
         return self.schedule.path(self.steps, rng)
 
+    def streams(self, number: int) -> tuple[np.random.Generator, np.random.Generator]:
+        """Return where a run's path and delays come from, and its batches and noise.
+
+        Both are one stream that follows from the seed, or, with `secret`, two of the operating system's randomness,
+        which is kept nowhere. Two, because results tell of delays, and who knows what such a generator has drawn can
+        compute what it draws next.
+        """
+        if self.secret:
+            return _unforeseeable(), _unforeseeable()
+        drawn = np.random.Generator(np.random.SFC64(np.random.SeedSequence(self.seed, spawn_key=(number,))))
+        return drawn, drawn
+
     @property
     def points(self) -> NDArray[np.int64]:
         """The numbers of hops after which metrics are taken: 0, and then every `evaluate_every`, and the end."""
@@ -218,7 +232,9 @@ class RunOutput:
 
     `turns` and `skips` count for each node how often it was its turn, and how often it did not update. `passed_on` says
     at which hops a node had the token and passed it on unchanged: it has looked, and added no noise (empty: nowhere).
-    Where there is no token, there is no path, and the last model is the mean of all nodes' models.
+    Where there is no token, there is no path, and the last model is the mean of all nodes' models; of the first run of
+    federated learning, `updated` says for each iteration who took part in it, node by node. `foreseeable` says that
+    somebody could compute its noise again, from a seed or by trying all that a GPU begins with.
     """
 
     number: int
@@ -232,6 +248,12 @@ class RunOutput:
     turns: NDArray[np.int64]
     skips: NDArray[np.int64]
     passed_on: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    foreseeable: bool = True
+
+
+def _unforeseeable() -> np.random.Generator:
+    """Return a generator that begins with the operating system's randomness: 192 bits of state, drawn from 256."""
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(secrets.randbits(256), pool_size=8)))
 
 
 class LaidOut(NamedTuple):

@@ -79,6 +79,8 @@ def simulate(
     With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted simulation
     stopped, and ends with the same bytes. Without `keep_models` the last models are left out, which may be large.
     `save_model` is a file for the model of one run (`model_run`, from 0; the first), which `skipring.load_model` reads.
+    The noise of all runs then comes from the operating system, and not from `simulation.seed`, which others may know:
+    another call gives other runs.
 
     >>> rng = np.random.default_rng(1)
     >>> X, y, hospital = rng.normal(size=(400, 3)), rng.integers(2, size=400), np.arange(400) % 20
@@ -106,21 +108,25 @@ def simulate(
         kept = (Path(save_model), model_run)
         if not kept[0].absolute().parent.is_dir():  # said now, and not after hours
             raise InvalidInput.because("save_model", save_model, "its folder does not exist")
+        given = given._replace(secret=True)
     with nullcontext() if run.model.is_network else one_blas_thread():
         folder = None if out is None else Path(out)
         return _simulate(run, given, folder, resume, threads, keep_models, stop, progress, kept)
 
 
 class _Given(NamedTuple):
-    """What takes the place of something that the run file names."""
+    """What takes the place of something that the run file names; `secret`: of the seed of noise, order and delays."""
 
     dataset: Dataset | None = None
     delay: Delay | None = None
     schedule: Schedule | None = None
+    secret: bool = False
 
     def described(self) -> dict[str, dict[str, str]]:
         """Return what was given in words, for the settings of a result; arrays by their digest."""
         words = {"delay": str(self.delay)} if self.delay is not None else {}
+        if self.secret:
+            words["noise"] = "of the operating system"
         if self.schedule is not None:
             words["schedule"] = repr(self.schedule)
         if self.dataset is not None:
@@ -169,6 +175,7 @@ def _simulate(
     kept: tuple[Path, int] | None,
 ) -> Result:
     setup, inputs = built(run, given.dataset, delay=given.delay, order=given.schedule)
+    setup = dataclasses.replace(setup, secret=given.secret)
     asked = json.dumps(run.model_dump(mode="json") | given.described()) if given.described() else run.model_dump_json()
     known = _begin(folder, asked, resume) if folder is not None else []
     if not keep_models:
@@ -210,7 +217,8 @@ def _simulate(
         (folder / "runs").rmdir()
         (folder / "started.json").unlink()
     if kept is not None:
-        save_trained(trained_model(result, inputs, kept[1]), kept[0])
+        output = next(output for output in finished if output.number == kept[1])
+        save_trained(trained_model(result, inputs, output), kept[0])
     return result
 
 
@@ -263,7 +271,8 @@ def _begin(folder: Path, asked: str, resume: bool) -> list[RunOutput]:
         if not marker.exists():
             raise InvalidInput.because("resume", folder, "holds no simulation that was begun")
         if marker.read_text() != asked:
-            raise InvalidInput.because("resume", folder, "was begun with another run file")
+            reason = "was begun with another run file, or other data, or with or without a model to save"
+            raise InvalidInput.because("resume", folder, reason)
         return [load_run(path) for path in sorted((folder / "runs").glob("[0-9]*.npz")) if ".part" not in path.name]
     try:
         if (folder / "metrics.npz").exists() or any((folder / "runs").glob("*.npz")):

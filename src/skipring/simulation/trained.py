@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from .._digest import digest
 from ..errors import InvalidInput, require_integer
-from ..models import Inputs, ModelFacts, TrainedModel, claims_of, kind_of
+from ..models import Inputs, ModelFacts, TrainedModel, claims_of, fixed_weights, kind_of
 from .result import Result
+from .setup import RunOutput
 
 __all__ = ["require_run", "trained_model"]
+
+#: Why a model states no epsilon although its runs would have one.
+_ON_A_GPU = "a GPU drew its noise from too few random bits to keep it secret; with model.device = cpu there is an epsilon"
 
 
 def require_run(number: int, runs: int) -> None:
@@ -19,17 +27,31 @@ def require_run(number: int, runs: int) -> None:
         raise InvalidInput("model_run", number, f"the number of a run, from 0 to {runs - 1}")
 
 
-def trained_model(result: Result, inputs: Inputs, number: int = 0) -> TrainedModel:
-    """Return the last model of a run of a result, with what such runs cost."""
-    name, settings = result.resolved.model, result.settings
+def trained_model(result: Result, inputs: Inputs, output: RunOutput) -> TrainedModel:
+    """Return the last model of a run of a result, with what such runs cost, if nobody can compute its noise again."""
+    name, settings, number = result.resolved.model, result.settings, output.number
     network = kind_of(name) == "network"
+    claims = claims_of(result.privacy, "any node of such a run, named beforehand (forecast)")
+    if output.foreseeable:
+        claims = tuple(
+            claim if claim.epsilon is None else dataclasses.replace(claim, epsilon=None, refused=_ON_A_GPU)
+            for claim in claims
+        )
     facts = ModelFacts(
         name=name,
         updates=int(result.updates[number, -1]),
-        run=digest(dict(settings)).hex(),
-        epsilon=claims_of(result.privacy, "any node of such a run, named beforehand (forecast)"),
+        run=_digest_without_guesses(settings),
+        epsilon=claims,
         not_covered=result.privacy.not_covered,
         source=f"simulation, run number {number} of {result.runs} (from 0)",
-        seed=int(settings["simulation"]["seed"]) + number if network else None,
     )
-    return TrainedModel(facts, inputs, result.models[number].astype(np.float32 if network else np.float64))
+    parameters = result.models[number].astype(np.float32 if network else np.float64)
+    fixed = fixed_weights(name, int(settings["simulation"]["seed"]) + number)
+    return TrainedModel(facts, inputs, parameters, fixed)
+
+
+def _digest_without_guesses(settings: Mapping[str, Any]) -> str:
+    """Return a digest of the settings by which nobody can test a guess of the seed, or of a row."""
+    seedless = {name: value for name, value in settings["simulation"].items() if name != "seed"}
+    given = {name: value for name, value in settings.get("given", {}).items() if name != "data"}
+    return digest(dict(settings) | {"simulation": seedless, "given": given}).hex()

@@ -52,6 +52,11 @@ class WideRuns:
         else:
             self._norms = reference.row_norms(self._rows.x)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU draws the noise."""
+        return self._token is not None
+
     def run(
         self,
         setup: Setup,

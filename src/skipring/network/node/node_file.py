@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...models import EpsilonClaim, Inputs, ModelFacts, ParameterBytes, TrainedModel, write_model
+from ...models import EpsilonClaim, Inputs, ModelFacts, ParameterBytes, TrainedModel, fixed_weights, write_model
 from ...runs import RunFile
 from ..protocol import Token
 from ..storage import chunks_of, size_of
@@ -36,10 +36,10 @@ def write_node_model(path: Path, token: Token, inputs: Inputs, about: NodeFacts,
         epsilon=about.claims,
         not_covered=about.not_covered,
         source=f"{'the final model' if about.over else 'a run that is not over'}, as node {about.node} has it",
-        seed=about.run.simulation.seed if about.run.model.is_function else None,
     )
     kind = np.dtype(dtype)
     count = size_of(token.parameters) // kind.itemsize
     pieces = ParameterBytes(kind.str, count, chunks_of(token.parameters, 1 << 20))
-    write_model(TrainedModel(facts, inputs, np.empty(0, kind)), path, pieces)
+    fixed = fixed_weights(name, about.run.simulation.seed)
+    write_model(TrainedModel(facts, inputs, np.empty(0, kind), fixed), path, pieces)
     return facts

@@ -27,7 +27,6 @@ from ..setup import RunOutput, Setup
 from ..whole_node import node_epsilon
 from .graphs import gossip_graphs
 from .kinds import Gossip
-from .runs import who_is_ready
 
 __all__ = ["chosen_pairs", "gossip_pairs", "privacy_of_rival", "why_not_hidden"]
 
@@ -138,7 +137,7 @@ def _federated(
     most, middle = int(uploads.max()), int(np.median(uploads))
     other = None
     if averages:
-        ready = who_is_ready(setup, recorded.number)
+        ready = recorded.updated.reshape(setup.steps, -1)
         # Who uploads most need not be seen best: it matters how many others hide an upload.
         present = ready.sum(axis=1)
         worst = max(federated_node_mu(present, ready[:, node], noise_multiplier=noise) for node in range(len(uploads)))

@@ -23,10 +23,10 @@ _JUDGES = 32
 
 
 def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
-    """Simulate run `number` of gossip or federated learning: always the same for the same seed and number."""
+    """Simulate run `number` of gossip or federated learning: always the same for the same seed and number, unless secret."""
     model, rival, nodes = setup.model, setup.schedule, setup.data.nodes
     assert isinstance(model, LinearModel)
-    rng = _stream(setup, number)
+    rng, noise = setup.streams(number)
     points = setup.points
     metrics = compiled.Metrics(
         setup.evaluate_every, np.empty(len(points)), np.empty(len(points)), np.empty(0, np.int64)
@@ -35,13 +35,14 @@ def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
     room = compiled.scratch_for(model, shared.rows, shared.test)
     how = (shared.model, shared.rows, rule_of(setup), most)
     skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
+    took_part = np.zeros(0, np.bool_)
     if isinstance(rival, Gossip):
         times = rival.latencies(setup.steps, setup.delay, setup.timeout, setup.hop_latency, rng)
         linked = rival.edge_probability(skip_probability(setup.delay, setup.timeout))
         judges = np.unique(np.linspace(0, nodes - 1, min(nodes, _JUDGES)).astype(np.int64))
         models = np.zeros((nodes, model.parameters))
         graphs, averaging = graph_stream(setup.seed, number), Averaging(rival.rounds, linked, rival.acceleration)
-        GOSSIP[kind](rng, graphs, *how, averaging, shared.test, room, judges, models, metrics)
+        GOSSIP[kind](noise, graphs, *how, averaging, shared.test, room, judges, models, metrics)
         w = models.mean(axis=0)
         updates = points * nodes
     else:
@@ -50,8 +51,10 @@ def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
         times = rival.latencies(delays, setup.timeout, setup.hop_latency)
         ready = delays <= setup.timeout
         w = np.zeros(model.parameters)
-        FEDERATED[kind](rng, *how, ready, shared.test, room, w, metrics)
+        FEDERATED[kind](noise, *how, ready, shared.test, room, w, metrics)
         skips = setup.steps - ready.sum(axis=0)
+        if number == 0:  # of all runs it would take much room
+            took_part = ready.ravel()
         updates = np.concatenate([[0], np.cumsum(ready.sum(axis=1))])[points]
     latency = np.concatenate([[0.0], np.cumsum(times)])[points]
     turns = np.full(nodes, setup.steps, dtype=np.int64)
@@ -64,19 +67,17 @@ def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
         updates,
         w,
         nowhere,
-        nowhere.astype(np.bool_),
+        took_part,
         turns,
         skips.astype(np.int64),
+        foreseeable=not setup.secret,
     )
 
 
 def who_is_ready(setup: Setup, number: int) -> NDArray[np.bool_]:
     """Return for each iteration of a federated run who took part, the same as in its simulation."""
-    return _all_delays(setup, _stream(setup, number)) <= setup.timeout
-
-
-def _stream(setup: Setup, number: int) -> np.random.Generator:
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(setup.seed, spawn_key=(number,))))
+    assert not setup.secret  # nobody can draw it again
+    return _all_delays(setup, setup.streams(number)[0]) <= setup.timeout
 
 
 def _all_delays(setup: Setup, rng: np.random.Generator) -> NDArray[np.floating[Any]]:

@@ -1,0 +1,216 @@
+"""Nobody can take the noise off a saved model: it comes from the operating system, and no file tells from where."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring import SkipRingClassifier
+from skipring.errors import InvalidInput
+from skipring.models import load_model
+from skipring.simulation import Interrupted, Result, simulate
+
+RNG = np.random.default_rng(5)
+ROWS, NODES = 60, 6
+X, OWNER = RNG.normal(size=(ROWS, 4)), np.arange(ROWS) % NODES
+Y = (X[:, 0] > 0).astype(int)
+NETWORK = (
+    "from torch import nn\n"
+    "def small():\n"
+    "    layers = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))\n"
+    "    layers[2].requires_grad_(False)\n"
+    "    return layers\n"
+)
+
+
+def settings(kind: str = "random-ring", **simulation: Any) -> dict[str, Any]:
+    """Return the run file, which is public; its seed is the usual one."""
+    values: dict[str, Any] = {
+        "privacy": {"noise_multiplier": 4.0},
+        "schedule": {"name": "random-ring" if kind == "network" else kind, "steps": 36},
+        "simulation": {"runs": 2, "evaluate_every": 12, "seed": 1} | simulation,
+    }
+    if kind == "network":
+        values |= {"model": {"name": "noisy_networks:small", "device": "cpu"}, "learning": {"gradient_bound": 1.0}}
+    return values
+
+
+@pytest.fixture(autouse=True)
+def networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "noisy_networks.py").write_text(NETWORK)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+KINDS = ["random-ring", "network", "federated", "gossip"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_knows_all_other_rows_and_the_run_file_cannot_compute_the_model_again(
+    tmp_path: Path, kind: str, one_thread: None
+) -> None:
+    target = 17  # a row to learn from; its label is what the observer wants to know
+    simulate(settings(kind), X, Y, OWNER, save_model=tmp_path / "model.npz")
+    published = load_model(tmp_path / "model.npz")
+    assert published.facts.epsilon[0].epsilon is not None
+    for guess in (0, 1):
+        labels = Y.copy()
+        labels[target] = guess
+        again = simulate(settings(kind), X, labels, OWNER)
+        assert not np.array_equal(again.models[0].astype(published.parameters.dtype), published.parameters)
+        twice = simulate(settings(kind), X, labels, OWNER)
+        np.testing.assert_array_equal(again.models, twice.models, "without a saved model, a seed gives the same bytes")
+
+
+def spellings(secret: int) -> list[bytes]:
+    """Return how a file may have a number: as text, or in bytes, also in pieces of half its size."""
+    size = 32
+    found = [str(secret).encode(), f"{secret:x}".encode(), f"{secret:X}".encode()]
+    for order in ("little", "big"):
+        whole = secret.to_bytes(size, order)  # type: ignore[arg-type] # a literal
+        found += [whole[low : low + 8] for low in range(0, size, 8)]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_file_has_what_the_noise_comes_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, one_thread: None
+) -> None:
+    drawn: list[int] = []
+    real = secrets.randbits
+
+    def noted(bits: int) -> int:
+        drawn.append(real(bits))
+        assert bits >= 128
+        return drawn[-1]
+
+    monkeypatch.setattr(secrets, "randbits", noted)
+    out, saved = tmp_path / "out", tmp_path / "model.npz"
+    stop = threading.Event()
+
+    def interrupt(done: int) -> None:
+        if done:
+            stop.set()
+
+    def written() -> bytes:
+        files = [path for path in [*out.rglob("*"), saved] if path.is_file()]
+        assert files
+        return b"".join(path.read_bytes() for path in files)
+
+    many = settings(kind, runs=20)
+    with pytest.raises(Interrupted):
+        simulate(many, X, Y, OWNER, out=out, save_model=saved, threads=1, stop=stop, progress=interrupt)
+    half = written()
+    simulate(many, X, Y, OWNER, out=out, save_model=saved, resume=True)
+    whole = written()
+    assert len(drawn) >= 20
+    for secret in drawn:
+        for spelling in spellings(secret):
+            assert spelling not in half
+            assert spelling not in whole
+
+
+def test_path_and_noise_have_streams_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a result tells of delays and the path gives nothing away of the generator that the noise comes from."""
+    drawn: list[int] = []
+    real = secrets.randbits
+    monkeypatch.setattr(secrets, "randbits", lambda bits: drawn.append(real(bits)) or drawn[-1])
+    simulate(settings(runs=3), X, Y, OWNER, save_model=tmp_path / "model.npz")
+    assert len(drawn) == len(set(drawn)) == 6
+
+
+@pytest.mark.parametrize("kind", ["random-ring", "network"])
+def test_the_digest_of_a_model_tests_no_guess(tmp_path: Path, kind: str, one_thread: None) -> None:
+    def facts(seed: int, rows: np.ndarray[Any, Any]) -> tuple[str, dict[str, Any]]:
+        simulate(settings(kind, seed=seed), rows, Y, OWNER, save_model=tmp_path / "model.npz")
+        with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+        return about["model"]["run"], about
+
+    other = X.copy()
+    other[17] = 0.5
+    first, about = facts(1, X)
+    assert facts(2, X)[0] == first, "nobody can test a guessed seed"
+    assert facts(1, other)[0] == first, "nobody can test a guessed row"
+    assert "seed" not in json.dumps(about)
+    longer = settings(kind)
+    longer["schedule"]["steps"] = 48
+    simulate(longer, X, Y, OWNER, save_model=tmp_path / "model.npz")
+    assert load_model(tmp_path / "model.npz").facts.run != first, "it still tells runs apart"
+
+
+def test_every_call_gives_another_model_and_the_same_rows(tmp_path: Path) -> None:
+    found = []
+    for name in ("first.npz", "second.npz"):
+        result = simulate(settings(runs=1), X, Y, OWNER, save_model=tmp_path / name)
+        found.append((result.models, load_model(tmp_path / name).inputs.scaling))
+    assert not np.array_equal(found[0][0], found[1][0])
+    assert found[0][1] is not None
+    np.testing.assert_array_equal(found[0][1].centre, found[1][1].centre, "the split is the seed's")
+
+
+def test_runs_with_and_without_a_seed_do_not_mix(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def interrupt(done: int) -> None:
+        if done:
+            stop.set()
+
+    many = settings(runs=20)
+    with pytest.raises(Interrupted):
+        simulate(many, X, Y, OWNER, out=tmp_path / "out", threads=1, stop=stop, progress=interrupt)
+    with pytest.raises(InvalidInput, match="with or without a model to save"):
+        simulate(many, X, Y, OWNER, out=tmp_path / "out", resume=True, save_model=tmp_path / "model.npz")
+    simulate(many, X, Y, OWNER, out=tmp_path / "out", resume=True)
+
+
+def test_a_result_says_that_its_noise_cannot_be_drawn_again(tmp_path: Path) -> None:
+    simulate(settings(), X, Y, OWNER, out=tmp_path / "saved", save_model=tmp_path / "model.npz")
+    simulate(settings(), X, Y, OWNER, out=tmp_path / "seeded")
+    assert Result.load(tmp_path / "saved").settings["given"]["noise"] == "of the operating system"
+    assert "noise" not in Result.load(tmp_path / "seeded").settings["given"]
+
+
+def test_federated_runs_have_the_same_kinds_of_epsilon(tmp_path: Path) -> None:
+    reports = [
+        simulate(settings("federated"), X, Y, OWNER, **more).privacy
+        for more in ({}, {"save_model": tmp_path / "model.npz"})
+    ]
+    for report in reports:
+        assert report.realised is not None
+        assert report.realised.other_node is not None
+
+
+class TestTheEstimator:
+    def fitted(self, tmp_path: Path, **options: Any) -> Any:
+        estimator = SkipRingClassifier(rounds=3, noise_multiplier=4.0, **options).fit(X, Y, groups=OWNER)
+        estimator.save_model(tmp_path / "model.npz")
+        return load_model(tmp_path / "model.npz").facts.epsilon[0], estimator
+
+    def test_fresh_noise_has_an_epsilon(self, tmp_path: Path) -> None:
+        claim, estimator = self.fitted(tmp_path)
+        assert claim.epsilon == estimator.epsilon_
+
+    @pytest.mark.parametrize("state", [1, np.random.RandomState(1)])
+    def test_a_given_state_has_none(self, tmp_path: Path, state: Any) -> None:
+        claim, estimator = self.fitted(tmp_path, random_state=state)
+        assert claim.epsilon is None
+        assert "random_state" in claim.sentence()
+        assert np.isfinite(estimator.epsilon_)
+
+    def test_a_designed_order_does_not_give_the_noise_away(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        drawn: list[int] = []
+        real = secrets.randbits
+        monkeypatch.setattr(secrets, "randbits", lambda bits: drawn.append(real(bits)) or drawn[-1])
+        _, estimator = self.fitted(tmp_path, schedule="designed-ring")
+        split, *noise = drawn
+        assert estimator.planned_.order_seed == split
+        assert len(noise) == 2
+        assert split not in noise
