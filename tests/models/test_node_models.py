@@ -88,3 +88,33 @@ def test_a_folder_without_a_journal_has_no_model(tmp_path: Path, skipring: Any) 
     assert told.code == 2
     assert "is not the folder of a node" in told.err
     assert len(told.err.splitlines()) == 1
+
+
+def test_a_nodes_file_has_the_weights_that_do_not_learn_and_no_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    (tmp_path / "kept_networks.py").write_text(
+        "import torch\n"
+        "from torch import nn\n"
+        "def small():\n"
+        "    layers = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))\n"
+        "    layers[0].requires_grad_(False)\n"
+        "    layers.odd = nn.Parameter(torch.randint(9, (3,), dtype=torch.int8), requires_grad=False)\n"
+        "    return layers\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    model = {"name": "kept_networks:small", "device": "cpu"}
+    values = {"column": COLUMNS, "model": model, "learning": {"gradient_bound": 1.0}, "simulation": {"seed": 77}}
+    run = parse_run(values)
+    loaded, learner, parameters = kept(tmp_path, run)
+    data = read_with_schema(tmp_path / "rows.csv", run.table)
+    test = _test_rows(data, stream(run, 2**32 - 1, *b"b"), run.data.test_share)
+    cells = np.array([line.split(",") for line in (tmp_path / "rows.csv").read_text().splitlines()[1:]])
+    rows = {"dose": cells[test, 2].astype(float), "age": cells[test, 0].astype(float)}
+    assert np.mean(loaded.predict(rows) != cells[test, 1]) == pytest.approx(learner.test_error(parameters))
+    with np.load(tmp_path / "model.npz", allow_pickle=False) as file:
+        assert "seed" not in str(file["about"])
+        assert file["fixed"].shape == (4 * 9 + 3,)
+    short = TrainedModel(loaded.facts, loaded.inputs, loaded.parameters, loaded.fixed[:-1])
+    with pytest.raises(InvalidInput, match="other weights that do not learn than the 38 bytes"):
+        short.predict(rows)

@@ -132,7 +132,7 @@ def test_a_network_predicts_what_the_simulator_tested(
         "from torch import nn\n"
         "def small():\n"
         "    layers = nn.Sequential(nn.Linear(30, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))\n"
-        "    layers[2].requires_grad_(False)\n"  # drawn with the seed, and not in the file
+        "    layers[2].requires_grad_(False)\n"  # drawn with the seed, which is not in the file
         "    return layers\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -194,7 +194,7 @@ def test_the_estimator_saves_what_it_predicts(tmp_path: Path, classes: list[Any]
     X = pd.DataFrame(rng.normal(size=(200, 3)), columns=["age", "dose", "weight"])
     y = np.array(classes)[(X["age"] > 0).to_numpy().astype(int) * (len(classes) - 1)]
     y[:20] = classes[1]
-    fitted = SkipRingClassifier(random_state=1, features="random-fourier:50").fit(X, y)
+    fitted = SkipRingClassifier(features="random-fourier:50").fit(X, y)
     fitted.save_model(tmp_path / "model.npz", made="2030-01-01")
     loaded = load_model(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.predict(X[["weight", "age", "dose"]]), fitted.predict(X))

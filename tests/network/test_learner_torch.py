@@ -73,6 +73,8 @@ def normed(): return nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3))
 def lazy(): return nn.LazyLinear(3)
 def masked(): made = nn.Linear(6, 3); made.register_buffer("mask", torch.ones(3)); return made
 def double(): return nn.Linear(6, 3, dtype=torch.float64)
+def drawn(): made = nn.Linear(6, 3); made.sketch = {"first": [torch.rand(2)]}; return made
+def constant(): made = nn.Linear(6, 3, bias=False); made.scale = [torch.ones(3)]; return made
 def empty(): return nn.Softmax(dim=1)
 def wide(): return nn.Linear(6, 4)
 def narrow(): return nn.Linear(5, 3)
@@ -347,6 +349,7 @@ def test_a_file_of_a_nodes_own(tmp_path: Path) -> None:
         ("clinic_models:words", "made no PyTorch module, but a str"),
         ("clinic_models:normed", "layer 1 (BatchNorm1d) keeps statistics of rows; use GroupNorm or LayerNorm"),
         ("clinic_models:masked", "only parameters travel between nodes, and the module has a buffer (mask)"),
+        ("clinic_models:drawn", "sketch['first'][0] is drawn at random and no parameter; make it an nn.Parameter"),
         ("clinic_models:lazy", "weight has no size yet"),
         ("clinic_models:double", "weight is of type torch.float64"),
         ("clinic_models:empty", "has no parameters to learn"),
@@ -363,6 +366,10 @@ def test_modules_that_cannot_travel_get_one_line(table: Path, name: str, said: s
     assert str(refusal.value).startswith(f"model.name = {name}: ")
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_tensor_that_is_always_the_same_is_no_problem(table: Path) -> None:
+    assert made_of(table, "clinic_models:constant", "model.device=cpu").shape == (18,)
 
 
 def test_numbers_need_one_answer_for_each_row(table: Path) -> None:

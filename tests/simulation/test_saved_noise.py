@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import secrets
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pytest
 
 from skipring import SkipRingClassifier
 from skipring.errors import InvalidInput
-from skipring.models import load_model
-from skipring.simulation import Interrupted, Result, simulate
+from skipring.models import Inputs, load_model
+from skipring.runs import parse_run
+from skipring.simulation import Interrupted, Result, build, run_one, simulate
+from skipring.simulation.trained import trained_model
 
 RNG = np.random.default_rng(5)
 ROWS, NODES = 60, 6
@@ -214,3 +218,35 @@ class TestTheEstimator:
         assert estimator.planned_.order_seed == split
         assert len(noise) == 2
         assert split not in noise
+
+
+def test_a_model_whose_noise_a_gpu_drew_states_no_epsilon(tmp_path: Path) -> None:
+    setup = dataclasses.replace(build(parse_run(settings(runs=1) | {"data": {"nodes": 6}})), secret=True)
+    output = run_one(setup, 0)
+    assert not output.foreseeable
+    result = simulate(settings(runs=1) | {"data": {"nodes": 6}})
+    inputs = Inputs(columns=30, classes=np.array(["a", "b"]))
+    for known, stated in ((False, True), (True, False)):
+        model = trained_model(result, inputs, dataclasses.replace(output, foreseeable=known))
+        assert all((claim.epsilon is not None) == stated for claim in model.facts.epsilon)
+    assert "a GPU drew its noise" in model.facts.sentences()[0]
+    assert run_one(dataclasses.replace(setup, secret=False), 0).foreseeable
+
+
+def test_the_command_says_where_noise_comes_from_and_what_no_epsilon_covers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skipring_words: Callable[..., Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changes = ["simulation.runs=2", "schedule.steps=60", "data.nodes=6", "privacy.noise_multiplier=4"]
+    options = [word for change in changes for word in ("--set", change)]
+    Path("run.toml").write_text("")
+    plain = skipring_words("simulate", "run.toml", *options, "--out", "plain")
+    saved = skipring_words("simulate", "run.toml", *options, "--out", "saved", "--save-model", "model.npz")
+    assert plain.code == saved.code == 0, plain.err + saved.err
+    for told in (plain, saved):
+        words = " ".join(told.out.split())
+        assert "No epsilon covers the test errors of tokens on their way, nor several runs on the same rows." in words
+    assert "Their noise follows from simulation.seed" in " ".join(plain.out.split())
+    assert "Its noise comes from the operating system" in " ".join(saved.out.split())
+    again = skipring_words("simulate", "run.toml", *options, "--out", "more", "--save-model", "model.npz", "--json")
+    assert again.data["model_epsilon"][0]["epsilon"] == again.data["privacy"]["forecast"]["epsilon"]

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._json import to_json
 from .._numbers import upper
 from ..errors import InvalidInput
 from ._output import Changes, Json, Threads, print_json, print_rows, sentence
 from ._work import counted_runs
 
 if TYPE_CHECKING:
+    from ..models import EpsilonClaim
     from ..privacy import PrivacyReport, StatedEpsilon
     from ..simulation import ResolvedFacts, Result, Spread
 
@@ -49,12 +51,13 @@ def simulate(
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted simulation stopped.")] = False,
     threads: Threads = None,
     save_model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the model of one run, for `skipring predict`.")
+        Path | None, typer.Option(metavar="FILE", help="Write the model of one run, for `skipring predict`; noise is then the system's, not the seed's.")
     ] = None,
     model_run: Annotated[int, typer.Option(metavar="NUMBER", help="Of which run, from 0.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
+    from ..models import load_model
     from ..runs import old_timeout, unsaid_data, unsaid_unit, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
@@ -73,10 +76,14 @@ def simulate(
             save_model=save_model,
             model_run=model_run,
         )
-    model = {} if save_model is None else {"model": str(save_model), "model_run": model_run}
+    model: dict[str, Any] = {}
+    claims: Sequence[EpsilonClaim] = ()
+    if save_model is not None:
+        claims = load_model(save_model).facts.epsilon
+        model = {"model": str(save_model), "model_run": model_run, "model_epsilon": to_json(claims)}
     unsaid = [None if result.privacy.refused is not None else unsaid_unit(run), old_timeout(run)]
     notes = [note for note in (unsaid_data(run), *unsaid) if note is not None]
-    _show(result, folder, time.perf_counter() - began, notes, as_json, model)
+    _show(result, folder, time.perf_counter() - began, notes, as_json, model, claims)
 
 
 def _show(
@@ -86,6 +93,7 @@ def _show(
     unsaid: Sequence[str],
     as_json: bool,
     model: dict[str, Any],
+    claims: Sequence[EpsilonClaim],
 ) -> None:
     summary = result.summary()
     resolved, privacy = result.resolved, result.privacy
@@ -139,6 +147,8 @@ def _show(
         )
     if privacy.paper is not None and privacy.paper.doubt is not None:
         notes.append(f"Do not rely on the paper's epsilon: {privacy.paper.doubt}.")
+    if privacy.refused is None:
+        notes.append("No epsilon covers the test errors of tokens on their way, nor several runs on the same rows.")
     if privacy.not_covered is not None:
         notes.append(sentence(privacy.not_covered))
     notes += map(sentence, resolved.notes)
@@ -155,6 +165,10 @@ def _show(
     notes.append(f"Results are in {folder}.")
     if model:
         notes.append(f"The model of run number {model['model_run']} (from 0) is {model['model']}: skipring predict.")
+        notes.append("Its noise comes from the operating system, and not from simulation.seed: another call gives another.")
+        notes += [claim.sentence() for claim in claims if claim.epsilon is None]
+    elif privacy.refused is None:
+        notes.append("Their noise follows from simulation.seed: hand on no model of them, but one of --save-model.")
     print_rows(rows, "\n".join(notes))
 
 

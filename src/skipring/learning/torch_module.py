@@ -8,7 +8,8 @@ features), and answers with (rows, classes), or with (rows,) or (rows, 1) where 
 
 Only parameters travel, and only those that require a gradient: as one float32 vector, in the order of
 ``module.parameters()``. A module with buffers, such as the running means of a BatchNorm, is refused, because they would
-be left behind, and depend on data that no noise hides.
+be left behind, and depend on data that no noise hides. So is a tensor that is drawn at random and no parameter: the
+file of a model has parameters, those that do not learn included, and no seed.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ __all__ = [
 
 # A network is drawn from the generator that all threads of torch share.
 _DRAWING = threading.Lock()
+#: A seed that no run has, by which one sees what a seed decides.
+_OTHER_SEED = 0x5EED5EED5EED5EED
 
 
 def paper_cnn(data: Literal["mnist", "cifar10"]) -> nn.Sequential:
@@ -165,6 +168,7 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
         if parameter.requires_grad and parameter.dtype != torch.float32:
             raise InvalidInput.because("model.name", name, f"{of} is of type {parameter.dtype}, not torch.float32")
     require_fixed(module, name, "model.name")
+    _require_nothing_else_drawn(module, model)
     if not trainable(module):
         raise InvalidInput.because("model.name", name, "the module has no parameters to learn")
     answer: Any = None
@@ -187,6 +191,42 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
     if shape not in ([(count, classes)] if classes else [(count,), (count, 1)]):
         wanted = f"({count}, {classes}), a score for each class" if classes else f"({count},), since labels are numbers"
         raise InvalidInput.because("model.name", name, f"answers {count} rows with {shape}, and not {wanted}")
+
+
+def _require_nothing_else_drawn(module: nn.Module, model: NeuralModel) -> None:
+    """Refuse tensors that are no parameters and differ with the seed: no model's file has them, nor the seed."""
+    known = _plain_tensors(module)
+    if not known:
+        return
+    other = _plain_tensors(drawn(maker(model), _OTHER_SEED))
+    for of, tensor in known.items():
+        if of not in other or not torch.equal(tensor.detach().cpu(), other[of].detach().cpu()):
+            reason = f"{of} is drawn at random and no parameter; make it an nn.Parameter with requires_grad=False"
+            raise InvalidInput.because("model.name", model.name, reason)
+
+
+def _plain_tensors(module: nn.Module) -> dict[str, torch.Tensor]:
+    """Return tensors and arrays that are attributes of a module or of its parts, also in lists and dictionaries."""
+    found: dict[str, torch.Tensor] = {}
+
+    def look(of: str, value: object, depth: int) -> None:
+        if isinstance(value, torch.Tensor):
+            if not value.requires_grad and not isinstance(value, nn.Parameter):
+                found[of] = value
+        elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+            found[of] = torch.from_numpy(np.array(value))
+        elif depth and isinstance(value, dict):
+            for key, each in value.items():
+                look(f"{of}[{key!r}]", each, depth - 1)
+        elif depth and isinstance(value, list | tuple):
+            for place, each in enumerate(value):
+                look(f"{of}[{place}]", each, depth - 1)
+
+    for path, part in module.named_modules():
+        for name, value in vars(part).items():
+            if name not in ("_parameters", "_buffers", "_modules"):
+                look(f"{path}.{name}" if path else name, value, 3)
+    return found
 
 
 def rows_for(
