@@ -240,7 +240,9 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             self.coef_, self.intercept_ = parameters[:, :-1], parameters[:, -1]
         else:
             self.coef_, self.intercept_ = parameters, np.zeros(len(parameters))
-        self._why_no_claim = _KNOWN_NOISE if self.random_state is not None else _ON_A_GPU if output.foreseeable else None
+        self._why_no_claim = (
+            _KNOWN_NOISE if self.random_state is not None else _ON_A_GPU if output.foreseeable else None
+        )
         self._vector, self._run_digest = np.asarray(output.model, np.float64), self._digest(data.nodes)
         self.classes_ = classes
         self.scaling_ = dataclasses.replace(scaling, intercept=False)
@@ -373,7 +375,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         """Write the fitted model, with what it cost, to a file for `skipring.load_model` and `skipring predict`.
 
         `made` says when, if the file is to say so. A model that was fitted with a `random_state` states no epsilon: who
-        knows that state can compute its noise and take it off. The scales in it come from the training rows (see the notes above).
+        knows that state can compute its noise and take it off. The scales in the file come from the training
+        rows (see the notes above).
         """
         check_is_fitted(self)
         why_not = "there is no noise" if self.planned_ is None else self._why_no_claim

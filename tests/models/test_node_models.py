@@ -107,6 +107,7 @@ def test_a_nodes_file_has_the_weights_that_do_not_learn_and_no_seed(
     values = {"column": COLUMNS, "model": model, "learning": {"gradient_bound": 1.0}, "simulation": {"seed": 77}}
     run = parse_run(values)
     loaded, learner, parameters = kept(tmp_path, run)
+    assert run.table is not None
     data = read_with_schema(tmp_path / "rows.csv", run.table)
     test = _test_rows(data, stream(run, 2**32 - 1, *b"b"), run.data.test_share)
     cells = np.array([line.split(",") for line in (tmp_path / "rows.csv").read_text().splitlines()[1:]])

@@ -31,4 +31,4 @@ def test_the_page_works_as_it_is_written(
     exec(compile(program, "page.py", "exec"), {})
     word, *chances = re.findall(r"[a-z]+|[0-9.]+", capsys.readouterr().out.splitlines()[0])
     assert word == "sick"
-    assert float(chances[1]) == pytest.approx(0.81, abs=0.15)
+    assert float(chances[1]) == pytest.approx(0.78, abs=0.15)  # eight deviations of it

@@ -71,12 +71,26 @@ def test_who_knows_all_other_rows_and_the_run_file_cannot_compute_the_model_agai
         np.testing.assert_array_equal(again.models, twice.models, "without a saved model, a seed gives the same bytes")
 
 
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list of what the operating system is asked for from now on; it is 128 bits or more."""
+    drawn: list[int] = []
+    real = secrets.randbits
+
+    def remember(bits: int) -> int:
+        assert bits >= 128
+        drawn.append(real(bits))
+        return drawn[-1]
+
+    monkeypatch.setattr(secrets, "randbits", remember)
+    return drawn
+
+
 def spellings(secret: int) -> list[bytes]:
     """Return how a file may have a number: as text, or in bytes, also in pieces of half its size."""
     size = 32
     found = [str(secret).encode(), f"{secret:x}".encode(), f"{secret:X}".encode()]
     for order in ("little", "big"):
-        whole = secret.to_bytes(size, order)  # type: ignore[arg-type] # a literal
+        whole = secret.to_bytes(size, order)
         found += [whole[low : low + 8] for low in range(0, size, 8)]
     return found
 
@@ -85,15 +99,7 @@ def spellings(secret: int) -> list[bytes]:
 def test_no_file_has_what_the_noise_comes_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, one_thread: None
 ) -> None:
-    drawn: list[int] = []
-    real = secrets.randbits
-
-    def noted(bits: int) -> int:
-        drawn.append(real(bits))
-        assert bits >= 128
-        return drawn[-1]
-
-    monkeypatch.setattr(secrets, "randbits", noted)
+    drawn = noted(monkeypatch)
     out, saved = tmp_path / "out", tmp_path / "model.npz"
     stop = threading.Event()
 
@@ -121,9 +127,7 @@ def test_no_file_has_what_the_noise_comes_from(
 
 def test_path_and_noise_have_streams_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a result tells of delays and the path gives nothing away of the generator that the noise comes from."""
-    drawn: list[int] = []
-    real = secrets.randbits
-    monkeypatch.setattr(secrets, "randbits", lambda bits: drawn.append(real(bits)) or drawn[-1])
+    drawn = noted(monkeypatch)
     simulate(settings(runs=3), X, Y, OWNER, save_model=tmp_path / "model.npz")
     assert len(drawn) == len(set(drawn)) == 6
 
@@ -152,10 +156,11 @@ def test_every_call_gives_another_model_and_the_same_rows(tmp_path: Path) -> Non
     found = []
     for name in ("first.npz", "second.npz"):
         result = simulate(settings(runs=1), X, Y, OWNER, save_model=tmp_path / name)
-        found.append((result.models, load_model(tmp_path / name).inputs.scaling))
+        scaling = load_model(tmp_path / name).inputs.scaling
+        assert scaling is not None
+        found.append((result.models, scaling.centre))
     assert not np.array_equal(found[0][0], found[1][0])
-    assert found[0][1] is not None
-    np.testing.assert_array_equal(found[0][1].centre, found[1][1].centre, "the split is the seed's")
+    np.testing.assert_array_equal(found[0][1], found[1][1], "the split is the seed's")
 
 
 def test_runs_with_and_without_a_seed_do_not_mix(tmp_path: Path) -> None:
@@ -182,8 +187,7 @@ def test_a_result_says_that_its_noise_cannot_be_drawn_again(tmp_path: Path) -> N
 
 def test_federated_runs_have_the_same_kinds_of_epsilon(tmp_path: Path) -> None:
     reports = [
-        simulate(settings("federated"), X, Y, OWNER, **more).privacy
-        for more in ({}, {"save_model": tmp_path / "model.npz"})
+        simulate(settings("federated"), X, Y, OWNER, save_model=file).privacy for file in (None, tmp_path / "model.npz")
     ]
     for report in reports:
         assert report.realised is not None
@@ -210,9 +214,7 @@ class TestTheEstimator:
     def test_a_designed_order_does_not_give_the_noise_away(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        drawn: list[int] = []
-        real = secrets.randbits
-        monkeypatch.setattr(secrets, "randbits", lambda bits: drawn.append(real(bits)) or drawn[-1])
+        drawn = noted(monkeypatch)
         _, estimator = self.fitted(tmp_path, schedule="designed-ring")
         split, *noise = drawn
         assert estimator.planned_.order_seed == split

@@ -51,7 +51,11 @@ def simulate(
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted simulation stopped.")] = False,
     threads: Threads = None,
     save_model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the model of one run, for `skipring predict`; noise is then the system's, not the seed's.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the model of one run, for `skipring predict`; noise is then the system's, not the seed's.",
+        ),
     ] = None,
     model_run: Annotated[int, typer.Option(metavar="NUMBER", help="Of which run, from 0.")] = 0,
     as_json: Json = False,
@@ -165,7 +169,9 @@ def _show(
     notes.append(f"Results are in {folder}.")
     if model:
         notes.append(f"The model of run number {model['model_run']} (from 0) is {model['model']}: skipring predict.")
-        notes.append("Its noise comes from the operating system, and not from simulation.seed: another call gives another.")
+        notes.append(
+            "Its noise comes from the operating system, and not from simulation.seed: another call gives another."
+        )
         notes += [claim.sentence() for claim in claims if claim.epsilon is None]
     elif privacy.refused is None:
         notes.append("Their noise follows from simulation.seed: hand on no model of them, but one of --save-model.")

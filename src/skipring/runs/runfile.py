@@ -388,8 +388,8 @@ class SimulationSection(_Section):
     runs: int = Field(20, description="number of runs")
     seed: int = Field(
         1,
-        description="the same seed gives the same bytes, on any number of threads, unless a model is saved; the first weights of a network are "
-        "drawn with seed (nodes) or seed + the number of the run, from 0",
+        description="the same seed gives the same bytes, on any number of threads, unless a model is saved; the "
+        "first weights of a network are drawn with seed (nodes) or seed + the number of the run, from 0",
     )
     evaluate_every: int = Field(100, description="steps between two evaluations on the test rows")
     record_path: bool = Field(True, description="account for the realised path of the first run")

@@ -23,7 +23,7 @@ _JUDGES = 32
 
 
 def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
-    """Simulate run `number` of gossip or federated learning: always the same for the same seed and number, unless secret."""
+    """Simulate run `number` of gossip or federated learning, unless secret always the same for seed and number."""
     model, rival, nodes = setup.model, setup.schedule, setup.data.nodes
     assert isinstance(model, LinearModel)
     rng, noise = setup.streams(number)
