@@ -86,7 +86,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def spellings(secret: int) -> list[bytes]:
-    """Return how a file may have a number: as text, or in bytes, also in pieces of half its size."""
+    """Return how a file may have a number: as text, or in bytes, also in pieces of eight."""
     size = 32
     found = [str(secret).encode(), f"{secret:x}".encode(), f"{secret:X}".encode()]
     for order in ("little", "big"):
