@@ -256,7 +256,7 @@ def network_pack(
     if node == "relay":
         tell(f"There: tar xzf {archive.name} && relay/start (relay/README says more)")
         return
-    tell(f"There: tar xzf {archive.name} && skipring network check {node}")
+    tell(f"There: tar xzf {archive.name} {node} && skipring network check {node}")
     for note in run_notes(folder):
         tell(sentence(note))
 
@@ -273,7 +273,16 @@ def network_check(
     from ..network import require_cryptography
 
     require_cryptography()
-    from ..network import NO_ROWS, check_network, check_node, differing_runs, is_node_folder, run_notes, why_not_started
+    from ..network import (
+        NO_ROWS,
+        check_network,
+        check_node,
+        differing_runs,
+        hooks_of,
+        is_node_folder,
+        run_notes,
+        why_not_started,
+    )
 
     if not folder.is_dir():
         raise InvalidInput.because("DIR", folder, "is not a folder")
@@ -293,6 +302,7 @@ def network_check(
             for place, one in enumerate(found):
                 if one.name in differing and not one.problems:  # else that is why
                     found[place] = dataclasses.replace(one, problems=(differing[one.name],))
+    hooks = {one.name: hooks_of(place) for one, place in zip(found, places, strict=True) if is_node_folder(place)}
     notes = run_notes(folder)
     problems = [(one.name, problem) for one in found for problem in one.problems]
     days = min((one.days_left for one in found if one.days_left is not None), default=None)
@@ -303,6 +313,7 @@ def network_check(
                 "days_left": one.days_left,
                 "problems": list(one.problems),
                 "warnings": list(one.warnings),
+                "hooks": [dataclasses.asdict(hook) for hook in hooks.get(one.name, ())],
             }
             for one in found
         ]
@@ -319,6 +330,9 @@ def network_check(
                 met = ", and the relay,"
             who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {count} nodes{met} are"
             tell(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
+            for name, named in hooks.items():
+                for hook in named:
+                    print(f"{name}: calls {hook.name} ({hook.key}) of {hook.file}")
         for one in found:
             for warning in one.warnings:
                 print(f"{one.name}: {warning}")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .finishing import ask_to_finish
     from .folders import ASKED, make_network
     from .giving import GivenAway, KnownByObserver, NodeModel, given_away, save_node_model
+    from .hooks import Hook, hooks_of
     from .lifelong import LedgerLine, LedgerTotal, LifeAccount, life_account
     from .load import load_node, open_journal, terms_of
     from .local import (
@@ -58,6 +59,7 @@ __all__ = [
     "MOST_STEPS",
     "ExitCode",
     "GivenAway",
+    "Hook",
     "KnownByObserver",
     "LedgerLine",
     "LedgerTotal",
@@ -82,6 +84,7 @@ __all__ = [
     "differing_runs",
     "given_away",
     "has_authority",
+    "hooks_of",
     "in_whole_rounds",
     "is_node_folder",
     "life_account",
@@ -134,6 +137,8 @@ __getattr__, __dir__ = lazily(
         "Members": "members",
         "ASKED": "folders",
         "GivenAway": "giving",
+        "Hook": "hooks",
+        "hooks_of": "hooks",
         "KnownByObserver": "giving",
         "LedgerLine": "lifelong",
         "LedgerTotal": "lifelong",
