@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -68,7 +67,9 @@ class Site:
     def unpack(self, extra: dict[str, str], replaced: dict[str, tuple[str, str]]) -> None:
         """Change the archive as whoever packs it can, and unpack it."""
         with tarfile.open(self._archive) as packed:
-            found = {entry.name: (packed.extractfile(entry) or io.BytesIO()).read() for entry in packed if entry.isfile()}
+            found = {
+                entry.name: (packed.extractfile(entry) or io.BytesIO()).read() for entry in packed if entry.isfile()
+            }
         for name, (old, new) in replaced.items():
             assert old in found[name].decode()
             found[name] = found[name].decode().replace(old, new, 1).encode()
@@ -168,14 +169,16 @@ def test_functions_of_installed_packages_are_not_called_because_an_archive_names
 
 
 @pytest.fixture
-def met(tmp_path: Path) -> Iterator[Site]:
+def met(tmp_path: Path) -> Site:
     if shutil.which("ssh") is None:
         pytest.skip("a relay is reached with ssh (Debian: openssh-client)")
-    yield Site(tmp_path, via=True)
+    return Site(tmp_path, via=True)
 
 
 def test_no_ssh_config_of_an_archive_is_read(met: Site) -> None:
-    evil = f"Match exec \"touch '{met.mark}'\"\nHost *\nProxyCommand touch '{met.mark}'\nLocalCommand touch '{met.mark}'\n"
+    evil = (
+        f"Match exec \"touch '{met.mark}'\"\nHost *\nProxyCommand touch '{met.mark}'\nLocalCommand touch '{met.mark}'\n"
+    )
     files = ("node1/relay/ssh_config", "node1/relay/config", "node1/relay/.ssh/config", ".ssh/config")
     met.unpack(dict.fromkeys(files, evil + "PermitLocalCommand yes\n"), {})
     checked = met.skipring("network", "check", "node1")

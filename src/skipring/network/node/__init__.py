@@ -13,7 +13,16 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .claims import final_claims, final_epsilon
-    from .config import IS_USER, NodeBudget, NodeConfig, NodeDelay, NodeRelay, OwnData, node_config_text, read_node_config
+    from .config import (
+        IS_USER,
+        NodeBudget,
+        NodeConfig,
+        NodeDelay,
+        NodeRelay,
+        OwnData,
+        node_config_text,
+        read_node_config,
+    )
     from .driver import Driver, Wires
     from .finish import FINISH
     from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data

@@ -15,7 +15,8 @@ from operator import attrgetter
 from typing import Any
 
 from ..._json import json_text, to_json
-from ..transport import AddressInUse
+from ...errors import InvalidInput
+from ..transport import Address, AddressInUse
 from .config import require_loopback
 from .status import NodeStatus
 

@@ -169,7 +169,9 @@ class Node:
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
         )
         relay = setup.config.relay
-        self.tunnel = None if relay is None else Tunnel(setup.folder / RELAY, setup.ssh_words, self.telemetry.note, clock)
+        self.tunnel = (
+            None if relay is None else Tunnel(setup.folder / RELAY, setup.ssh_words, self.telemetry.note, clock)
+        )
         self.finish = FinishWatch(setup.config.journal.parent / FINISH, setup.identity, self._peer_if_begun, self._wish)
         self.expiry = ExpiryWatch(setup.name, setup.keys, self.telemetry.note)
         self._begun = self._leaving = self._finished = self._stale = False

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from .members import Members, all_have_files, begin_with_others, members_of
     from .pack import pack_node, pack_relay
+    from .places import around_node, is_here, place_problems
     from .process import run_node
     from .readiness import differing_runs, run_notes, why_not_started
     from .relay import Via, parse_via, relay_addresses
@@ -75,6 +76,7 @@ __all__ = [
     "agreed_run",
     "agreement_of",
     "all_have_files",
+    "around_node",
     "ask_to_finish",
     "asked_budget",
     "begin_again",
@@ -86,6 +88,7 @@ __all__ = [
     "has_authority",
     "hooks_of",
     "in_whole_rounds",
+    "is_here",
     "is_node_folder",
     "life_account",
     "load_node",
@@ -99,6 +102,7 @@ __all__ = [
     "pack_node",
     "pack_relay",
     "parse_via",
+    "place_problems",
     "quorum_of",
     "read_network",
     "relay_addresses",
@@ -170,7 +174,10 @@ __getattr__, __dir__ = lazily(
         "open_journal": "load",
         "pack_node": "pack",
         "pack_relay": "pack",
+        "around_node": "places",
+        "is_here": "places",
         "parse_via": "relay",
+        "place_problems": "places",
         "quorum_of": "agreed_values",
         "read_network": "local",
         "relay_addresses": "relay",

@@ -85,6 +85,6 @@ def _named(config: NodeConfig, run: RunFile | None) -> Iterator[tuple[str, str]]
 
 
 def _keep_out(folder: Path, own: tuple[Path, ...]) -> None:
-    """Let modules be found where the owner says, after installed ones; not in the node's folder, nor wherever we are."""
+    """Let modules be found where the owner says, after installed ones; not in the node's folder, nor in this one."""
     kept = [place for place in sys.path if os.path.isabs(place) and not is_within(Path(place), folder)]
     sys.path[:] = [*kept, *(str(place) for place in own if str(place) not in kept)]

@@ -212,7 +212,7 @@ def own_rows_of(learner: Learner) -> tuple[str, ...]:
 
 def _run_mark(setup: NodeSetup) -> RunMark:
     agreement, identity = setup.agreement.digest.hex(), setup.run.network.identity
-    return RunMark(agreement, setup.terms.digest, own_rows_of(setup.learner), identity)
+    return RunMark(agreement, setup.terms.digest, own_rows_of(setup.learner), identity, setup.agreement.marks)
 
 
 def require_journal(setup: NodeSetup) -> None:
@@ -231,7 +231,7 @@ def require_journal(setup: NodeSetup) -> None:
         reason = f"is of {before.name}, not of {now.name}; `skipring network again` puts it away"
         raise JournalUnusable.because("journal", path, reason)
     if (before.agreement, before.terms) != (now.agreement, now.terms):
-        reason = "run file, roster or version have changed since it began; put back what was agreed then"
+        reason = f"{now.changed_since(before)} since it began; put back what was agreed then"
         raise JournalUnusable.because("journal", path, reason)
     unit = setup.learner.protection.unit
     given = f"{now.rows[2]} {unit}s" if before.rows[2:3] != now.rows[2:3] else "other rows, or another order of them"
