@@ -226,7 +226,9 @@ def model():
 def moves(folder: Path) -> tuple[float, float]:
     """Return the bytes per second of a model's way: over the network and checked; and until it is on disk."""
     (folder.parent / "large_model.py").write_text(NETWORK)
-    os.environ["PYTHONPATH"] = str(folder.parent)
+    owner = folder.parent / "owner.toml"
+    owner.write_text(f'[hooks]\nallow = ["large_model:model"]\npath = ["{folder.parent}"]\n')
+    os.environ["SKIPRING_OWNER"] = str(owner)
     run = '[schedule]\nname = "ring"\nsteps = 20\n[delay]\ntimeout = 30.0\n[privacy]\nnoise_multiplier = 5.0\n'
     run += '[model]\nname = "large_model:model"\n[learning]\ngradient_bound = 1.0\n'
     make_network(folder, 2, run)

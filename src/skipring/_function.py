@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
+from pathlib import Path
 from typing import Any
 
 from .errors import InvalidInput
 
-__all__ = ["IS_FUNCTION", "error_line", "function_of", "made_by"]
+__all__ = ["IS_FUNCTION", "error_line", "file_of", "function_of", "made_by"]
 
 #: What such a name looks like.
 IS_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
@@ -36,6 +39,37 @@ def function_of(key: str, name: str) -> Any:
     if not callable(found):
         raise InvalidInput.because(key, name, f"is no function, but {type(found).__name__}")
     return found
+
+
+def file_of(name: str) -> Path | None:
+    """Return the file that a function would be loaded from, without importing anything; None if there is none.
+
+    >>> file_of("skipring.errors:InvalidInput").name
+    'errors.py'
+    """
+    places: list[str] | None = None
+    words, found = name.partition(":")[0].split("."), None
+    for count in range(1, len(words) + 1):
+        if count > 1 and not places:
+            return None
+        found = _found(".".join(words[:count]), places)
+        if found is None:
+            return None
+        places = list(found.submodule_search_locations or ())
+    return Path(found.origin).absolute() if found is not None and found.has_location and found.origin else None
+
+
+def _found(module: str, places: list[str] | None) -> Any:
+    """Ask all that find modules, but for the interpreter's own, which have no file."""
+    for finder in sys.meta_path:
+        if finder not in (BuiltinImporter, FrozenImporter) and hasattr(finder, "find_spec"):
+            if places is None and finder is PathFinder:
+                found = PathFinder.find_spec(module, sys.path)
+            else:
+                found = finder.find_spec(module, places)
+            if found is not None:
+                return found
+    return None
 
 
 def error_line(error: BaseException) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 IDENTITY = "2026-03-01-000102030405060708090a0b"
 
 
@@ -50,6 +52,13 @@ def init_net(skipring_words: Callable[..., Any], folder: Path, run: str, *words:
     made = skipring_words("network", "init", "net", "--port", str(free_ports(ports)), "--run", "asked-for.toml", *words)
     assert made.code == 0, made.err
     return folder / "net"
+
+
+def allow(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str) -> None:
+    """Allow nodes to call a function of a module in a folder, as the owner of their machine does."""
+    folder.mkdir(exist_ok=True)
+    (folder / "owner.toml").write_text(f'[hooks]\nallow = ["{name}"]\npath = ["{folder}"]\n')
+    monkeypatch.setenv("SKIPRING_OWNER", str(folder / "owner.toml"))
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> None:

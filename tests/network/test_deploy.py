@@ -31,6 +31,7 @@ from skipring.network.node import (
     make_learner,
     node_rows,
     read_node_config,
+    read_owner,
     write_node_model,
 )
 from skipring.network.node.monitor import _METRICS
@@ -123,7 +124,19 @@ def test_settings_of_a_node_can_be_read(tmp_path: Path) -> None:
     config = read_node_config(tmp_path / "node.toml")
     assert config.data.path == tmp_path / "rows.csv"
     assert config.budget.epsilon == 8.0
-    assert len(SETTINGS) == 3
+    assert len(SETTINGS) == 4
+
+
+def test_the_owners_file_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = [text for text in SETTINGS if named(text) == "owner.toml"]
+    (tmp_path / "owner.toml").write_text(text)
+    monkeypatch.setenv("SKIPRING_OWNER", str(tmp_path / "owner.toml"))
+    owner = read_owner(tmp_path / "a")
+    assert "clinic:prepare" in owner.hooks.allow
+    assert owner.ssh.proxy_command is not None
+    places = re.findall(r"SKIPRING_OWNER=(\S+)", "\n".join([unit()["Service"]["Environment"], CONTAINER, GUIDE]))
+    assert len(places) == 3
+    assert set(places) == {"/etc/skipring/owner.toml"}
 
 
 def test_rows_are_got_ready_at_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,6 @@ def test_a_journal_that_was_used_under_another_agreement_is_kept(tmp_path: Path)
         first = setup.rules.path[0]
         journal.append(Released(Copy((0, first), 1, Kind.UPDATED, Token(1, b"model", setup.initial.chain))))
     config.with_name("run.toml").write_text(right)
-    with pytest.raises(JournalUnusable, match="run file, roster or version have changed since it began"):
+    with pytest.raises(JournalUnusable, match=r"run\.toml has changed \(privacy\.noise_multiplier\) since it began"):
         open_journal(load_node(config))
     assert len(read_journal(config.with_name("journal.sqlite")).releases) == 1

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import IDENTITY, free_ports
+from networks import IDENTITY, allow, free_ports
 from own_tables import columns
 
 from skipring.errors import InvalidInput
@@ -340,6 +340,7 @@ def test_large_models_travel_in_chunks(tmp_path: Path, monkeypatch: pytest.Monke
         "    return torch.nn.Sequential(first, second)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    allow(monkeypatch, tmp_path, "wide_network:make")
     run = {
         "data": {"name": "breast-cancer"},
         "schedule": {"name": "ring", "steps": 6},

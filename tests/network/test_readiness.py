@@ -140,9 +140,23 @@ def test_a_journal_of_another_run_does_not_pass(tmp_path: Path) -> None:
     assert why_not_started(configs[0].parent) == ""
     run = configs[0].with_name("run.toml")
     run.write_text(run.read_text().replace("steps = 12", "steps = 13"))
-    assert "journal.sqlite: run file, roster or version have changed since it began" in why_not_started(
-        configs[0].parent
-    )
+    assert "journal.sqlite: run.toml has changed (schedule.steps) since it began" in why_not_started(configs[0].parent)
+    run.write_text(run.read_text().replace("steps = 13", "steps = 12"))
+    assert why_not_started(configs[0].parent) == ""
+    roster = configs[0].with_name("roster.toml")
+    roster.write_text(roster.read_text().replace("127.0.0.1", "localhost"))
+    assert "journal.sqlite: roster.toml has changed since it began; put back" in why_not_started(configs[0].parent)
+
+
+def test_a_journal_of_another_version_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = make(tmp_path / "net", 3, {"data": {"name": "breast-cancer"}, "schedule": {"steps": 12}})
+    setup = load_node(configs[0])
+    with open_journal(setup) as journal:
+        journal.append(Kept(Copy((0, setup.rules.path[0]), 1, Kind.ACCEPTED, setup.initial), 1))
+    monkeypatch.setattr("skipring.network.setup.agreed_values.__version__", "99.0")
+    said = why_not_started(configs[0].parent)
+    assert "journal.sqlite: the version of skipring has changed since it began" in said
+    assert "run.toml" not in said
 
 
 def test_without_noise_every_command_says_that_nothing_is_hidden(skipring_words: Command, tmp_path: Path) -> None:

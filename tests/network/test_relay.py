@@ -26,7 +26,7 @@ from test_monitor import STATUS
 
 from skipring.cli._main import main
 from skipring.cli.network_up import _word
-from skipring.network.node import NodeConfig, read_node_config
+from skipring.network.node import NodeConfig, forwards, read_node_config, ssh_words
 from skipring.network.setup import (
     ExitCode,
     NodeState,
@@ -41,6 +41,7 @@ from skipring.network.setup import (
 )
 from skipring.network.setup.relay import service_text
 from skipring.network.setup.ssh_keys import new_ssh_key
+from skipring.network.transport import read_roster
 
 NODES = 3
 needs_sshd = pytest.mark.skipif(bool(relays.why_no_relay()), reason=relays.why_no_relay())
@@ -59,10 +60,10 @@ def ssh_processes(folder: Path) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            words = path.read_bytes().split(b"\0")
+            words, where = path.read_bytes().split(b"\0"), os.readlink(path.with_name("cwd"))
         except OSError:
             continue
-        if words[0] == b"ssh" and any(word.startswith(bytes(folder)) for word in words):
+        if words[0] == b"ssh" and where.startswith(str(folder)):
             found.append(" ".join(map(os.fsdecode, words)))
     return found
 
@@ -140,9 +141,18 @@ def met(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, relays
         yield folder, relay
 
 
+def words_of(node: Path, *before: str, forward: bool = True) -> list[str]:
+    """Return what a node calls ssh with, and other options before its own."""
+    config, roster = read_node_config(node / "node.toml"), read_roster(node / "roster.toml")
+    assert config.relay is not None
+    through = forwards(roster, roster.index(config.name), config.relay.local, config.listen or "") if forward else []
+    options, host = ssh_words(config.relay, through)
+    return ["ssh", *before, *options, "--", host]
+
+
 def ssh(node: Path, *words: str) -> str:
-    """Call the relay as a node does, with other settings before its own; return what ssh said when it ended."""
-    call = ["ssh", "-F", "ssh_config", "-o", "LogLevel=VERBOSE", *words]
+    """Call the relay as a node does, with other options before its own; return what ssh said when it ended."""
+    call = words_of(node, "-o", "LogLevel=VERBOSE", *words)
     done = subprocess.run(call, cwd=node / "relay", capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 255, done
     return done.stderr
@@ -154,10 +164,10 @@ def port_of(folder: Path, node: int) -> int:
 
 def test_the_relay_lets_nobody_in_whom_it_does_not_know(met: tuple[Path, relays.Relay], tmp_path: Path) -> None:
     folder, relay = met
-    shutil.copytree(folder / "node1" / "relay", tmp_path / "relay")
-    (tmp_path / "relay" / "ssh.key").write_bytes(new_ssh_key()[0])
-    assert "Permission denied (publickey)" in ssh(tmp_path, "-N", "relay")
-    assert "Permission denied (publickey)" in ssh(folder / "node1", "-N", "-o", "User=root", "relay")
+    shutil.copytree(folder / "node1", tmp_path / "node1")
+    (tmp_path / "node1" / "relay" / "ssh.key").write_bytes(new_ssh_key()[0])
+    assert "Permission denied (publickey)" in ssh(tmp_path / "node1", "-N")
+    assert "Permission denied (publickey)" in ssh(folder / "node1", "-N", "-o", "User=root")
     assert "Failed publickey" in relay.said() or "Connection closed by authenticating user" in relay.said()
 
 
@@ -176,16 +186,16 @@ def test_a_node_gets_its_own_port_at_the_relay_and_no_other(
 ) -> None:
     folder, _ = met
     words = {"own": port_of(folder, 0), "other": port_of(folder, 1), "free": free_ports(1)}
-    # Settings of the file come after those of the command line, so it asks for its own port as well.
-    text = ssh(folder / "node1", "-N", *asked.format(**words).split(), "relay")
+    text = ssh(folder / "node1", "-N", *asked.format(**words).split())  # it asks for its own port as well
     assert "Authenticated to" in text
     assert refused.format(**words) in text
 
 
 def test_the_relay_gives_no_shell_and_calls_nothing_but_nodes(met: tuple[Path, relays.Relay]) -> None:
     folder, relay = met
-    call = ["ssh", "-F", "ssh_config", "-o", "ClearAllForwardings=yes", "relay"]
-    for asked in (call, [*call, "id"], [*call[:-1], "-s", "relay", "sftp"]):
+    node = folder / "node1"
+    call = words_of(node, forward=False)
+    for asked in (call, [*call, "id"], [*words_of(node, "-s", forward=False), "sftp"]):
         done = subprocess.run(
             asked, cwd=folder / "node1" / "relay", input="id\n", capture_output=True, text=True, timeout=30, check=False
         )
@@ -193,10 +203,10 @@ def test_the_relay_gives_no_shell_and_calls_nothing_but_nodes(met: tuple[Path, r
         assert "uid=" not in done.stdout
     with socket.create_server(("127.0.0.1", 0)) as inside:  # something else that the relay's machine could reach
         where = f"127.0.0.1:{inside.getsockname()[1]}"
-        assert "administratively prohibited" in ssh(folder / "node1", "-W", where, "relay")
+        assert "administratively prohibited" in ssh(folder / "node1", "-W", where)
     # The port of another node is allowed; there is nobody at present.
-    assert "Connection refused" in ssh(folder / "node1", "-W", f"127.0.0.1:{port_of(folder, 1)}", "relay")
-    assert "prohibited" in ssh(folder / "node1", "-W", f"127.0.0.1:{port_of(folder, 0)}", "relay")
+    assert "Connection refused" in ssh(folder / "node1", "-W", f"127.0.0.1:{port_of(folder, 1)}")
+    assert "prohibited" in ssh(folder / "node1", "-W", f"127.0.0.1:{port_of(folder, 0)}")
     assert "Starting session: forced-command (config) '/bin/false'" in relay.said()
 
 
@@ -207,7 +217,7 @@ def test_a_node_talks_to_no_other_relay(met: tuple[Path, relays.Relay]) -> None:
         (other.folder / "relay" / "ssh_host_ed25519_key").write_bytes(new_ssh_key()[0])
         port = free_ports(1)
         other.start("-o", f"Port={port}")
-        text = ssh(folder / "node1", "-N", "-p", str(port), "relay")
+        text = ssh(folder / "node1", "-N", "-p", str(port))
         assert "Host key verification failed" in text
         assert "Accepted" not in other.said()
 
@@ -215,10 +225,10 @@ def test_a_node_talks_to_no_other_relay(met: tuple[Path, relays.Relay]) -> None:
 def test_a_node_that_comes_back_gets_its_port_at_once(met: tuple[Path, relays.Relay], tmp_path: Path) -> None:
     """Its last connection is there, and nobody at its other end: so it is after an uplink was replaced."""
     folder, relay = met
-    words = ["ssh", "-N", "-F", "ssh_config", "relay"]
+    words = words_of(folder / "node2", "-N")
     shutil.copytree(folder / "node2" / "relay", tmp_path / "relay")
-    settings = tmp_path / "relay" / "ssh_config"  # on this machine the old one still has the ports of the others
-    settings.write_text(settings.read_text().replace("LocalForward", "# LocalForward"))
+    own = next(word for word in words if word.startswith("RemoteForward="))
+    again = words_of(folder / "node2", "-N", "-o", own, forward=False)  # the old one still has the ports of the others
     before = relay.said().count("User child is on pid")
     with subprocess.Popen(words, cwd=folder / "node2" / "relay") as old:
         try:
@@ -226,7 +236,7 @@ def test_a_node_that_comes_back_gets_its_port_at_once(met: tuple[Path, relays.Re
             old.send_signal(signal.SIGSTOP)
             tries = 0
             while True:  # the first may come before the port is free
-                with subprocess.Popen(words, cwd=tmp_path / "relay") as new:
+                with subprocess.Popen(again, cwd=tmp_path / "relay") as new:
                     tries += 1
                     try:
                         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -261,7 +271,7 @@ def test_no_option_is_unknown_to_ssh(tmp_path: Path) -> None:
     folder = tmp_path / "network"
     make(folder)
     told = subprocess.run(
-        ["ssh", "-G", "-F", "ssh_config", "relay"],
+        words_of(folder / "node2", "-G"),
         cwd=folder / "node2" / "relay",
         capture_output=True,
         text=True,
@@ -297,7 +307,7 @@ def test_each_gets_its_own_files_and_nobody_elses(tmp_path: Path) -> None:
                 entry.name: (opened.extractfile(entry) or io.BytesIO()).read() for entry in opened if entry.isfile()
             }
     assert {path for path in packed["node1"] if "/relay/" in path} == {
-        f"node1/relay/{file}" for file in ("ssh_config", "known_hosts", "ssh.key")
+        f"node1/relay/{file}" for file in ("known_hosts", "ssh.key")
     }
     keys = {name: [text for text in files.values() if b"PRIVATE KEY" in text] for name, files in packed.items()}
     assert [len(found) for found in keys.values()] == [2, 2, 1]
@@ -343,15 +353,13 @@ def test_files_of_the_relay_are_checked(tmp_path: Path) -> None:
     assert len(problems()["relay"]) == NODES
     assert "node1 knows the relay by another key" in problems()["relay"][0]
     host.write_bytes(before)
-    settings = folder / "node2" / "relay" / "ssh_config"
-    text = settings.read_text()
-    settings.write_text(text.replace("RemoteForward", "# RemoteForward"))
-    assert "lacks the line: RemoteForward" in problems()["node2"][0]
-    settings.write_text(text.replace("StrictHostKeyChecking yes", "StrictHostKeyChecking no"))
-    assert "anybody may be the relay" in problems()["node2"][0]
-    settings.unlink()
-    assert problems()["node2"] == ("relay/ssh_config is missing, or cannot be read",)
-    settings.write_text(text)
+    hosts = folder / "node2" / "relay" / "known_hosts"
+    text = hosts.read_text()
+    hosts.write_text(text.replace("skipring-relay", "*"))
+    assert "does not say by which key the relay is known" in problems()["node2"][0]
+    hosts.unlink()
+    assert problems()["node2"] == ("relay/known_hosts is missing, or cannot be read",)
+    hosts.write_text(text)
     shutil.copy(key, folder / "relay" / "a.key")
     assert problems() == {"relay": ("a.key is another key; it must not be here",)}
     shutil.copy(key, folder / "node2" / "relay" / "a.key")
@@ -367,9 +375,7 @@ def test_a_node_without_ssh_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", str(tmp_path))
     code, told = ended(folder / "node1" / "node.toml")
     assert code == ExitCode.SETTINGS
-    assert told["why"] == (
-        "relay.ssh ssh: is not installed, and the relay is reached with it; on Debian: openssh-client"
-    )
+    assert told["why"] == ("relay ssh: is not installed, and the relay is reached with it; on Debian: openssh-client")
 
 
 @pytest.mark.parametrize(
@@ -419,7 +425,8 @@ def test_the_command_says_where_nodes_meet(
     }
     config = read_node_config(folder / "b" / "node.toml")
     assert config.listen == "127.1.0.2:7601"
-    assert "HostName relay.example.org\nPort 443\n" in (folder / "b" / "relay" / "ssh_config").read_text()
+    assert config.relay is not None
+    assert (config.relay.host, config.relay.port) == ("relay.example.org", 443)
     packed = skipring("network", "pack", "relay", "--dir", str(folder), "--out", str(tmp_path / "relay.tar.gz"))
     assert packed["node"] == "relay"
     plain = tmp_path / "plain"

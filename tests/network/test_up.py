@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
-from networks import free_ports
+from networks import allow, free_ports
 
 from skipring._json import from_json
 from skipring.cli.network_up import _word
@@ -392,6 +392,7 @@ def test_a_model_of_1_gb_needs_at_most_two_and_a_half_times_its_size_in_memory(
         "    return Sequential(*(Linear(a, b, bias=False) for a, b in zip(sizes, sizes[1:])))\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    allow(monkeypatch, tmp_path, "huge_network:make")
     folder = tmp_path / "net"
     run = tmp_path / "run.toml"
     run.write_text(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from .._json import to_json
 from ..delays import parse_delay
 from ..errors import InvalidInput, given_as
 from ._output import Json, print_json, sentence, tell
@@ -256,7 +257,7 @@ def network_pack(
     if node == "relay":
         tell(f"There: tar xzf {archive.name} && relay/start (relay/README says more)")
         return
-    tell(f"There: tar xzf {archive.name} && skipring network check {node}")
+    tell(f"There: tar xzf {archive.name} {node} && skipring network check {node}")
     for note in run_notes(folder):
         tell(sentence(note))
 
@@ -267,13 +268,25 @@ def network_check(
 ) -> None:
     """Check keys, certificates, names, dates and file modes, the run, the data and the model: what passes, starts.
 
-    Exit code 1 if anything is wrong. In a network's folder, a node that runs elsewhere is told of, too, until it has
-    said where its rows are.
+    Files are written where the node will write, and removed; ports are tried. No code is loaded that the owner's own
+    file does not allow. Exit code 1 if anything is wrong. In a network's folder, a node that runs elsewhere is told of,
+    too, until it has said where its rows are.
     """
     from ..network import require_cryptography
 
     require_cryptography()
-    from ..network import NO_ROWS, check_network, check_node, differing_runs, is_node_folder, run_notes, why_not_started
+    from ..network import (
+        NO_ROWS,
+        around_node,
+        check_network,
+        check_node,
+        differing_runs,
+        is_here,
+        is_node_folder,
+        place_problems,
+        run_notes,
+        why_not_started,
+    )
 
     if not folder.is_dir():
         raise InvalidInput.because("DIR", folder, "is not a folder")
@@ -286,13 +299,16 @@ def network_check(
     for place, one in enumerate(found):
         if not one.problems and is_node_folder(places[place]):
             reason = why_not_started(places[place])
-            found[place] = dataclasses.replace(one, problems=(reason,) if reason else ())
+            here = is_node_folder(folder) or is_here(places[place])
+            tried = place_problems(places[place]) if here and not reason else ()
+            found[place] = dataclasses.replace(one, problems=(reason,) if reason else tried)
     if not is_node_folder(folder):
         with contextlib.suppress(InvalidInput):  # what cannot be read is said of its node
             differing = differing_runs(folder)
             for place, one in enumerate(found):
                 if one.name in differing and not one.problems:  # else that is why
                     found[place] = dataclasses.replace(one, problems=(differing[one.name],))
+    around = {one.name: around_node(place) for one, place in zip(found, places, strict=True) if is_node_folder(place)}
     notes = run_notes(folder)
     problems = [(one.name, problem) for one in found for problem in one.problems]
     days = min((one.days_left for one in found if one.days_left is not None), default=None)
@@ -304,6 +320,7 @@ def network_check(
                 "problems": list(one.problems),
                 "warnings": list(one.warnings),
             }
+            | (to_json(around[one.name]) if one.name in around else {})
             for one in found
         ]
         good = {"folder": str(folder), "good": not problems, "days_left": days}
@@ -319,6 +336,13 @@ def network_check(
                 met = ", and the relay,"
             who = f"Node {found[0].name} is" if is_node_folder(folder) else f"All {count} nodes{met} are"
             tell(f"{who} as they should be; certificates last {days} more days.".replace("is as they", "is as it"))
+            for name, node in around.items():
+                for hook in node.hooks:
+                    print(f"{name}: calls {hook.name} ({hook.key}) of {hook.file}")
+                if node.process is not None:
+                    tell(f"Node {name} runs (process {node.process}).")
+                if is_node_folder(folder):
+                    tell(f"It writes to {' and '.join(node.writes)}, which whoever starts it must let it do.")
         for one in found:
             for warning in one.warnings:
                 print(f"{one.name}: {warning}")

@@ -13,7 +13,16 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .claims import final_claims, final_epsilon
-    from .config import NodeBudget, NodeConfig, NodeDelay, NodeRelay, OwnData, node_config_text, read_node_config
+    from .config import (
+        IS_USER,
+        NodeBudget,
+        NodeConfig,
+        NodeDelay,
+        NodeRelay,
+        OwnData,
+        node_config_text,
+        read_node_config,
+    )
     from .driver import Driver, Wires
     from .finish import FINISH
     from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
@@ -24,8 +33,10 @@ if TYPE_CHECKING:
     from .node_file import NodeFacts, write_node_model
     from .node_setup import NodeSetup
     from .noise import NoiseSource, unreached
+    from .owner import Owner, is_within, owner_path, read_owner
     from .pace import AdaptivePace, FixedPace, Pace
     from .reminders import OLD_JOURNAL, OldJournal, is_old
+    from .ssh_words import NODE_KEY, RELAY, RELAY_ALIAS, forwards, ssh_words
     from .status import (
         ALL_RUNS,
         RESULT,
@@ -43,8 +54,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL_RUNS",
     "FINISH",
+    "IS_USER",
+    "NODE_KEY",
     "NO_ROWS",
     "OLD_JOURNAL",
+    "RELAY",
+    "RELAY_ALIAS",
     "RESULT",
     "STOPPED",
     "AccountTerms",
@@ -68,6 +83,7 @@ __all__ = [
     "OwnAccount",
     "OwnClaim",
     "OwnData",
+    "Owner",
     "Pace",
     "Stopped",
     "Telemetry",
@@ -75,9 +91,11 @@ __all__ = [
     "account_of",
     "final_claims",
     "final_epsilon",
+    "forwards",
     "hidden_from_whom",
     "hidden_in_all_runs",
     "is_old",
+    "is_within",
     "known_of",
     "learner_on",
     "life_totals",
@@ -85,10 +103,13 @@ __all__ = [
     "metrics_text",
     "node_config_text",
     "node_rows",
+    "owner_path",
     "read_node_config",
+    "read_owner",
     "read_status",
     "require_shared_data",
     "require_ssh",
+    "ssh_words",
     "status_text",
     "unreached",
     "willing",
@@ -100,6 +121,7 @@ __getattr__, __dir__ = lazily(
     {
         "ALL_RUNS": "status",
         "FINISH": "finish",
+        "IS_USER": "config",
         "AccountTerms": "ledger",
         "AdaptivePace": "pace",
         "CountedJournal": "lifetime",
@@ -108,6 +130,7 @@ __getattr__, __dir__ = lazily(
         "LifeTotal": "lifetime",
         "Lifetime": "lifetime",
         "Monitor": "monitor",
+        "NODE_KEY": "ssh_words",
         "NO_ROWS": "learner",
         "Node": "node",
         "NodeBudget": "config",
@@ -123,7 +146,10 @@ __getattr__, __dir__ = lazily(
         "OwnAccount": "ledger",
         "OwnClaim": "status",
         "OwnData": "config",
+        "Owner": "owner",
         "Pace": "pace",
+        "RELAY": "ssh_words",
+        "RELAY_ALIAS": "ssh_words",
         "RESULT": "status",
         "STOPPED": "status",
         "Stopped": "updater",
@@ -132,9 +158,11 @@ __getattr__, __dir__ = lazily(
         "account_of": "ledger",
         "final_claims": "claims",
         "final_epsilon": "claims",
+        "forwards": "ssh_words",
         "hidden_from_whom": "status",
         "hidden_in_all_runs": "status",
         "is_old": "reminders",
+        "is_within": "owner",
         "known_of": "lifetime",
         "learner_on": "learner",
         "life_totals": "lifetime",
@@ -142,10 +170,13 @@ __getattr__, __dir__ = lazily(
         "metrics_text": "monitor",
         "node_config_text": "config",
         "node_rows": "learner",
+        "owner_path": "owner",
         "read_node_config": "config",
+        "read_owner": "owner",
         "read_status": "status",
         "require_shared_data": "learner",
         "require_ssh": "tunnel",
+        "ssh_words": "ssh_words",
         "status_text": "monitor",
         "unreached": "noise",
         "willing": "ledger",

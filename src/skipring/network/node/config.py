@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +12,12 @@ from ...delays import parse_delay
 from ...errors import InvalidInput, require_delta, require_non_negative, require_positive
 from ...runs import keys
 from .._files import Section, quoted, read_checked
-from ..transport import Address
+from ..transport import Address, within
 
-__all__ = ["NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "read_node_config"]
+#: The name of an account, in a relay's address.
+IS_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+
+__all__ = ["IS_USER", "NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "read_node_config"]
 
 
 class OwnData(Section):
@@ -56,11 +60,17 @@ class NodeDelay(Section):
 class NodeRelay(Section):
     """How a node that nobody can call reaches the others, and is reached: by way of a relay."""
 
-    ssh: Path = Field(description="the ssh_config of the tunnel, which the node keeps open itself")
+    host: str = Field(description="where the relay is; the node keeps an ssh connection to it open")
+    port: int = Field(2222, description="its port there")
+    user: str = Field("skipring-relay", description="the account that it runs as")
     local: str = Field("127.0.0.1", description="the other nodes' ports are on this address of this machine")
 
     def model_post_init(self, _: Any) -> None:
-        """Refuse an address that others could reach."""
+        """Refuse what ssh could take for something else, and an address that others could reach."""
+        with within("relay.host", self.host):
+            Address(self.host, self.port)
+        if IS_USER.fullmatch(self.user) is None:
+            raise InvalidInput("relay.user", self.user, "the name of an account: small letters, digits, _ and -")
         if not Address(self.local, 1).is_loopback or self.local == "localhost":
             raise InvalidInput("relay.local", self.local, "an address of this machine alone, like 127.0.0.1")
 
@@ -89,8 +99,8 @@ class NodeConfig(Section):
             Address.parse(self.listen)
         else:
             Address.parse("localhost:" + self.listen.rpartition(":")[2])
-        if self.metrics is not None and not Address.parse(self.metrics).is_loopback:
-            raise InvalidInput("metrics", self.metrics, "an address of this machine alone, like 127.0.0.1:8600")
+        if self.metrics is not None:
+            require_loopback("metrics", self.metrics)
         for name, seconds in (("start_wait", self.start_wait), ("linger", self.linger)):
             require_non_negative(name, seconds)
         require_positive("compute_limit", self.compute_limit)
@@ -100,13 +110,27 @@ class NodeConfig(Section):
             raise InvalidInput.because("delay.compute", self.delay.compute, "a computation must end")
 
 
+def require_loopback(key: str, address: str) -> Address:
+    """Return an address that only this machine can reach; metrics tell whoever asks, without asking who it is."""
+    reason = (
+        "must be an address of this machine alone, 127.0.0.1:PORT or [::1]:PORT: whoever can reach it reads the node's"
+        " epsilon, errors and progress, and nobody is asked for a key; let others in through a proxy that asks"
+    )
+    try:
+        found = Address.parse(address)
+    except InvalidInput:
+        found = None
+    if found is None or not found.is_loopback:
+        raise InvalidInput.because(key, address, reason)
+    return found
+
+
 def read_node_config(path: str | Path, *, start: Path | None = None) -> NodeConfig:
     """Read a node's settings; relative paths in it start at its folder, or at `start`."""
     config = read_checked(path, NodeConfig, what="a node's settings")
     folder = Path(path).absolute().parent if start is None else start
     data, budget = config.data.path, config.budget
     ledger = None if budget.ledger is None else folder / budget.ledger
-    relay = None if config.relay is None else config.relay.model_copy(update={"ssh": folder / config.relay.ssh})
     laws = {key: _beside(law, folder) for key, law in config.delay if law is not None}
     return config.model_copy(
         update={
@@ -115,7 +139,6 @@ def read_node_config(path: str | Path, *, start: Path | None = None) -> NodeConf
             "run": None if config.run is None else folder / config.run,
             "data": config.data.model_copy(update={"path": None if data is None else folder / data}),
             "budget": budget.model_copy(update={"ledger": ledger}),
-            "relay": relay,
         }
     )
 
@@ -186,7 +209,9 @@ def _relay_lines(relay: NodeRelay) -> list[str]:
     return [
         "",
         "[relay]",
-        f"ssh = {quoted(relay.ssh.as_posix())}    # {fields['ssh'].description}",
+        f"host = {quoted(relay.host)}    # {fields['host'].description}",
+        f"port = {relay.port}    # {fields['port'].description}",
+        f"user = {quoted(relay.user)}    # {fields['user'].description}",
         f"local = {quoted(relay.local)}    # {fields['local'].description}",
     ]
 

@@ -17,6 +17,7 @@ from typing import Any
 from ..._json import json_text, to_json
 from ...errors import InvalidInput
 from ..transport import Address, AddressInUse
+from .config import require_loopback
 from .status import NodeStatus
 
 __all__ = ["Monitor", "metrics_text", "status_text"]
@@ -149,9 +150,7 @@ class Monitor:
     """A small web server in a thread of its own; `status` is called for each request."""
 
     def __init__(self, address: str, status: Callable[[], NodeStatus]) -> None:
-        where = Address.parse(address)
-        if not where.is_loopback:
-            raise InvalidInput("metrics", address, "an address of this machine alone, like 127.0.0.1:8600")
+        where = require_loopback("metrics", address)
         try:
             self._server = (_Server6 if ":" in where.host else _Server)((where.host, where.port), _answers(status))
         except OSError as error:

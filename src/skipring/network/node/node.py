@@ -27,6 +27,7 @@ from .node_setup import NodeSetup
 from .readiness import Readiness
 from .reminders import OLD_JOURNAL, OldJournal, Reminders
 from .sight import NodeSight
+from .ssh_words import RELAY
 from .standstill import StandstillWatch
 from .status import STOPPED, NodeStatus
 from .strides import Strides
@@ -168,7 +169,9 @@ class Node:
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
         )
         relay = setup.config.relay
-        self.tunnel = None if relay is None else Tunnel(relay.ssh, self.telemetry.note, clock)
+        self.tunnel = (
+            None if relay is None else Tunnel(setup.folder / RELAY, setup.ssh_words, self.telemetry.note, clock)
+        )
         self.finish = FinishWatch(setup.config.journal.parent / FINISH, setup.identity, self._peer_if_begun, self._wish)
         self.expiry = ExpiryWatch(setup.name, setup.keys, self.telemetry.note)
         self._begun = self._leaving = self._finished = self._stale = False

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..._json import to_json
 from ...delays import Delay
+from ...errors import InvalidInput
 from ...learning import Learner, PrepareRows
 from ...models import EpsilonClaim, Inputs
 from ...runs import RunFile
@@ -31,11 +32,13 @@ from ..transport import (
     Shape,
     Statement,
 )
-from .config import NodeConfig
+from .config import NodeConfig, read_node_config
 from .ledger import AccountTerms
 from .monitor import status_text
 from .node_file import NodeFacts, write_node_model
+from .owner import read_owner
 from .pace import AdaptivePace, FixedPace, Pace
+from .ssh_words import forwards, ssh_words
 from .status import RESULT, STOPPED, NodeStatus, read_status
 
 __all__ = ["NodeSetup"]
@@ -81,6 +84,15 @@ class NodeSetup:
         if relay is None:
             return self.roster
         return replace(self.roster, addresses=tuple(Address(relay.local, port) for port in self.roster.ports))
+
+    def ssh_words(self) -> tuple[list[str], str]:
+        """Return what ssh is called with to reach the relay, wherever the settings say now that it is."""
+        relay, settings = self.config.relay, self.folder / "node.toml"
+        with contextlib.suppress(InvalidInput):  # somebody is writing them
+            relay = read_node_config(settings).relay or relay
+        assert relay is not None
+        through = forwards(self.roster, self.me, relay.local, self.config.listen or "")
+        return ssh_words(relay, through, read_owner(self.folder).ssh.proxy_command)
 
     @property
     def shape(self) -> Shape:

@@ -40,7 +40,7 @@ def require_ssh() -> None:
     """Say what to install, if there is no ssh on this machine."""
     if shutil.which("ssh") is None:
         raise InvalidInput.because(
-            "relay.ssh", "ssh", "is not installed, and the relay is reached with it; on Debian: openssh-client"
+            "relay", "ssh", "is not installed, and the relay is reached with it; on Debian: openssh-client"
         )
 
 
@@ -49,13 +49,21 @@ class Tunnel:
 
     Parameters
     ----------
-    settings : the ssh_config, with everything in it; ssh runs in its folder.
+    folder : where the node's key for the relay is; ssh runs there.
+    words : returns ssh's options, and the host after them (`ssh_words`); it is asked again for each connection, so that
+        the relay may move.
     note : is told when the tunnel opens, and why it does not.
     clock : the time in seconds; only differences matter.
     """
 
-    def __init__(self, settings: Path, note: Callable[[Event], None], clock: Callable[[], float]) -> None:
-        self._settings, self._note, self._clock = settings, note, clock
+    def __init__(
+        self,
+        folder: Path,
+        words: Callable[[], tuple[list[str], str]],
+        note: Callable[[Event], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._folder, self._words, self._note, self._clock = folder, words, note, clock
         self._open = False
         self._told: tuple[str, float] | None = None  # the reason that was said last, and when
         #: What a node's owner is told: open, or why it is not.
@@ -88,13 +96,13 @@ class Tunnel:
 
     async def _connect(self) -> str:
         """Run ssh until it ends; return why it did."""
-        control = self._settings.parent / _CONTROL
-        control.unlink(missing_ok=True)  # of one that was killed
-        words = ["ssh", "-N", "-T", "-F", str(self._settings), "-o", "LogLevel=VERBOSE"]
-        words += ["-o", "ControlMaster=yes", "-o", f"ControlPath={_CONTROL}", "relay"]
+        (self._folder / _CONTROL).unlink(missing_ok=True)  # of one that was killed
+        options, host = self._words()
+        words = ["ssh", "-N", "-o", "LogLevel=VERBOSE", "-o", "ControlMaster=yes", "-o", f"ControlPath={_CONTROL}"]
+        words += [*options, "--", host]
         process = await asyncio.create_subprocess_exec(
             *("sh", "-c", _WITH_US, "sh", *words),
-            cwd=self._settings.parent,
+            cwd=self._folder,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -108,7 +116,7 @@ class Tunnel:
                 text = "".join(c for c in line.decode(errors="replace").strip() if c.isprintable())[:300]
                 if text.startswith(_LET_IN):
                     opened = asyncio.get_running_loop().call_later(_LENT, self._opened)
-                    hastened = asyncio.create_task(self._hasten())
+                    hastened = asyncio.create_task(self._hasten(host))
                 elif text and not text.startswith(_NO_REASON):
                     said = text
             code = await process.wait()
@@ -123,21 +131,21 @@ class Tunnel:
                     await asyncio.wait_for(process.wait(), 2.0)
         return said or f"ssh has ended with exit code {code}"
 
-    async def _hasten(self) -> None:
+    async def _hasten(self, host: str) -> None:
         """Ask the relay on the same connection for a command, which it refuses, and so to send small packets at once.
 
         sshd switches Nagle's algorithm off when somebody wants a session, and not for forwarded ports alone. Without
         this each hop takes 40 ms more: small packets wait for the acknowledgement of those before them.
         """
-        words = ["-T", "-F", str(self._settings), "-o", "ControlMaster=no", "-o", f"ControlPath={_CONTROL}"]
-        words += ["-o", "ClearAllForwardings=yes", "-o", "ProxyCommand=false"]  # on that connection, or not at all
+        words = ["-T", "-F", "none", "-o", "ControlMaster=no", "-o", f"ControlPath={_CONTROL}"]
+        words += ["-o", "BatchMode=yes", "-o", "ProxyCommand=false"]  # on that connection, or not at all
         for _ in range(5):
             await asyncio.sleep(0.2)  # until ssh listens for it
-            if not (self._settings.parent / _CONTROL).exists():
+            if not (self._folder / _CONTROL).exists():
                 continue
             quiet = asyncio.subprocess.DEVNULL
             asked = await asyncio.create_subprocess_exec(
-                *("ssh", *words, "relay", "true"), cwd=self._settings.parent, stdin=quiet, stdout=quiet, stderr=quiet
+                *("ssh", *words, "--", host, "true"), cwd=self._folder, stdin=quiet, stdout=quiet, stderr=quiet
             )
             try:
                 await asyncio.wait_for(asked.wait(), 10.0)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .finishing import ask_to_finish
     from .folders import ASKED, make_network
     from .giving import GivenAway, KnownByObserver, NodeModel, given_away, save_node_model
+    from .hooks import Hook, hooks_of
     from .lifelong import LedgerLine, LedgerTotal, LifeAccount, life_account
     from .load import load_node, open_journal, terms_of
     from .local import (
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     )
     from .members import Members, all_have_files, begin_with_others, members_of
     from .pack import pack_node, pack_relay
+    from .places import around_node, is_here, place_problems
     from .process import run_node
     from .readiness import differing_runs, run_notes, why_not_started
     from .relay import Via, parse_via, relay_addresses
@@ -58,6 +60,7 @@ __all__ = [
     "MOST_STEPS",
     "ExitCode",
     "GivenAway",
+    "Hook",
     "KnownByObserver",
     "LedgerLine",
     "LedgerTotal",
@@ -73,6 +76,7 @@ __all__ = [
     "agreed_run",
     "agreement_of",
     "all_have_files",
+    "around_node",
     "ask_to_finish",
     "asked_budget",
     "begin_again",
@@ -82,7 +86,9 @@ __all__ = [
     "differing_runs",
     "given_away",
     "has_authority",
+    "hooks_of",
     "in_whole_rounds",
+    "is_here",
     "is_node_folder",
     "life_account",
     "load_node",
@@ -96,6 +102,7 @@ __all__ = [
     "pack_node",
     "pack_relay",
     "parse_via",
+    "place_problems",
     "quorum_of",
     "read_network",
     "relay_addresses",
@@ -134,6 +141,8 @@ __getattr__, __dir__ = lazily(
         "Members": "members",
         "ASKED": "folders",
         "GivenAway": "giving",
+        "Hook": "hooks",
+        "hooks_of": "hooks",
         "KnownByObserver": "giving",
         "LedgerLine": "lifelong",
         "LedgerTotal": "lifelong",
@@ -165,7 +174,10 @@ __getattr__, __dir__ = lazily(
         "open_journal": "load",
         "pack_node": "pack",
         "pack_relay": "pack",
+        "around_node": "places",
+        "is_here": "places",
         "parse_via": "relay",
+        "place_problems": "places",
         "quorum_of": "agreed_values",
         "read_network": "local",
         "relay_addresses": "relay",

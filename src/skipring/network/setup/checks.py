@@ -10,11 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.x509 import Certificate
 
 from ...errors import InvalidInput
-from ..node import read_node_config
+from ..node import NODE_KEY, RELAY, read_node_config
 from ..transport import Expiry, Roster, node_uri, read_roster, renewed_in
 from ..transport import certificates as known
 from .ports import shared_ports
-from .relay import NODE_KEY, RELAY
 from .relay_checks import check_node_relay, check_relay, mode_problem
 
 __all__ = ["Checked", "check_network", "check_node", "is_node_folder"]
@@ -179,7 +178,7 @@ def _check_way(folder: Path, missing: list[str]) -> list[str]:
         config, roster = read_node_config(folder / "node.toml"), read_roster(folder / "roster.toml")
     except InvalidInput:  # which has been said
         return []
-    return [] if config.relay is None or config.name not in roster.names else check_node_relay(config, roster)
+    return [] if config.relay is None or config.name not in roster.names else check_node_relay(config, folder / RELAY)
 
 
 def _strange_keys(folder: Path, authority: Certificate | None) -> list[str]:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 from .._files import write_new
-from ..node import NodeBudget, NodeRelay, node_config_text
+from ..node import NODE_KEY, RELAY, NodeBudget, NodeRelay, node_config_text
 from ..transport import Address, Roster, node_uri, require_cryptography, server_name
 from .authority import CLOCKS
 from .ports import metrics_ports
-from .relay import HOST_KEY, NODE_KEY, RELAY, Via, node_host, node_relay_files, relay_files
+from .relay import HOST_KEY, Via, node_host, node_relay_files, relay_files
 
 __all__ = ["ASKED", "make_network", "write_node_folder"]
 
@@ -126,11 +126,15 @@ def _fill(
             delay=delay,
             budget=budget,
             data=data.get(name),
-            relay=None if via is None else NodeRelay(ssh=Path(RELAY, "ssh_config"), local=node_host(node)),
+            relay=None if via is None else _relay_settings(via, node),
         )
     if via is not None:
         _write_relay(folder, via, roster)
     return roster
+
+
+def _relay_settings(via: Via, node: int) -> NodeRelay:
+    return NodeRelay(host=via.host, port=via.port, user=via.user, local=node_host(node))
 
 
 def _write_relay(folder: Path, via: Via, roster: Roster) -> None:
@@ -140,8 +144,8 @@ def _write_relay(folder: Path, via: Via, roster: Roster) -> None:
     host_key, host_line = new_ssh_key()
     keys = [new_ssh_key() for _ in roster.names]
     _write_folder(folder / RELAY, relay_files(via, roster, [line for _, line in keys]), {HOST_KEY: host_key})
-    for node, (name, (key, _)) in enumerate(zip(roster.names, keys, strict=True)):
-        _write_folder(folder / name / RELAY, node_relay_files(via, roster, node, host_line), {NODE_KEY: key})
+    for name, (key, _) in zip(roster.names, keys, strict=True):
+        _write_folder(folder / name / RELAY, node_relay_files(host_line), {NODE_KEY: key})
 
 
 def write_node_folder(

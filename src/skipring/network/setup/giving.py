@@ -29,6 +29,7 @@ from ..protocol import marks_of
 from ..storage import JournalSum, digest_of, size_of, sum_journal
 from ..transport import Roster, read_roster
 from .earlier import files_of, why_no_journal
+from .hooks import admit_hooks
 from .load import require_reach, terms_of
 from .run_mark import RunMark
 
@@ -99,6 +100,7 @@ class GivenAway:
 class _Read(NamedTuple):
     """A node's folder, and what its journal adds up to."""
 
+    folder: Path
     config: NodeConfig
     roster: Roster
     run: RunFile
@@ -140,7 +142,8 @@ def _read(folder: str | Path) -> _Read:
     journal = sum_journal(config.journal, node=config.name, account=account_for)
     parts, units = _parts_and_units(RunMark.parse(journal.run_digest))
     terms, account = made[-1]
-    return _Read(config, roster, run, me, journal, terms, account, parts, units)
+    home = folder if (folder / "node.toml").is_file() else folder.absolute().parent.parent
+    return _Read(home, config, roster, run, me, journal, terms, account, parts, units)
 
 
 def _parts_and_units(mark: RunMark) -> tuple[int, int]:
@@ -232,6 +235,7 @@ def save_node_model(folder: str | Path, out: str | Path | None = None) -> NodeMo
 def _save(read: _Read, out: str | Path | None) -> NodeModel:
     config, run, memory = read.config, read.run, read.journal.memory
     token, over = memory.outcome or memory.copy.token, memory.outcome is not None
+    admit_hooks(read.folder, config, run)
     _, inputs = node_rows(run, index=read.me, nodes=len(read.roster), name=config.name, data=config.data)
     uncovered = [not_covered(run)] if config.data.path is None else []
     if not over:

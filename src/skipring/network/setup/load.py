@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -46,6 +44,7 @@ from .agreed import resolved_run
 from .agreed_order import AgreedOrder, order_of
 from .agreed_values import agreement_of, quorum_of, require_network_run
 from .checks import check_node
+from .hooks import admit_hooks
 from .run_mark import RunMark, require_identity
 
 __all__ = ["load_node", "open_journal", "require_journal", "require_reach", "terms_of"]
@@ -69,6 +68,7 @@ def load_node(path: str | Path) -> NodeSetup:
     if config.run is None:
         raise InvalidInput.because("FILE", path, 'says no run; add: run = "run.toml"')
     run = read_run_file(config.run)
+    admit_hooks(folder, config, run)
     require_network_run(run, len(roster))
     quorum, needed = quorum_of(run, roster.names)
     require_identity(run.network.identity, config.run)
@@ -122,7 +122,7 @@ def load_node(path: str | Path) -> NodeSetup:
         initial=Token(0, initial, blank_chain(rules.steps, agreement.digest)),
         delay=None if config.delay.law is None else parse_delay(config.delay.law),
         compute=None if config.delay.compute is None else parse_delay(config.delay.compute),
-        prepare_rows=None if config.data.prepare is None else _own_function(config.data.prepare, folder),
+        prepare_rows=None if config.data.prepare is None else function_of("data.prepare", config.data.prepare),
         inputs=inputs,
         home=folder,
         ledger=None if config.budget.ledger is None else LedgerFile(config.budget.ledger, heads=folder),
@@ -132,13 +132,6 @@ def load_node(path: str | Path) -> NodeSetup:
             *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
         ),
     )
-
-
-def _own_function(name: str, folder: Path) -> Any:
-    """Return a function of the node's owner: in an installed module, or in one that lies in the node's folder."""
-    if str(folder.absolute()) not in sys.path:
-        sys.path.append(str(folder.absolute()))
-    return function_of("data.prepare", name)
 
 
 def require_reach(terms: AccountTerms, parameters: int, delta: float) -> None:
@@ -219,7 +212,7 @@ def own_rows_of(learner: Learner) -> tuple[str, ...]:
 
 def _run_mark(setup: NodeSetup) -> RunMark:
     agreement, identity = setup.agreement.digest.hex(), setup.run.network.identity
-    return RunMark(agreement, setup.terms.digest, own_rows_of(setup.learner), identity)
+    return RunMark(agreement, setup.terms.digest, own_rows_of(setup.learner), identity, setup.agreement.marks)
 
 
 def require_journal(setup: NodeSetup) -> None:
@@ -238,7 +231,7 @@ def require_journal(setup: NodeSetup) -> None:
         reason = f"is of {before.name}, not of {now.name}; `skipring network again` puts it away"
         raise JournalUnusable.because("journal", path, reason)
     if (before.agreement, before.terms) != (now.agreement, now.terms):
-        reason = "run file, roster or version have changed since it began; put back what was agreed then"
+        reason = f"{now.changed_since(before)} since it began; put back what was agreed then"
         raise JournalUnusable.because("journal", path, reason)
     unit = setup.learner.protection.unit
     given = f"{now.rows[2]} {unit}s" if before.rows[2:3] != now.rows[2:3] else "other rows, or another order of them"

@@ -152,7 +152,7 @@ class LocalNetwork:
     def start_node(self, name: str) -> None:
         """Start one node; its log is node.log in its folder."""
         folder = self.folder / name
-        words = [*self._prefix(name), self._python, "-m", "skipring", "node", "run", str(folder / "node.toml")]
+        words = [*self._prefix(name), self._python, "-P", "-m", "skipring", "node", "run", str(folder / "node.toml")]
         words += ["--verbose"] if self._verbose else []
         # Many processes on one machine: each with one thread for linear algebra, or they get into each other's way.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

@@ -9,15 +9,16 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 from .._files import write_new
+from ..node import NODE_KEY, RELAY
 from ..transport import read_roster, require_cryptography
-from .relay import HOST_KEY, NODE_KEY, RELAY
+from .relay import HOST_KEY
 from .update import UPDATE
 
 __all__ = ["pack_node", "pack_relay"]
 
 #: All that ever leaves a network's folder.
 _FILES = ("node.key", "node.crt", "ca.crt", "roster.toml", "node.toml", "run.toml", UPDATE)
-_FILES_FOR_RELAY = tuple(f"{RELAY}/{file}" for file in ("ssh_config", "known_hosts", NODE_KEY))
+_FILES_FOR_RELAY = tuple(f"{RELAY}/{file}" for file in ("known_hosts", NODE_KEY))
 _FILES_OF_RELAY = ("README", "authorized_keys", "skipring-relay.service", HOST_KEY, "sshd_config", "start")
 _MODES = {"node.key": 0o600, f"{RELAY}/{NODE_KEY}": 0o600, HOST_KEY: 0o600, "start": 0o755}
 

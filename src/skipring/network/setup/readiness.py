@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from ...errors import InvalidInput
+from ...privacy import gdp_epsilon, promised
 from ...runs import no_noise, read_run_file
+from ..node import NodeSetup, OwnAccount, known_of, willing
 from ..storage import JournalError, ModelFile
 from .agreed_values import agreement_of
 from .load import load_node, require_journal
@@ -23,9 +26,32 @@ def why_not_started(folder: str | Path) -> str:
         require_journal(setup)
         if setup.ledger is not None:
             setup.ledger.require()
+        require_room(setup)
     except (InvalidInput, JournalError) as problem:
         return str(problem)
     return ""
+
+
+def require_room(setup: NodeSetup) -> None:
+    """Refuse a budget that has no room for one update, if the run has not begun: the node would never take part."""
+    budget, terms = setup.config.budget, setup.terms
+    if budget.epsilon is None or budget.delta is None or setup.config.journal.exists() or setup.me not in terms.path:
+        return
+    kind, spent = (terms.protects, OwnAccount(terms).claim.relation), 0.0
+    records = () if setup.ledger is None or not setup.ledger.path.exists() else setup.ledger.read()
+    for record, known in zip(records, known_of(records), strict=True):
+        if (record.about.unit, record.about.relation) == kind:
+            spent += known
+    account, hop = OwnAccount(terms), terms.path.index(setup.me) + 1
+    if willing(account, budget, None, hop, before=spent):
+        return
+    costs = gdp_epsilon(math.sqrt(spent + account.plain_mu2_after(hop)), budget.delta)
+    earlier = "with what the ledger has, " if spent else ""
+    reason = (
+        f"has no room for one update ({earlier}epsilon would be {promised(costs)} at delta {budget.delta:g}): this node"
+        " would refuse all of its turns; agree on more noise, or allow more"
+    )
+    raise InvalidInput.because("budget.epsilon", budget.epsilon, reason)
 
 
 def differing_runs(folder: str | Path) -> dict[str, str]:

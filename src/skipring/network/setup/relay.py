@@ -12,17 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import InvalidInput
+from ..node import IS_USER, RELAY_ALIAS
 from ..transport import Address, Roster, within
 
-__all__ = ["RELAY", "Via", "forwards", "node_host", "node_relay_files", "parse_via", "relay_addresses", "relay_files"]
+__all__ = ["Via", "node_host", "node_relay_files", "parse_via", "relay_addresses", "relay_files"]
 
-#: The folder of the relay in that of a network, and of a node's own files for it in that of the node.
-RELAY = "relay"
-#: Files in them that nobody else may read.
-HOST_KEY, NODE_KEY = "ssh_host_ed25519_key", "ssh.key"
-#: The relay is known by its key under this name, wherever it is.
-_ALIAS = "skipring-relay"
-_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+#: The relay's own key, which nobody else may read.
+HOST_KEY = "ssh_host_ed25519_key"
 _THERE = "127.0.0.1"  # the relay's ports for nodes: nobody else can reach them
 
 
@@ -47,7 +43,7 @@ def parse_via(text: str) -> Via:
     'me@[2001:db8::1]:2222'
     """
     user, mark, where = text.rpartition("@")
-    if mark and _USER.fullmatch(user) is None:
+    if mark and IS_USER.fullmatch(user) is None:
         raise InvalidInput.because("via", text, f"{user or '(empty)'} is not the name of an account")
     # An address without a port ends with a letter, a digit, or the bracket of IPv6.
     with_port = where if re.search(r":[0-9]+\Z", where) else f"{where}:{Via.port}"
@@ -77,53 +73,9 @@ def node_host(node: int) -> str:
     return f"127.1.{node // 250}.{node % 250 + 1}"
 
 
-def forwards(roster: Roster, me: int, local: str, listen: str) -> list[str]:
-    """Return the lines of a node's ssh_config that say what goes through its tunnel."""
-    own = roster.ports[me]
-    lines = [f"RemoteForward {_THERE}:{own} {listen}"]
-    others = (port for node, port in enumerate(roster.ports) if node != me)
-    return lines + [f"LocalForward {local}:{port} {_THERE}:{port}" for port in others]
-
-
-def node_relay_files(via: Via, roster: Roster, me: int, host_key: str) -> dict[str, bytes]:
-    """Return what a node reaches the relay with, without its key: by names of files in its own folder."""
-    local = node_host(me)
-    lines = [
-        f"# How node {roster.names[me]} reaches the relay. The node itself keeps this open; by hand, in this folder:",
-        "#   ssh -N -F ssh_config relay",
-        "# If the relay moves, change HostName or Port here: the node uses it when it connects next. Whoever must go",
-        "# out through a proxy adds a ProxyCommand (man ssh_config): ProxyCommand nc -X connect -x proxy:3128 %h %p",
-        "",
-        "Host relay",
-        f"HostName {via.host}",
-        f"Port {via.port}",
-        f"User {via.user}",
-        "",
-        "# The relay is known by its key alone (known_hosts), whatever its name and address are.",
-        f"HostKeyAlias {_ALIAS}",
-        "UserKnownHostsFile known_hosts",
-        "GlobalKnownHostsFile none",
-        "StrictHostKeyChecking yes",
-        "UpdateHostKeys no",
-        "CheckHostIP no",
-        f"IdentityFile {NODE_KEY}",
-        "IdentitiesOnly yes",
-        "IdentityAgent none",
-        "PreferredAuthentications publickey",
-        "BatchMode yes",
-        "",
-        "# Notice within 15 seconds that the way is gone, and end if a port is not lent: the node then tries again.",
-        "ServerAliveInterval 5",
-        "ServerAliveCountMax 3",
-        "ConnectTimeout 10",
-        "ExitOnForwardFailure yes",
-        "ControlMaster no",
-        "ControlPath none",
-        "",
-        "# What others send to this node's port at the relay comes here, and each other node has a port here.",
-        *forwards(roster, me, local, str(Address(local, roster.ports[me]))),
-    ]
-    return {"ssh_config": _text(lines), "known_hosts": f"{_ALIAS} {host_key}\n".encode()}
+def node_relay_files(host_key: str) -> dict[str, bytes]:
+    """Return what a node knows the relay by; where it is stands in the node's settings."""
+    return {"known_hosts": f"{RELAY_ALIAS} {host_key}\n".encode()}
 
 
 def relay_files(via: Via, roster: Roster, node_keys: Sequence[str]) -> dict[str, bytes]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .connections import Receiver, Shape, Transport
     from .expiry import SOON, Expiry, expiries, renewal, renewed_in
     from .identity import node_uri, peer_name, require_cryptography, server_name
+    from .listening import listening_sockets
     from .roster import (
         Address,
         AddressInUse,
@@ -59,6 +60,7 @@ __all__ = [
     "decode",
     "encode",
     "expiries",
+    "listening_sockets",
     "node_uri",
     "parse_joining",
     "parse_nodes",
@@ -78,6 +80,7 @@ __getattr__, __dir__ = lazily(
     {
         "Address": "roster",
         "AddressInUse": "roster",
+        "listening_sockets": "listening",
         "Agreement": "agreement",
         "CERTIFICATE": "votes",
         "Done": "wire",
