@@ -15,7 +15,7 @@ from ..._json import to_json
 from ...delays import Delay
 from ...learning import Learner, PrepareRows
 from ...models import EpsilonClaim, Inputs
-from ...runs import RunFile
+from ...runs import FLOOR, RunFile
 from ..protocol import Memory, Rules, Token
 from ..storage import LedgerFile, chunks_of, size_of
 from ..transport import (
@@ -112,7 +112,7 @@ class NodeSetup:
         """Return how long this node waits for others; what it has learned before it was stopped, it knows."""
         if self.run.delay.timeout != "adaptive":
             return FixedPace(self.rules.timeout)
-        pace = AdaptivePace()
+        pace = AdaptivePace(shortest=FLOOR if self.run.delay.floor is None else self.run.delay.floor)
         with contextlib.suppress(OSError, ValueError):
             kept = json.loads(self._pace_file.read_text(encoding="utf-8"))
             if kept.get("run") == self.agreement.digest.hex():

@@ -64,7 +64,9 @@ class Receiving:
             if known_as.ready:
                 core.send(sender, Ready(*place, known(known_as.marks)))
             return
-        others = [one.place for node, one in state.invitations.items() if node != sender and self._is_awaited(node, one)]
+        others = [
+            one.place for node, one in state.invitations.items() if node != sender and self._is_awaited(node, one)
+        ]
         if before is None or not others:
             core.prepare(place)
         elif state.preparing not in others:
