@@ -22,7 +22,6 @@ from ..transport import (
     CERTIFICATE,
     Address,
     Agreement,
-    EarlyEnd,
     Keys,
     Notary,
     OutcomeCertificate,
@@ -30,6 +29,7 @@ from ..transport import (
     RunSeal,
     Shape,
     Statement,
+    Way,
 )
 from .config import NodeConfig
 from .ledger import AccountTerms
@@ -177,12 +177,10 @@ class NodeSetup:
         assert memory.outcome is not None
         assert memory.decided is not None
         statement = Statement.of(self.agreement.digest, memory.decided, memory.outcome)
-        early = None
-        if memory.asked:
-            early = EarlyEnd(memory.outcome.chain, self.rules.steps, dict(memory.asked))
+        way = Way(memory.outcome.chain, self.rules.steps, dict(memory.asked))
         path = self.config.journal.parent / CERTIFICATE
         draft = path.with_suffix(".json.part")
-        certificate = OutcomeCertificate(statement, dict(memory.votes), early)
+        certificate = OutcomeCertificate(statement, dict(memory.votes), way)
         draft.write_text(certificate.to_json(self.roster), encoding="utf-8")
         draft.rename(path)
 

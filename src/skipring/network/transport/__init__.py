@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         within,
     )
     from .tls import Keys
-    from .votes import CERTIFICATE, EarlyEnd, Notary, OutcomeCertificate, RunSeal, Statement
+    from .votes import CERTIFICATE, Notary, OutcomeCertificate, RunSeal, Statement, Way
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "AddressInUse",
     "Agreement",
     "Done",
-    "EarlyEnd",
     "Expiry",
     "Frame",
     "Heading",
@@ -55,6 +54,7 @@ __all__ = [
     "Shape",
     "Statement",
     "Transport",
+    "Way",
     "certificates",
     "decode",
     "encode",
@@ -81,7 +81,6 @@ __getattr__, __dir__ = lazily(
         "Agreement": "agreement",
         "CERTIFICATE": "votes",
         "Done": "wire",
-        "EarlyEnd": "votes",
         "Expiry": "expiry",
         "Frame": "wire",
         "Heading": "wire",
@@ -98,6 +97,7 @@ __getattr__, __dir__ = lazily(
         "Shape": "connections",
         "Statement": "votes",
         "Transport": "connections",
+        "Way": "votes",
         "decode": "wire",
         "encode": "wire",
         "expiries": "expiry",
