@@ -20,7 +20,7 @@ from skipring.errors import InvalidInput
 from skipring.network.node import read_node_config
 from skipring.network.setup import LocalNetwork, ask_to_finish, given_away, load_node, verify_outcome
 from skipring.network.storage import read_journal
-from skipring.network.transport import EarlyEnd, OutcomeCertificate, read_roster
+from skipring.network.transport import OutcomeCertificate, Way, read_roster
 from skipring.privacy import Transcript, TranscriptAccountant
 
 Command = Callable[..., Any]
@@ -88,17 +88,17 @@ def test_two_of_three_owners_end_a_run_and_one_does_not(net: Path, skipring_word
     said = skipring_words("network", "verify", "net/b/model.npz")
     assert said.code == 0, said.err
     found = verify_outcome(net / "b" / "model.npz")
-    assert found.ended_at is not None
-    assert hop < found.ended_at < 3000
-    assert f"It ended early at hop {found.ended_at} of 3000 by agreement of a, c." in said.out
+    assert found.last_hop is not None
+    assert hop < found.last_hop < 3000
+    assert f"It ended early at hop {found.last_hop} of 3000 by agreement of a, c." in said.out
     lines = [json.loads(line) for line in (net / "b" / "node.log").read_text().splitlines()]
     (over,) = [line for line in lines if line["event"] == "over"]
-    assert over["ended_early_at"] == found.ended_at
+    assert over["ended_early_at"] == found.last_hop
     result = json.loads((net / "b" / "result.json").read_text())
-    assert (result["hop"], sum(result["turns"])) == (found.ended_at, found.ended_at)
+    assert (result["hop"], sum(result["turns"])) == (found.last_hop, found.last_hop)
     late = skipring_words("node", "finish", "net/b")
     assert (late.code, late.out.startswith("The run is over already")) == (0, True)
-    check_accounts(net, found.ended_at)
+    check_accounts(net, found.last_hop)
     check_certificate(net)
 
 
@@ -140,22 +140,22 @@ def check_certificate(net: Path) -> None:
     """What shows that a majority asked for the end is checked: each wish, and that it is about this model."""
     roster = read_roster(net / "roster.toml")
     found = OutcomeCertificate.from_json((net / "a" / "outcome.json").read_text(), roster)
-    early = found.early
-    assert early is not None
-    assert early.problem(found.statement, roster) is None
+    way = found.way
+    assert way is not None
+    assert way.problem(found.statement, roster) is None
 
-    def problem(changed: EarlyEnd) -> str:
-        (net / "other.json").write_text(replace(found, early=changed).to_json(roster))
+    def problem(changed: Way) -> str:
+        (net / "other.json").write_text(replace(found, way=changed).to_json(roster))
         return str(verify_outcome(net / "a" / "model.npz", certificate=net / "other.json").problem)
 
-    fewer = dict(list(early.wishes.items())[:1])
-    assert "1 of 3 nodes have asked for that, and a majority is 2" in problem(replace(early, wishes=fewer))
-    stolen = dict.fromkeys((0, 1, 2), early.wishes[0])
-    assert "1 of 3 nodes have asked for that" in problem(replace(early, wishes=stolen))
-    shorter = early.chain[:-1] + bytes([early.chain[-1] ^ 1])
-    assert "is not about this model" in problem(replace(early, chain=shorter))
-    assert "is not about this model" in problem(replace(early, steps=64))
-    (net / "other.json").write_text(json.dumps(json.loads(found.to_json(roster)) | {"ended early": {"chain": "zz"}}))
+    fewer = dict(list(way.wishes.items())[:1])
+    assert "1 of 3 nodes have asked for that, and a majority is 2" in problem(replace(way, wishes=fewer))
+    stolen = dict.fromkeys((0, 1, 2), way.wishes[0])
+    assert "1 of 3 nodes have asked for that" in problem(replace(way, wishes=stolen))
+    shorter = way.chain[:-1] + bytes([way.chain[-1] ^ 1])
+    assert "is not about this model" in problem(replace(way, chain=shorter))
+    assert "is not about this model" in problem(replace(way, steps=64))
+    (net / "other.json").write_text(json.dumps(json.loads(found.to_json(roster)) | {"way": {"chain": "zz"}}))
     with pytest.raises(InvalidInput, match="is not the certificate of an outcome"):
         verify_outcome(net / "a" / "model.npz", certificate=net / "other.json")
 

@@ -7,6 +7,7 @@ votes of a majority.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import liar
@@ -14,17 +15,21 @@ import pytest
 import world
 
 from skipring.network.protocol import (
+    Action,
     Ballot,
     Broke,
     Final,
     FinalAccepted,
     Heard,
     Memory,
+    Offer,
     Outcome,
     Pass,
     Peer,
     Place,
     Prepare,
+    PrepareBatch,
+    Ready,
     Resume,
     Rule,
     Rules,
@@ -293,3 +298,42 @@ def test_mutants_are_caught(name: str) -> None:
         except world.Broken:
             return
     pytest.fail("no history tells the mutant from the protocol")
+
+
+def _invited(*offers: tuple[int, int]) -> tuple[Peer, list[Action]]:
+    """Return node 3 of a ring of four after offers (who, hop), and all that it was to do; nothing is ready yet."""
+    seals, rules = world.fake_seals(4), Rules(nodes=4, path=[0, 1, 2, 3] * 100, timeout=1.0)
+    peer = Peer(3, rules, Memory.blank(0, Token(0, b"initial", blank_chain(400, b"run"))), seals[3])
+    peer.begin()
+    return peer, [action for sender, hop in offers for action in peer.received(sender, Offer((0, 0), hop))]
+
+
+def _ready(actions: Sequence[Action]) -> list[tuple[int, int]]:
+    found = [action for action in actions if isinstance(action, Send)]
+    return [(send.to, send.message.hop) for send in found if isinstance(send.message, Ready)]
+
+
+def test_a_flood_of_invitations_evicts_nobody_elses() -> None:
+    """A member offers all hops to come, again and again: who has the token is told ready, and may send it."""
+    flood = [(1, hop) for hop in range(8, 401, 4)] * 3
+    peer, actions = _invited((2, 4), *flood)
+    assert [action.hop for action in actions if isinstance(action, PrepareBatch)] == [4, 8, 4]
+    assert len(peer._core.state.invitations) == 2
+    assert peer.prepared((0, 0), 8) == []  # which nobody offers any more
+    assert _ready(peer.prepared((0, 0), 4)) == [(2, 4)]
+    assert peer.expects(((0, 0), 4), 2)
+    assert not peer.expects(((0, 0), 4), 1)
+    for sender, hop in flood:
+        peer.received(sender, Offer((0, 0), hop))
+    assert peer.expects(((0, 0), 4), 2)
+    assert len(peer._core.state.invitations) == 2
+
+
+def test_a_flood_of_invitations_does_not_keep_a_node_from_getting_ready() -> None:
+    """What it prepares for is not given up for the next hop that the same member offers."""
+    peer, actions = _invited((1, 8), (2, 4), *[(1, hop) for hop in range(12, 401, 4)])
+    assert [action.hop for action in actions if isinstance(action, PrepareBatch)] == [8, 4]
+    after = peer.prepared((0, 0), 4)
+    assert _ready(after) == [(2, 4)]
+    assert [action.hop for action in after if isinstance(action, PrepareBatch)] == [400]
+    assert _ready(peer.prepared((0, 0), 400)) == [(1, 400)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import ssl
 from collections.abc import Awaitable, Callable
@@ -12,10 +13,10 @@ from pathlib import Path
 import pytest
 from networks import free_ports
 from raw_call import framed
-from test_transport import Listener, made, net, until
+from test_transport import AGREEMENT, Listener, made, net, until
 
 from skipring.network.protocol import FRESH, Final, Hello, Outcome, Token
-from skipring.network.transport import Address, Transport, link, read_roster
+from skipring.network.transport import Address, Transport, connections, link, read_roster, server_name
 from skipring.network.transport.stream import FrameKind
 
 __all__ = ["net"]  # a fixture
@@ -254,3 +255,32 @@ def test_what_waits_for_a_node_is_little(net: Path, monkeypatch: pytest.MonkeyPa
     now += FRESH
     node.send(0, Hello((0, 0)))
     assert len(waiting) == 1
+
+
+def test_a_crowd_of_calls_makes_way_for_its_own_alone(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that has called, and is slow to say who it is, is let in however many others call; and it is said."""
+    monkeypatch.setattr(connections, "_GUESTS", 4)
+    port = free_ports(3)
+    places = tuple(Address("127.0.0.1", port + at) for at in range(3))
+    roster = replace(read_roster(net / "roster.toml"), addresses=places)
+
+    async def story() -> None:
+        node, heard = made(net, roster, 0)
+        await node.start()
+        slow = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        crowd = [await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.4", 0)) for _ in range(50)]
+        await until(lambda: bool(heard.said))
+        assert len(node._guests) <= 4 + 2 * 3
+        context, keys = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), net / "node-2"
+        context.load_cert_chain(keys / "node.crt", keys / "node.key")
+        context.load_verify_locations(keys / "ca.crt")
+        await slow[1].start_tls(context, server_hostname=server_name("a"))
+        facts = {"for": "talk", "run": AGREEMENT.digest.hex(), "process": "x", "number": 0}
+        slow[1].write(framed(FrameKind.PREFACE, json.dumps(facts).encode()))
+        await until(lambda: 1 in node.reachable)
+        assert heard.said == ["127.0.0.4: too many calls that do not say who they are; its oldest makes way"]
+        for _, writer in (slow, *crowd):
+            writer.close()
+        await node.stop()
+
+    asyncio.run(story())

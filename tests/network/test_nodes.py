@@ -238,9 +238,9 @@ class Told(AdaptivePace):
         self.overheads.append(seconds)
         super().overhead(seconds)
 
-    def saw(self, waited: float, ready: bool) -> None:
+    def saw(self, waited: float, ready: bool, *, own: bool = True) -> None:
         self.waits.append(waited)
-        super().saw(waited, ready)
+        super().saw(waited, ready, own=own)
 
 
 class TellingSetup(NodeSetup):

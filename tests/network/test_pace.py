@@ -211,3 +211,46 @@ def test_impossible_observations_are_refused(seconds: float) -> None:
 def test_a_node_with_a_fixed_pace_does_not_load_scipy() -> None:
     program = "import sys, skipring.network.node.pace as p; p.FixedPace(1.0); sys.exit('scipy' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_no_learned_timeout_is_below_the_floor() -> None:
+    """A member claims that turns take no time: whoever takes less than the floor is still in time."""
+    pace = AdaptivePace(shortest=0.25)
+    for _ in range(300):
+        pace.saw(1e-6, True, own=False)
+    assert pace.timeout == 0.25
+    lower = AdaptivePace()
+    lower.recall({"timeout": 0.1, "turns": [[0.1, True, True]] * 50})
+    pace.recall(lower.learned)
+    assert pace.timeout == 0.25
+    assert AdaptivePace(first=0.1, shortest=0.25).timeout == 0.25
+
+
+def test_own_observations_weigh_more_than_claims() -> None:
+    """Half of the observations are claims of three times as long, or a third: what the node has seen itself decides."""
+    found = []
+    for own in (True, False):
+        pace = AdaptivePace()
+        for _ in range(200):
+            pace.saw(1.0, True, own=own)
+            pace.saw(3.0, True, own=not own)
+        found.append(pace.timeout)
+    assert found == [pytest.approx(1.05), pytest.approx(6.0)]
+
+
+def test_claims_that_somebody_is_in_time_are_not_believed_while_nobody_is() -> None:
+    """All nodes take 3 s. A member claims that they take no time, with each token that goes round."""
+    pace, updates, hops = AdaptivePace(shortest=0.1), 0, 600
+    for _ in range(hops):
+        ready = pace.offered() >= 3.0
+        if ready:
+            pace.answered()
+            updates += 1
+            for _ in range(31):
+                pace.saw(1e-6, True, own=False)
+        pace.saw(3.0 if ready else pace.timeout, ready)
+    assert updates >= 5
+    honest = AdaptivePace(shortest=0.1)
+    for _ in range(100):
+        honest.saw(3.0, True, own=False)
+    assert honest.timeout > 3.0

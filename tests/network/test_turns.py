@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import json
 import random
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -247,8 +248,34 @@ def test_turns_are_told_once_and_only_what_makes_sense() -> None:
     third.heard(second.told(), 51)
     third.heard(second.told(), 51)
     assert len(paces[2].waits) == 32
-    third.heard(bytes(range(200)) + b"\xff" * 88, 3)
+    third.heard(bytes(range(200)) + b"\xff" * 88, 60)
     assert all(0.0 <= waited <= 1e6 for waited in paces[2].waits)
+
+
+def test_turns_at_hops_to_come_are_not_believed() -> None:
+    """They would be the newest for ever, and nothing else would be learned from, here and wherever they are told."""
+    pace = Told()
+    turns = TurnTimes(pace)
+    future = b"".join(struct.pack("<If?", 2**32 - 1 - at, 1e-6, True) for at in range(32))
+    turns.heard(future, 5)
+    assert pace.waits == []
+    turns.took(5, 0.5, in_time=True)
+    turns.heard(struct.pack("<If?", 6, 0.25, True) + struct.pack("<If?", 9, 1e-6, True), 9)
+    assert pace.waits == [0.5, 0.25]
+    assert turns.told() == b"".join(
+        struct.pack("<If?", *turn) for turn in ((5, 0.5, True), (6, 0.25, True), (9, 1e-6, True))
+    )
+    turns.heard(b"", 6)  # a recovery goes back to before hop 6: what came of it is told of no more
+    assert len(turns.told()) == 2 * 9  # and how long its node took to be ready at hop 9
+
+
+def test_a_node_learns_from_its_own_turns_whatever_a_token_has_claimed_about_them() -> None:
+    pace = Told()
+    turns = TurnTimes(pace)
+    turns.heard(struct.pack("<If?", 5, 1e-6, True), 6)
+    turns.took(5, 0.5, in_time=True)
+    assert pace.waits == [pytest.approx(1e-6), 0.5]
+    assert turns.told() == struct.pack("<If?", 5, 0.5, True)
 
 
 def test_what_a_timeout_was_learned_from_survives_a_restart() -> None:

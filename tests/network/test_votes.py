@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.protocol import Token
+from skipring.network.protocol import Token, blank_chain, extended_chain
 from skipring.network.setup import make_network, verify_outcome
-from skipring.network.transport import Notary, OutcomeCertificate, Roster, Statement, parse_nodes, read_roster
+from skipring.network.transport import Notary, OutcomeCertificate, Roster, Statement, Way, parse_nodes, read_roster
 
 NAMES = ("a", "b", "c", "d")
 PARAMETERS = np.linspace(-1.0, 1.0, 5)
@@ -36,6 +37,7 @@ def notaries(net: Path, roster: Roster) -> list[Notary]:
 
 
 STATEMENT = Statement.of(b"run", (2, 1), TOKEN)
+WAY = Way(TOKEN.chain, 14, {})  # updates at hops 6, 9 and 14
 
 
 def test_a_vote_is_good_for_its_node_and_statement_alone(notaries: list[Notary]) -> None:
@@ -69,7 +71,7 @@ def test_a_majority_is_verified_offline(
     net: Path, roster: Roster, notaries: list[Notary], tmp_path: Path, voters: tuple[int, ...], enough: bool
 ) -> None:
     np.save(tmp_path / "model.npy", PARAMETERS)
-    kept = OutcomeCertificate(STATEMENT, {node: notaries[node].vote(STATEMENT) for node in voters})
+    kept = OutcomeCertificate(STATEMENT, {node: notaries[node].vote(STATEMENT) for node in voters}, WAY)
     (tmp_path / "outcome.json").write_text(kept.to_json(roster))
     found = verify_outcome(tmp_path / "model.npy", net / "roster.toml")
     assert found.signed == tuple(NAMES[node] for node in voters)
@@ -80,6 +82,47 @@ def test_a_majority_is_verified_offline(
     other = verify_outcome(tmp_path / "model.npy", net / "roster.toml").problem
     assert other is not None
     assert other.startswith("the votes are for another model")
+
+
+def certified(net: Path, notaries: list[Notary], folder: Path, ends: tuple[int, int]) -> Path:
+    """Write a model and the votes of all for it; its last update was at one of so many hops."""
+    last, steps = ends
+    chain = extended_chain(blank_chain(steps, b"run"), (0, 0), last, bytes(32))
+    token = Token(1, PARAMETERS.tobytes(), chain)
+    statement = Statement.of(b"run", (0, 0), token)
+    votes = {node: notary.vote(statement) for node, notary in enumerate(notaries)}
+    text = OutcomeCertificate(statement, votes, Way(chain, steps, {})).to_json(read_roster(net / "roster.toml"))
+    np.save(folder / "model.npy", PARAMETERS)
+    (folder / "outcome.json").write_text(text)
+    return folder / "model.npy"
+
+
+@pytest.mark.parametrize(
+    ("last", "code", "line"),
+    [
+        (600, 0, "Its last update was at hop 600, the last one that was agreed on."),
+        (597, 0, "Warning: the last update was at hop 597 of 600, and no majority asked for an early end: the nodes"),
+        (596, 3, "Warning: the last update was at hop 596 of 600, and no majority asked for an early end: one member"),
+        (5, 3, "Warning: the last update was at hop 5 of 600, and no majority asked for an early end: one member that"),
+    ],
+)
+def test_a_run_that_ended_early_is_told_from_a_whole_one(
+    net: Path, notaries: list[Notary], tmp_path: Path, skipring_words: Command, last: int, code: int, line: str
+) -> None:
+    """Votes alone do not show it: nodes that were led to believe that a run is over have signed, too."""
+    words = ["network", "verify", str(certified(net, notaries, tmp_path, (last, 600)))]
+    words += ["--roster", str(net / "roster.toml")]
+    said = skipring_words(*words)
+    assert said.code == code, said.err
+    assert line in said.out
+    found = skipring_words(*words, "--json").data
+    assert (found["last_hop"], found["steps"], found["early"]) == (last, 600, code == 3)
+    assert (found["problem"], found["warning"] is None) == (None, last == 600)
+    # Who hides at which hop it ended, or says that far fewer were agreed on, is found out.
+    kept = json.loads((tmp_path / "outcome.json").read_text())
+    for way in (None, kept["way"] | {"steps": 592}, kept["way"] | {"chain": kept["way"]["chain"][:-2] + "ff"}):
+        (tmp_path / "outcome.json").write_text(json.dumps(kept | {"way": way}))
+        assert skipring_words(*words).code == 1
 
 
 def test_votes_of_one_node_under_other_names_do_not_count(

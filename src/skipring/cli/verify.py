@@ -13,6 +13,8 @@ from ._output import Json, print_json, tell
 
 __all__ = ["network_verify"]
 
+_ENDED_EARLY = 3  # an exit code: who only looks at whether it is 0 must not take half a run for a whole one
+
 
 def network_verify(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The final model: model.npz or model.npy of a node.")],
@@ -27,7 +29,8 @@ def network_verify(
 ) -> None:
     """Check, offline, that a majority of the nodes have signed that their run ended with this model.
 
-    Take the roster from somebody you trust: it says whose signatures count. Exit code 1: they have not.
+    Take the roster from somebody you trust: it says whose signatures count. Exit code 1: they have not. Exit code 3:
+    they have, but the run ended a round or more before its agreed last hop, and no majority asked for that.
     """
     from ..network import verify_outcome  # loaded when the command runs
 
@@ -41,7 +44,11 @@ def network_verify(
             f"Verified: {', '.join(found.signed)} ({len(found.signed)} of {len(found.signed) + len(found.unsigned)})"
             f" have signed that their run ended with this model, after {found.updates} updates."
         )
-        if found.ended_at is not None:
-            tell(f"It ended early at hop {found.ended_at} of {found.steps} by agreement of {', '.join(found.asked)}.")
+        if found.asked:
+            tell(f"It ended early at hop {found.last_hop} of {found.steps} by agreement of {', '.join(found.asked)}.")
+        elif found.warning is None:
+            tell(f"Its last update was at hop {found.last_hop}, the last one that was agreed on.")
+        else:
+            tell(f"Warning: {found.warning}.")
         tell(f"SHA-256 of its parameters: {found.model}")
-    sys.exit(0 if found.problem is None else 1)
+    sys.exit(1 if found.problem is not None else _ENDED_EARLY if found.early else 0)

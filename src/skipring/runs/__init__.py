@@ -48,6 +48,7 @@ from .rows import (
     stream,
 )
 from .runfile import (
+    FLOOR,
     RIVALS,
     Late,
     Ready,
@@ -61,6 +62,7 @@ from .wording import expected, unknown_key
 
 __all__ = [
     "DEFAULT_NODES",
+    "FLOOR",
     "RIVALS",
     "RUN_KEYS",
     "Budget",

@@ -38,6 +38,7 @@ from .keys import keys
 from .wording import refusal, require_no_quotes
 
 __all__ = [
+    "FLOOR",
     "RIVALS",
     "Late",
     "Ready",
@@ -51,6 +52,9 @@ __all__ = [
 #: Ways to learn together without a token, which simulations compare it with.
 RIVALS = ("gossip", "federated")
 
+#: No learned timeout is shorter, in seconds, unless nodes agree on another floor: long enough for a small update of a
+#: node that is some way off, short enough that a dead one costs little.
+FLOOR = 0.1
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "columns", "label_bound")
 #: More moves of a search for an order take minutes, and find hardly anything.
@@ -257,6 +261,11 @@ class DelaySection(_Section):
         description='a time, inf (never skip), "fastest" (the default: least time between updates; `skipring plan` '
         'finds the time that is best for a budget) or "adaptive" (the nodes of a network learn it)',
     )
+    floor: float | None = Field(
+        None,
+        description=f"seconds (default: {FLOOR:g}): no timeout that the nodes of a network learn is shorter, whatever one "
+        "of them claims about how long turns take",
+    )
     skip: float | None = Field(None, description="the skip probability, instead of a timeout")
     patient_every: int | None = Field(None, description="in every so many-th round nobody is skipped (default: never)")
     ready: Ready | None = Field(
@@ -268,7 +277,12 @@ class DelaySection(_Section):
     @model_serializer(mode="wrap")
     def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what files of earlier versions do not say: it must not change the key of a result."""
-        return _without(values_of(self), "ready")
+        return _without(values_of(self), "ready", "floor")
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse a floor that no learned timeout can have."""
+        if self.floor is not None and not 0.001 <= self.floor <= 60.0:
+            raise InvalidInput("delay.floor", self.floor, "0.001 to 60 seconds, between which timeouts are learned")
 
 
 class ComputeSection(_Section):

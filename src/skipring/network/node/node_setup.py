@@ -16,14 +16,13 @@ from ...delays import Delay
 from ...errors import InvalidInput
 from ...learning import Learner, PrepareRows
 from ...models import EpsilonClaim, Inputs
-from ...runs import RunFile
+from ...runs import FLOOR, RunFile
 from ..protocol import Memory, Rules, Token
 from ..storage import LedgerFile, chunks_of, size_of
 from ..transport import (
     CERTIFICATE,
     Address,
     Agreement,
-    EarlyEnd,
     Keys,
     Notary,
     OutcomeCertificate,
@@ -31,6 +30,7 @@ from ..transport import (
     RunSeal,
     Shape,
     Statement,
+    Way,
 )
 from .config import NodeConfig, read_node_config
 from .ledger import AccountTerms
@@ -124,7 +124,7 @@ class NodeSetup:
         """Return how long this node waits for others; what it has learned before it was stopped, it knows."""
         if self.run.delay.timeout != "adaptive":
             return FixedPace(self.rules.timeout)
-        pace = AdaptivePace()
+        pace = AdaptivePace(shortest=FLOOR if self.run.delay.floor is None else self.run.delay.floor)
         with contextlib.suppress(OSError, ValueError):
             kept = json.loads(self._pace_file.read_text(encoding="utf-8"))
             if kept.get("run") == self.agreement.digest.hex():
@@ -189,12 +189,10 @@ class NodeSetup:
         assert memory.outcome is not None
         assert memory.decided is not None
         statement = Statement.of(self.agreement.digest, memory.decided, memory.outcome)
-        early = None
-        if memory.asked:
-            early = EarlyEnd(memory.outcome.chain, self.rules.steps, dict(memory.asked))
+        way = Way(memory.outcome.chain, self.rules.steps, dict(memory.asked))
         path = self.config.journal.parent / CERTIFICATE
         draft = path.with_suffix(".json.part")
-        certificate = OutcomeCertificate(statement, dict(memory.votes), early)
+        certificate = OutcomeCertificate(statement, dict(memory.votes), way)
         draft.write_text(certificate.to_json(self.roster), encoding="utf-8")
         draft.rename(path)
 

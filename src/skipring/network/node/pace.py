@@ -24,6 +24,8 @@ _AS_GOOD = 1.02
 _MARGIN = 1.05
 #: Timers are no finer than this.
 _SHORTEST = 1e-3
+#: What a node has seen itself counts as often as so many claims.
+_OWN = 2
 #: After a round as unlikely as this, what was learned before it is forgotten.
 _SURPRISING = 1e-3
 #: One offer in so many waits longer than the timeout.
@@ -40,11 +42,15 @@ class Pace(Protocol):
     def offered(self) -> float:
         """Return how long to wait for the node of a new offer; to be asked once per offer."""
 
-    def saw(self, waited: float, ready: bool) -> None:
+    def saw(self, waited: float, ready: bool, *, own: bool = True) -> None:
         """Take note of how long an offer waited, and whether the node was ready then or was given up.
 
-        A refusal is not an observation: it says nothing about how long nodes take.
+        A refusal is not an observation: it says nothing about how long nodes take. What is not this node's `own`
+        observation came with a token, and is a claim.
         """
+
+    def answered(self) -> None:
+        """Take note that a node has said in time that it is ready; how long its turn takes is not known yet."""
 
     def overhead(self, seconds: float) -> None:
         """Take note of what an offer cost beyond its wait, whether or not the node was ready.
@@ -71,7 +77,10 @@ class FixedPace:
         """Return the timeout."""
         return self._timeout
 
-    def saw(self, waited: float, ready: bool) -> None:
+    def saw(self, waited: float, ready: bool, *, own: bool = True) -> None:
+        """Learn nothing."""
+
+    def answered(self) -> None:
         """Learn nothing."""
 
     def overhead(self, seconds: float) -> None:
@@ -90,6 +99,10 @@ class AdaptivePace:
     If in 16 offers nobody is ready in time, the next wait is twice as long; and if that was surprising, the nodes have
     changed, and all before is forgotten.
 
+    What a token claims may be a lie. So a node's own observations count twice; if 16 of them in a row are of nobody in
+    time, all claims are forgotten, and none is listened to until somebody answers in time; and no timeout is shorter
+    than a floor that the nodes have agreed on.
+
     Nothing here depends on data, models or chance: only on how long nodes took. A process that
     restarts goes on from what was `learned`.
 
@@ -97,10 +110,13 @@ class AdaptivePace:
     ----------
     first : the timeout until twenty nodes were ready.
     longest : no offer waits longer.
+    shortest : nor shorter: the floor.
     memory : how many of the newest observations count.
     """
 
-    def __init__(self, first: float = 10.0, longest: float = 60.0, memory: int = 500) -> None:
+    def __init__(
+        self, first: float = 10.0, longest: float = 60.0, memory: int = 500, *, shortest: float = _SHORTEST
+    ) -> None:
         # Loaded now: it takes half a second, for which nobody should wait with the token in hand.
         from ...delays import Empirical
 
@@ -108,16 +124,19 @@ class AdaptivePace:
         require_positive("first", first)
         if first > longest:
             raise InvalidInput("first", first, f"at most the longest wait, {longest:g}")
+        if not _SHORTEST <= shortest <= longest:
+            raise InvalidInput("shortest", shortest, f"{_SHORTEST:g} to the longest wait, {longest:g}")
         require_integer("memory", memory, at_least=100)
         self._law = Empirical
-        self._longest = float(longest)
-        self._timeout = float(first)
-        self._seen: deque[tuple[float, bool]] = deque(maxlen=memory)
+        self._shortest, self._longest = float(shortest), float(longest)
+        self._timeout = max(float(first), self._shortest)
+        self._seen: deque[tuple[float, bool, bool]] = deque(maxlen=memory)  # how long, whether ready, whether own
         self._overheads: deque[float] = deque(maxlen=_HOPS)
         self._offers = 0
         self._news = 0  # observations since the timeout was last reconsidered
         self._in_time = 0  # how many of them were of nodes ready within the timeout
         self._chance = 0.0  # that a node is, as far as is known
+        self._missed = 0  # own observations, since anybody was in time
 
     @property
     def learned(self) -> dict[str, Any]:
@@ -127,10 +146,11 @@ class AdaptivePace:
     def recall(self, learned: Any) -> None:
         """Go on from what was `learned`; what is no such thing is left alone."""
         try:
-            timeout, turns = float(learned["timeout"]), [(float(took), bool(done)) for took, done in learned["turns"]]
+            timeout = float(learned["timeout"])
+            turns = [(float(took), bool(done), bool(own)) for took, done, own in learned["turns"]]
         except (KeyError, TypeError, ValueError):
             return
-        if _SHORTEST <= timeout <= self._longest and all(0.0 < took < math.inf for took, _ in turns):
+        if self._shortest <= timeout <= self._longest and all(0.0 < took < math.inf for took, _, _ in turns):
             self._seen.extend(turns)
             self._timeout = timeout
 
@@ -146,18 +166,31 @@ class AdaptivePace:
         if others:
             return self._timeout
         further = 2 * (number & -number)  # the largest power of two in it, so that double waits are half as frequent
-        known = max((waited for waited, ready in self._seen if ready), default=self._longest)
+        known = max((waited for waited, ready, _ in self._seen if ready), default=self._longest)
         return min(max(self._timeout, min(further * self._timeout, 2.0 * known)), self._longest)
 
-    def saw(self, waited: float, ready: bool) -> None:
+    def saw(self, waited: float, ready: bool, *, own: bool = True) -> None:
         """Take note of how long an offer waited, and whether the node was ready then or was given up."""
         require_non_negative("waited", waited)
-        self._seen.append((max(float(waited), 1e-9), bool(ready)))  # no timeout is 0
+        if not own and self._missed >= _ROUND:
+            return
+        in_time = bool(ready) and waited <= self._timeout
+        self._seen.append((max(float(waited), 1e-9), bool(ready), own))  # no timeout is 0
         self._news += 1
-        self._in_time += bool(ready) and waited <= self._timeout
+        self._in_time += in_time
+        if own:
+            self._missed = 0 if in_time else self._missed + 1
+        if own and self._missed == _ROUND:
+            self._seen = deque((one for one in self._seen if one[2]), maxlen=self._seen.maxlen)
+            if self._in_time:  # as a token says, and nobody else
+                self._in_time, self._news = 0, _ROUND
         if self._news == _ROUND:
             self._reconsider()
             self._news = self._in_time = 0
+
+    def answered(self) -> None:
+        """Take note that a node has said in time that it is ready: claims are listened to again."""
+        self._missed = 0
 
     def overhead(self, seconds: float) -> None:
         """Take note of what an offer cost beyond its wait."""
@@ -172,11 +205,12 @@ class AdaptivePace:
                 self._seen.extend(newest)
                 self._chance = 0.0
             self._timeout = min(2.0 * self._timeout, self._longest)
-        elif sum(ready for _, ready in self._seen) >= _ENOUGH:
+        elif sum(ready for _, ready, _ in self._seen) >= _ENOUGH:
             self._learn()
 
     def _learn(self) -> None:
-        waits, ready = zip(*self._seen, strict=True)
+        counted = [one for one in self._seen for _ in range(_OWN if one[2] else 1)]
+        waits, ready, _ = zip(*counted, strict=True)
         law = self._law(waits, [not finished for finished in ready])
         hop = median(self._overheads) if self._overheads else _FIRST_HOP
         # Between two times at which nodes were ready, waiting longer gains nothing: the best timeout is one of them.
@@ -184,5 +218,5 @@ class AdaptivePace:
         paces = (hop + law.truncated_mean(times)) / law.cdf(times)
         good = _AS_GOOD * paces.min()
         best = 2.0 * times[-1] if hop + law.mean <= good else _MARGIN * times[paces <= good][-1]
-        self._timeout = min(max(float(best), _SHORTEST), self._longest)
+        self._timeout = min(max(float(best), self._shortest), self._longest)
         self._chance = law.cdf(self._timeout)

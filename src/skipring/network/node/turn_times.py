@@ -25,6 +25,8 @@ _LONGEST = 1e6
 class TurnTimes:
     """The newest turns that a node knows of; what is new among them is what its timeout is learned from.
 
+    What the node has seen itself is always learned from, and counts for more than what a token claims.
+
     Parameters
     ----------
     pace : learns from them.
@@ -40,36 +42,49 @@ class TurnTimes:
     def was_ready(self, hop: int, seconds: float) -> None:
         """Take note of how long the node of a hop took to say that it is ready."""
         self._ready = hop, seconds
+        self._pace.answered()
 
     def took(self, hop: int, seconds: float, *, ready_after: float = 0.0, in_time: bool) -> None:
         """Take note of a turn that this node has made, in so many seconds once it was ready, or that it gave up."""
         if self._ready is not None and self._ready[0] == hop:
             ready_after = max(ready_after, self._ready[1])  # as the other side saw it, with what messages took
-        self._add({hop: (min(max(ready_after + seconds, 0.0), _LONGEST), in_time)})
+        turn = min(max(ready_after + seconds, 0.0), _LONGEST), in_time
+        self._turns[hop] = turn  # whatever a token has claimed about it
+        self._learn(turn, own=True)
+        self._forget()
 
     def heard(self, told: bytes, hop: int) -> None:
-        """Take note of what came with the token of a hop; what makes no sense is left out."""
+        """Take note of what came with the token of a hop; what makes no sense is left out.
+
+        Only turns before that hop can have been; what is known of later ones is of a way that a recovery has given up.
+        Turns at hops to come would otherwise be the newest for ever, and nothing would be learned from any other.
+        """
         found = {}
+        self._turns = {number: turn for number, turn in self._turns.items() if number < hop}
         for at in range(0, len(told) - _TURN.size + 1, _TURN.size):
             number, seconds, in_time = _TURN.unpack_from(told, at)
-            if math.isfinite(seconds) and 0.0 <= seconds <= _LONGEST:
+            if number <= hop and math.isfinite(seconds) and 0.0 <= seconds <= _LONGEST:
                 found[number] = seconds, in_time
         if hop in found:
             self._ready = hop, found.pop(hop)[0]
-        self._add(found)
+        oldest = min(self._turns) if len(self._turns) == _MOST else 0
+        for number in sorted(found.keys() - self._turns.keys()):
+            if number > oldest:  # what came before the newest ones was counted when it was new
+                self._turns[number] = found[number]
+                self._learn(found[number], own=False)
+        self._forget()
 
     def told(self) -> bytes:
         """Return the newest turns, for the next node, and how long it took that node to be ready."""
         known = self._turns if self._ready is None else {**self._turns, self._ready[0]: (self._ready[1], True)}
         return b"".join(_TURN.pack(hop, *turn) for hop, turn in sorted(known.items())[-_MOST:])
 
-    def _add(self, turns: dict[int, tuple[float, bool]]) -> None:
-        oldest = min(self._turns) if len(self._turns) == _MOST else 0
-        for hop in sorted(turns.keys() - self._turns.keys()):
-            if hop > oldest:  # what came before the newest ones was counted when it was new
-                self._turns[hop] = turns[hop]
-                self._pace.saw(*turns[hop])
-                self._news += 1
+    def _learn(self, turn: tuple[float, bool], *, own: bool) -> None:
+        self._pace.saw(*turn, own=own)
+        self._news += 1
+
+    def _forget(self) -> None:
+        """Keep the newest turns, and write down now and then what was learned."""
         self._turns = dict(sorted(self._turns.items())[-_MOST:])
         if self._news >= _MOST:
             self._news = 0

@@ -73,6 +73,7 @@ class Core:
 
     def prepare(self, place: Place) -> None:
         """Have the batch of a place loaded."""
+        self.state.preparing = place
         self._actions.append(PrepareBatch(*place))
 
     def compute(self, place: Place, token: Token) -> None:

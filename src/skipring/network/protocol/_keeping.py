@@ -59,6 +59,7 @@ class Keeping:
         core, copy = self.core, self.core.memory.copy
         core.stop(Timer.WATCH)
         core.state.against = frozenset()
+        core.state.invitations, core.state.preparing = {}, None  # whoever else has offered it has none to send
         if core.state.quiet:
             core.greet()
         if copy.kind is Kind.ACCEPTED and core.is_willing(core.place):
@@ -105,6 +106,7 @@ class Keeping:
     def offer(self, hop: int) -> None:
         """Offer the token to the node of a hop; after the last, or if a majority wishes so, it is the final model."""
         core, copy = self.core, self.core.memory.copy
+        core.state.invitations.pop(core.me, None)  # to an own hop that is skipped
         if hop > core.rules.steps or core.wished:
             self._finish()
             return
@@ -124,7 +126,7 @@ class Keeping:
             return
         core.state.turn = place
         if core.is_willing(place):
-            core.state.invitation = Invitation(place, ready=False, by=frozenset())
+            core.state.invitations = {core.me: Invitation(place)}
             core.prepare(place)
         else:  # there is nobody to wait for
             core.stop(Timer.OFFER)
@@ -141,7 +143,7 @@ class Keeping:
         core = self.core
         if core.wished and isinstance(core.state.doing, Offering | Waiting):
             core.stop(Timer.OFFER, Timer.SKIP, Timer.WAIT)
-            core.state.invitation = None
+            core.state.invitations, core.state.preparing = {}, None
             self._finish()
 
     def patience_with(self, node: int) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ._core import Core
 from ._cutting import known, marks_before, whole
 from ._keeping import Keeping
@@ -49,39 +47,67 @@ class Receiving:
             return
         core.oppose(sender)
         core.rest()
-        if state.invitation is None or state.invitation.place != place:
-            state.invitation = Invitation(place, ready=False, by=frozenset({sender}))
-            core.prepare(place)
+        self._invite(sender, place)
+
+    def _invite(self, sender: int, place: Place) -> None:
+        """Keep the newest invitation of a node, and prepare for it; those of others stay as they are.
+
+        The batch is loaded for one place at a time, the newest. But who has changed its mind waits until what others
+        have asked for is there: else a flood of offers for hops to come would let nothing ever become ready.
+        """
+        core, state = self.core, self.core.state
+        before = state.invitations.pop(sender, None)
+        same = (one for one in (before, *state.invitations.values()) if one is not None and one.place == place)
+        known_as = next(same, None)
+        state.invitations[sender] = known_as or Invitation(place)
+        if known_as is not None:
+            if known_as.ready:
+                core.send(sender, Ready(*place, known(known_as.marks)))
             return
-        state.invitation = replace(state.invitation, by=state.invitation.by | {sender})
-        if state.invitation.ready:
-            core.send(sender, Ready(*place, known(state.invitation.marks)))
+        others = [
+            one.place for node, one in state.invitations.items() if node != sender and self._is_awaited(node, one)
+        ]
+        if before is None or not others:
+            core.prepare(place)
+        elif state.preparing not in others:
+            core.prepare(others[0])
 
     def prepared(self, ballot: Ballot, hop: int) -> None:
-        """Take the news that the batch of a hop is there."""
-        core, state, invitation = self.core, self.core.state, self.core.state.invitation
-        if invitation is None or invitation.place != (ballot, hop) or ballot < core.memory.promised:
-            return
-        marks = marks_before(core.memory.copy, core.rules.short)
-        state.invitation = replace(invitation, ready=True, marks=marks)
-        if state.doing == Offering(hop) and core.memory.copy.ballot == ballot:
-            self._keeping.accept_own(hop)
-        elif not state.holds:
-            ready = Ready(ballot, hop, known(marks))
-            for node in sorted(invitation.by):
-                core.tell_wishes(node)
-                core.send(node, ready)
+        """Take the news that the batch of a hop is there; then prepare for what else this node was invited to."""
+        core, state, place = self.core, self.core.state, (ballot, hop)
+        if state.preparing == place:
+            state.preparing = None
+        by = [node for node, one in state.invitations.items() if one.place == place]
+        if by and ballot >= core.memory.promised:
+            marks = marks_before(core.memory.copy, core.rules.short)
+            for node in by:
+                state.invitations[node] = Invitation(place, ready=True, marks=marks)
+            if state.doing == Offering(hop) and core.memory.copy.ballot == ballot:
+                self._keeping.accept_own(hop)
+            elif not state.holds:
+                for node in sorted(by):
+                    core.tell_wishes(node)
+                    core.send(node, Ready(ballot, hop, known(marks)))
+        if state.preparing is None and not state.holds:
+            waiting = (one.place for node, one in state.invitations.items() if self._is_awaited(node, one))
+            if (following := next(waiting, None)) is not None:
+                core.prepare(following)
+
+    def _is_awaited(self, node: int, invitation: Invitation) -> bool:
+        """Say whether this node is still to be ready for an invitation."""
+        core, place = self.core, invitation.place
+        return not invitation.ready and place[0] >= core.memory.promised and core.is_new(place, node)
 
     def expects(self, place: Place, sender: int) -> bool:
         """Say whether the token of a place would be taken from a node."""
-        invitation = self.core.state.invitation
-        if invitation is None or invitation.place != place or sender not in invitation.by:
+        invitation = self.core.state.invitations.get(sender)
+        if invitation is None or invitation.place != place:
             return False
         return invitation.ready and self.core.is_new(place, sender)
 
     def whole(self, sender: int, message: Pass) -> Pass | None:
         """Return a message with the whole token, whose marks this node has said it has; None if it has not."""
-        invitation = self.core.state.invitation
+        invitation = self.core.state.invitations.get(sender)
         asked = invitation is not None and self.expects((message.ballot, message.hop), sender)
         return whole(message, invitation.marks if invitation is not None and asked else None, self.core.rules.steps)
 

@@ -176,15 +176,14 @@ Doing = Idle | Watching | Holding | Ended
 
 @dataclass(frozen=True)
 class Invitation:
-    """The place that this node prepares for, or is ready for; nobody has invited it to an own hop of the holder.
+    """A place that this node prepares for, or is ready for.
 
-    All that offer the place are told, and the token is taken from any of them: one that has no token to send, and
-    offers it nevertheless, must not take the place of the holder.
+    There is one for each node that has offered the token, the newest (`State.invitations`): one that has no token to
+    send, and offers it nevertheless, must not take the place of the holder, however often it does.
     """
 
     place: Place
-    ready: bool
-    by: frozenset[int]
+    ready: bool = False
     marks: bytes | None = None  # those that this node has said it has, when it said that it is ready
 
 
@@ -215,7 +214,8 @@ class State:
     seen: Place  # the furthest place that this node knows of
     highest: Ballot  # the highest ballot that it has heard of
     doing: Doing
-    invitation: Invitation | None = None
+    invitations: dict[int, Invitation] = field(default_factory=dict)  # by whom; an own hop is this node's own
+    preparing: Place | None = None  # what the batch is being loaded for
     doubted: Doubted | None = None
     waits_for_fine: bool = False  # a majority agrees with a doubt, and the others have a moment to know better
     recovering: Recovering | None = None

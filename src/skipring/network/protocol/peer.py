@@ -319,8 +319,7 @@ class Peer:
     @property
     def is_ready(self) -> bool:
         """Whether this node has said ready, and the token may be on its way to it."""
-        invitation = self._core.state.invitation
-        return invitation is not None and invitation.ready and not self.holding
+        return any(one.ready for one in self._core.state.invitations.values()) and not self.holding
 
     @property
     def computing(self) -> bool:

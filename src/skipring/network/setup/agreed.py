@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...errors import InvalidInput
 from ...privacy import OwnTranscript, PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
 from ...runs import (
+    FLOOR,
     Budget,
     ResolvedRun,
     RunFile,
@@ -86,6 +87,11 @@ def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile
     if str(values["delay"].get("law", "")).startswith(("trace:", "empirical:")):
         values["delay"].pop("law")  # what follows from it is written down; nodes need not have the file
     values["delay"]["timeout"] = "adaptive" if resolved.timeout is None else _finite(resolved.timeout)
+    if resolved.timeout is None:
+        values["delay"].setdefault("floor", FLOOR)
+    elif run.delay.floor is not None:
+        reason = 'only a timeout that is learned has a floor (delay.timeout = "adaptive")'
+        raise InvalidInput.because("delay.floor", run.delay.floor, reason)
     values["privacy"].pop("epsilon", None)
     values["privacy"] |= {"delta": run.privacy.delta, "noise_multiplier": resolved.noise_multiplier}
     values["simulation"] = {"seed": run.simulation.seed}

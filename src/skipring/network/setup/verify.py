@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import InvalidInput, given_as
 from ...models import load_model
-from ..transport import CERTIFICATE, OutcomeCertificate, Statement, read_roster
+from ..transport import CERTIFICATE, OutcomeCertificate, Statement, Way, read_roster
 
 __all__ = ["Verified", "verify_outcome"]
 
@@ -19,8 +19,9 @@ __all__ = ["Verified", "verify_outcome"]
 class Verified:
     """Who has signed that the run ended with this model, and who has not; `problem` says why that is not enough.
 
-    If it ended before its last hop, `asked` are those who asked for it, `ended_at` is the hop of its last update, and
-    `steps` how many hops were agreed on; None otherwise.
+    `last_hop` is the hop of its last update, and `steps` how many were agreed on. If the run ended early by agreement,
+    `asked` are those who asked for it. `warning` says that the last update was earlier than agreed, and nobody asked for
+    that; `early` that so much is missing that nodes which were skipped at the end are no likely reason.
     """
 
     run: str
@@ -31,9 +32,11 @@ class Verified:
     unsigned: tuple[str, ...]
     needed: int
     problem: str | None
-    ended_at: int | None = None
+    last_hop: int | None = None
     steps: int | None = None
     asked: tuple[str, ...] = ()
+    warning: str | None = None
+    early: bool = False
 
 
 def verify_outcome(
@@ -74,13 +77,29 @@ def verify_outcome(
         problem = f"the roster is another run's: it does not have {', '.join(found.strangers)}, whose votes these are"
     elif len(signed) < needed:
         problem = f"{len(signed)} of {len(known)} nodes have signed it, and a majority is {needed}"
-    elif found.early is not None:
-        problem = found.early.problem(found.statement, known)
+    elif found.way is None:
+        problem = "it does not say at which hop the run ended"
+    else:
+        problem = found.way.problem(found.statement, known)
     verified = _verified(found.statement, known.names, signed, needed, digest, problem)
-    if found.early is None:
+    if found.way is None or problem is not None:
         return verified
-    asked = tuple(known.names[node] for node in sorted(found.early.wishes))
-    return replace(verified, ended_at=found.early.hop, steps=found.early.steps, asked=asked)
+    asked = tuple(known.names[node] for node in sorted(found.way.wishes))
+    verified = replace(verified, last_hop=found.way.hop, steps=found.way.steps, asked=asked)
+    return verified if asked else _warned(verified, found.way, len(known))
+
+
+def _warned(verified: Verified, way: Way, nodes: int) -> Verified:
+    """Say that a run ended before its last hop, though no majority has asked for that: votes alone do not show why."""
+    missing = way.steps - way.hop
+    if not missing:
+        return verified
+    if missing < nodes:  # less than a round
+        why = "the nodes of the hops after it were skipped, or somebody ended it early"
+    else:
+        why = "one member that had the token can have ended it early, or nobody was left who took part"
+    warning = f"the last update was at hop {way.hop} of {way.steps}, and no majority asked for an early end: {why}"
+    return replace(verified, warning=warning, early=missing >= nodes)
 
 
 def _verified(

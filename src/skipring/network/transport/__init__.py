@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         within,
     )
     from .tls import Keys
-    from .votes import CERTIFICATE, EarlyEnd, Notary, OutcomeCertificate, RunSeal, Statement
+    from .votes import CERTIFICATE, Notary, OutcomeCertificate, RunSeal, Statement, Way
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
 __all__ = [
@@ -42,7 +42,6 @@ __all__ = [
     "AddressInUse",
     "Agreement",
     "Done",
-    "EarlyEnd",
     "Expiry",
     "Frame",
     "Heading",
@@ -56,6 +55,7 @@ __all__ = [
     "Shape",
     "Statement",
     "Transport",
+    "Way",
     "certificates",
     "decode",
     "encode",
@@ -84,7 +84,6 @@ __getattr__, __dir__ = lazily(
         "Agreement": "agreement",
         "CERTIFICATE": "votes",
         "Done": "wire",
-        "EarlyEnd": "votes",
         "Expiry": "expiry",
         "Frame": "wire",
         "Heading": "wire",
@@ -101,6 +100,7 @@ __getattr__, __dir__ = lazily(
         "Shape": "connections",
         "Statement": "votes",
         "Transport": "connections",
+        "Way": "votes",
         "decode": "wire",
         "encode": "wire",
         "expiries": "expiry",

@@ -13,7 +13,7 @@ import itertools
 import os
 import socket
 import ssl
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from .agreement import Agreement, shown_in
 from .carrying import collect
 from .identity import peer_name, server_name
 from .link import Link
-from .listening import listening_sockets
+from .listening import listening_sockets, source_of
 from .refusals import Refusals
 from .roster import Roster
 from .stream import CHUNK, Closed, FrameKind, Refusal, Refused, Refusing, Stream, json_of, json_text
@@ -102,7 +102,7 @@ class Transport:
         self._links = {node: Link(self, node, calls=roster.calls(me, node)) for node in others}
         self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._guests: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._guests: dict[asyncio.Task[None], str] = {}  # from where; the oldest first
         self._streams: set[Stream] = set()
         self._left = ""  # why this node takes no further part
         self._carries: dict[int, tuple[Call, Stream]] = {}
@@ -200,18 +200,25 @@ class Transport:
         most = _GUESTS + 2 * len(self._roster)
         while True:
             try:
-                held, _ = await loop.sock_accept(listening)
+                held, caller = await loop.sock_accept(listening)
             except OSError as error:  # too many open files, for instance
                 self.say_once("refused", f"somebody, while connecting: {error.strerror}")
                 await asyncio.sleep(0.1)
                 continue
             if len(self._guests) >= most:
-                oldest = next(iter(self._guests))
-                del self._guests[oldest]
-                oldest.cancel()
+                self._turn_one_away()
             guest = asyncio.create_task(self._welcome(held))
-            self._guests[guest] = None
+            self._guests[guest] = source_of(caller[0])
             guest.add_done_callback(lambda done: self._guests.pop(done, None))
+
+    def _turn_one_away(self) -> None:
+        """Hang up on the oldest guest of the address that has most of them: a crowd makes way for its own alone."""
+        crowds = Counter(self._guests.values())
+        most = max(crowds.values())
+        guest, source = next((one, source) for one, source in self._guests.items() if crowds[source] == most)
+        del self._guests[guest]
+        guest.cancel()
+        self.say_once("refused", f"{source}: too many calls that do not say who they are; its oldest makes way")
 
     async def _welcome(self, held: socket.socket) -> None:
         """Find out who has called and what for, and let it in."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from .roster import AddressInUse
 
-__all__ = ["listening_sockets"]
+__all__ = ["listening_sockets", "source_of"]
 
 _WAITING = 512  # connections that may wait to be taken
 
@@ -33,3 +34,18 @@ def listening_sockets(address: str) -> list[socket.socket]:
         reason = "cannot be listened on: in use, or not an address of this machine"
         raise AddressInUse.because("listen", address, reason) from None
     return opened
+
+
+def source_of(host: str) -> str:
+    """Return where a caller is, as far as one counts its calls: who has an IPv6 address has a whole /64 of them.
+
+    >>> source_of("192.0.2.7"), source_of("::ffff:192.0.2.7"), source_of("2001:db8::1:2:3:4%eth0")
+    ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
+    """
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, IPv6Address):
+        return str(address.ipv4_mapped or ip_network((address, 64), strict=False))
+    return host

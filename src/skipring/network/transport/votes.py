@@ -17,7 +17,7 @@ from ..protocol import Ballot, Token, check_chain, marks_of, updates_of
 from ..storage import digest_of
 from .roster import Roster
 
-__all__ = ["CERTIFICATE", "EarlyEnd", "Notary", "OutcomeCertificate", "RunSeal", "Statement"]
+__all__ = ["CERTIFICATE", "Notary", "OutcomeCertificate", "RunSeal", "Statement", "Way"]
 
 #: The file with the votes, beside the final model.
 CERTIFICATE = "outcome.json"
@@ -143,8 +143,11 @@ class RunSeal:
 
 
 @dataclass(frozen=True)
-class EarlyEnd:
-    """Why a run ended before its last hop: the wishes of a majority; the chain of its model tells at which hop."""
+class Way:
+    """How a run came to its end: the chain of its model tells at which hops it was updated, of how many.
+
+    If it ended before its last hop by agreement, `wishes` are those of a majority.
+    """
 
     chain: bytes
     steps: int
@@ -156,9 +159,11 @@ class EarlyEnd:
         return marks_of(self.chain).bit_length()
 
     def problem(self, statement: Statement, roster: Roster) -> str | None:
-        """Say why this does not show that a majority asked for it; None if it does."""
+        """Say why this is not the way of a model, or shows no majority that asked for an early end; None if all is well."""
         if hashlib.sha256(self.chain).hexdigest() != statement.chain or not self._fits:
             return "what it says of its end is not about this model"
+        if not self.wishes:
+            return None
         asked = wish_bytes(statement.run)
         good = [node for node, wish in self.wishes.items() if is_signed_by(roster, node, asked, wish)]
         needed = len(roster) // 2 + 1
@@ -181,16 +186,16 @@ class OutcomeCertificate:
 
     statement: Statement
     votes: Mapping[int, bytes]
-    early: EarlyEnd | None = None
+    way: Way | None = None
     strangers: tuple[str, ...] = ()
 
     def to_json(self, roster: Roster) -> str:
         """Return it as the text of a file, with names for people."""
         votes = {roster.names[node]: vote.hex() for node, vote in sorted(self.votes.items())}
         found: dict[str, Any] = {"statement": asdict(self.statement), "votes": votes}
-        if (early := self.early) is not None:
-            wishes = {roster.names[node]: wish.hex() for node, wish in sorted(early.wishes.items())}
-            found["ended early"] = {"chain": early.chain.hex(), "steps": early.steps, "wishes": wishes}
+        if (way := self.way) is not None:
+            wishes = {roster.names[node]: wish.hex() for node, wish in sorted(way.wishes.items())}
+            found["way"] = {"chain": way.chain.hex(), "steps": way.steps, "wishes": wishes}
         return json.dumps(found, indent=2) + "\n"
 
     @classmethod
@@ -208,7 +213,7 @@ class OutcomeCertificate:
                 chain=str(said["chain"]),
             )
             votes = {str(name): bytes.fromhex(vote) for name, vote in found["votes"].items()}
-            told, early = found.get("ended early"), None
+            told, way = found.get("way"), None
             wishes = {} if told is None else {str(name): bytes.fromhex(one) for name, one in told["wishes"].items()}
             if told is not None:
                 chain, steps = bytes.fromhex(told["chain"]), int(told["steps"])
@@ -220,8 +225,8 @@ class OutcomeCertificate:
             return {roster.index(name): one for name, one in signed.items() if name in roster.names}
 
         if told is not None:
-            early = EarlyEnd(chain, steps, known(wishes))
-        return cls(statement, known(votes), early, strangers)
+            way = Way(chain, steps, known(wishes))
+        return cls(statement, known(votes), way, strangers)
 
     def signers(self, roster: Roster) -> list[int]:
         """Return the nodes whose votes are good."""
