@@ -217,12 +217,14 @@ def test_files_that_are_no_tables_get_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_bytes(b"")
     (tmp_path / "rows.parquet").write_bytes(b"no parquet")
     (tmp_path / "rows.xls").write_bytes(b"")
+    (tmp_path / "rows.doc").write_bytes(b"")
     (tmp_path / "folder.csv").mkdir()
     for name, said in (
         ("latin.csv", "is not text in UTF-8; save it as UTF-8"),
         ("empty.csv", "is empty; its first line must name the columns"),
         ("rows.parquet", "is not a readable Parquet file"),
-        ("rows.xls", "a file that ends in .csv, .tsv, .txt, .parquet"),
+        ("rows.xls", r"is a spreadsheet; save it as CSV \(UTF-8\), and name that file"),
+        ("rows.doc", "a file that ends in .csv, .tsv, .txt, .parquet"),
         ("nowhere.csv", "there is no such file"),
         ("folder.csv", "is a folder, and not a file"),
     ):

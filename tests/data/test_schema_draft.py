@@ -143,7 +143,8 @@ def test_what_cannot_be_drafted_gets_one_line(skipring: Command, table: Path, op
         ("a.csv", "age,ill\n1,yes\n2,\n3,no\n", "--label ill: 1 of 3 values are missing; every row needs a label"),
         ("a.csv", "age,ill\n1,Yes\n2,yes\n", "--label ill: is 'Yes' everywhere, but for capitals: nothing to learn"),
         ("a.csv", "age,ill\n5,yes\n5,no\n", "FILE a.csv: no column is left to learn from (age: it is '5' everywhere)"),
-        ("a.xlsx", "PK", "FILE a.xlsx: must be a file that ends in .csv, .tsv, .txt, .parquet"),
+        ("a.doc", "PK", "FILE a.doc: must be a file that ends in .csv, .tsv, .txt, .parquet"),
+        ("a.xlsx", "PK", "FILE a.xlsx: is a spreadsheet; save it as CSV (UTF-8), and name that file"),
         ("a.parquet", "age,ill\n1,yes\n", "FILE a.parquet: is not a readable Parquet file"),
     ],
 )

@@ -214,8 +214,12 @@ def test_missing_columns_are_named_with_those_there_are(csv_file: Callable[[str]
 def test_a_file_that_is_not_there_or_of_no_known_kind(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"path = .*nowhere\.csv: there is no such file"):
         read_table(tmp_path / "nowhere.csv", label="y")
-    with pytest.raises(InvalidInput, match=r"path = data\.xlsx: must be a file that ends in \.csv, \.parquet, \.npz"):
-        read_table("data.xlsx", label="y")
+    with pytest.raises(InvalidInput, match=r"path = data\.doc: must be a file that ends in \.csv, \.parquet, \.npz"):
+        read_table("data.doc", label="y")
+    for ending in ("xlsx", "XLS", "ods"):
+        said = rf"path = data\.{ending}: is a spreadsheet; save it as CSV \(UTF-8\), and name that file"
+        with pytest.raises(InvalidInput, match=said):
+            read_table(f"data.{ending}", label="y")
     for ending, line in ((".parquet", "it is not a readable Parquet file"), (".npz", "it is not an npz file")):
         (tmp_path / f"text{ending}").write_text(CLINICS)
         with pytest.raises(InvalidInput, match=line):

@@ -553,3 +553,40 @@ def test_a_cell_whose_process_always_dies_is_reported(tmp_path: Path) -> None:
     failures = {cell["failure"] for cell in json.loads(out)["cells"]}
     assert failures == {"its process died 3 times, at last of SIGKILL; is there enough memory?"}
     assert len(killed) == 12
+
+
+SCHEMA = """
+[[column]]
+name = "age"
+range = [0, TOP]
+[[column]]
+name = "ill"
+label = true
+categories = ["no", "yes"]
+"""
+
+
+def test_a_sweep_may_name_schemas_and_a_table_beside_it(
+    tmp_path: Path, skipring: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"{age},{'yes' if age > 40 else 'no'}" for age in range(20, 80)]
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "rows.csv").write_text("\n".join(["age,ill", *rows]))
+    for name, top in (("narrow", "50"), ("wide", "100")):
+        (there / f"{name}.toml").write_text(SCHEMA.replace("TOP", top))
+    base = TINY.split("[[grid]]", maxsplit=1)[0] + '[base.data]\npath = "rows.csv"\nnodes = 5\n'
+    (there / "grid.toml").write_text(base + '[[grid]]\n"data.schema_file" = ["narrow.toml", "wide.toml"]\n')
+    asked = read_sweep(there / "grid.toml")
+    assert [cell.label for cell in asked.cells] == ["schema_file-narrow.toml", "schema_file-wide.toml"]
+    assert asked.varied == ("data.schema_file",)
+    (there / "fixed.toml").write_text(
+        base.replace("nodes", 'schema_file = "wide.toml"\nnodes') + '[[grid]]\n"learning.rate" = 1\n'
+    )
+    inline = base + SCHEMA.replace("TOP", "100").replace("[[", "[[base.") + '[[grid]]\n"learning.rate" = 1\n'
+    (there / "inline.toml").write_text(inline)
+    assert read_sweep(there / "fixed.toml").cells[0].key == read_sweep(there / "inline.toml").cells[0].key
+    for line in ("sweep there/grid.toml", "sweep there/grid.toml --out two --set data.schema_file=there/wide.toml"):
+        answer = skipring(line)
+        assert answer.code == 0, answer.err
+    assert "narrow" not in (tmp_path / "two" / "grid.csv").read_text()

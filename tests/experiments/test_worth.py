@@ -423,3 +423,19 @@ def test_a_whole_node_in_one_place_is_not_hidden(skipring: Command, run_file: Pa
     assert {(row["who"], row.get("epsilon")) for row in data["rows"]} >= {("alone", 1.0), ("together", 1.0)}
     assert not [row for row in data["rows"] if row["who"] == "pooled" and row["epsilon"] is not None]
     assert "In one place with noise is left out: it would hide rows, not nodes." in data["notes"]
+
+
+def test_a_figure_without_a_folder_goes_where_the_help_says(skipring: Command, run_file: Path) -> None:
+    answer = skipring("worth run.toml --made-up 200 --epsilons 1 --splits 1 --figure")
+    assert answer.code == 0, answer.err
+    folder = run_file.parent / "run-worth"
+    assert {path.name for path in folder.iterdir()} == {"worth.json", "worth.png"}
+    assert answer.out.endswith("  run-worth/worth.json\n  run-worth/worth.png\n")
+
+
+def test_a_network_that_learns_its_timeouts_is_asked_about_as_if_nobody_were_skipped(skipring: Command) -> None:
+    line = f"worth {ROOT / 'examples' / 'network.toml'} --epsilons 1 --splits 1 --json"
+    found, waiting = skipring(line).data, skipring(f"{line} --set delay.timeout=inf").data
+    assert found["rows"] == waiting["rows"]
+    assert (found["nobody_skipped"], waiting["nobody_skipped"]) == (True, False)
+    assert "here nobody is skipped" in " ".join(found["notes"])

@@ -13,7 +13,7 @@ from skipring.data import Schema
 from skipring.errors import InvalidInput
 from skipring.network.node import OwnData, make_learner
 from skipring.network.setup import agreed_run, run_text
-from skipring.runs import dealt_rows, parse_run, read_run_file
+from skipring.runs import dealt_rows, parse_run, read_run_file, with_changes
 from skipring.simulation import simulate
 
 COLUMNS = """
@@ -94,6 +94,27 @@ def test_a_schema_may_stand_in_a_file_beside_the_run_file(tmp_path: Path) -> Non
         read_run_file(written(tmp_path, beside, ""))
     with pytest.raises(InvalidInput, match=r"elsewhere.toml: does not exist; `skipring schema` drafts one"):
         read_run_file(written(tmp_path, beside.replace("schema.toml", "elsewhere.toml"), ""))
+
+
+def test_a_schema_may_be_named_where_a_run_file_is_changed_or_given_as_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = read_run_file(written(tmp_path))
+    (tmp_path / "here").mkdir()
+    for folder in (tmp_path, tmp_path / "here"):
+        (folder / "schema.toml").write_text(COLUMNS)
+    plain = written(tmp_path, columns="")
+    monkeypatch.chdir(tmp_path / "here")
+    assert with_changes(plain, ["data.schema_file=schema.toml"]) == inside
+    (tmp_path / "here" / "schema.toml").write_text("")  # that where the command runs is meant
+    with pytest.raises(InvalidInput, match=r"here/schema.toml: holds \[\[column\]\] entries, and nothing else"):
+        with_changes(plain, ["data.schema_file=schema.toml"])
+    (tmp_path / "here" / "schema.toml").unlink()
+    assert with_changes(plain, ["data.schema_file='schema.toml'"]) == inside
+    monkeypatch.chdir(tmp_path)
+    values = tomllib.loads(plain.read_text())
+    values["data"]["schema_file"] = "schema.toml"
+    assert simulate(values).settings["column"] == inside.model_dump()["column"]
 
 
 def test_simulations_learn_from_rows_that_nobody_scaled_by_others(tmp_path: Path) -> None:

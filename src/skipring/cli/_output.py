@@ -52,9 +52,15 @@ def sentence(words: str) -> str:
 
 
 def tell(text: str, to: TextIO | None = None) -> None:
-    """Print what is for people in lines as wide as the terminal; no word is broken, so that a path stays whole."""
+    """Print what is for people in lines as wide as the terminal; no word is broken, so that a path stays whole.
+
+    A line that begins with two spaces is a command to copy, and stays one line.
+    """
     out = sys.stdout if to is None else to
     for line in text.split("\n"):
+        if line.startswith("  "):
+            out.write(line + "\n")
+            continue
         wide = shutil.get_terminal_size().columns
         wrapped = textwrap.wrap(line, wide, break_long_words=False, break_on_hyphens=False)
         out.write("\n".join(wrapped or [""]) + "\n")

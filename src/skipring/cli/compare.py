@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from .._command import command
 from .._numbers import upper
 from ..errors import InvalidInput
 from ._output import Changes, Json, number_of, numbers_of, print_json, sentence, words_of
@@ -107,8 +108,9 @@ def _timeout(word: str) -> float | Literal["fastest", "best"]:
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
     from ..simulation import compare_runs
 
+    kept = f"they are in {folder}; a comparison of all begins anew, with another --out"
     total = sum(other.run.simulation.runs for other in chosen)
-    with counted_runs(total, f"they are in {folder}") as (stop, progress):
+    with counted_runs(total, kept) as (stop, progress):
         return compare_runs(chosen, error=error, out=folder, stop=stop, progress=progress)
 
 
@@ -166,10 +168,11 @@ def _show(
         " at the whole rounds made by then;"
         f" - where the error was not reached or no forecast holds.{rivals}"
         f" {' '.join([_not_covered(comparison), *map(sentence, noted)])}"
-        f"\nResults and figure are in {folder}; next: skipring report {folder}/*",
+        f"\nResults and figure are in {folder}; next:",
         style="dim",
         markup=False,
     )
+    console.print(f"  {command('report', folder)}/*", style="dim", markup=False, soft_wrap=True)
 
 
 def _averages(comparison: Comparison) -> str:

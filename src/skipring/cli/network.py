@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import secrets
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from .._command import command
 from .._json import to_json
 from ..delays import parse_delay
 from ..errors import InvalidInput, given_as
@@ -139,12 +141,12 @@ def network_init(
     )
     kept += "".join(f"\n{sentence(note)}" for note in notes)
     if relay is not None:
-        kept += f"\nNodes meet at {relay}. Its administrator needs: skipring network pack relay --dir {folder}"
-    console.print(
+        needs = command("network", "pack", "relay", "--dir", folder)
+        kept += f"\nNodes meet at {relay}. Its administrator needs:\n  {needs}"
+    tell(
         f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline:"
-        f" whoever has it can pass as any node.{kept}\nHere: skipring network up {folder}\nElsewhere:"
-        f" skipring network pack {roster.names[0]} --dir {folder}",
-        style="dim",
+        f" whoever has it can pass as any node.{kept}\nHere:\n  {command('network', 'up', folder)}\nElsewhere:\n"
+        f"  {command('network', 'pack', roster.names[0], '--dir', folder)}"
     )
 
 
@@ -255,9 +257,9 @@ def network_pack(
     tell(f"{archive} has the key of {node} in it: only its owner may get it.")
     tell(f"Its SHA-256, which the owner has to hear in another way (sha256sum shows it):\n{mark}")
     if node == "relay":
-        tell(f"There: tar xzf {archive.name} && relay/start (relay/README says more)")
+        tell(f"There: tar xzf {shlex.quote(archive.name)} && relay/start (relay/README says more)")
         return
-    tell(f"There: tar xzf {archive.name} {node} && skipring network check {node}")
+    tell(f"There:\n  tar xzf {shlex.quote(archive.name)} {shlex.quote(node)} && {command('network', 'check', node)}")
     for note in run_notes(folder):
         tell(sentence(note))
 

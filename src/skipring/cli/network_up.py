@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import typer
 
+from .._command import command
 from .._numbers import upper_fixed
 from ..errors import InvalidInput, require_integer
 from ._output import Json, print_json, printable, sentence, tell
@@ -85,9 +86,12 @@ def network_up(
     if network.cannot_begin:
         names = ",".join(state.name for state in failed)
         tell("The run has not begun, and all nodes were stopped: mend what is wrong, or go on without:", sys.stderr)
-        sys.stderr.write(f"  skipring network again {folder} --remove {names}\n")
+        sys.stderr.write(f"  {command('network', 'again', folder, '--remove', names)}\n")
     if interrupted:
-        tell(f"interrupted: all nodes stopped after their step; skipring network up {folder} goes on", sys.stderr)
+        tell(
+            f"interrupted: all nodes stopped after their step; go on with:\n  {command('network', 'up', folder)}",
+            sys.stderr,
+        )
         sys.exit(130)
     if failed:
         sys.exit(1)
@@ -385,7 +389,8 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
         return
     known = [result for result in results if result is not None]
     if not known:
-        tell(f"None of the {len(roster)} nodes runs here, and none has ended.\nNext: skipring network up {folder}")
+        up = command("network", "up", folder)
+        tell(f"None of the {len(roster)} nodes runs here, and none has ended.\nNext:\n  {up}")
         return
     from rich.console import Console
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._command import command
 from .._json import to_json
 from ..errors import InvalidInput, given_as
 from ._output import Json, print_json, printable, sentence, tell
@@ -120,8 +121,8 @@ def network_again(
     for name in left:
         tell(f"{name} has left; its folder is {folder / 'left' / name}. The others do not let it in any more.")
     for name in joined:
-        tell(f"{name} joins. For its owner alone: skipring network pack {name} --dir {folder}")
-    tell(f"A new run is ready. Here: skipring network up {folder}")
+        tell(f"{name} joins. For its owner alone:\n  {command('network', 'pack', name, '--dir', folder)}")
+    tell(f"A new run is ready. Here:\n  {command('network', 'up', folder)}")
     if update is not None:
         tell(f"For all other owners, by mail or on a share: {update}\nThere: skipring node update NODE update.json")
     else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from .._command import command
 from . import _options as options
 from ._output import Json, print_json
 from ._plan_file import check_new, write_plan
@@ -174,8 +175,10 @@ def _show(plans: Plans, near: Beside, drawn: Path | None, written: Path | None) 
         notes.append(f"Trade-off between privacy and error: {drawn}")
     if written is not None:
         rows = "name your data in it" if budget.protects != "person" else "name your data and its persons in it"
-        notes.append(f"{written} is written; {rows}; next: skipring worth {written}")
+        notes.append(f"{written} is written; {rows}; next:")
     console.print("\n" + "\n".join(notes), style="dim", markup=False)
+    if written is not None:
+        console.print(f"  {command('worth', written)}", style="dim", markup=False, soft_wrap=True)
 
 
 def _no_promise(plans: Plans) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .._command import command
 from .._json import to_json
 from .._numbers import upper
 from ..errors import InvalidInput
@@ -41,7 +42,7 @@ def init(
     if as_json:
         print_json({"file": str(file)})
         return
-    print(f"{file} is written; next: skipring simulate {file}")
+    print(f"{file} is written; next: {command('simulate', file)}")
 
 
 def simulate(
@@ -68,7 +69,15 @@ def simulate(
     run = with_changes(file, changes or [])
     folder = out if out is not None else Path(file.stem)
     began = time.perf_counter()
-    again = f"go on with: skipring simulate {file} --out {folder} --resume"
+    words = ["simulate", file, "--out", folder, *(word for change in changes or [] for word in ("--set", change))]
+    words += [] if threads is None else ["--threads", threads]
+    words += [] if save_model is None else ["--save-model", save_model, "--model-run", model_run]
+    words += ["--json"] if as_json else []
+
+    def again() -> str:
+        begun = ["--resume"] if (folder / "started.json").exists() else []
+        return f"what is finished is in {folder}; go on with:\n  {command(*words, *begun)}"
+
     with counted_runs(run.simulation.runs, again) as (stop, progress):
         result = run_all(
             run,

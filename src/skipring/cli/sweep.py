@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from .._command import command
 from .._numbers import upper
 from ..errors import InvalidInput
 from ._output import Json, print_json, sentence
@@ -60,7 +61,8 @@ def sweep(
     began = time.perf_counter()
     kept = "they are kept, and the same command goes on"
     # Ray tells of dead workers on the standard output, which is for the answer.
-    with counted_runs(asked.runs, kept) as (stop, progress), redirect_stdout(sys.stderr):
+    patience = 30.0 if engine == "ray" else 1.0  # its processes have to be told
+    with counted_runs(asked.runs, kept, patience=patience) as (stop, progress), redirect_stdout(sys.stderr):
         outcome = run_sweep(
             asked,
             folder,
@@ -170,10 +172,11 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     console.print(
         f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs; epsilon"
         f" is the forecast (method tight, view offered), at delta {deltas}; - where none holds. {noted}"
-        f"\nCurves are in {curves}; next: skipring report {store.cells}/*",
+        f"\nCurves are in {curves}; next:",
         style="dim",
         markup=False,
     )
+    console.print(f"  {command('report', store.cells)}/*", style="dim", markup=False, soft_wrap=True)
 
 
 def _table(asked: Sweep, outcome: Outcome) -> Table:

@@ -31,9 +31,9 @@ def worth(
     changes: Changes = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder for worth.json and the figure (default: FILE's name-worth)."),
+        typer.Option(metavar="DIR", help="Folder for worth.json (default with --figure: FILE's name-worth)."),
     ] = None,
-    figure: Annotated[bool, typer.Option("--figure", help="Draw it, as worth.png in the folder.")] = False,
+    figure: Annotated[bool, typer.Option("--figure", help="Draw it, too, as worth.png in the folder.")] = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -59,7 +59,8 @@ def worth(
         )
     picture = folder / "worth.png" if figure else None
     facts = {"conclusion": found.conclusion, **to_json(found), "notes": _notes(found)}
-    if out is not None:
+    written = [folder / "worth.json"] if out is not None or figure else []
+    if written:
         _write(folder / "worth.json", json_text(facts, indent=2))
     if picture is not None:
         from ..report import draw_worth
@@ -71,7 +72,7 @@ def worth(
         print_json(facts | more)
         return
     _show(found)
-    for path in ([folder / "worth.json"] if out is not None else []) + ([picture] if picture is not None else []):
+    for path in written + ([picture] if picture is not None else []):
         print(f"  {path}")
 
 
@@ -105,6 +106,11 @@ def _notes(found: Worth) -> list[str]:
         notes.append(sentence(found.not_covered))
     if found.same_test_rows:
         notes.append("The data set comes with its test rows: splits differ in what else is drawn, not in them.")
+    if found.nobody_skipped:
+        notes.append(
+            'Nodes learn how long to wait (delay.timeout "adaptive"), which only a network shows: here nobody is'
+            " skipped."
+        )
     if found.made_up is not None:
         notes.append(
             "The rows are made up: they say what a run costs and how much noise it has, and nothing about real rows"

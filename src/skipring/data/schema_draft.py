@@ -15,6 +15,7 @@ from .._numbers import is_number
 from ..errors import InvalidInput
 from .schema import INDICATOR, MISSING_WORDS, Column, Schema
 from .schema_tables import TABLES, csv_blocks, delimiter_of, parquet_blocks
+from .sources import not_a_table
 
 __all__ = ["SchemaDraft", "draft_schema"]
 
@@ -60,7 +61,7 @@ def draft_schema(
         reason = "is a folder, and not a file" if file.is_dir() else "there is no such file"
         raise InvalidInput.because("FILE", path, reason)
     if file.suffix.lower() not in TABLES:
-        raise InvalidInput("FILE", path, f"a file that ends in {', '.join(TABLES)}")
+        raise not_a_table("FILE", file, TABLES)
     try:
         seen, rows = _seen(file)
     except InvalidInput as problem:

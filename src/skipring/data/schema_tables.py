@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from .ids import require_one_spelling
 from .schema import Column, Schema
-from .sources import Dataset
+from .sources import Dataset, not_a_table
 
 __all__ = ["SchemaRows", "delimiter_of", "read_with_schema", "rows_of_file", "rows_of_frame"]
 
@@ -82,7 +82,7 @@ def rows_of_file(path: str | Path, schema: Schema, *, labelled: bool = True) -> 
         raise InvalidInput.because("path", path, reason)
     ending = file.suffix.lower()
     if ending not in TABLES:
-        raise InvalidInput("path", path, f"a file that ends in {', '.join(TABLES)}")
+        raise not_a_table("path", file, TABLES)
     reader = _parquet_blocks if ending == ".parquet" else _csv_blocks
     arrow()
     semicolons = reader is _csv_blocks and _delimiter(file, schema) == ";"

@@ -7,7 +7,7 @@ import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from importlib.util import find_spec
@@ -26,6 +26,7 @@ __all__ = [
     "Ints",
     "first_not_finite",
     "load_dataset",
+    "not_a_table",
     "read_arrays",
     "require_two_kinds",
 ]
@@ -33,6 +34,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
+#: Tables that are not read: what a cell holds in them is more than its text.
+_SPREADSHEETS = {".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +107,13 @@ def load_dataset(name: str = "breast-cancer") -> Dataset:
     if name not in _LOADERS:
         raise InvalidInput("name", name, f"one of {', '.join(DATASETS)}")
     return _LOADERS[name](name)
+
+
+def not_a_table(parameter: str, path: Path, endings: Iterable[str]) -> InvalidInput:
+    """Return the refusal of a file with another ending than those of tables; a spreadsheet's says what to do."""
+    if path.suffix.lower() in _SPREADSHEETS:
+        return InvalidInput.because(parameter, path, "is a spreadsheet; save it as CSV (UTF-8), and name that file")
+    return InvalidInput(parameter, path, f"a file that ends in {', '.join(endings)}")
 
 
 def first_not_finite(features: NDArray[np.floating[Any]]) -> tuple[int, int] | None:

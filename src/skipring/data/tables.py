@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._numbers import is_number
 from ..errors import InvalidInput
 from .ids import require_one_spelling
-from .sources import Dataset, Floats, Ints, first_not_finite, read_arrays
+from .sources import Dataset, Floats, Ints, first_not_finite, not_a_table, read_arrays
 
 __all__ = ["from_arrays", "read_table"]
 
@@ -88,7 +88,7 @@ def read_table(path: str | Path, *, label: str, node: str | None = None, person:
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
     reader = readers.get(source.path.suffix.lower())
     if reader is None:
-        raise InvalidInput("path", path, f"a file that ends in {', '.join(readers)}")
+        raise not_a_table("path", source.path, readers)
     if not source.path.is_file():
         source.refuse("there is no such file")
     return _dataset(source, reader(source))

@@ -85,7 +85,10 @@ class Split:
             reason = "baselines are there for linear models (model.features make more of them), not for networks"
             raise InvalidInput.because("model.name", run.model.name, reason)
         quiet = {"noise_multiplier": 0.0, "epsilon": None}
+        # Where nodes learn how long to wait, their noise is that of a run in which nobody is skipped.
+        waits = {"timeout": math.inf} if run.delay.timeout == "adaptive" else {}
         changes = {
+            "delay": run.delay.model_copy(update=waits),
             "privacy": run.privacy.model_copy(update=quiet),
             "simulation": run.simulation.model_copy(update={"evaluate_every": 10**9}),
         }

@@ -44,7 +44,8 @@ class Cell:
     def value(self, key: str) -> Any:
         """Return the value of ``section.key`` in this cell's run file."""
         section, _, name = key.partition(".")
-        return getattr(getattr(self.run, section), name)
+        # Of a schema's file, the run keeps the columns and not the name.
+        return getattr(getattr(self.run, section), name, self.changes.get(key))
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,15 +74,17 @@ def read_sweep(path: str | Path, *, changes: Sequence[str] = ()) -> Sweep:
     """Read a sweep file; `changes` (each ``section.key=value``) apply to every cell, whatever the grid says."""
     values = read_toml(path, if_missing="does not exist")
     try:
-        return parse_sweep(values, name=Path(path).stem, changes=changes)
+        return parse_sweep(values, name=Path(path).stem, changes=changes, folder=Path(path).parent)
     except InvalidInput as problem:
         if problem.parameter != "FILE":
             raise
         raise InvalidInput.because("FILE", path, problem.reason) from None
 
 
-def parse_sweep(values: Mapping[str, Any], *, name: str, changes: Sequence[str] = ()) -> Sweep:
-    """Check the values of a sweep file; `name` is used where they give none.
+def parse_sweep(
+    values: Mapping[str, Any], *, name: str, changes: Sequence[str] = (), folder: Path | None = None
+) -> Sweep:
+    """Check the values of a sweep file; `name` is used where they give none, files that they name lie in `folder`.
 
     >>> sweep = parse_sweep({"grid": {"delay.skip": [0.1, 0.5], "schedule.name": "ring"}}, name="skips")
     >>> [cell.label for cell in sweep.cells], sweep.varied
@@ -99,11 +102,13 @@ def parse_sweep(values: Mapping[str, Any], *, name: str, changes: Sequence[str] 
     base, figure = values.get("base", {}), values.get("figure", {})
     if not isinstance(figure, Mapping):
         raise InvalidInput.because("FILE", name, "figure must be a table")
-    if not isinstance(base, Mapping) or not all(isinstance(table, Mapping) for table in base.values()):
+    if not isinstance(base, Mapping) or not all(
+        isinstance(table, list if section == "column" else Mapping) for section, table in base.items()
+    ):
         raise InvalidInput.because("FILE", name, "base must hold the sections of a run file, such as [base.data]")
     parsed = [parse_change(change) for change in changes]
     grids = _grids(values.get("grid"), name)
-    cells = _cells(base, grids, parsed)
+    cells = _cells(base, grids, parsed, folder)
     return Sweep(found, _text(values, "title", found), base, cells, figure)
 
 
@@ -150,7 +155,10 @@ def _combinations(grids: Sequence[Mapping[str, Sequence[Any]]]) -> Iterator[dict
 
 
 def _cells(
-    base: Mapping[str, Any], grids: Sequence[Mapping[str, Sequence[Any]]], changes: Sequence[tuple[str, Any]]
+    base: Mapping[str, Any],
+    grids: Sequence[Mapping[str, Sequence[Any]]],
+    changes: Sequence[tuple[str, Any]],
+    folder: Path | None,
 ) -> tuple[Cell, ...]:
     short = _short_names(grids)
     digests: dict[str, str] = {}
@@ -162,7 +170,7 @@ def _cells(
             if not _has(values, key):
                 raise InvalidInput.because(key, chosen[key], "excludes another key of the same [[grid]]")
         complete = _changed(values, changes)
-        run = _parse(complete, base, values)
+        run = _parse(complete, base, values, folder)
         fixed = {key for key, _ in changes}
         kept = {key: value for key, value in chosen.items() if key not in fixed and _has(complete, key)}
         key = _key(run, digests)
@@ -177,7 +185,7 @@ def _cells(
 
 
 def _changed(values: Mapping[str, Any], changes: Any) -> dict[str, Any]:
-    copy = {section: dict(table) for section, table in values.items()}
+    copy = {section: table if isinstance(table, list) else dict(table) for section, table in values.items()}
     for key, value in changes:
         change_value(copy, key, value)
     return copy
@@ -188,15 +196,17 @@ def _has(values: Mapping[str, Any], key: str) -> bool:
     return name in values.get(section, {})
 
 
-def _parse(complete: Mapping[str, Any], base: Mapping[str, Any], with_grid: Mapping[str, Any]) -> RunFile:
+def _parse(
+    complete: Mapping[str, Any], base: Mapping[str, Any], with_grid: Mapping[str, Any], folder: Path | None
+) -> RunFile:
     """Check a cell's run file; if something is wrong, say where it was written."""
     try:
-        return parse_run(complete)
+        return parse_run(complete, folder=folder)
     except InvalidInput as problem:
         place = "in --set"
         for values, where in ((with_grid, "in the grid"), (base, "in the base")):
             try:
-                parse_run(values)
+                parse_run(values, folder=folder)
             except InvalidInput as earlier:
                 if earlier.parameter == problem.parameter:
                     place = where

@@ -62,7 +62,8 @@ class Worth:
     `updates` is how many updates whoever learns in one place makes: without noise, and with. `own_rows` says whether
     test rows belong to nodes, so that each node is tested on its own; `same_test_rows` whether the data set comes with
     test rows, so that splits differ in chance alone. `numbers` says whether labels are numbers and not classes, and
-    `not_covered` what else of all nodes' rows was read, for those who learn alone, too.
+    `not_covered` what else of all nodes' rows was read, for those who learn alone, too. `nobody_skipped` says that
+    nodes would learn their timeouts in a network, where here everybody is waited for.
     """
 
     rows: tuple[WorthRow, ...]
@@ -76,6 +77,7 @@ class Worth:
     numbers: bool
     not_covered: str | None = None
     made_up: int | None = None
+    nobody_skipped: bool = False
 
     def row(self, who: str, epsilon: float | None = None) -> WorthRow | None:
         """Return the row of a case; None where there is none."""
@@ -159,6 +161,7 @@ def worth(
         numbers=not dataset.classes,
         not_covered=not_covered(run),
         made_up=rows,
+        nobody_skipped=run.delay.timeout == "adaptive",
     )
 
 

@@ -36,14 +36,21 @@ def read_toml(path: str | Path, *, if_missing: str) -> dict[str, Any]:
 
 
 def parse_change(change: str) -> tuple[str, Any]:
-    """Return the key and the value of ``section.key=value``."""
+    """Return the key and the value of ``section.key=value``.
+
+    The file of a schema is one where the command runs, if there is such a file; else it lies beside the run file.
+    """
     key, separator, text = change.partition("=")
     if not separator or "." not in key:
         raise InvalidInput("set", change, "of the form section.key=value")
+    name = key.strip()
     try:
-        return key.strip(), tomllib.loads(f"value = {text.strip()}")["value"]
+        value = tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
-        return key.strip(), text.strip()  # a word without quotes
+        value = text.strip()  # a word without quotes
+    if name == "data.schema_file" and isinstance(value, str) and Path(value).is_file():
+        value = str(Path(value).absolute())
+    return name, value
 
 
 def change_value(values: dict[str, Any], key: str, value: Any) -> None:

@@ -475,8 +475,13 @@ class RunFile(_Section):
             raise InvalidInput.because("model.intercept_share", self.model.intercept_share, reason)
 
 
-def parse_run(values: Mapping[str, Any]) -> RunFile:
-    """Check the values of a run file; one line names the first that is wrong."""
+def parse_run(values: Mapping[str, Any], *, folder: Path | None = None) -> RunFile:
+    """Check the values of a run file; one line names the first that is wrong.
+
+    Files that the values name lie in `folder`; without one no file is read, so that they cannot name a schema's.
+    """
+    if folder is not None:
+        values = _with_files(dict(values), folder)
     require_no_quotes(values, RunFile)
     try:
         return RunFile.model_validate(with_columns(values))
@@ -489,18 +494,16 @@ def parse_run(values: Mapping[str, Any]) -> RunFile:
 
 def read_run_file(path: str | Path) -> RunFile:
     """Read a run file."""
-    return parse_run(_read(path))
+    return with_changes(path, [])
 
 
-def _read(path: str | Path) -> dict[str, Any]:
-    values = read_toml(path, if_missing="does not exist; `skipring init` writes one")
-    folder = Path(path).parent
+def _with_files(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     return with_schema_file(with_traces_beside(with_path_beside(values, folder), folder), folder, read_toml)
 
 
 def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:
     """Read a run file and change some values, each given as ``section.key=value``."""
-    values = _read(path) if path is not None else {}
+    values = {} if path is None else read_toml(path, if_missing="does not exist; `skipring init` writes one")
     for change in changes:
         change_value(values, *parse_change(change))
-    return parse_run(values)
+    return parse_run(values, folder=Path() if path is None else Path(path).parent)

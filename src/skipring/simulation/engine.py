@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..learning import LinearModel, NeuralModel
 from ..schedules import Schedule
 from .lateness import Timeline, rows_that_fit, timeline
 from .neural_runs import NeuralRuns
-from .setup import KernelArrays, RunOutput, Setup, laid_out, rule_of
+from .setup import Interrupted, KernelArrays, RunOutput, Setup, laid_out, rule_of
 from .stragglers import Drawn, draw_hops
 from .wide_runs import WideRuns, is_wide
 
@@ -35,8 +36,17 @@ def prepare_runs(setup: Setup) -> Shared:
     return WideRuns(setup) if is_wide(setup) else KernelArrays(setup)
 
 
-def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOutput:
-    """Simulate run `number` of a setup: always the same for the same seed and number, unless the setup is secret."""
+def _never() -> bool:
+    return False
+
+
+def run_one(
+    setup: Setup, number: int, prepared: Shared | None = None, stopped: Callable[[], bool] = _never
+) -> RunOutput:
+    """Simulate run `number` of a setup: always the same for the same seed and number, unless the setup is secret.
+
+    A run that takes one update after another in Python raises `Interrupted` once it is `stopped`.
+    """
     shared = prepared or prepare_runs(setup)
     if not isinstance(setup.schedule, Schedule):
         from .rivals.runs import run_rival  # numba is loaded only where it is needed
@@ -58,9 +68,9 @@ def run_one(setup: Setup, number: int, prepared: Shared | None = None) -> RunOut
         fewer = _fewer_rows(setup, shared, path, share)
     points = setup.points
     if isinstance(shared, NeuralRuns):
-        errors, losses, updates, w = shared.run(setup, number, noise, path, ready, fewer)
+        errors, losses, updates, w = shared.run(setup, number, noise, path, ready, fewer, stopped)
     elif isinstance(shared, WideRuns):
-        errors, losses, updates, w = shared.run(setup, noise, path, ready, fewer)
+        errors, losses, updates, w = shared.run(setup, noise, path, ready, fewer, stopped)
     else:
         errors, losses, updates, w = _run_linear(setup, shared, noise, path, ready, fewer)
     latency = np.concatenate([[0.0], waited])[points]
@@ -143,11 +153,18 @@ def run_many(
     """Simulate several runs at once and yield them in order of their numbers.
 
     `done` is called in this thread as soon as a run is finished, in any order. If `stop` is set, runs that have not
-    begun are left out.
+    begun are left out, and those of networks that have begun, too.
     """
     shared = prepare_runs(setup)
     workers = shared.parallel if isinstance(shared, NeuralRuns) else max(1, threads or os.cpu_count() or 1)
-    with ThreadPoolExecutor(workers) as pool:
+    left = threading.Event()
+
+    def stopped() -> bool:
+        return left.is_set() or (stop is not None and stop.is_set())
+
+    # Whoever leaves, by Ctrl-C in a notebook or by not asking for more, does not wait for runs of minutes.
+    with ThreadPoolExecutor(workers) as pool, ExitStack() as leaving:
+        leaving.callback(left.set)
         waiting = iter(numbers)
         running: set[Future[RunOutput]] = set()
         finished: dict[int, RunOutput] = {}
@@ -155,9 +172,9 @@ def run_many(
         expected = next(following, None)
 
         def begin() -> None:
-            number = None if stop is not None and stop.is_set() else next(waiting, None)
+            number = None if stopped() else next(waiting, None)
             if number is not None:
-                running.add(pool.submit(run_one, setup, number, shared))
+                running.add(pool.submit(run_one, setup, number, shared, stopped))
 
         for _ in range(workers if isinstance(shared, NeuralRuns) else 2 * workers):
             begin()
@@ -165,7 +182,10 @@ def run_many(
             ended, running_now = wait(running, return_when=FIRST_COMPLETED)
             running = set(running_now)
             for future in ended:
-                output = future.result()
+                try:
+                    output = future.result()
+                except Interrupted:
+                    continue
                 finished[output.number] = output
                 if done is not None:
                     done(output)

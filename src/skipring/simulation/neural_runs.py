@@ -7,6 +7,7 @@ path come from the run's own streams (`Setup.streams`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..learning import Batches, NeuralModel, require_torch
-from .setup import Setup, turns_of
+from .setup import Interrupted, Setup, turns_of
 
 if TYPE_CHECKING:
     import torch
@@ -97,14 +98,18 @@ class NeuralRuns:
         path: NDArray[np.integer[Any]],
         ready: NDArray[np.bool_],
         fewer: NDArray[np.int64],
+        stopped: Callable[[], bool],
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
-        """Walk the token along a path; return test errors, losses (not computed: nan), updates and the last model."""
+        """Walk the token along a path; return test errors, losses (not computed: nan), updates and the last model.
+
+        A walk of minutes looks at every hop whether it is `stopped`, and raises `Interrupted` then.
+        """
         import torch
 
         token = self._tokens.get()
         try:
             with torch.cuda.stream(token.stream), self._reproducible():  # nothing happens where there is no stream
-                return self._walk(token, setup, number, rng, path, ready, fewer)
+                return self._walk(token, setup, number, rng, path, ready, fewer, stopped)
         finally:
             self._tokens.put(token)
 
@@ -128,6 +133,7 @@ class NeuralRuns:
         path: NDArray[np.integer[Any]],
         ready: NDArray[np.bool_],
         fewer: NDArray[np.int64],
+        stopped: Callable[[], bool],
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         import torch
 
@@ -145,6 +151,8 @@ class NeuralRuns:
         turns = turns_of(path)
         errors, updates, done = [], [], 0
         for hop, node in enumerate(path):
+            if stopped():
+                raise Interrupted(f"run {number} was stopped at hop {hop}")
             if hop % setup.evaluate_every == 0:
                 errors.append(token.error(*self._test))
                 updates.append(done)

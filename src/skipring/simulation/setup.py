@@ -21,13 +21,17 @@ from .lateness import Lateness
 from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
-__all__ = ["KernelArrays", "RunOutput", "Setup", "laid_out", "rule_of", "turns_of"]
+__all__ = ["Interrupted", "KernelArrays", "RunOutput", "Setup", "laid_out", "rule_of", "turns_of"]
 
 Floats = NDArray[np.floating[Any]]
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
 _MOST_TEST_LABEL = 1e18
 #: Into so many pieces a computation is cut where no batch is agreed on.
 _PIECES = 100
+
+
+class Interrupted(Exception):
+    """The simulation was stopped; finished runs are in its folder."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

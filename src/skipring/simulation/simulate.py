@@ -40,17 +40,13 @@ from .build import built
 from .engine import run_many
 from .result import ResolvedFacts, Result, gather, load_run, save_run
 from .rivals import Federated, Gossip
-from .setup import RunOutput, Setup
+from .setup import Interrupted, RunOutput, Setup
 from .trained import require_run, trained_model
 
 __all__ = ["Interrupted", "one_blas_thread", "simulate"]
 
 
 _HELD = "holds a simulation already; --resume goes on with one that was interrupted, --out names another folder"
-
-
-class Interrupted(Exception):
-    """The simulation was stopped; finished runs are in its folder."""
 
 
 def simulate(
@@ -89,7 +85,7 @@ def simulate(
     (2, 7)
     """
     if not isinstance(run, RunFile):
-        run = parse_run(run or {}) if run is None or isinstance(run, Mapping) else read_run_file(run)
+        run = parse_run(run or {}, folder=Path()) if run is None or isinstance(run, Mapping) else read_run_file(run)
     given = _given(X, y, groups, persons, delay, schedule)
     if given.dataset is not None:
         run = run.model_copy(update={"data": run.data.model_copy(update={"name": "arrays", "path": None})})

@@ -7,6 +7,7 @@ matrix library is quicker: numpy's in double precision, or PyTorch's on a GPU in
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..learning import Batches, LinearModel, reference
 from ..schedules import Schedule
-from .setup import Setup, laid_out
+from .setup import Interrupted, Setup, laid_out
 
 if TYPE_CHECKING:
     from ..learning import LinearToken
@@ -64,12 +65,16 @@ class WideRuns:
         path: NDArray[np.integer[Any]],
         ready: NDArray[np.bool_],
         fewer: NDArray[np.int64],
+        stopped: Callable[[], bool],
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
-        """Walk the token along a path; return test errors, losses, updates and the last model."""
+        """Walk the token along a path; return test errors, losses, updates and the last model.
+
+        A walk of minutes looks at every hop whether it is `stopped`, and raises `Interrupted` then.
+        """
         if self._token is None:
-            return self._walk(setup, rng, path, ready, fewer, _Plain(setup, self, rng))
+            return self._walk(setup, rng, path, ready, fewer, _Plain(setup, self, rng), stopped)
         with self._lock:
-            return self._walk(setup, rng, path, ready, fewer, _OnDevice(setup, self, rng))
+            return self._walk(setup, rng, path, ready, fewer, _OnDevice(setup, self, rng), stopped)
 
     def _walk(
         self,
@@ -79,6 +84,7 @@ class WideRuns:
         ready: NDArray[np.bool_],
         fewer: NDArray[np.int64],
         steps: _Plain | _OnDevice,
+        stopped: Callable[[], bool],
     ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
         rows, protection = self._rows, setup.protection
         sizes = setup.step_sizes.first(setup.hops)
@@ -86,6 +92,8 @@ class WideRuns:
         drawn: dict[int, Batches] = {}
         metrics, updates, done = [], [], 0
         for hop, part in enumerate(part_of):
+            if stopped():
+                raise Interrupted(f"a run was stopped at hop {hop}")
             if hop % setup.evaluate_every == 0:
                 metrics.append(steps.metrics())
                 updates.append(done)

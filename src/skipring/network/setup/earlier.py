@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..._command import command
 from ...errors import InvalidInput
 from ..node import NodeConfig, read_node_config
 
@@ -47,8 +48,8 @@ def why_no_journal(folder: Path, config: NodeConfig) -> str:
     shown = folder / RUNS if folder.absolute() == runs.parent else runs
     names = ", ".join(earlier[-_NAMED:]) + (f" and {len(earlier) - _NAMED} before" if len(earlier) > _NAMED else "")
     which = f" {shown} has {names}; for the last:" if len(earlier) > 1 else ""
-    told = f"; all together: skipring node ledger {folder}" if config.budget.ledger is not None else ""
+    told = f"; all together: {command('node', 'ledger', folder)}" if config.budget.ledger is not None else ""
     return (
         f"no update in this run yet, but the node has taken part before, and what it gave away then stays given away:"
-        f"{which} skipring node privacy {shown / earlier[-1]}{told}"
+        f"{which} {command('node', 'privacy', shown / earlier[-1])}{told}"
     )
