@@ -99,9 +99,9 @@ class TestPrivacy:
     @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk", "designed-ring"])
     def test_epsilon_is_the_forecast_of_the_same_run(self, clinics: Clinics, schedule: Any) -> None:
         X, y, clinic = clinics
-        model = SkipRingClassifier(schedule=schedule, rounds=5, noise_multiplier=3.0, random_state=0)
-        model.fit(X, y, groups=clinic)
         delay = Gamma(0.25, 1.0)
+        model = SkipRingClassifier(schedule=schedule, delay=delay, rounds=5, noise_multiplier=3.0, random_state=0)
+        model.fit(X, y, groups=clinic)
         timeout = best_timeout(delay, 0.01)
         assert model.planned_ is not None
         run = PlannedRun(

@@ -64,7 +64,9 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         that is chosen beforehand so that epsilon holds for every pair of nodes.
     rounds : length of the run, in hops per node.
     delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
-    timeout : how long a node is waited for: a time, ``inf`` (skip nobody), or ``fastest`` (least time per update).
+        Without one nobody is skipped, and virtual time goes by gamma:0.25,1.
+    timeout : how long a node is waited for: a time, ``inf`` (skip nobody; the default without a `delay`), or
+        ``fastest`` (least time per update; the default with one).
     hop_latency : the time that a hop takes.
     learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
     protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
@@ -149,8 +151,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self,
         schedule: str = "random-ring",
         rounds: int = 30,
-        delay: str | Delay = "gamma:0.25,1",
-        timeout: float | str = "fastest",
+        delay: str | Delay | None = None,
+        timeout: float | str | None = None,
         hop_latency: float = 0.01,
         learning_rate: float = 0.3,
         batch: int | None = None,
@@ -436,16 +438,16 @@ def _numbered(given: ArrayLike, features: Floats, what: str) -> _Numbered:
     return _Numbered(numbered.astype(np.int64), tuple(map(str, found.tolist())))
 
 
-def _delay(given: str | Delay) -> Delay:
-    if isinstance(given, Delay):
+def _delay(given: str | Delay | None) -> Delay | None:
+    if given is None or isinstance(given, Delay):
         return given
     if not isinstance(given, str):
         raise InvalidInput("delay", repr(given), "text such as gamma:0.25,1, or a law of skipring.delays")
     return parse_delay(given)
 
 
-def _timeout(given: Any) -> float | str:
-    if isinstance(given, str) and given in ("fastest", "best"):
+def _timeout(given: Any) -> float | str | None:
+    if given is None or (isinstance(given, str) and given in ("fastest", "best")):
         return given
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
         raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'fastest'")

@@ -191,6 +191,7 @@ def agreed_now(
         quorum_of,
         require_data,
         run_text,  # loaded when the command runs
+        timeout_of_a_law,
         why_nobody_skipped,
         with_designed_order,
         without_shared_file,
@@ -213,6 +214,8 @@ def agreed_now(
         raise InvalidInput.because(members, given or ",".join(names), problem.reason) from None
     agreed = without_shared_file(agreed) if own_files else agreed
     notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
+    if (waits := timeout_of_a_law(asked, agreed)) is not None:
+        notes.append(waits)
     if fitting.schedule.steps != asked.schedule.steps:
         notes.append(
             f"the run has {fitting.schedule.steps} steps in place of {asked.schedule.steps}: whole rounds of"

@@ -49,6 +49,7 @@ from .rows import (
 )
 from .runfile import (
     RIVALS,
+    USUAL_LAW,
     Late,
     Ready,
     RunFile,
@@ -63,6 +64,7 @@ __all__ = [
     "DEFAULT_NODES",
     "RIVALS",
     "RUN_KEYS",
+    "USUAL_LAW",
     "Budget",
     "Late",
     "Ready",

@@ -25,7 +25,7 @@ from ..schedules import DesignedRing
 from ..timeouts import best_timeout, best_timeout_ready, timeout_for_skip
 from .keys import RUN_KEYS, keys
 from .rows import label_bound_is_agreed
-from .runfile import RIVALS, RunFile
+from .runfile import RIVALS, USUAL_LAW, RunFile
 
 __all__ = [
     "Budget",
@@ -131,12 +131,13 @@ def resolve(
     """Return what a run file comes to for so many nodes; what is wrong in it is named by its key.
 
     With `learns_timeouts`, nodes learn how long to wait unless the run file says how long, or how long nodes take.
-    `delay` takes the place of the law that the run file spells.
+    `delay` takes the place of the law that the run file spells. Without either nobody is skipped, and virtual time goes
+    by `USUAL_LAW`.
     """
     law = delay
     if law is None:
         with keys("delay", delay="delay.law"):
-            law = parse_delay(run.delay.law)
+            law = parse_delay(USUAL_LAW if run.delay.law is None else run.delay.law)
     sizes = step_sizes_of(run)
     model = model_of(run, shape)
     refusal = no_privacy(run, "" if model is None else model.loss)
@@ -312,9 +313,16 @@ def no_privacy(run: RunFile, model: str) -> InvalidInput | None:
 
 def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: bool) -> float | None:
     given = run.delay
-    known = known or "law" in given.model_fields_set
-    if given.timeout == "adaptive" or (learns and given.timeout is None and given.skip is None and not known):
+    known = known or given.law is not None
+    open_ = given.timeout is None and given.skip is None
+    if given.timeout == "adaptive" or (learns and open_ and not known):
         return None
+    if open_ and not known:  # how long nodes take is made up: nobody is skipped for it
+        return math.inf
+    if learns and not known and not isinstance(given.timeout, float):
+        reason = "nodes would wait by a law of delays that nobody measured; say delay.law, or a timeout in seconds"
+        key = "skip" if given.skip is not None else "timeout"
+        raise InvalidInput.because(f"delay.{key}", given.skip if key == "skip" else given.timeout, reason)
     remembers = given.ready not in (None, "fresh")
     with keys("delay", "skip", "timeout", "hop_latency", delay="delay.law"):
         if run.compute.law is not None and (given.skip is not None or not isinstance(given.timeout, float)):

@@ -39,6 +39,7 @@ from .wording import refusal, require_no_quotes
 
 __all__ = [
     "RIVALS",
+    "USUAL_LAW",
     "Late",
     "Ready",
     "RunFile",
@@ -50,6 +51,9 @@ __all__ = [
 
 #: Ways to learn together without a token, which simulations compare it with.
 RIVALS = ("gossip", "federated")
+
+#: How long nodes take in virtual time where a run file does not say. Nobody is skipped by it, nor do real nodes use it.
+USUAL_LAW = "gamma:0.25,1"
 
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "columns", "label_bound")
@@ -248,14 +252,18 @@ class ScheduleSection(_Section):
 class DelaySection(_Section):
     """How long nodes take, and how long they are waited for."""
 
-    law: str = Field(
-        "gamma:0.25,1", description="exponential:1, gamma:0.25,1, lomax:3,2, empirical:FILE.csv, scipy:..."
+    law: str | None = Field(
+        None,
+        examples=[USUAL_LAW],
+        description="how long nodes take: exponential:1, gamma:0.25,1, lomax:3,2, empirical:FILE.csv, scipy:... "
+        f"(default: nobody is skipped, and simulations tell the time by {USUAL_LAW})",
     )
     hop_latency: float = Field(0.01, description="time a hop takes")
     timeout: float | Literal["fastest", "best", "adaptive"] | None = Field(
         None,
-        description='a time, inf (never skip), "fastest" (the default: least time between updates; `skipring plan` '
-        'finds the time that is best for a budget) or "adaptive" (the nodes of a network learn it)',
+        description='a time, inf (never skip; the default without a law), "fastest" (least time between updates; the '
+        "default with one; `skipring plan` finds the time that is best for a budget) or "
+        '"adaptive" (the nodes of a network learn it; their default without a law)',
     )
     skip: float | None = Field(None, description="the skip probability, instead of a timeout")
     patient_every: int | None = Field(None, description="in every so many-th round nobody is skipped (default: never)")

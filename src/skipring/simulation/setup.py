@@ -78,7 +78,7 @@ class Setup:
             raise InvalidInput("timeout", self.timeout, "above 0, or infinity")
         if math.isinf(self.timeout) and (self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0):
             raise InvalidInput.because(
-                "timeout", "infinity", "a node that never answers would be waited for without end"
+                "timeout", "infinity", "a node that never answers would be waited for without end; say how long"
             )
         available = self.lateness.availability
         if math.isinf(self.timeout) and available is not None and not available.always_sometimes:

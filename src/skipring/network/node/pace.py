@@ -100,7 +100,7 @@ class AdaptivePace:
     memory : how many of the newest observations count.
     """
 
-    def __init__(self, first: float = 10.0, longest: float = 60.0, memory: int = 500) -> None:
+    def __init__(self, first: float = 2.0, longest: float = 60.0, memory: int = 500) -> None:
         # Loaded now: it takes half a second, for which nobody should wait with the token in hand.
         from ...delays import Empirical
 

@@ -45,6 +45,7 @@ __all__ = [
     "require_data",
     "resolved_run",
     "run_text",
+    "timeout_of_a_law",
     "why_nobody_skipped",
     "without_shared_file",
 ]
@@ -122,6 +123,20 @@ def has_own_files(run: RunFile) -> bool:
     return run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
 
 
+def timeout_of_a_law(asked: RunFile, agreed: RunFile) -> str | None:
+    """Say how long nodes wait where that follows from a law of delays that the run file names; None where it does not.
+
+    A law that was made up for simulations skips real nodes that would have been ready soon.
+    """
+    said = asked.delay
+    if said.law is None or isinstance(said.timeout, float) or not isinstance(agreed.delay.timeout, float):
+        return None
+    return (
+        f"nodes wait {agreed.delay.timeout:.4g} s for each other, which follows from delay.law = {said.law}, in seconds"
+        "; without a law they learn it from each other"
+    )
+
+
 def without_shared_file(run: RunFile) -> RunFile:
     """Return a run for nodes that all have files of their own: where the file of a simulation is, is nobody's business.
 
@@ -192,7 +207,7 @@ def why_nobody_skipped(run: RunFile) -> str:
     Of nodes that keep what they have ready, or get ready ahead (as they do unless the run file says otherwise), who is
     skipped at one turn says something about the next.
     """
-    if "law" not in run.delay.model_fields_set or run.delay.timeout == "adaptive":
+    if run.delay.law is None or run.delay.timeout == "adaptive":
         return "how many will be skipped is not known"
     if (run.delay.ready or "ahead") != "fresh" or run.compute.law is not None:
         return 'who is skipped depends on who was before (delay.ready is not "fresh")'
