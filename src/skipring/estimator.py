@@ -25,7 +25,7 @@ from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_n
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
-from .privacy import PlannedRun, Unit, forecast
+from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast
 from .runs import RunFile, Shape, parse_run, protected_rows, usual_batch
 from .simulation import Setup, planned, run_one, setup_on
 
@@ -70,8 +70,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     hop_latency : the time that a hop takes.
     learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
     protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
-        rows of a node), or ``auto``: persons if `fit` is told whose each row is, records if it is told which node
-        each belongs to and every node has several, and nodes otherwise. `protects_` says which it was.
+        rows of a node), or ``auto``: persons if `fit` is told whose each row is, and records otherwise.
+        `protects_` says which it was.
     rows_per_person : for persons, how many rows of one are used at most: the first ones. It must be given then, and
         without looking at the data.
     batch : the most rows of an update. For records and persons the sum over them is divided by it, and a node with more
@@ -225,8 +225,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         rows = scaling.apply(features)
         seed = self._seed()
         data = self._deal(rows, labels, owners, persons, seed)
-        several = owners is not None and int(data.sizes.min()) > 1
-        self.protects_ = self._protected(several, persons is not None)
+        self.protects_ = self._protected(persons is not None)
         setup = self._setup(data, len(classes), seed, persons, owners)
         if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
             warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
@@ -246,13 +245,13 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.epsilon_ = math.inf if self.planned_ is None else float(forecast(self.planned_).epsilon(self.delta))
         self.latency_, self.updates_ = float(output.latency[-1]), int(output.updates[-1])
 
-    def _protected(self, several: bool, persons: bool) -> Unit:
+    def _protected(self, persons: bool) -> Unit:
         if self.rows_per_person is not None and not persons:
             raise InvalidInput.because(
                 "rows_per_person", self.rows_per_person, "is for persons; give `fit` persons, too"
             )
         if self.protects == "auto":
-            return "person" if persons else "record" if several else "node"
+            return "person" if persons else USUAL_UNIT
         if persons and self.protects != "person":
             reason = f"protects = {self.protects!r} does not hide persons; leave them out, or say 'person' or 'auto'"
             raise InvalidInput.because("persons", "", reason)

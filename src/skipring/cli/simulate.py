@@ -55,7 +55,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
-    from ..runs import old_timeout, unsaid_data, unsaid_unit, with_changes  # loaded when the command runs
+    from ..runs import old_timeout, unsaid_data, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(file, changes or [])
@@ -74,8 +74,7 @@ def simulate(
             model_run=model_run,
         )
     model = {} if save_model is None else {"model": str(save_model), "model_run": model_run}
-    unsaid = [None if result.privacy.refused is not None else unsaid_unit(run), old_timeout(run)]
-    notes = [note for note in (unsaid_data(run), *unsaid) if note is not None]
+    notes = [note for note in (unsaid_data(run), old_timeout(run)) if note is not None]
     _show(result, folder, time.perf_counter() - began, notes, as_json, model)
 
 

@@ -11,14 +11,15 @@ from .changes import change_value, parse_change, read_toml
 from .example import example_run_file, toml_value
 from .keys import RUN_KEYS, keys
 from .notes import (
+    delta_notes,
     most_units_of_a_node,
     no_noise,
     not_covered,
     old_timeout,
     rows_notes,
     turns_per_node,
+    units_of_all_nodes,
     unsaid_data,
-    unsaid_unit,
 )
 from .resolve import (
     Budget,
@@ -78,6 +79,7 @@ __all__ = [
     "clipped_labels",
     "dataset_of",
     "dealt_rows",
+    "delta_notes",
     "designed_ring_of",
     "example_run_file",
     "expected",
@@ -105,9 +107,9 @@ __all__ = [
     "stream",
     "toml_value",
     "turns_per_node",
+    "units_of_all_nodes",
     "unknown_key",
     "unsaid_data",
-    "unsaid_unit",
     "usual_batch",
     "with_changes",
 ]

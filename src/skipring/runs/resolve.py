@@ -183,10 +183,10 @@ def require_own_scales(run: RunFile) -> None:
 
     One record then moves all others of its node, by what no noise was chosen for.
     """
-    if run.privacy.unit != "node" and run.data.standardise and not run.model.takes_pixels:
+    if run.privacy.protects != "node" and run.data.standardise and not run.model.takes_pixels:
         reason = (
-            f"a node would scale by the mean and deviation of its own rows, so that one {run.privacy.unit} moves all "
-            "others; say false, and give columns on scales that all agreed on"
+            f"a node would scale by the mean and deviation of its own rows, so that one {run.privacy.protects} moves "
+            "all others; say false, and give columns on scales that all agreed on"
         )
         raise InvalidInput.because("data.standardise", True, reason)
 
@@ -207,7 +207,7 @@ def protection_of(run: RunFile, most_rows: int | None = None) -> Protection | No
 
     None if that size is neither given nor known.
     """
-    unit, batch = run.privacy.unit, run.learning.batch
+    unit, batch = run.privacy.protects, run.learning.batch
     if unit != "person" and run.data.rows_per_person is not None:
         reason = f"is for persons, and privacy.protects is {unit}"
         raise InvalidInput.because("data.rows_per_person", run.data.rows_per_person, reason)
@@ -287,7 +287,7 @@ def require_cuttable(run: RunFile) -> None:
     How many rows a person has is a secret, and how long rows take depends on it: it would decide who else is in an
     update, which no noise was chosen for.
     """
-    if run.compute.late == "fewer-rows" and run.privacy.unit == "person":
+    if run.compute.late == "fewer-rows" and run.privacy.protects == "person":
         reason = "persons are protected, and how many rows one has would decide who else is in an update; say skip"
         raise InvalidInput.because("compute.late", run.compute.late, reason)
 

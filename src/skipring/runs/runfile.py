@@ -30,7 +30,7 @@ from ..errors import (
     require_positive,
 )
 from ..learning import LOSSES, NETWORKS
-from ..privacy import Unit
+from ..privacy import USUAL_UNIT, Unit
 from ..schedules import SCHEDULES
 from .changes import EITHER, change_value, parse_change, read_toml
 from .columns import with_columns, with_path_beside, with_schema_file, with_traces_beside
@@ -358,10 +358,9 @@ class LearningSection(_Section):
 class PrivacySection(_Section):
     """How much noise."""
 
-    protects: Unit | None = Field(
-        None,
-        description="whom the noise hides: record (one row), person (all rows of one person) or node (all rows of a "
-        "node, as in files without this key)",
+    protects: Unit = Field(
+        USUAL_UNIT,
+        description="whom the noise hides: record (one row), person (all rows of one person) or node (all of its rows)",
     )
     noise_multiplier: float | None = Field(
         None,
@@ -369,16 +368,6 @@ class PrivacySection(_Section):
     )
     epsilon: float | None = Field(None, description="or the budget that the noise must keep (default: 8)")
     delta: float = Field(1e-5, description="the delta of the budget and of the report")
-
-    @property
-    def unit(self) -> Unit:
-        """Whom the noise hides; files of versions that hid nodes only do not say."""
-        return "node" if self.protects is None else self.protects
-
-    @model_serializer(mode="wrap")
-    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what files of earlier versions do not say: it must not change the key of a result."""
-        return _without(values_of(self), "protects")
 
     def model_post_init(self, _: Any) -> None:
         """Refuse noise that is less than none, and a delta that no epsilon goes with."""

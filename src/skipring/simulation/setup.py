@@ -54,7 +54,7 @@ class Setup:
     hop_latency: float
     step_sizes: StepSizes
     noise_multiplier: float
-    protects: Unit = "node"
+    protects: Unit
     batch: int | None = None
     rows_per_person: int = 1
     clip_noisy: float | None = None

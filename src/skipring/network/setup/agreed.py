@@ -19,6 +19,7 @@ from ...runs import (
     budget_of,
     dataset_of,
     dealt_rows,
+    delta_notes,
     model_of,
     most_units_of_a_node,
     no_noise,
@@ -30,6 +31,7 @@ from ...runs import (
     rows_notes,
     toml_value,
     turns_per_node,
+    units_of_all_nodes,
     usual_batch,
 )
 from ...timeouts import skip_probability
@@ -103,7 +105,9 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
     notes = [] if (silent := no_noise(run)) is None else [silent]
     if run.compute.law is not None:
         notes.append("compute.law is for simulations: nodes compute for as long as it takes them")
-    if has_own_files(run):
+    if run.privacy.protects == "node":
+        notes += delta_notes(run, nodes)
+    if has_own_files(run):  # nobody knows how many rows there are
         return tuple(notes)
     protection = protection_of(run)
     if protection is not None and protection.unit != "node":
@@ -113,6 +117,7 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
             owned = dealt_rows(plain, usual_nodes=nodes)[2]
             turns = turns_per_node(nodes, resolved_run(run, nodes).steps)
             notes += rows_notes(protection, most_units_of_a_node(owned, protection), turns)
+            notes += delta_notes(run, units_of_all_nodes(owned, protection))
     if (shared := not_covered(run)) is not None:
         notes.append(f"unless nodes have files of their own, {shared}")
     return tuple(notes)
@@ -161,16 +166,16 @@ def _with_batch(run: RunFile, nodes: int) -> RunFile:
     How many rows a node has is public where nodes share a data set. Where each has a file of its own nobody knows.
     """
     own_files = has_own_files(run)
-    if run.privacy.unit == "person" and run.data.person is None:
+    if run.privacy.protects == "person" and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
     if own_files:
         require_own_scales(run)
-    if run.privacy.unit == "node" or run.learning.batch is not None:
+    if run.privacy.protects == "node" or run.learning.batch is not None:
         return run
     if own_files:
         reason = (
-            f"a {run.privacy.unit} is protected, and nodes have files of their own: "
+            f"a {run.privacy.protects} is protected, and nodes have files of their own: "
             "say how many rows an update takes at most, such as the rows of a typical node"
         )
         raise InvalidInput.because("learning.batch", "missing", reason)
@@ -236,7 +241,7 @@ def _noise(resolved: ResolvedRun, budget: Budget) -> float:
             convex=resolved.convex,
             step_size=sizes.law,
             # How many parts a node's rows rotate through is its own affair: one is the worst.
-            protects=run.privacy.unit,
+            protects=run.privacy.protects,
             closing=order.closing if designed else None,
             order_seed=run.simulation.seed if designed else None,
             search=run.schedule.search if designed else None,

@@ -194,7 +194,7 @@ def terms_of(run: RunFile, path: Path, roster: Roster, me: int, *, parts: int) -
         step_sizes=resolved.step_sizes.first(len(order.path)),
         noise_multiplier=resolved.noise_multiplier,
         convex=resolved.convex,
-        protects=run.privacy.unit,
+        protects=run.privacy.protects,
         parts=parts,
     )
 
