@@ -39,6 +39,7 @@ def workload(nodes: int = 1000, steps: int = 24_000, rows: int = 16_512) -> Setu
         test_x=x[rows:],
         test_y=y[rows:].astype(np.float64),
         schedule=RandomRing(nodes),
+        protects="node",
         steps=steps,
         delay=Exponential(1.0),
         timeout=9.21034,

@@ -113,8 +113,8 @@ def test_error_is_the_bound_of_theorem_1(skipring: Command) -> None:
 
 
 def test_plan_prints_alternatives_and_draws_the_frontier(skipring: Command, tmp_path: Path) -> None:
-    line = "plan --nodes 40 --delay gamma:0.25,1 --time 100 --epsilon 2 --dimension 8 --figure sub/tradeoff.svg"
-    answer = skipring(line)
+    line = "plan --nodes 40 --delay gamma:0.25,1 --time 100 --epsilon 2 --dimension 8 --protects node"
+    answer = skipring(f"{line} --figure sub/tradeoff.svg")
     assert answer.code == 0
     for words in ("best plan", "never skip", "paper's accounting", "noise multiplier", "error bound"):
         assert words in answer.out
@@ -124,7 +124,8 @@ def test_plan_prints_alternatives_and_draws_the_frontier(skipring: Command, tmp_
 
 def test_a_plan_needs_about_a_third_of_the_papers_noise(skipring: Command) -> None:
     data = skipring(
-        "plan --nodes 1000 --delay exponential:1 --steps 24000 --epsilon 2.2 --dimension 8 --no-figure --json"
+        "plan --nodes 1000 --delay exponential:1 --steps 24000 --epsilon 2.2 --dimension 8 --protects node"
+        " --no-figure --json"
     ).data
     papers = next(other for other in data["alternatives"] if other["accounting"] == "paper")
     assert 0.25 < data["plan"]["noise_multiplier"] / papers["noise_multiplier"] < 0.4
@@ -175,7 +176,9 @@ def test_tables_without_json_name_both_methods(skipring: Command, monkeypatch: p
 def test_people_are_told_who_is_protected_from_whom(skipring: Command) -> None:
     answer = skipring(f"privacy --schedule random-ring {RING} --delta 1e-6")
     text = " ".join(answer.out.split())
-    assert "Protects all data of any node against any other node, always ready" in text
+    assert "Protects any one record of any node against any other node, always ready" in text
+    whole = " ".join(skipring(f"privacy --schedule random-ring {RING} --delta 1e-6 --protects node").out.split())
+    assert "Protects all data of any node against any other node, always ready" in whole
     assert "delta 1e-06" in text
     coalition = skipring(f"privacy --schedule random-ring {RING} --delta 1e-6 --observers 3")
     assert "any 3 other nodes together" in " ".join(coalition.out.split())
@@ -195,7 +198,7 @@ def test_the_paper_is_contradicted_where_it_is_wrong(skipring: Command, schedule
 
 
 def test_a_plan_says_if_the_papers_noise_is_not_enough(skipring: Command) -> None:
-    plan = "plan --nodes 2 --delay exponential:1 --steps 2000 --epsilon 2 --dimension 3 --no-figure"
+    plan = "plan --nodes 2 --delay exponential:1 --steps 2000 --epsilon 2 --dimension 3 --protects node --no-figure"
     doubt = skipring(f"{plan} --json").data["alternatives"][-1]["doubt"]
     assert "Theorem 3 claims 2, and only" in doubt
     assert f"Do not use the noise of the paper's theorem: {doubt}" in " ".join(skipring(plan).out.split())
@@ -247,11 +250,15 @@ EMPTY, BROKEN = "empirical:empty.csv", "empirical:broken.csv"
             "--skip",
             "0",
         ),
-        ("plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3", "--time", "missing"),
-        ("plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3 --time 0.001", "--time", "0.001"),
-        ("plan --nodes 10 --delay gamma:0.25,1 --epsilon 0 --dimension 3 --time 10", "--epsilon", "0"),
+        ("plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3 --protects node", "--time", "missing"),
         (
-            "plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3 --time 10 --figure x.bmp",
+            "plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3 --protects node --time 0.001",
+            "--time",
+            "0.001",
+        ),
+        ("plan --nodes 10 --delay gamma:0.25,1 --epsilon 0 --dimension 3 --protects node --time 10", "--epsilon", "0"),
+        (
+            "plan --nodes 10 --delay gamma:0.25,1 --epsilon 1 --dimension 3 --protects node --time 10 --figure x.bmp",
             "--figure",
             "x.bmp",
         ),

@@ -36,8 +36,8 @@ def test_it_says_that_it_holds_for_every_pair(skipring: Command) -> None:
 
 
 def test_a_plan_knows_it(skipring: Command) -> None:
-    plan = "plan --nodes 6 --delay gamma:0.25,1 --epsilon 8 --dimension 4 --steps 60 --no-figure --write plan.toml"
-    answer = skipring(f"{plan} --schedule designed-ring")
+    plan = "plan --nodes 6 --delay gamma:0.25,1 --epsilon 8 --dimension 4 --steps 60 --no-figure --protects node"
+    answer = skipring(f"{plan} --write plan.toml --schedule designed-ring")
     assert answer.code == 0, answer.err
     out = words_of(answer.out)
     assert "holds for every pair of the order" in out

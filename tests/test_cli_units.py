@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from skipring.cli import _options
 from skipring.learning import LinearModel, NeuralModel, Protection
-from skipring.privacy import PlannedRun, forecast, noise_for_budget, whole_node
+from skipring.privacy import USUAL_UNIT, PlannedRun, forecast, noise_for_budget, whole_node
 
 Command = Callable[[str], Any]
 
@@ -28,7 +29,8 @@ PRIVACY = f"privacy {LINE} --noise-multiplier 4 --delta 1e-5"
         ("--protects record --batch 50 --rows 21", {"protects": "record"}, 50),
         ("--protects person --batch 10 --rows-per-person 3 --rows 21", {"protects": "person", "every": 3}, 3),
         ("--protects person --batch 10 --rows-per-person 3 --view final", {"protects": "person", "view": "final"}, 3),
-        ("--protects node", {}, 1),
+        ("--protects node", {"protects": "node"}, 1),
+        ("--rows 21", {}, 21),
     ],
 )
 def test_the_command_is_the_forecast(skipring: Command, options: str, changes: dict[str, Any], units: int) -> None:
@@ -89,7 +91,45 @@ def test_the_noise_on_a_gradient_is_that_of_an_update(skipring: Command) -> None
     assert person.noise_std(network, 4.0) == pytest.approx(0.05 * network.gradient_bound)
     assert "x rows per person = 0.15 x gradient bound where each row is (linear models)" in text
     assert person.noise_std(linear, 4.0) == pytest.approx(0.15 * linear.gradient_bound)
-    assert "Noise std on the gradient: noise multiplier x gradient bound." in " ".join(skipring(PRIVACY).out.split())
+    assert "Noise std on the gradient: noise multiplier x gradient bound." in " ".join(
+        skipring(f"{PRIVACY} --protects node").out.split()
+    )
+
+
+@pytest.mark.parametrize("command", [PRIVACY, f"noise {LINE} --epsilon 1.5 --delta 1e-5"])
+def test_a_record_is_what_is_hidden_unless_more_is_asked_for(skipring: Command, command: str) -> None:
+    """An update then takes all rows of a node, however many those are."""
+    data = skipring(f"{command} --json").data
+    assert (data["unit"], data["parts"], data["batch"], data["noise_over_gradient_bound"]) == ("record", 1, None, None)
+    assert data["node_epsilon"] is None
+    key = "epsilon" if command is PRIVACY else "noise_multiplier"
+    assert data[key] == skipring(f"{command} --rows 50 --json").data[key]
+    assert USUAL_UNIT == _options.USUAL_UNIT == "record"
+    assert skipring(f"{command} --protects person --json").data["unit"] == "person"
+
+
+@pytest.mark.parametrize("command", [f"privacy {LINE} --noise-multiplier 4", f"noise {LINE} --epsilon 1.5"])
+@pytest.mark.parametrize(
+    ("options", "delta", "said"),
+    [
+        ("--rows 10", 0.004, ""),
+        ("--rows 10", 0.006, "Delta 0.006 is above 1 / 200, one over the number of records:"),
+        (
+            "--protects person --rows 10 --rows-per-person 2",
+            0.011,
+            "Delta 0.011 is above 1 / 100, one over the number of",
+        ),
+        ("--protects node", 0.04, ""),
+        ("--protects node", 0.06, "Delta 0.06 is above 1 / 20, one over the number of nodes:"),
+        ("", 0.06, ""),  # nobody said how many records there are
+    ],
+)
+def test_a_delta_above_one_over_what_is_protected_is_warned_about(
+    skipring: Command, command: str, options: str, delta: float, said: str
+) -> None:
+    line = f"{command} --delta {delta} {options}"
+    assert skipring(f"{line} --json").data.get("warning", "").startswith(said)
+    assert (" is above 1 / " in " ".join(skipring(line).out.split())) == bool(said)
 
 
 def rows_of(text: str) -> dict[str, str]:
@@ -102,7 +142,8 @@ def rows_of(text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("options", "unit", "view", "whole"),
     [
-        ("", "all data of a node (replace-one)", "offered", None),
+        ("--protects node", "all data of a node (replace-one)", "offered", None),
+        ("", "one record (replace-one)", "offered", "nothing is promised"),
         ("--protects record --batch 100 --rows 300", "one record (replace-one)", "offered", "nothing is promised ("),
         ("--protects record --batch 5000 --view final", "one record (replace-one)", "final", "nothing is promised"),
         (
@@ -143,7 +184,7 @@ def test_the_paper_says_nothing_of_outsiders_and_whole_nodes(skipring: Command) 
     options = "--method paper --protects record --batch 10"
     data = skipring(f"{PRIVACY} {options} --json").data
     assert data["final_epsilon"] is data["node_epsilon"] is None
-    assert data["epsilon"] == skipring(f"{PRIVACY} --method paper --json").data["node_epsilon"]
+    assert data["epsilon"] == skipring(f"{PRIVACY} --method paper --protects node --json").data["node_epsilon"]
     assert rows_of(skipring(f"{PRIVACY} {options}").out)["epsilon, whole node"] == "ask --method tight"
 
 
@@ -194,11 +235,10 @@ def test_the_trade_off_of_records_is_drawn(skipring: Command, tmp_path: Any) -> 
     ("options", "option", "value"),
     [
         ("--protects row", "--protects", "row"),
-        ("--protects record", "--batch", "missing"),
         ("--protects record --batch 0", "--batch", "0"),
-        ("--batch 10", "--batch", "10"),
-        ("--rows 10", "--rows", "10"),
-        ("--parts 2", "--parts", "2"),
+        ("--protects node --batch 10", "--batch", "10"),
+        ("--protects node --rows 10", "--rows", "10"),
+        ("--protects node --parts 2", "--parts", "2"),
         ("--rows-per-person 2", "--rows-per-person", "2"),
         ("--protects record --batch 10 --rows-per-person 2", "--rows-per-person", "2"),
         ("--protects record --batch 10 --rows-per-person 1", "--rows-per-person", "1"),
@@ -225,9 +265,9 @@ def test_what_does_not_go_together_gets_one_line(
     ("options", "option", "value"),
     [
         ("--protects row", "--protects", "row"),
-        ("--protects record", "--rows", "missing"),
-        ("--batch 10", "--batch", "10"),
-        ("--rows 10", "--rows", "10"),
+        ("", "--rows", "missing"),
+        ("--protects node --batch 10", "--batch", "10"),
+        ("--protects node --rows 10", "--rows", "10"),
         ("--protects record --rows 10 --rows-per-person 2", "--rows-per-person", "2"),
         ("--protects person --rows 10", "--rows-per-person", "missing"),
         ("--protects person --rows 10 --rows-per-person 3 --batch 2", "--batch", "2"),

@@ -10,7 +10,8 @@ from skipring.network.node import AccountTerms
 
 
 def terms(sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> AccountTerms:
-    return AccountTerms(nodes=4, me=1, path=(0, 1, 2, 3) * 600, step_sizes=sizes, noise_multiplier=2.0, convex=True)
+    path = (0, 1, 2, 3) * 600
+    return AccountTerms(nodes=4, me=1, path=path, step_sizes=sizes, noise_multiplier=2.0, convex=True, protects="node")
 
 
 def test_two_long_lists_of_step_sizes_that_differ_in_the_middle_have_different_digests() -> None:

@@ -99,9 +99,9 @@ class TestPrivacy:
     @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk", "designed-ring"])
     def test_epsilon_is_the_forecast_of_the_same_run(self, clinics: Clinics, schedule: Any) -> None:
         X, y, clinic = clinics
-        model = SkipRingClassifier(schedule=schedule, rounds=5, noise_multiplier=3.0, random_state=0)
-        model.fit(X, y, groups=clinic)
         delay = Gamma(0.25, 1.0)
+        model = SkipRingClassifier(schedule=schedule, delay=delay, rounds=5, noise_multiplier=3.0, random_state=0)
+        model.fit(X, y, groups=clinic)
         timeout = best_timeout(delay, 0.01)
         assert model.planned_ is not None
         run = PlannedRun(
@@ -237,7 +237,7 @@ class TestBadInput:
             ({"hop_latency": -1.0}, "hop_latency = -1.0"),
             ({"learning_rate": -0.3}, "learning_rate = -0.3: must be a finite number above 0"),
             ({"batch": 0}, "batch = 0"),
-            ({"batch": 5}, "batch = 5: must be at most 4, the number of rows of the smallest node"),
+            ({"batch": 5, "protects": "node"}, "batch = 5: must be at most 4, the number of rows of the smallest node"),
             ({"diameter": 0.0}, "diameter = 0.0"),
             ({"epsilon": -1.0}, "epsilon = -1.0"),
             ({"epsilon": None}, "epsilon = None: must be a number, unless noise_multiplier is one"),
@@ -327,7 +327,8 @@ class TestWhomItProtects:
         return model.fit(self.X, self.y, groups=groups, persons=persons)
 
     def test_auto_follows_what_is_given(self) -> None:
-        assert self.fitted().protects_ == "node"
+        assert self.fitted().protects_ == "record"
+        assert self.fitted(np.arange(len(self.X))).protects_ == "record"  # also where a node has one row
         record = self.fitted(self.nodes)
         assert record.protects_ == "record"
         assert record.planned_ is not None

@@ -15,7 +15,7 @@ from skipring.simulation import build, simulate
 from skipring.timeouts import best_timeout
 
 Command = Callable[[str], Any]
-PLAN = "plan --nodes 12 --delay gamma:0.25,1 --time 20 --epsilon 4 --dimension 30 --no-figure --json"
+PLAN = "plan --nodes 12 --delay gamma:0.25,1 --time 20 --epsilon 4 --dimension 30 --no-figure --protects node --json"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,9 @@ def test_a_plan_says_where_its_bound_promises_nothing(skipring: Command) -> None
 
 
 def test_the_fastest_timeout_has_an_earlier_name() -> None:
-    runs = [RunFile.model_validate({"delay": {"timeout": word}}) for word in ("fastest", "best")] + [RunFile()]
+    law = {"law": "gamma:0.25,1"}
+    runs = [RunFile.model_validate({"delay": law | {"timeout": word}}) for word in ("fastest", "best")]
+    runs.append(RunFile.model_validate({"delay": law}))
     setups = [build(run) for run in runs]
     assert {setup.timeout for setup in setups} == {best_timeout(setups[0].delay, 0.01)}
     assert [old_timeout(run) is None for run in runs] == [True, False, True]

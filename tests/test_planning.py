@@ -27,6 +27,7 @@ CLINICS = Budget(
     gradient_bound=1.0,
     diameter=10.0,
     time=60.0,
+    protects="node",
 )
 
 
@@ -37,6 +38,7 @@ def record(budget: Budget, chosen: Plan) -> PlannedRun:
         steps=chosen.steps,
         skip=chosen.skip_probability,
         noise_multiplier=chosen.noise_multiplier,
+        protects="node",
     )
 
 

@@ -25,6 +25,7 @@ NODES = Budget(
     gradient_bound=0.5,
     diameter=10.0,
     steps=240,
+    protects="node",
 )
 RECORDS = dataclasses.replace(NODES, protects="record", rows=40)
 

@@ -25,7 +25,7 @@ from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_n
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
-from .privacy import PlannedRun, Unit, forecast
+from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast
 from .runs import RunFile, Shape, parse_run, protected_rows, usual_batch
 from .simulation import Setup, planned, run_one, setup_on
 
@@ -67,12 +67,14 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         that is chosen beforehand so that epsilon holds for every pair of nodes.
     rounds : length of the run, in hops per node.
     delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
-    timeout : how long a node is waited for: a time, ``inf`` (skip nobody), or ``fastest`` (least time per update).
+        Without one nobody is skipped, and virtual time goes by gamma:0.25,1.
+    timeout : how long a node is waited for: a time, ``inf`` (skip nobody; the default without a `delay`), or
+        ``fastest`` (least time per update; the default with one).
     hop_latency : the time that a hop takes.
     learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
     protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
-        rows of a node), or ``auto``: persons if `fit` is told whose each row is, records if it is told which node
-        each belongs to and every node has several, and nodes otherwise. `protects_` says which it was.
+        rows of a node), or ``auto``: persons if `fit` is told whose each row is, and records otherwise.
+        `protects_` says which it was.
     rows_per_person : for persons, how many rows of one are used at most: the first ones. It must be given then, and
         without looking at the data.
     batch : the most rows of an update. For records and persons the sum over them is divided by it, and a node with more
@@ -152,8 +154,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self,
         schedule: str = "random-ring",
         rounds: int = 30,
-        delay: str | Delay = "gamma:0.25,1",
-        timeout: float | str = "fastest",
+        delay: str | Delay | None = None,
+        timeout: float | str | None = None,
         hop_latency: float = 0.01,
         learning_rate: float = 0.3,
         batch: int | None = None,
@@ -226,8 +228,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         rows = scaling.apply(features)
         seed = self._seed()
         data = self._deal(rows, labels, owners, persons, seed)
-        several = owners is not None and int(data.sizes.min()) > 1
-        self.protects_ = self._protected(several, persons is not None)
+        self.protects_ = self._protected(persons is not None)
         setup = self._setup(data, len(classes), seed, persons, owners)
         setup = dataclasses.replace(setup, secret=self.random_state is None)
         if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
@@ -251,13 +252,13 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self.epsilon_ = math.inf if self.planned_ is None else float(forecast(self.planned_).epsilon(self.delta))
         self.latency_, self.updates_ = float(output.latency[-1]), int(output.updates[-1])
 
-    def _protected(self, several: bool, persons: bool) -> Unit:
+    def _protected(self, persons: bool) -> Unit:
         if self.rows_per_person is not None and not persons:
             raise InvalidInput.because(
                 "rows_per_person", self.rows_per_person, "is for persons; give `fit` persons, too"
             )
         if self.protects == "auto":
-            return "person" if persons else "record" if several else "node"
+            return "person" if persons else USUAL_UNIT
         if persons and self.protects != "person":
             reason = f"protects = {self.protects!r} does not hide persons; leave them out, or say 'person' or 'auto'"
             raise InvalidInput.because("persons", "", reason)
@@ -447,16 +448,16 @@ def _numbered(given: ArrayLike, features: Floats, what: str) -> _Numbered:
     return _Numbered(numbered.astype(np.int64), tuple(map(str, found.tolist())))
 
 
-def _delay(given: str | Delay) -> Delay:
-    if isinstance(given, Delay):
+def _delay(given: str | Delay | None) -> Delay | None:
+    if given is None or isinstance(given, Delay):
         return given
     if not isinstance(given, str):
         raise InvalidInput("delay", repr(given), "text such as gamma:0.25,1, or a law of skipring.delays")
     return parse_delay(given)
 
 
-def _timeout(given: Any) -> float | str:
-    if isinstance(given, str) and given in ("fastest", "best"):
+def _timeout(given: Any) -> float | str | None:
+    if given is None or (isinstance(given, str) and given in ("fastest", "best")):
         return given
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
         raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'fastest'")

@@ -143,8 +143,8 @@ def test_fixed_words_of_the_numbers_hold() -> None:
                 skip=cell.run.delay.skip or 0.0,
                 noise_multiplier=10.5976,
                 convex=False,
-                protects=cell.run.privacy.unit,
-                every=2 if cell.run.privacy.unit == "record" else 1,  # nodes have 1000 rows, and use 500 at a time
+                protects=cell.run.privacy.protects,
+                every=2 if cell.run.privacy.protects == "record" else 1,  # nodes have 1000 rows, and use 500 at a time
             )
             epsilons.append(forecast(run).epsilon(1e-6))
         assert f"{max(epsilons):.1f}" == said

@@ -32,7 +32,8 @@ def test_a_seed_gives_what_it_gave(schedule: str) -> None:
         {
             "data": {"name": "breast-cancer"},
             "schedule": {"name": schedule, "steps": 500},
-            "privacy": {"noise_multiplier": 2.0},
+            "delay": {"law": "gamma:0.25,1"},
+            "privacy": {"protects": "node", "noise_multiplier": 2.0},
             "simulation": {"runs": 2, "seed": 7, "record_path": False},
         }
     )

@@ -45,7 +45,7 @@ def descended(run: RunFile, own: NodeData, batch: int | None, updates: int) -> n
     assert isinstance(model, LinearModel)
     rows = Rows(own.features.astype(float), own.labels, own.features[:0].astype(float), own.labels[:0], model.classes)
     learner = LinearLearner(
-        model, rows, protection=Protection(unit=run.privacy.unit, batch=batch), rng=np.random.default_rng(1)
+        model, rows, protection=Protection(unit=run.privacy.protects, batch=batch), rng=np.random.default_rng(1)
     )
     w = learner.initial()
     for turn, size in enumerate(build(run).step_sizes.first(updates)):

@@ -203,7 +203,7 @@ def test_rivals_and_nodes_know_it_too() -> None:
     assert run_one(case, 1).model == pytest.approx(model, abs=1e-4)
     assert isinstance(case.model, LinearModel)
     rows = Rows(case.data.features, case.data.labels, case.test_x, case.test_y, 2)
-    learner = LinearLearner(case.model, rows, protection=Protection(), rng=np.random.default_rng(0))
+    learner = LinearLearner(case.model, rows, protection=Protection(unit="node"), rng=np.random.default_rng(0))
     w = np.full(6, 0.1)
     gradient = reference.gradient(case.model, w, case.data.features, case.data.labels, len(case.data.labels))
     assert learner.name == "own-hinge"

@@ -102,7 +102,7 @@ def test_pixels_are_scaled() -> None:
     for images in (pixels, pixels.float() / 127.5 - 1.0):
         with torch.random.fork_rng():
             torch.manual_seed(3)
-            made = NeuralToken(small(), cross_entropy, images, labels, batch=10)
+            made = NeuralToken(small(), cross_entropy, images, labels, batch=10, protects="node")
         made.update(torch.arange(10), step_size=0.1, noise_std=0.0)
         results.append((made.vector.clone(), made.error(images, labels)))
     assert torch.allclose(results[0][0], results[1][0], atol=1e-6)

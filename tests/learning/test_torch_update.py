@@ -109,7 +109,7 @@ def test_a_token_and_a_node_make_the_plain_update(
 ) -> None:
     model, rows = model_of(function, classes, clip=clip, ridge=ridge, diameter=diameter), some_rows(classes)
     token = token_of(model, rows, seed=9)
-    node = TorchLearner(model, rows, protection=Protection(), seed=1, rng=np.random.default_rng(1))
+    node = TorchLearner(model, rows, protection=Protection(unit="node"), seed=1, rng=np.random.default_rng(1))
     stream = torch.Generator().manual_seed(9)
     w = node.initial()
     plain = w.astype(np.float64)
@@ -162,7 +162,7 @@ def test_a_gradient_that_is_not_finite_or_whose_square_is_not_becomes_0(worth: f
 def test_the_ridge_is_neither_clipped_nor_hidden(kind: str) -> None:
     """Where the answer depends on no parameter, the gradient is 0 and the ridge alone moves the parameters."""
     model, rows = model_of("dull", 3, clip=1e-3, ridge=0.5), some_rows(3)
-    node = TorchLearner(model, rows, protection=Protection(), seed=1, rng=np.random.default_rng(1))
+    node = TorchLearner(model, rows, protection=Protection(unit="node"), seed=1, rng=np.random.default_rng(1))
     start = node.initial()
     if kind == "token":
         token = token_of(model, rows)
@@ -201,8 +201,10 @@ def test_updates_may_have_any_number_of_rows_unless_a_batch_is_given() -> None:
     model, rows = model_of("net", 3, clip=1.0), some_rows(3)
     labels = torch.from_numpy(rows.train_y)
     images = torch.from_numpy(rows.train_x.astype(np.float32))
-    free = NeuralToken(drawn(maker(model), 1), mean_loss, images, labels, batch=None, gradient_bound=1.0)
-    fixed = NeuralToken(drawn(maker(model), 1), mean_loss, images, labels, batch=5, gradient_bound=1.0)
+    free = NeuralToken(
+        drawn(maker(model), 1), mean_loss, images, labels, batch=None, gradient_bound=1.0, protects="node"
+    )
+    fixed = NeuralToken(drawn(maker(model), 1), mean_loss, images, labels, batch=5, gradient_bound=1.0, protects="node")
     for token in (free, fixed):
         token.update(torch.arange(5), step_size=0.5, noise_std=0.0)
     assert torch.equal(free.vector, fixed.vector)
@@ -210,7 +212,7 @@ def test_updates_may_have_any_number_of_rows_unless_a_batch_is_given() -> None:
     with pytest.raises(InvalidInput, match="5 row numbers, the batch"):
         fixed.update(torch.arange(8), step_size=0.5, noise_std=0.0)
     with pytest.raises(InvalidInput, match="a fixed number of rows"):
-        NeuralToken(drawn(maker(model), 1), mean_loss, images, labels, batch=None, graph=True)
+        NeuralToken(drawn(maker(model), 1), mean_loss, images, labels, batch=None, graph=True, protects="node")
 
 
 def test_accountants_need_no_pytorch() -> None:
@@ -260,6 +262,7 @@ def test_a_cuda_graph_makes_the_plain_update(ridge: float, clip: float | None, d
             images,
             labels,
             batch=8,
+            protects="node",
             gradient_bound=clip,
             diameter=diameter,
             ridge=ridge,

@@ -149,7 +149,7 @@ def test_a_network_clips_a_person_and_a_linear_model_each_row() -> None:
     persons = Protection(unit="person", batch=50, rows_per_person=5)
     assert persons.contribution(LinearModel(loss="logistic", features=3, diameter=8.0)) == 5.0
     assert persons.contribution(NeuralModel(features=784, clip=2.0)) == 2.0
-    assert Protection().noise_std(NeuralModel(features=784, clip=2.0), 3.0) == 6.0
+    assert Protection(unit="node").noise_std(NeuralModel(features=784, clip=2.0), 3.0) == 6.0
 
 
 @pytest.mark.parametrize(

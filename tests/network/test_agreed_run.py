@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.network.node import AccountTerms, NodeBudget, OwnAccount, willing
+from skipring.network.node import AccountTerms, AdaptivePace, NodeBudget, OwnAccount, willing
 from skipring.network.protocol import Token, blank_chain, extended_chain
-from skipring.network.setup import agreed_run, run_text
+from skipring.network.setup import agreed_run, run_text, timeout_of_a_law
 from skipring.network.setup.agreed_order import order_of
 from skipring.privacy import PlannedRun, Transcript, TranscriptAccountant, noise_for_budget
-from skipring.runs import RunFile, parse_run, step_sizes_of
+from skipring.runs import RunFile, example_run_file, parse_run, step_sizes_of
 from skipring.simulation import build
 
 
@@ -146,3 +146,27 @@ def test_what_is_endless_in_a_run_file_is_so_for_all_nodes() -> None:
     run = agreed_run(parse_run({"model": {"name": "logistic"}, "learning": {"diameter": math.inf}}), 4)
     assert run.learning.diameter == math.inf
     assert parse_run(tomllib.loads(run_text(run))) == run
+
+
+@pytest.mark.parametrize("delay", [{"timeout": "fastest"}, {"skip": 0.3}])
+def test_no_timeout_follows_from_a_law_that_nobody_named(delay: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match=r"delay\.(timeout|skip).*law of delays that nobody measured"):
+        agreed_run(parse_run({"delay": delay}), 8)
+
+
+def test_nodes_that_learn_their_timeout_begin_at_two_seconds() -> None:
+    assert AdaptivePace().timeout == 2.0
+
+
+def test_a_timeout_that_follows_from_a_law_is_told() -> None:
+    asked = parse_run({"delay": {"law": "gamma:0.25,1"}})
+    told = timeout_of_a_law(asked, agreed_run(asked, 8))
+    assert told is not None
+    assert told.startswith("nodes wait 0.004802 s for each other, which follows from delay.law = gamma:0.25,1")
+    for silent in ({}, {"law": "gamma:0.25,1", "timeout": 2.0}):
+        asked = parse_run({"delay": silent})
+        assert timeout_of_a_law(asked, agreed_run(asked, 8)) is None
+
+
+def test_the_file_that_init_writes_names_no_law_so_nodes_learn_their_timeout() -> None:
+    assert agreed_run(parse_run(tomllib.loads(example_run_file())), 8).delay.timeout == "adaptive"

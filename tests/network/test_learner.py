@@ -571,12 +571,15 @@ def test_rows_and_labels_that_are_no_numbers_are_refused(prices: Path, part: str
     model = build(run_of("squared", prices)).model
     assert isinstance(model, LinearModel)
     if part == "train_y" and worth == 1e200:  # its gradient is clipped like any other
-        noise, harmless = Recorded(), LinearLearner(model, rows, protection=Protection(), rng=np.random.default_rng(3))
+        noise, harmless = (
+            Recorded(),
+            LinearLearner(model, rows, protection=Protection(unit="node"), rng=np.random.default_rng(3)),
+        )
         harmless.update(np.zeros(4), turn=0, step_size=1.0, noise_multiplier=1.0, noise=noise)
         assert np.linalg.norm(noise.before[0]) <= harmless.gradient_bound
         return
     with pytest.raises(InvalidInput) as refusal:
-        LinearLearner(model, rows, protection=Protection(), rng=np.random.default_rng(3))
+        LinearLearner(model, rows, protection=Protection(unit="node"), rng=np.random.default_rng(3))
     assert refusal.value.parameter in ({"labels"} if part.endswith("y") else {"features", "unit_rows"})
 
 
@@ -586,7 +589,10 @@ def test_what_the_noise_hides_is_bounded_for_tiny_rows_and_huge_labels(prices: P
     few = made.rows.train_x[:2] * size
     rows = dataclasses.replace(made.rows, train_x=few, train_y=np.array([1e300, 1e308]))
     model = LinearModel(loss="squared", features=4, diameter=10.0, label_bound=math.inf, clip=0.3)
-    tiny, noise = LinearLearner(model, rows, protection=Protection(), rng=np.random.default_rng(3)), Recorded()
+    tiny, noise = (
+        LinearLearner(model, rows, protection=Protection(unit="node"), rng=np.random.default_rng(3)),
+        Recorded(),
+    )
     tiny.update(np.zeros(4), turn=0, step_size=1.0, noise_multiplier=1.0, noise=noise)
     assert np.linalg.norm(noise.before[0]) <= 0.3
 

@@ -196,6 +196,7 @@ def test_the_papers_network_learns_as_in_simulations(tmp_path: Path) -> None:
         images(owned.features[rows]),
         torch.from_numpy(owned.labels[rows]),
         batch=rows.stop,
+        protects="node",
         gradient_bound=0.5,
         diameter=20.0,
         ridge=0.2,
@@ -388,7 +389,7 @@ def test_rows_and_labels_that_are_no_numbers_are_refused(part: str, worth: float
     model = NeuralModel(name="clinic_models:number", features=6, classes=0, clip=1.0, device="cpu")
 
     def made() -> TorchLearner:
-        return TorchLearner(model, rows, protection=Protection(), seed=0, rng=rng)
+        return TorchLearner(model, rows, protection=Protection(unit="node"), seed=0, rng=rng)
 
     assert made().labels_clipped == 0
     getattr(rows, part).flat[2] = worth

@@ -205,7 +205,7 @@ def test_whatever_goes_wrong_inside_a_node_stops_it(tmp_path: Path, monkeypatch:
 
 
 def test_nodes_learn_how_long_to_wait(tmp_path: Path) -> None:
-    """The learned timeouts leave the first guess of 10 s."""
+    """The learned timeouts leave the first guess of 2 s."""
     run = QUICK | {"schedule": {"steps": 400}, "delay": {"timeout": "adaptive"}}
     configs = make(tmp_path / "net", 4, run, "exponential:0.005")
     nodes = run_nodes(configs)

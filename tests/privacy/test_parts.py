@@ -190,8 +190,9 @@ def test_what_would_be_a_guess_is_refused() -> None:
             RunningTranscript(3, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
         with pytest.raises(InvalidInput, match=r"protects|parts"):
             OwnTranscript(3, 0, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
-    assert {RunningTranscript(3, parts=2).claim.unit, OwnTranscript(3, 0, parts=2).claim.unit} == {"record"}
-    assert {RunningTranscript(3).claim.unit, OwnTranscript(3, 0).claim.unit} == {"node"}
+    for parts in (1, 2):
+        usual = RunningTranscript(3, parts=parts), OwnTranscript(3, 0, parts=parts)
+        assert {account.claim.unit for account in usual} == {"record"}
     outside = run.account(view="final")
     for ask in (outside.matrix, lambda: outside.mu(0, 1), lambda: outside.seen_by(1)):
         with pytest.raises(InvalidInput, match="final"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from skipring.errors import InvalidInput
 from skipring.runs import RunFile, example_run_file, parse_run, read_run_file, require_cuttable
+from skipring.simulation import simulate
 
 
 def test_a_run_file_without_them_has_the_settings_it_always_had() -> None:
@@ -58,3 +60,16 @@ def test_updates_that_hide_persons_are_not_cut() -> None:
     require_cuttable(parse_run(cut | {"privacy": {"protects": "record"}}))
     with pytest.raises(InvalidInput, match=r"^compute\.late = fewer-rows"):
         require_cuttable(parse_run(cut | {"privacy": {"protects": "person"}}))
+
+
+def test_nobody_is_skipped_unless_the_run_file_names_a_law_of_delays() -> None:
+    small = {"data": {"nodes": 10}, "schedule": {"steps": 40}, "simulation": {"runs": 1}}
+    silent = simulate(small)
+    assert silent.resolved.timeout == math.inf
+    assert not silent.skipped.any()
+    assert silent.latency[:, -1].min() > 40 * 0.01  # virtual time goes on: nodes take some
+    named = simulate(small | {"delay": {"law": "gamma:0.25,1"}})
+    assert named.resolved.timeout == pytest.approx(0.004802, rel=1e-3)
+    assert named.skipped.any()
+    asked = simulate(small | {"delay": {"timeout": "fastest"}})  # who asks for skips gets them, by the usual law
+    assert asked.resolved.timeout == named.resolved.timeout

@@ -91,22 +91,17 @@ def test_without_a_token_every_iteration_is_a_turn() -> None:
     assert len(simulate(run | {"schedule": {"name": "federated", "steps": 4}}).resolved.notes) == 1
 
 
-def test_compare_and_sweep_say_whom_a_silent_file_hides(skipring: Command, tmp_path: Path) -> None:
+def test_compare_says_that_a_silent_file_hides_records(skipring: Command, tmp_path: Path) -> None:
     quick = "[schedule]\nsteps = 226\n[simulation]\nruns = 2\nrecord_path = false\n[privacy]\nnoise_multiplier = 5.0\n"
-    said = "The file does not say whom the noise hides (privacy.protects), so it hides all data of a node"
-    for protects in ("", 'protects = "node"\n'):
+    shown = []
+    for protects in ("", 'protects = "record"\n', 'protects = "node"\n'):
         (tmp_path / "run.toml").write_text(quick + protects)
-        out = "said" if protects else "silent"
-        answer = skipring(f"compare run.toml --timeouts best,inf --out {out}")
-        assert (said in " ".join(answer.out.split())) == (not protects)
+        answer = skipring(f"compare run.toml --timeouts best,inf --out out{len(shown)}")
         assert max(map(len, answer.out.splitlines())) <= 80
-        (tmp_path / "sweep.toml").write_text(
-            f"[base.privacy]\nnoise_multiplier = 5.0\n{protects}[base.simulation]\nruns = 1\n"
-            "[base.schedule]\nsteps = 226\n[[grid]]\n'delay.skip' = [0.1, 0.2]\n"
-        )
-        answer = skipring(f"sweep sweep.toml --workers 1 --out sweep-{out}")
-        assert answer.code == 0, answer.err
-        assert " ".join(answer.out.split()).count(said) == (not protects)
+        shown.append(" ".join(answer.out.split()).replace(f"out{len(shown)}", "out"))
+    assert shown[0] == shown[1]
+    assert "Epsilon hides one record (replace-one)" in shown[0]
+    assert "Epsilon hides all data of a node (replace-one)" in shown[2]
 
 
 def test_a_shared_data_set_is_not_covered_and_files_of_ones_own_are() -> None:

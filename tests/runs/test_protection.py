@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
+from skipring.network.setup import agreed_run, notes_on
 from skipring.runs import (
     change_value,
     dealt_rows,
@@ -18,7 +19,6 @@ from skipring.runs import (
     parse_change,
     parse_run,
     protection_of,
-    unsaid_unit,
     with_changes,
 )
 from skipring.simulation import Result, simulate
@@ -54,21 +54,29 @@ def persons_run(path: str, **privacy: Any) -> dict[str, Any]:
 PATIENTS = [(f"h{p % 3}", f"p{p}") for p in range(30) for _ in range(1 + p % 4)]
 
 
-def test_new_files_protect_records_and_old_ones_nodes(tmp_path: Path) -> None:
+def test_a_file_that_does_not_say_whom_the_noise_hides_protects_records(tmp_path: Path) -> None:
     (tmp_path / "new.toml").write_text(example_run_file())
-    new = with_changes(tmp_path / "new.toml", [])
-    assert new.privacy.unit == "record"
-    assert unsaid_unit(new) is None
-    old = parse_run({"learning": {"batch": 3}})
-    assert old.privacy.unit == "node"
-    assert "all data of a node" in (unsaid_unit(old) or "")
+    assert with_changes(tmp_path / "new.toml", []).privacy.protects == "record"
+    silent = parse_run({"data": {"nodes": 7}, "privacy": {"noise_multiplier": 2.0}, "simulation": {"runs": 1}})
+    assert silent.privacy.protects == build(silent).protects == simulate(silent).privacy.unit == "record"
+    assert agreed_run(silent, 7).privacy.protects == "record"
+
+
+def test_a_delta_above_one_over_the_number_of_protected_units_is_noted() -> None:
+    for unit, units, also in (("record", 455, {}), ("node", 7, {"learning": {"batch": 3}})):
+        for delta in (0.9 / units, 1.1 / units):
+            privacy = {"protects": unit, "noise_multiplier": 2.0, "delta": delta}
+            run = parse_run({"data": {"nodes": 7}, "privacy": privacy, "simulation": {"runs": 1}} | also)
+            said = [f"privacy.delta {delta:g} is above 1 / {units}, one over the number of {unit}s"]
+            for notes in (simulate(run).resolved.notes, notes_on(agreed_run(run, 7), 7)):
+                found = [note.partition(":")[0] for note in notes if note.startswith("privacy.delta")]
+                assert found == (said if delta * units > 1.0 else [])
 
 
 def test_what_is_not_given_does_not_change_the_key_of_a_result() -> None:
     dumped = parse_run({}).model_dump(mode="json")
-    assert "protects" not in dumped["privacy"]
+    assert dumped["privacy"]["protects"] == "record"
     assert not {"person", "rows_per_person"} & set(dumped["data"])
-    assert parse_run({"privacy": {"protects": "node"}}).model_dump(mode="json")["privacy"]["protects"] == "node"
 
 
 def test_the_usual_batch_is_the_largest_node_and_nobody_rotates() -> None:

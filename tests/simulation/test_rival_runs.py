@@ -196,7 +196,8 @@ def test_bad_run_files_get_one_line_that_names_the_key(
     skipring: Command, schedule: str, change: str, key: str, words: str
 ) -> None:
     skipring("init")
-    code, out, err = skipring(f"simulate run.toml --out here --set schedule.name={schedule} --set {change}")
+    given = f"--set delay.law=gamma:0.25,1 --set schedule.name={schedule} --set {change}"
+    code, out, err = skipring(f"simulate run.toml --out here {given}")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith((f"error: {key} ", f"error: {key}: "))
     assert words in err

@@ -67,16 +67,20 @@ NoiseMultiplier = Annotated[
         " update by up to 2 k."
     ),
 ]
+#: As in `skipring.privacy`, which would take a second to load for a help text.
+USUAL_UNIT = "record"
 Protects = Annotated[
     str,
     typer.Option(
         metavar="UNIT",
-        help="What epsilon hides: all data of a node, all rows of a person, or one row (record).",
+        help="What epsilon hides: one row (record), all rows of a person, or all data of a node.",
     ),
 ]
 Batch = Annotated[
     int | None,
-    typer.Option(help="With record or person: the most rows of an update, the same for all nodes."),
+    typer.Option(
+        help="With record or person: the most rows of an update, the same for all nodes; by default all of a node's."
+    ),
 ]
 RowsPerPerson = Annotated[int | None, typer.Option(help="With person: no person has more rows than this at a node.")]
 Rows = Annotated[

@@ -11,7 +11,7 @@ from ..errors import InvalidInput, require_integer
 if TYPE_CHECKING:
     from ..privacy import PlannedRun, Unit
 
-__all__ = ["Beside", "Protected", "beside", "protected", "same_parts"]
+__all__ = ["Beside", "Protected", "beside", "delta_note", "protected", "same_parts"]
 
 #: The most parts that are accounted for.
 _MOST_PARTS = 10**6
@@ -22,14 +22,16 @@ class Protected:
     """Whom an epsilon protects, and how many rows an update takes.
 
     `parts` is the number of a node's turns after which a unit's comes round again, and `units` the most units of an
-    update. Both are 1 for nodes, for which the rows of an update do not matter.
+    update; None where nobody said how many. Both are 1 for nodes, for which the rows of an update do not matter.
+    `of_a_node` is how many units a node has, where that is known.
     """
 
     unit: Unit
     batch: int | None = None
     rows_per_person: int | None = None
     parts: int = 1
-    units: int = 1
+    units: int | None = 1
+    of_a_node: int | None = 1
 
     @property
     def row(self) -> tuple[str, str]:
@@ -46,21 +48,27 @@ class Protected:
         facts: dict[str, Any] = {"unit": self.unit, "relation": "replace-one", "batch": self.batch, "parts": self.parts}
         if self.rows_per_person is not None:
             facts["rows_per_person"] = self.rows_per_person
-        return facts | {"noise_over_gradient_bound": noise_multiplier / (self.batch or 1)}
+        known = self.unit == "node" or self.batch is not None
+        return facts | {"noise_over_gradient_bound": noise_multiplier / (self.batch or 1) if known else None}
 
     @property
     def update_rows(self) -> list[tuple[str, str]]:
         """What a table says of an update; nothing for nodes."""
-        if self.batch is None:
+        if self.unit == "node":
             return []
+        if self.batch is None:
+            often = "" if self.parts == 1 else f"one part of {self.parts} of "
+            return [("rows per update", f"{often}all rows of a node")]
         of = f", of a person at most {self.rows_per_person}" if self.rows_per_person is not None else ""
         turns = "each at every turn" if self.parts == 1 else f"each at every {ordinal(self.parts)} turn"
         return [("rows per update", f"at most {self.batch}{of}; {turns}")]
 
     def noise_note(self, noise_multiplier: float) -> str:
         """Say what a noise multiplier comes to on the gradient of an update."""
+        if self.unit == "node":
+            return "Noise std on the gradient: noise multiplier x gradient bound."
         if self.batch is None:
-            return "Noise std on the gradient: noise multiplier x gradient bound. --protects record hides one row."
+            return "Noise std on the gradient: noise multiplier x gradient bound / rows per update (--batch, --rows)."
         share = noise_multiplier / self.batch
         words = (
             "Noise std on the gradient: noise multiplier x gradient bound / rows per update ="
@@ -88,12 +96,21 @@ def protected(
                 raise InvalidInput.because(parameter, given, reason)
         return Protected(unit="node")
 
+    if batch is None and rows is None:  # an update takes all rows (or a part of them), however many those are
+        if rows_per_person is not None and protects != "person":
+            raise InvalidInput.because("rows_per_person", rows_per_person, "goes with --protects person")
+        require_integer("parts", 1 if parts is None else parts, 1, _MOST_PARTS)
+        return Protected(
+            unit=_unit(protects), rows_per_person=rows_per_person, parts=parts or 1, units=None, of_a_node=None
+        )
+
     from ..learning import Protection  # only where rows matter: it loads more than the accountants do
 
     if protects == "person" and rows_per_person is None:
         raise InvalidInput.because("rows_per_person", "missing", "say how many rows a person has at most")
+    batch = rows if batch is None else batch
     agreed = Protection(
-        unit=protects,  # type: ignore[arg-type] # it checks it and names what is allowed
+        unit=_unit(protects),
         batch=batch,
         rows_per_person=1 if rows_per_person is None else rows_per_person,
     )
@@ -113,7 +130,14 @@ def protected(
         rows_per_person=rows_per_person,
         parts=1 if parts is None else parts,
         units=agreed.units_per_update,
+        of_a_node=None if rows is None else -(-rows // agreed.rows_per_person),
     )
+
+
+def _unit(protects: str) -> Unit:
+    if protects not in ("record", "person", "node"):
+        raise InvalidInput("protects", protects, "record, person or node")
+    return protects  # type: ignore[return-value] # it was checked
 
 
 @dataclass(frozen=True)
@@ -142,8 +166,8 @@ class Beside:
         return rows
 
 
-def beside(run: PlannedRun, units: int, epsilon: float, delta: float) -> Beside:
-    """Return what goes beside a run's tight epsilon at a delta; `units` is the most units of an update."""
+def beside(run: PlannedRun, units: int | None, epsilon: float, delta: float) -> Beside:
+    """Return what goes beside a run's tight epsilon at a delta; `units` is the most units of an update, if known."""
     from ..privacy import forecast, whole_node
 
     if not delta < 1.0:
@@ -156,9 +180,17 @@ def beside(run: PlannedRun, units: int, epsilon: float, delta: float) -> Beside:
             final = min(epsilon, final)
     node: float | None = epsilon
     if run.protects != "node":
-        whole = whole_node(run, units)
+        whole = None if units is None else whole_node(run, units)
         node = None if whole is None else forecast(whole).epsilon(delta)
     return Beside(final, node)
+
+
+def delta_note(unit: Unit, of_a_node: int | None, nodes: int, delta: float) -> list[str]:
+    """Warn of a delta above one over the number of protected units of all nodes, where that number is known."""
+    from ..privacy import large_delta
+
+    found = None if of_a_node is None else large_delta(delta, unit, nodes * of_a_node)
+    return [] if found is None else [f"{found[0].upper()}{found[1:]}."]
 
 
 def same_parts(run: PlannedRun) -> list[str]:

@@ -10,7 +10,7 @@ from .._numbers import upper
 from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, print_json, print_rows
-from ._protected import Beside, Protected, beside, protected, same_parts
+from ._protected import Beside, Protected, beside, delta_note, protected, same_parts
 
 if TYPE_CHECKING:
     from ..delays import Delay
@@ -130,7 +130,7 @@ def privacy(
     step_size: options.StepSize = "sqrt",
     learning_rate: options.LearningRate = None,
     smoothness: options.Smoothness = None,
-    protects: options.Protects = "node",
+    protects: options.Protects = options.USUAL_UNIT,
     batch: options.Batch = None,
     rows_per_person: options.RowsPerPerson = None,
     rows: options.Rows = None,
@@ -198,6 +198,9 @@ def privacy(
         **near.facts(),
         **_facts(run),
     }
+    warned = delta_note(who.unit, who.of_a_node, nodes, result["delta"])
+    if warned:
+        result["warning"] = warned[0]
     if as_json:
         print_json(result)
         return
@@ -211,7 +214,7 @@ def privacy(
             ("noise multiplier", noise_multiplier),
             *who.update_rows,
         ],
-        " ".join([_who(claim), *same_parts(run), who.noise_note(noise_multiplier)]) + warning,
+        " ".join([_who(claim), *same_parts(run), who.noise_note(noise_multiplier), *warned]) + warning,
     )
 
 
@@ -234,7 +237,7 @@ def noise(
     step_size: options.StepSize = "sqrt",
     learning_rate: options.LearningRate = None,
     smoothness: options.Smoothness = None,
-    protects: options.Protects = "node",
+    protects: options.Protects = options.USUAL_UNIT,
     batch: options.Batch = None,
     rows_per_person: options.RowsPerPerson = None,
     rows: options.Rows = None,
@@ -283,8 +286,9 @@ def noise(
     else:
         found, claim = noise_for_budget(run, epsilon, delta), forecast(run).claim
         near = beside(run.replace(noise_multiplier=found), who.units, epsilon, delta)
+    warned = delta_note(who.unit, who.of_a_node, nodes, total)
     if as_json:
-        facts = _facts(run) | {"noise_multiplier": found}
+        facts = _facts(run) | {"noise_multiplier": found} | ({"warning": warned[0]} if warned else {})
         print_json(
             {"noise_multiplier": found, "epsilon": epsilon, "delta": total, "method": method, "view": view}
             | trust
@@ -303,7 +307,7 @@ def noise(
             *_terms(who, view, method),
             *who.update_rows,
         ],
-        " ".join([_who(claim), *same_parts(run), who.noise_note(found)]) + warning,
+        " ".join([_who(claim), *same_parts(run), who.noise_note(found), *warned]) + warning,
     )
 
 

@@ -60,7 +60,7 @@ def compare(
     guessing, each node alone, and all rows in one place reach without noise.
     """
     from ..report import check_writable, draw_comparison  # loaded when the command runs
-    from ..runs import old_timeout, unsaid_unit
+    from ..runs import old_timeout
     from ..simulation import alternatives
 
     if runs is not None and runs < 1:
@@ -94,8 +94,8 @@ def compare(
         )
         return
     varies = "noise" if noise is not None else "budget" if epsilons is not None else None
-    noted = [note for note in (unsaid_unit(chosen[0].run), old_timeout(chosen[0].run)) if note is not None]
-    _show(comparison, folder, near, varies=varies, noted=noted)
+    old = old_timeout(chosen[0].run)
+    _show(comparison, folder, near, varies=varies, noted=[] if old is None else [old])
 
 
 def _timeout(word: str) -> float | Literal["fastest", "best"]:

@@ -194,28 +194,29 @@ def agreed_now(
         quorum_of,
         require_data,
         run_text,  # loaded when the command runs
+        timeout_of_a_law,
         why_nobody_skipped,
         with_designed_order,
         without_shared_file,
     )
-    from ..runs import parse_run, read_run_file, unsaid_unit
+    from ..runs import parse_run, read_run_file
 
-    # Without a file nothing keeps an older meaning.
-    tried = {"data": {"name": "breast-cancer"}, "privacy": {"protects": "record"}}
-    asked = parse_run(tried) if path is None else read_run_file(path)
+    asked = parse_run({"data": {"name": "breast-cancer"}}) if path is None else read_run_file(path)
     require_data(asked)
     identity = new_identity(datetime.now(UTC).date(), secrets.token_bytes(12))
     quorum_of(asked, names)
     nodes = len(names)
     fitting = in_whole_rounds(asked, nodes) if rounds else asked
     try:
-        agreed, unsaid = agreed_run(with_designed_order(fitting, nodes), nodes, identity), unsaid_unit(asked)
+        agreed = agreed_run(with_designed_order(fitting, nodes), nodes, identity)
     except InvalidInput as problem:
         if problem.parameter != "data.nodes" or asked.data.nodes is not None:
             raise
         raise InvalidInput.because(members, given or ",".join(names), problem.reason) from None
     agreed = without_shared_file(agreed) if own_files else agreed
-    notes = [*([] if unsaid is None else [unsaid]), *notes_on(agreed, nodes)]
+    notes = list(notes_on(agreed, nodes))
+    if (waits := timeout_of_a_law(asked, agreed)) is not None:
+        notes.append(waits)
     if fitting.schedule.steps != asked.schedule.steps:
         notes.append(
             f"the run has {fitting.schedule.steps} steps in place of {asked.schedule.steps}: whole rounds of"
@@ -230,7 +231,7 @@ def agreed_now(
     head = "The run as it was asked for; `skipring network again --add` makes it into one for other nodes."
     if path is not None:
         asked = read_run_file(path.absolute())  # it will lie elsewhere: paths in it must not start at this folder
-    return AgreedNow(run_text(agreed), run_text(asked, head), budget, asked.privacy.unit, notes)
+    return AgreedNow(run_text(agreed), run_text(asked, head), budget, asked.privacy.protects, notes)
 
 
 def network_pack(

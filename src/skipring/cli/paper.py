@@ -124,7 +124,7 @@ def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[s
     elif sweep.cells[0].run.model.is_network and promised:
         ends = " to ".join(dict.fromkeys(upper(end, 3) for end in (min(promised), max(promised))))
         privacy = sweep.cells[0].run.privacy
-        title += f"; epsilon {ends} of a {privacy.unit} (replace-one), delta {privacy.delta:g}"
+        title += f"; epsilon {ends} of a {privacy.protects} (replace-one), delta {privacy.delta:g}"
     until = sweep.figure.get("until", {})
     draw_law_panels(curves, files[:2], title=title, until=until)
     write_empirical_csv(curves, files[2], until=until)

@@ -12,10 +12,10 @@ from .._command import command
 from . import _options as options
 from ._output import Json, print_json
 from ._plan_file import check_new, write_plan
-from ._protected import Beside, beside, same_parts
+from ._protected import Beside, beside, delta_note, same_parts
 
 if TYPE_CHECKING:
-    from ..planning import Plans
+    from ..planning import Budget, Plans
 
 __all__ = ["plan"]
 
@@ -41,7 +41,7 @@ def plan(
     diameter: Annotated[float, typer.Option(help="Diameter of the set the parameters are kept in.")] = 10.0,
     schedule: options.Schedule = "random-ring",
     smoothness: options.Smoothness = None,
-    protects: options.Protects = "node",
+    protects: options.Protects = options.USUAL_UNIT,
     rows: options.Rows = None,
     batch: Annotated[
         int | None,
@@ -136,6 +136,7 @@ def plan(
                 "smoothness": 2.0 / plans.budget.largest_rate,
                 "smoothness_assumed": smoothness is None,
                 "remark": _no_promise(plans),
+                "warning": next(iter(_on_delta(budget)), None),
                 "figure": None if drawn is None else str(drawn),
                 "run_file": None if write is None else str(write),
             }
@@ -165,6 +166,7 @@ def _show(plans: Plans, near: Beside, drawn: Path | None, written: Path | None) 
         *_on_smoothness(plans),
         *_on_rows(plans, near),
         *_on_readiness(plans),
+        *_on_delta(budget),
     ]
     trivial = budget.gradient_bound * budget.diameter
     notes.append(
@@ -209,7 +211,7 @@ def _on_the_paper(plans: Plans) -> list[str]:
 
 def _on_epsilon(plans: Plans) -> str:
     whom = {
-        "node": "all data of any node (--protects record hides one row)",
+        "node": "all data of any node",
         "person": "all rows of any one person of any node",
         "record": "any one record of any node",
     }[plans.budget.protects]
@@ -218,6 +220,11 @@ def _on_epsilon(plans: Plans) -> str:
         f" final model included; it needs a convex loss of smoothness at most {2 / plans.best.learning_rate:.3g}"
         f" = 2 / learning rate.{_ON_ORDERS.get(plans.budget.schedule, '')}"
     )
+
+
+def _on_delta(budget: Budget) -> list[str]:
+    """Warn of a delta that is large for so many rows, persons or nodes."""
+    return delta_note(budget.protects, budget.units_of_a_node, budget.nodes, budget.delta)
 
 
 def _on_smoothness(plans: Plans) -> list[str]:

@@ -63,7 +63,7 @@ def simulate(
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
     from ..models import load_model
-    from ..runs import old_timeout, unsaid_data, unsaid_unit, with_changes  # loaded when the command runs
+    from ..runs import old_timeout, unsaid_data, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(file, changes or [])
@@ -94,8 +94,7 @@ def simulate(
     if save_model is not None:
         claims = load_model(save_model).facts.epsilon
         model = {"model": str(save_model), "model_run": model_run, "model_epsilon": to_json(claims)}
-    unsaid = [None if result.privacy.refused is not None else unsaid_unit(run), old_timeout(run)]
-    notes = [note for note in (unsaid_data(run), *unsaid) if note is not None]
+    notes = [note for note in (unsaid_data(run), old_timeout(run)) if note is not None]
     _show(result, folder, time.perf_counter() - began, notes, as_json, model, claims)
 
 

@@ -156,7 +156,6 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     from rich.console import Console  # only where a table is shown
 
     from ..report import number
-    from ..runs import unsaid_unit
 
     console = Console(highlight=False)
     if outcome.results:
@@ -165,8 +164,7 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
         if cell.key in outcome.failures:
             line = " ".join(outcome.failures[cell.key].split())
             console.print(f"{cell.label} failed: {line}", style="red", markup=False, soft_wrap=True)
-    told = [found for cell in asked.cells if (found := unsaid_unit(cell.run)) is not None]
-    told += [note for result in outcome.results.values() for note in result.resolved.notes]
+    told = [note for result in outcome.results.values() for note in result.resolved.notes]
     noted = " ".join([_not_covered(outcome), *map(sentence, dict.fromkeys(told))])
     deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
     console.print(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..delays import Delay
 from ..errors import InvalidInput
-from ..runs import StragglersSection
+from ..runs import USUAL_LAW, StragglersSection
 from ..simulation import Result
 from ..timeouts import timeout_for_skip
 from .runner import Outcome
@@ -146,7 +146,7 @@ def law_curves(sweep: Sweep, outcome: Outcome, *, seed: int = 1) -> list[Empiric
 def sweep_curves(sweep: Sweep, outcome: Outcome) -> list[EmpiricalCurve]:
     """Return the curves of a sweep, one for each cell, with the latencies that were simulated."""
     return [
-        _curve(str(result.settings["delay"]["law"]), values, result, result.latency)
+        _curve(str(result.settings["delay"]["law"] or USUAL_LAW), values, result, result.latency)
         for values, result in _results(sweep, outcome)
     ]
 

@@ -162,6 +162,7 @@ def _worst(ring: Schedule, steps: int, seed: int) -> float:
             step_sizes=1.0 / np.sqrt(np.arange(1.0, len(path) + 1.0)),
             noise_multiplier=2.0,  # one release then has mu = 1
             closing=closing,
+            protects="node",
         )
     )
     return account.worst().mu ** 2

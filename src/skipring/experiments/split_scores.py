@@ -72,7 +72,7 @@ def cases_of(run: RunFile, epsilons: Sequence[float], *, own_rows: bool) -> list
     cases = [Case("guess"), *([Case("own guess")] if own_rows else []), Case("alone")]
     cases += [Case("alone", epsilon) for epsilon in epsilons]
     cases += [Case("together", epsilon) for epsilon in epsilons] + [Case("together")]
-    if run.privacy.unit != "node":  # in one place nobody knows whose node a row is of
+    if run.privacy.protects != "node":  # in one place nobody knows whose node a row is of
         cases += [Case("pooled", epsilon) for epsilon in epsilons]
     return [*cases, Case("pooled")]
 

@@ -91,7 +91,9 @@ def _skips(curves: Mapping[tuple[str, ...], _Curve], law: str) -> dict[str, _Cur
 def _logistic(folder: Path) -> list[Statement]:
     row2 = _curves(folder, "figure4-row2")
     exponential = _skips(row2, "exponential")
-    run = PlannedRun(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE)
+    run = PlannedRun(
+        schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, protects="node"
+    )
     published = theorem3(nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, delta=1e-6, delta_prime=1e-12)
     ends = {law: [curve.error() for curve in _skips(row2, law).values()] for law in ("exponential", "gamma", "Lomax")}
     crossings = [curve.reaches(0.3) for curve in _skips(row2, "Lomax").values()]

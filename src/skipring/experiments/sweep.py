@@ -216,7 +216,7 @@ def _parse(
 def _key(run: RunFile, digests: dict[str, str]) -> str:
     content: dict[str, Any] = {"run": run.model_dump(), "code": CODE_VERSION}
     # A file of the user's own may change under the same name, and a result of what it held before must not be reused.
-    files = [run.data.path or "", *re.findall(r"empirical:\s*([^|]*[^|\s])", run.delay.law)]
+    files = [run.data.path or "", *re.findall(r"empirical:\s*([^|]*[^|\s])", run.delay.law or "")]
     for file in filter(None, files):
         if file not in digests:
             digests[file] = _digest(file)

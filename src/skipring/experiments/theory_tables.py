@@ -77,6 +77,8 @@ def _privacy(progress: Callable[[int], None]) -> TheoryTable:
 
 
 def _pair(schedule: ScheduleName, nodes: int, steps: int, skip: float, delta_prime: float) -> tuple[float, float]:
-    run = PlannedRun(schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=NOISE_MULTIPLIER)
+    run = PlannedRun(
+        schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=NOISE_MULTIPLIER, protects="node"
+    )
     paper = PaperBound(run, delta_prime=delta_prime).epsilon(DELTA)
     return paper, forecast(run).epsilon(DELTA + delta_prime)

@@ -94,7 +94,7 @@ def made_up(run: RunFile, rows: int) -> Dataset:
     if run.table is None:
         reason = "needs a schema to draw rows from: [[column]] entries, or data.schema_file"
         raise InvalidInput.because("made_up", rows, reason)
-    persons = run.privacy.unit == "person"
+    persons = run.privacy.protects == "person"
     if persons and run.data.rows_per_person is None:
         raise InvalidInput.because("data.rows_per_person", "missing", "say how many rows a person has at most")
     rng = stream(run, _MADE_UP)
@@ -153,7 +153,7 @@ def worth(
         rows=tuple(_row(case, [done[place] for done in found]) for place, case in enumerate(cases)),
         splits=splits,
         nodes=first.nodes,
-        protects=run.privacy.unit,
+        protects=run.privacy.protects,
         delta=run.privacy.delta,
         updates=first.updates,
         own_rows=own_rows,

@@ -67,7 +67,7 @@ class NeuralToken:
         gradient_bound: float | None = None,
         diameter: float | None = None,
         ridge: float = 0.0,
-        protects: Unit = "node",
+        protects: Unit,
         divisor: int | None = None,
         rows_per_person: int = 1,
         device: str | torch.device = "cpu",

@@ -50,11 +50,11 @@ class Protection:
     batch : the most rows of an update, the same for all nodes. For a node None means all of its rows.
     rows_per_person : no person has more rows than this in a node's training rows.
 
-    >>> Protection(unit="record", batch=100).divisor(7), Protection().divisor(7)
+    >>> Protection(unit="record", batch=100).divisor(7), Protection(unit="node").divisor(7)
     (100, 7)
     """
 
-    unit: Unit = "node"
+    unit: Unit
     batch: int | None = None
     rows_per_person: int = 1
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..delays import Delay, Trace
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
-from ..privacy import PlannedRun, ScheduleName, Unit, sure_others
+from ..privacy import USUAL_UNIT, PlannedRun, ScheduleName, Unit, sure_others
 from ..timeouts import RoundLaw, best_timeout_ready, expected_latency, round_law, timeout_for_skip
 
 __all__ = ["ASSUMED_SMOOTHNESS", "Budget", "Ready"]
@@ -69,7 +69,7 @@ class Budget:
     steps: int | None = None
     schedule: ScheduleName = "random-ring"
     smoothness: float | None = None
-    protects: Unit = "node"
+    protects: Unit = USUAL_UNIT
     rows: int | None = None
     batch: int | None = None
     rows_per_person: int | None = None
@@ -116,9 +116,11 @@ class Budget:
         if self.protects == "person" and self.rows_per_person is None:
             raise InvalidInput.because("rows_per_person", "missing", "say how many rows a person has at most")
         if self.protects in ("record", "person") and self.rows is None and self.batch is None:
-            raise InvalidInput.because(
-                "rows", "missing", "a batch is proposed from the rows of a node; or give a batch"
+            reason = (
+                f"a {self.protects} is protected, and its noise is divided by the rows of an update: say how many rows "
+                "each node has, or a batch; to protect a node needs neither"
             )
+            raise InvalidInput.because("rows", "missing", reason)
         if self.batch is not None:
             if self.batch < self._per_person:
                 reason = f"a person's rows must fit into one update, and may be {self._per_person}"
@@ -135,6 +137,13 @@ class Budget:
         """How many records or persons a node has, if its rows are known."""
         assert self.rows is not None
         return -(-self.rows // self._per_person)
+
+    @property
+    def units_of_a_node(self) -> int | None:
+        """How many of what is protected a node has; None while its rows are not known."""
+        if self.protects == "node":
+            return 1
+        return None if self.rows is None else self._units
 
     @property
     def units_per_update(self) -> int:

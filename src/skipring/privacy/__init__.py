@@ -43,7 +43,7 @@ from .running import RunningTranscript
 from .transcript import Transcript, TranscriptAccountant, WorstPair
 
 if TYPE_CHECKING:
-    from .accountant import AMPLIFIED, IN_FULL, Relation, Unit
+    from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Relation, Unit, large_delta
     from .lateness import sure_others
     from .leakage import Leakage
     from .record import ScheduleName, View
@@ -53,6 +53,7 @@ __all__ = [
     "AMPLIFIED",
     "HIDDEN",
     "IN_FULL",
+    "USUAL_UNIT",
     "Accountant",
     "Claim",
     "Composition",
@@ -86,6 +87,7 @@ __all__ = [
     "gdp_mu",
     "gossip_mu",
     "gossip_mu_curve",
+    "large_delta",
     "muffliato_epsilon",
     "noise_for_budget",
     "paper_noise_for_budget",
@@ -105,6 +107,8 @@ __getattr__, __dir__ = lazily(
     {
         "AMPLIFIED": "accountant",
         "IN_FULL": "accountant",
+        "USUAL_UNIT": "accountant",
+        "large_delta": "accountant",
         "Leakage": "leakage",
         "Relation": "accountant",
         "ScheduleName": "record",

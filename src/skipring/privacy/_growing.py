@@ -16,15 +16,15 @@ __all__ = ["GrowingTranscript"]
 class GrowingTranscript(GaussianAccountant):
     """An account that is told of looks and updates one by one. Step sizes are kept in units of the first one.
 
-    `parts` is the most parts of a node. What is hidden, if nobody says: a node, or a record where nodes have parts.
+    `parts` is the most parts of a node.
     """
 
-    def __init__(self, nodes: int, *, convex: bool, parts: int, protects: Unit | None) -> None:
+    def __init__(self, nodes: int, *, convex: bool, parts: int, protects: Unit) -> None:
         require_integer("nodes", nodes, 2)
-        if protects not in (None, *get_args(Unit)):
+        if protects not in get_args(Unit):
             raise InvalidInput("protects", protects, "one of " + ", ".join(get_args(Unit)))
         self.nodes, self.convex = nodes, convex
-        self.protects: Unit = protects or ("node" if parts == 1 else "record")
+        self.protects = protects
         require_one_part(parts, self.protects)
         self._unit = 1.0  # the first step size; only ratios matter
         self._updates = 0

@@ -9,10 +9,23 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ALONE", "AMPLIFIED", "IN_FULL", "OUTSIDER", "Accountant", "Claim", "Relation", "Unit"]
+__all__ = [
+    "ALONE",
+    "AMPLIFIED",
+    "IN_FULL",
+    "OUTSIDER",
+    "USUAL_UNIT",
+    "Accountant",
+    "Claim",
+    "Relation",
+    "Unit",
+    "large_delta",
+]
 
 #: What is hidden: all data of a node, all rows of one person at a node, or one record of a node.
 Unit = Literal["node", "person", "record"]
+#: What is hidden where nobody says; to hide a whole node is asked for.
+USUAL_UNIT: Unit = "record"
 #: Which data sets nobody can tell apart: those in which one unit's data is replaced by any other. How many persons or
 #: records a node has is the same in both, and may be known.
 Relation = Literal["replace-one"]
@@ -53,7 +66,7 @@ class Claim:
         data sets are neighbours.
 
     >>> Claim(protected="any node", against="any other node", method="tight", view="offered",
-    ...       assumptions=("each update counts in full",)).sentence()
+    ...       assumptions=("each update counts in full",), unit="node").sentence()
     'Protects all data of any node against any other node. Each update counts in full.'
     >>> Claim(protected="any node", against="any other node", method="tight", view="offered", assumptions=(),
     ...       unit="person").sentence().partition(".")[0]
@@ -66,7 +79,7 @@ class Claim:
     view: str
     assumptions: tuple[str, ...]
     stated_by: str = ""
-    unit: Unit = "node"
+    unit: Unit = USUAL_UNIT
     relation: Relation = "replace-one"
 
     def sentence(self) -> str:
@@ -75,6 +88,24 @@ class Claim:
         first = f"{self.stated_by} as stated: {whose}," if self.stated_by else f"Protects {whose}"
         sentences = (f"{first} against {self.against}", *self.assumptions, *_KNOWN[self.unit])
         return " ".join(f"{words[0].upper()}{words[1:]}." for words in sentences)
+
+
+def large_delta(delta: float, unit: Unit, units: int) -> str | None:
+    """Say so where delta is above 1 / units, the number of protected units of all nodes; None where it is not.
+
+    A mechanism that gives away one unit chosen at random, and hides nothing of it, keeps such a delta.
+
+    >>> large_delta(1e-3, "record", 500) is None
+    True
+    >>> str(large_delta(1e-2, "record", 500)).partition(":")[0]
+    'delta 0.01 is above 1 / 500, one over the number of records'
+    """
+    if delta * units <= 1.0:
+        return None
+    return (
+        f"delta {delta:g} is above 1 / {units}, one over the number of {unit}s: giving one of them away would keep it;"
+        " choose a smaller one"
+    )
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ._gossip import leaked_mu2, phase_seen_by
-from .accountant import AMPLIFIED, IN_FULL, Claim
+from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
 from .by_mu import GaussianAccountant
 from .transcript import _require_node
 
@@ -201,11 +201,12 @@ class GossipAccountant(GaussianAccountant):
         step_sizes: ArrayLike = 1.0,
         amplified: bool = True,
         projected_after_noise: bool = False,
+        protects: Unit = USUAL_UNIT,
     ) -> None:
         if len(targets) == 0:
             raise InvalidInput("targets", "none", "at least one node")
         self.observer, self.targets, self.amplified = observer, tuple(targets), amplified
-        self.method = "gossip"
+        self.method, self.protects = "gossip", protects
         self.mu = gossip_mu(
             graphs,
             nodes=nodes,
@@ -228,6 +229,7 @@ class GossipAccountant(GaussianAccountant):
             method=self.method,
             view="neighbours",
             assumptions=("no final model is counted", AMPLIFIED if self.amplified else IN_FULL),
+            unit=self.protects,
         )
 
     def _worst_mu(self) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import require_integer
 from ._growing import GrowingTranscript
-from .accountant import AMPLIFIED, IN_FULL, Claim, Unit
+from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
 from .transcript import WorstPair, _require_node, _rounding, require_part
 
 __all__ = ["OwnTranscript"]
@@ -39,8 +39,7 @@ class OwnTranscript(GrowingTranscript):
     convex : False if nothing is known about the update maps; then each update of the target counts in full.
     parts : into how many parts the target has dealt its persons or records, of which each of its updates uses one. A
         unit is in one part: the account is that of the part about which most is known.
-    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``. By default a
-        node, or a record where there are several parts.
+    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
 
     >>> account = OwnTranscript(nodes=3, target=0)
     >>> for node in (0, 1, 2):
@@ -50,7 +49,7 @@ class OwnTranscript(GrowingTranscript):
     """
 
     def __init__(
-        self, nodes: int, target: int, *, convex: bool = True, parts: int = 1, protects: Unit | None = None
+        self, nodes: int, target: int, *, convex: bool = True, parts: int = 1, protects: Unit = USUAL_UNIT
     ) -> None:
         require_integer("parts", parts, 1, 10**6)
         super().__init__(nodes, convex=convex, parts=parts, protects=protects)
@@ -128,7 +127,7 @@ class OwnTranscript(GrowingTranscript):
         """Tell the account of each part; to the others than the one that was used an own update is just noise."""
         if node == self.target and used not in self._of_part:
             # Nothing of this part was hidden before, so nothing that happened before matters.
-            self._of_part[used] = OwnTranscript(self.nodes, self.target, convex=self.convex)
+            self._of_part[used] = OwnTranscript(self.nodes, self.target, convex=self.convex, protects=self.protects)
             self._of_part[used]._updates = self._updates - 1  # its step sizes are in units of the first one, as here
         for part, account in self._of_part.items():
             if node != self.target or part == used:

@@ -46,6 +46,7 @@ class PaperBound:
             steps=run.steps,
             skip=run.skip,
             noise_multiplier=run.noise_multiplier,
+            protects=run.protects,
         )
         for parameter in (
             "target_skip",

@@ -16,7 +16,7 @@ from ..errors import (
 )
 from ..schedules import DesignedRing, KnownOrder
 from ._rotation import least_parts
-from .accountant import Unit
+from .accountant import USUAL_UNIT, Unit
 
 __all__ = ["PlannedRun", "ScheduleName", "StepSizeLaw", "View", "whole_node"]
 
@@ -97,7 +97,7 @@ class PlannedRun:
     step_size: StepSizeLaw = "sqrt"
     learning_rate: float | None = None
     smoothness: float | None = None
-    protects: Unit = "node"
+    protects: Unit = USUAL_UNIT
     every: int = 1
     parts: tuple[int, ...] | None = None
     others: int | None = None

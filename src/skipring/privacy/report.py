@@ -9,7 +9,7 @@ from typing import Literal
 from .._numbers import upper
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
-from .accountant import Unit
+from .accountant import USUAL_UNIT, Unit
 from .record import PlannedRun
 
 __all__ = [
@@ -160,7 +160,7 @@ class PrivacyReport:
     realised: RealisedPrivacy | None = None
     not_covered: str | None = None
     planned: PlannedRun | None = None
-    unit: Unit = "node"
+    unit: Unit = USUAL_UNIT
     every: int = 1
     final: StatedEpsilon | None = None
     node_epsilon: StatedEpsilon | None = None

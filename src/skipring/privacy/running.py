@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import InvalidInput, require_integer
 from ._growing import GrowingTranscript
-from .accountant import IN_FULL, Claim, Unit
+from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
 from .transcript import (
     CONTRACTIONS,
     Floats,
@@ -49,7 +49,7 @@ class RunningTranscript(GrowingTranscript):
         target: int | None = None,
         convex: bool = True,
         parts: ArrayLike = 1,
-        protects: Unit | None = None,
+        protects: Unit = USUAL_UNIT,
     ) -> None:
         require_integer("nodes", nodes, 2)
         self.parts = parts_of_nodes(parts, nodes)

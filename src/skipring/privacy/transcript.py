@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import LEAST_DELTA, InvalidInput, require_integer
-from .accountant import IN_FULL, Claim, Unit
+from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
 from .gaussian import gdp_delta, gdp_epsilon
 from .record import View
 
@@ -126,7 +126,7 @@ class Transcript:
     convex: bool = True
     view: View = "offered"
     parts: ArrayLike = 1
-    protects: Unit = "node"
+    protects: Unit = USUAL_UNIT
     passed_on: ArrayLike | None = None
     closing: int = 0
 

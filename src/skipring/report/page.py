@@ -352,14 +352,11 @@ def _skips(folders: Sequence[Folder]) -> list[str]:
     ]
 
 
-def _with_unit(result: Result) -> dict[str, Any]:
-    """Return all settings of a result, with what its file means by not saying whom the noise hides."""
+def _looked_at(result: Result) -> dict[str, Any]:
+    """Return all settings of a result that were looked at."""
     settings = _used(result.all_settings(), result.schedule)
     if settings.get("data", {}).get("path") is not None:  # the data set's name is a default that nobody looked at
         settings["data"] = {key: value for key, value in settings["data"].items() if key != "name"}
-    said = settings.get("privacy", {})
-    if said.get("protects") is None:
-        settings["privacy"] = dict(said) | {"protects": f"{result.privacy.unit} (not said)"}
     return settings
 
 
@@ -387,7 +384,7 @@ def _settings(folders: Sequence[Folder]) -> list[str]:
         "<h2>Settings and versions</h2>",
         '<p class="quiet">Values in grey are the same in all folders; <code>resolved</code> is what defaults and'
         " searches came to.</p>",
-        settings_table(heads, [_with_unit(folder.result) for folder in folders]),
+        settings_table(heads, [_looked_at(folder.result) for folder in folders]),
         "<table><thead><tr><th>this page was made with</th><th>version</th></tr></thead><tbody>"
         + "".join(f"<tr><td>{name}</td><td>{escape(number)}</td></tr>" for name, number in made.items())
         + "</tbody></table>",

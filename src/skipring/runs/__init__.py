@@ -11,14 +11,15 @@ from .changes import change_value, parse_change, read_toml
 from .example import example_run_file, toml_value
 from .keys import RUN_KEYS, keys
 from .notes import (
+    delta_notes,
     most_units_of_a_node,
     no_noise,
     not_covered,
     old_timeout,
     rows_notes,
     turns_per_node,
+    units_of_all_nodes,
     unsaid_data,
-    unsaid_unit,
 )
 from .resolve import (
     Budget,
@@ -50,6 +51,7 @@ from .rows import (
 from .runfile import (
     FLOOR,
     RIVALS,
+    USUAL_LAW,
     Late,
     Ready,
     RunFile,
@@ -65,6 +67,7 @@ __all__ = [
     "FLOOR",
     "RIVALS",
     "RUN_KEYS",
+    "USUAL_LAW",
     "Budget",
     "Late",
     "Ready",
@@ -78,6 +81,7 @@ __all__ = [
     "clipped_labels",
     "dataset_of",
     "dealt_rows",
+    "delta_notes",
     "designed_ring_of",
     "example_run_file",
     "expected",
@@ -105,9 +109,9 @@ __all__ = [
     "stream",
     "toml_value",
     "turns_per_node",
+    "units_of_all_nodes",
     "unknown_key",
     "unsaid_data",
-    "unsaid_unit",
     "usual_batch",
     "with_changes",
 ]

@@ -10,9 +10,6 @@ from .runfile import RunFile
 
 __all__ = ["example_run_file", "toml_value"]
 
-#: What new run files say where files without the key keep an older meaning.
-_FOR_NEW_FILES = {"protects": "record"}
-
 
 def example_run_file() -> str:
     """Return a run file with every key, its default and what it means."""
@@ -25,9 +22,7 @@ def example_run_file() -> str:
         assert issubclass(annotation, BaseModel)
         lines.append(f"[{section}]    # {(annotation.__doc__ or '').partition('.')[0].lower()}")
         for name, key in annotation.model_fields.items():
-            if name in _FOR_NEW_FILES:
-                lines.append(f"{name} = {toml_value(_FOR_NEW_FILES[name])}    # {key.description}")
-            elif key.default is None:
+            if key.default is None:
                 lines.append(f"# {name} =    # {key.description}")
             else:
                 lines.append(f"{name} = {toml_value(key.default)}    # {key.description}")

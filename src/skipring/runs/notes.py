@@ -6,17 +6,19 @@ import numpy as np
 
 from ..data import NodeData
 from ..learning import Protection, unit_count
+from ..privacy import large_delta
 from .runfile import RunFile
 
 __all__ = [
+    "delta_notes",
     "most_units_of_a_node",
     "no_noise",
     "not_covered",
     "old_timeout",
     "rows_notes",
     "turns_per_node",
+    "units_of_all_nodes",
     "unsaid_data",
-    "unsaid_unit",
 ]
 
 
@@ -25,16 +27,6 @@ def unsaid_data(run: RunFile) -> str | None:
     if run.data.path is not None or "name" in run.data.model_fields_set:
         return None
     return f"the file names no data (data.path, data.name), so these are rows for tries: {run.data.name}"
-
-
-def unsaid_unit(run: RunFile) -> str | None:
-    """Say whom the noise hides where the run file does not say; None where it does."""
-    if run.privacy.protects is not None:
-        return None
-    return (
-        "the file does not say whom the noise hides (privacy.protects), so it hides all data of a node; "
-        "record hides one row with far less noise"
-    )
 
 
 def old_timeout(run: RunFile) -> str | None:
@@ -64,7 +56,7 @@ def not_covered(run: RunFile) -> str | None:
         read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
     if run.model.classes is None and run.model.label_bound is None and run.model.name != "squared":
         read.append("classes are read off all nodes' labels (model.classes)")
-    if run.privacy.unit != "node" and run.data.split in ("dirichlet", "dirichlet-even", "shards"):
+    if run.privacy.protects != "node" and run.data.split in ("dirichlet", "dirichlet-even", "shards"):
         read.append("labels decide which node a row is dealt to (data.split)")
     return f"{', and '.join(read)}, which no epsilon covers" if read else None
 
@@ -81,6 +73,18 @@ def most_units_of_a_node(owned: NodeData, protection: Protection) -> int:
     """Return how many records or persons the node with the most of them has for training; 1 where nodes are hidden."""
     whose = [None] * owned.nodes if owned.persons is None else np.split(owned.persons, owned.start[1:-1])
     return max(unit_count(int(rows), protection, own) for rows, own in zip(owned.sizes, whose, strict=True))
+
+
+def units_of_all_nodes(owned: NodeData, protection: Protection) -> int:
+    """Return how many records, persons or nodes are protected: of all nodes together, for training."""
+    whose = [None] * owned.nodes if owned.persons is None else np.split(owned.persons, owned.start[1:-1])
+    return sum(unit_count(int(rows), protection, own) for rows, own in zip(owned.sizes, whose, strict=True))
+
+
+def delta_notes(run: RunFile, units: int) -> tuple[str, ...]:
+    """Warn of a delta above one over the number of what is protected; nothing where there is no noise to judge."""
+    found = large_delta(run.privacy.delta, run.privacy.protects, units)
+    return () if found is None or run.privacy.noise_multiplier == 0.0 else (f"privacy.{found}",)
 
 
 def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool = True) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from ..schedules import DesignedRing
 from ..timeouts import best_timeout, best_timeout_ready, timeout_for_skip
 from .keys import RUN_KEYS, keys
 from .rows import label_bound_is_agreed
-from .runfile import RIVALS, RunFile
+from .runfile import RIVALS, USUAL_LAW, RunFile
 
 __all__ = [
     "Budget",
@@ -131,12 +131,13 @@ def resolve(
     """Return what a run file comes to for so many nodes; what is wrong in it is named by its key.
 
     With `learns_timeouts`, nodes learn how long to wait unless the run file says how long, or how long nodes take.
-    `delay` takes the place of the law that the run file spells.
+    `delay` takes the place of the law that the run file spells. Without either nobody is skipped, and virtual time goes
+    by `USUAL_LAW`.
     """
     law = delay
     if law is None:
         with keys("delay", delay="delay.law"):
-            law = parse_delay(run.delay.law)
+            law = parse_delay(USUAL_LAW if run.delay.law is None else run.delay.law)
     sizes = step_sizes_of(run)
     model = model_of(run, shape)
     refusal = no_privacy(run, "" if model is None else model.loss)
@@ -182,10 +183,10 @@ def require_own_scales(run: RunFile) -> None:
 
     One record then moves all others of its node, by what no noise was chosen for.
     """
-    if run.privacy.unit != "node" and run.data.standardise and not run.model.takes_pixels:
+    if run.privacy.protects != "node" and run.data.standardise and not run.model.takes_pixels:
         reason = (
-            f"a node would scale by the mean and deviation of its own rows, so that one {run.privacy.unit} moves all "
-            "others; say false, and give columns on scales that all agreed on"
+            f"a node would scale by the mean and deviation of its own rows, so that one {run.privacy.protects} moves "
+            "all others; say false, and give columns on scales that all agreed on"
         )
         raise InvalidInput.because("data.standardise", True, reason)
 
@@ -206,7 +207,7 @@ def protection_of(run: RunFile, most_rows: int | None = None) -> Protection | No
 
     None if that size is neither given nor known.
     """
-    unit, batch = run.privacy.unit, run.learning.batch
+    unit, batch = run.privacy.protects, run.learning.batch
     if unit != "person" and run.data.rows_per_person is not None:
         reason = f"is for persons, and privacy.protects is {unit}"
         raise InvalidInput.because("data.rows_per_person", run.data.rows_per_person, reason)
@@ -286,7 +287,7 @@ def require_cuttable(run: RunFile) -> None:
     How many rows a person has is a secret, and how long rows take depends on it: it would decide who else is in an
     update, which no noise was chosen for.
     """
-    if run.compute.late == "fewer-rows" and run.privacy.unit == "person":
+    if run.compute.late == "fewer-rows" and run.privacy.protects == "person":
         reason = "persons are protected, and how many rows one has would decide who else is in an update; say skip"
         raise InvalidInput.because("compute.late", run.compute.late, reason)
 
@@ -312,9 +313,16 @@ def no_privacy(run: RunFile, model: str) -> InvalidInput | None:
 
 def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: bool) -> float | None:
     given = run.delay
-    known = known or "law" in given.model_fields_set
-    if given.timeout == "adaptive" or (learns and given.timeout is None and given.skip is None and not known):
+    known = known or given.law is not None
+    open_ = given.timeout is None and given.skip is None
+    if given.timeout == "adaptive" or (learns and open_ and not known):
         return None
+    if open_ and not known:  # how long nodes take is made up: nobody is skipped for it
+        return math.inf
+    if learns and not known and not isinstance(given.timeout, float):
+        reason = "nodes would wait by a law of delays that nobody measured; say delay.law, or a timeout in seconds"
+        key = "skip" if given.skip is not None else "timeout"
+        raise InvalidInput.because(f"delay.{key}", given.skip if key == "skip" else given.timeout, reason)
     remembers = given.ready not in (None, "fresh")
     with keys("delay", "skip", "timeout", "hop_latency", delay="delay.law"):
         if run.compute.law is not None and (given.skip is not None or not isinstance(given.timeout, float)):

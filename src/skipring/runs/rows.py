@@ -53,7 +53,7 @@ def stream(run: RunFile, number: int = _ROWS, *more: int) -> np.random.Generator
 def dataset_of(run: RunFile) -> Dataset:
     """Load the data set that a run file names."""
     data = run.data
-    if run.privacy.unit == "person" and data.person is None:
+    if run.privacy.protects == "person" and data.person is None:
         reason = "persons are protected: say which column of the file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
     with keys("data", "name", "path", "label", "node", "person"):
@@ -69,7 +69,7 @@ def dataset_of(run: RunFile) -> Dataset:
         else:
             table = read_table(data.path, label=data.label or "", node=data.node, person=data.person)
         # Whose a row is must not decide what happens to others, unless persons are what is protected.
-        return table if run.privacy.unit == "person" else dataclasses.replace(table, persons=None, person_names=())
+        return table if run.privacy.protects == "person" else dataclasses.replace(table, persons=None, person_names=())
 
 
 def dealt_rows(
@@ -109,7 +109,7 @@ def protected_rows(
     run: RunFile, owned: NodeData, person_names: Sequence[str], group_names: Sequence[str] = ()
 ) -> NodeData:
     """Return what a run uses of the nodes' rows: where persons are protected, so many rows of each and no more."""
-    if run.privacy.unit != "person":
+    if run.privacy.protects != "person":
         return dataclasses.replace(owned, persons=None)
     if owned.persons is None:
         reason = "persons are protected: name the column that says whose a row is (with arrays: give persons)"

@@ -30,7 +30,7 @@ from ..errors import (
     require_positive,
 )
 from ..learning import LOSSES, NETWORKS
-from ..privacy import Unit
+from ..privacy import USUAL_UNIT, Unit
 from ..schedules import SCHEDULES
 from .changes import EITHER, change_value, parse_change, read_toml
 from .columns import with_columns, with_path_beside, with_schema_file, with_traces_beside
@@ -40,6 +40,7 @@ from .wording import refusal, require_no_quotes
 __all__ = [
     "FLOOR",
     "RIVALS",
+    "USUAL_LAW",
     "Late",
     "Ready",
     "RunFile",
@@ -55,6 +56,10 @@ RIVALS = ("gossip", "federated")
 #: No learned timeout is shorter, in seconds, unless nodes agree on another floor: long enough for a small update of a
 #: node that is some way off, short enough that a dead one costs little.
 FLOOR = 0.1
+
+#: How long nodes take in virtual time where a run file does not say. Nobody is skipped by it, nor do real nodes use it.
+USUAL_LAW = "gamma:0.25,1"
+
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "columns", "label_bound")
 #: More moves of a search for an order take minutes, and find hardly anything.
@@ -252,14 +257,18 @@ class ScheduleSection(_Section):
 class DelaySection(_Section):
     """How long nodes take, and how long they are waited for."""
 
-    law: str = Field(
-        "gamma:0.25,1", description="exponential:1, gamma:0.25,1, lomax:3,2, empirical:FILE.csv, scipy:..."
+    law: str | None = Field(
+        None,
+        examples=[USUAL_LAW],
+        description="how long nodes take: exponential:1, gamma:0.25,1, lomax:3,2, empirical:FILE.csv, scipy:... "
+        f"(default: nobody is skipped, and simulations tell the time by {USUAL_LAW})",
     )
     hop_latency: float = Field(0.01, description="time a hop takes")
     timeout: float | Literal["fastest", "best", "adaptive"] | None = Field(
         None,
-        description='a time, inf (never skip), "fastest" (the default: least time between updates; `skipring plan` '
-        'finds the time that is best for a budget) or "adaptive" (the nodes of a network learn it)',
+        description='a time, inf (never skip; the default without a law), "fastest" (least time between updates; the '
+        "default with one; `skipring plan` finds the time that is best for a budget) or "
+        '"adaptive" (the nodes of a network learn it; their default without a law)',
     )
     floor: float | None = Field(
         None,
@@ -364,10 +373,9 @@ class LearningSection(_Section):
 class PrivacySection(_Section):
     """How much noise."""
 
-    protects: Unit | None = Field(
-        None,
-        description="whom the noise hides: record (one row), person (all rows of one person) or node (all rows of a "
-        "node, as in files without this key)",
+    protects: Unit = Field(
+        USUAL_UNIT,
+        description="whom the noise hides: record (one row), person (all rows of one person) or node (all of its rows)",
     )
     noise_multiplier: float | None = Field(
         None,
@@ -375,16 +383,6 @@ class PrivacySection(_Section):
     )
     epsilon: float | None = Field(None, description="or the budget that the noise must keep (default: 8)")
     delta: float = Field(1e-5, description="the delta of the budget and of the report")
-
-    @property
-    def unit(self) -> Unit:
-        """Whom the noise hides; files of versions that hid nodes only do not say."""
-        return "node" if self.protects is None else self.protects
-
-    @model_serializer(mode="wrap")
-    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what files of earlier versions do not say: it must not change the key of a result."""
-        return _without(values_of(self), "protects")
 
     def model_post_init(self, _: Any) -> None:
         """Refuse noise that is less than none, and a delta that no epsilon goes with."""

@@ -128,5 +128,8 @@ def _fields(path: Sequence[str], model: type[BaseModel]) -> list[str]:
 
 
 def _default(path: Sequence[str], model: type[BaseModel]) -> Any:
-    table = _sections(model).get(path[0], model)
-    return table.model_fields[path[-1]].default if path[-1] in table.model_fields else None
+    """Return the default of a key, or an example where leaving it out has a meaning of its own."""
+    field = _sections(model).get(path[0], model).model_fields.get(path[-1])
+    if field is None:
+        return None
+    return field.examples[0] if field.examples else field.default

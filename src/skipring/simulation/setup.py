@@ -59,7 +59,7 @@ class Setup:
     hop_latency: float
     step_sizes: StepSizes
     noise_multiplier: float
-    protects: Unit = "node"
+    protects: Unit
     batch: int | None = None
     rows_per_person: int = 1
     clip_noisy: float | None = None
@@ -84,7 +84,7 @@ class Setup:
             raise InvalidInput("timeout", self.timeout, "above 0, or infinity")
         if math.isinf(self.timeout) and (self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0):
             raise InvalidInput.because(
-                "timeout", "infinity", "a node that never answers would be waited for without end"
+                "timeout", "infinity", "a node that never answers would be waited for without end; say how long"
             )
         available = self.lateness.availability
         if math.isinf(self.timeout) and available is not None and not available.always_sometimes:

@@ -26,6 +26,7 @@ from ..models import Inputs
 from ..models import save_model as save_trained
 from ..runs import (
     RunFile,
+    delta_notes,
     keys,
     most_units_of_a_node,
     not_covered,
@@ -33,6 +34,7 @@ from ..runs import (
     read_run_file,
     rows_notes,
     turns_per_node,
+    units_of_all_nodes,
 )
 from ..schedules import Schedule
 from .account import privacy_of
@@ -205,7 +207,7 @@ def _simulate(
     if privacy.refused is None:
         privacy = dataclasses.replace(privacy, not_covered=not_covered(run))
     settings = run.model_dump(mode="json") | given.described()
-    result = gather(finished, setup.points, settings, _resolved(setup, inputs), _versions(setup), privacy)
+    result = gather(finished, setup.points, settings, _resolved(run, setup, inputs), _versions(setup), privacy)
     if folder is not None:
         result.save(folder)
         for path in (folder / "runs").glob("*.npz"):
@@ -222,7 +224,7 @@ def _without_model(output: RunOutput) -> RunOutput:
     return dataclasses.replace(output, model=np.zeros(0))
 
 
-def _resolved(setup: Setup, inputs: Inputs) -> ResolvedFacts:
+def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
     """Return what the defaults and searches came to."""
     return ResolvedFacts(
         nodes=setup.data.nodes,
@@ -243,7 +245,8 @@ def _resolved(setup: Setup, inputs: Inputs) -> ResolvedFacts:
             setup.protection,
             most_units_of_a_node(setup.data, setup.protection),
             turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations),
-        ),
+        )
+        + delta_notes(run, units_of_all_nodes(setup.data, setup.protection)),
         guess=guess_of(
             setup.data.labels, setup.test_y, classes=0 if setup.model.loss == "squared" else setup.model.classes
         ),

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ..._digest import digest
 from ...errors import InvalidInput, require_integer, require_non_negative
-from ...privacy import Unit
+from ...privacy import USUAL_UNIT, Unit
 from ..protocol import turns_of
 from ._own_turns import OwnTurns
 
@@ -47,7 +47,7 @@ class AccountTerms:
     noise_multiplier: float
     convex: bool
     parts: int = 1
-    protects: Unit = "node"
+    protects: Unit = USUAL_UNIT
     closing: int = 0
 
     def __post_init__(self) -> None:

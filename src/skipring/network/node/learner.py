@@ -83,7 +83,7 @@ def learner_on(run: RunFile, rows: Rows, *, index: int, rng: np.random.Generator
     model = model_of(run, Shape(rows.train_x.shape[1], rows.classes))
     protection = protection_of(run)
     if protection is None:
-        reason = f"nodes must agree on the most rows of an update, since a {run.privacy.unit} is protected"
+        reason = f"nodes must agree on the most rows of an update, since a {run.privacy.protects} is protected"
         raise InvalidInput.because("learning.batch", "missing", reason)
     dealt = parts_stream(run.simulation.seed, index)
     with keys("data", "unit_rows", gradient_bound="learning.gradient_bound", model="model.name"):
@@ -135,7 +135,7 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> tuple[Rows, Inputs]:
     if data.label is None and schema is None:
         raise InvalidInput.because("data.label", "missing", "say which column of the node's file is the label")
     require_own_scales(run)
-    persons = run.privacy.unit == "person"
+    persons = run.privacy.protects == "person"
     if persons and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
@@ -224,7 +224,7 @@ def _numbers(table: Dataset, run: RunFile) -> NDArray[np.float64]:
 
 
 def _check_batch(run: RunFile, rows: int, whose: str) -> None:
-    if run.privacy.unit == "node" and run.learning.batch is not None and run.learning.batch > rows:
+    if run.privacy.protects == "node" and run.learning.batch is not None and run.learning.batch > rows:
         raise InvalidInput(
             "learning.batch", run.learning.batch, f"at most {rows}, the number of training rows of {whose}"
         )

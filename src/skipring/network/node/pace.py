@@ -115,7 +115,7 @@ class AdaptivePace:
     """
 
     def __init__(
-        self, first: float = 10.0, longest: float = 60.0, memory: int = 500, *, shortest: float = _SHORTEST
+        self, first: float = 2.0, longest: float = 60.0, memory: int = 500, *, shortest: float = _SHORTEST
     ) -> None:
         # Loaded now: it takes half a second, for which nobody should wait with the token in hand.
         from ...delays import Empirical

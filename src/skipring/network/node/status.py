@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ..._json import from_json
 from ...learning import Guess
-from ...privacy import HIDDEN, Relation, Unit
+from ...privacy import HIDDEN, USUAL_UNIT, Relation, Unit
 from ..protocol import asked_in_words
 
 __all__ = [
@@ -138,7 +138,7 @@ class NodeStatus:
     epsilon: float
     epsilon_of_releases: float
     delta: float
-    unit: Unit = "node"
+    unit: Unit = USUAL_UNIT
     relation: Relation = "replace-one"
     method: str = "own account"
     view: str = "offered"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         notes_on,
         require_data,
         run_text,
+        timeout_of_a_law,
         why_nobody_skipped,
         without_shared_file,
     )
@@ -117,6 +118,7 @@ __all__ = [
     "set_steps",
     "stop_nodes",
     "terms_of",
+    "timeout_of_a_law",
     "update_node",
     "verify_outcome",
     "why_nobody_skipped",
@@ -153,6 +155,7 @@ __getattr__, __dir__ = lazily(
         "Verified": "verify",
         "Via": "relay",
         "agreed_run": "agreed",
+        "timeout_of_a_law": "agreed",
         "why_nobody_skipped": "agreed",
         "in_whole_rounds": "agreed_order",
         "with_designed_order": "agreed_order",

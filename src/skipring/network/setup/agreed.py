@@ -20,6 +20,7 @@ from ...runs import (
     budget_of,
     dataset_of,
     dealt_rows,
+    delta_notes,
     model_of,
     most_units_of_a_node,
     no_noise,
@@ -31,6 +32,7 @@ from ...runs import (
     rows_notes,
     toml_value,
     turns_per_node,
+    units_of_all_nodes,
     usual_batch,
 )
 from ...timeouts import skip_probability
@@ -46,6 +48,7 @@ __all__ = [
     "require_data",
     "resolved_run",
     "run_text",
+    "timeout_of_a_law",
     "why_nobody_skipped",
     "without_shared_file",
 ]
@@ -108,7 +111,9 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
     notes = [] if (silent := no_noise(run)) is None else [silent]
     if run.compute.law is not None:
         notes.append("compute.law is for simulations: nodes compute for as long as it takes them")
-    if has_own_files(run):
+    if run.privacy.protects == "node":
+        notes += delta_notes(run, nodes)
+    if has_own_files(run):  # nobody knows how many rows there are
         return tuple(notes)
     protection = protection_of(run)
     if protection is not None and protection.unit != "node":
@@ -118,6 +123,7 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
             owned = dealt_rows(plain, usual_nodes=nodes)[2]
             turns = turns_per_node(nodes, resolved_run(run, nodes).steps)
             notes += rows_notes(protection, most_units_of_a_node(owned, protection), turns)
+            notes += delta_notes(run, units_of_all_nodes(owned, protection))
     if (shared := not_covered(run)) is not None:
         notes.append(f"unless nodes have files of their own, {shared}")
     return tuple(notes)
@@ -126,6 +132,20 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
 def has_own_files(run: RunFile) -> bool:
     """Say whether a run file is for nodes with files of their own: it says what nobody can look up."""
     return run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
+
+
+def timeout_of_a_law(asked: RunFile, agreed: RunFile) -> str | None:
+    """Say how long nodes wait where that follows from a law of delays that the run file names; None where it does not.
+
+    A law that was made up for simulations skips real nodes that would have been ready soon.
+    """
+    said = asked.delay
+    if said.law is None or isinstance(said.timeout, float) or not isinstance(agreed.delay.timeout, float):
+        return None
+    return (
+        f"nodes wait {agreed.delay.timeout:.4g} s for each other, which follows from delay.law = {said.law}, in seconds"
+        "; without a law they learn it from each other"
+    )
 
 
 def without_shared_file(run: RunFile) -> RunFile:
@@ -152,16 +172,16 @@ def _with_batch(run: RunFile, nodes: int) -> RunFile:
     How many rows a node has is public where nodes share a data set. Where each has a file of its own nobody knows.
     """
     own_files = has_own_files(run)
-    if run.privacy.unit == "person" and run.data.person is None:
+    if run.privacy.protects == "person" and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
     if own_files:
         require_own_scales(run)
-    if run.privacy.unit == "node" or run.learning.batch is not None:
+    if run.privacy.protects == "node" or run.learning.batch is not None:
         return run
     if own_files:
         reason = (
-            f"a {run.privacy.unit} is protected, and nodes have files of their own: "
+            f"a {run.privacy.protects} is protected, and nodes have files of their own: "
             "say how many rows an update takes at most, such as the rows of a typical node"
         )
         raise InvalidInput.because("learning.batch", "missing", reason)
@@ -198,7 +218,7 @@ def why_nobody_skipped(run: RunFile) -> str:
     Of nodes that keep what they have ready, or get ready ahead (as they do unless the run file says otherwise), who is
     skipped at one turn says something about the next.
     """
-    if "law" not in run.delay.model_fields_set or run.delay.timeout == "adaptive":
+    if run.delay.law is None or run.delay.timeout == "adaptive":
         return "how many will be skipped is not known"
     if (run.delay.ready or "ahead") != "fresh" or run.compute.law is not None:
         return 'who is skipped depends on who was before (delay.ready is not "fresh")'
@@ -227,7 +247,7 @@ def _noise(resolved: ResolvedRun, budget: Budget) -> float:
             convex=resolved.convex,
             step_size=sizes.law,
             # How many parts a node's rows rotate through is its own affair: one is the worst.
-            protects=run.privacy.unit,
+            protects=run.privacy.protects,
             closing=order.closing if designed else None,
             order_seed=run.simulation.seed if designed else None,
             search=run.schedule.search if designed else None,

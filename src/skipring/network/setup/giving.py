@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...models import ModelFacts
-from ...privacy import HIDDEN, Relation, Unit, gdp_epsilon, promised
+from ...privacy import HIDDEN, USUAL_UNIT, Relation, Unit, gdp_epsilon, promised
 from ...runs import RunFile, no_noise, not_covered, read_run_file
 from ..node import (
     AccountTerms,
@@ -79,7 +79,7 @@ class GivenAway:
     budget: float | None
     observers: tuple[KnownByObserver, ...]
     notes: tuple[str, ...]
-    unit: Unit = "node"
+    unit: Unit = USUAL_UNIT
     relation: Relation = "replace-one"
     method: str = "own account"
     view: str = "offered"

@@ -53,7 +53,7 @@ __all__ = ["load_node", "open_journal", "require_journal", "require_reach", "ter
 _UNSEEN = 1e-9
 #: A step's noise is at least so many times the spacing of the numbers that it is added to.
 _GRAINS = 1024
-_FIRST_TIMEOUT = 10.0  # before anything was learned
+_FIRST_TIMEOUT = 2.0  # before anything was learned
 _WRITTEN = "`skipring network init --run` writes it down for all nodes"
 _SLOWEST = 2e7  # bytes per second that any link, disk and processor should manage: how long a large model may take
 
@@ -187,7 +187,7 @@ def terms_of(run: RunFile, path: Path, roster: Roster, me: int, *, parts: int) -
         step_sizes=resolved.step_sizes.first(len(order.path)),
         noise_multiplier=resolved.noise_multiplier,
         convex=resolved.convex,
-        protects=run.privacy.unit,
+        protects=run.privacy.protects,
         parts=parts,
     )
 

@@ -124,6 +124,7 @@ def gossip_pairs(setup: Setup, *, amplified: bool, observers: int = _OBSERVERS, 
             targets=some,
             step_sizes=setup.step_sizes.first(setup.steps),
             amplified=amplified,
+            protects=setup.protects,
         )
         found.append(account.mu)
     return np.concatenate(found)
