@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from test_forecast_exact import EPSILONS, QUESTIONS, Truth, path_leakage, word_law
 
 from skipring.errors import InvalidInput
@@ -24,7 +25,7 @@ from skipring.privacy import (
     steps_for_budget,
 )
 from skipring.privacy._known import Chances, PairLeakage, log_constant
-from skipring.privacy.gaussian import gdp_delta
+from skipring.privacy.gaussian import gdp_delta, gdp_epsilon
 from skipring.privacy.record import StepSizeLaw
 from skipring.schedules import KnownOrder, RandomRing, designed_order
 
@@ -174,21 +175,29 @@ def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, ev
         view=view,
     )
     path = run.known_order.whole_path
-    account = TranscriptAccountant(
-        Transcript(
-            nodes=7,
-            offered=path,
-            updated=np.ones(len(path), dtype=bool),
-            step_sizes=1.0 if law == "constant" else 1.0 / np.sqrt(np.arange(1, len(path) + 1)),
-            noise_multiplier=5.0,
-            parts=every,
-            protects="record",
-            closing=2,
-            view=view,
+
+    def account(updated: NDArray[np.bool_]) -> TranscriptAccountant:
+        numbers = np.arange(1, int(updated.sum()) + 1)
+        return TranscriptAccountant(
+            Transcript(
+                nodes=7,
+                offered=path,
+                updated=updated,
+                step_sizes=1.0 if law == "constant" else 1.0 / np.sqrt(numbers),
+                noise_multiplier=5.0,
+                parts=every,
+                protects="record",
+                closing=2,
+                view=view,
+            )
         )
-    )
-    assert forecast(run).epsilon(1e-5) == pytest.approx(account.epsilon(1e-5), rel=1e-9)
-    assert forecast(run).delta(1.0) == pytest.approx(account.delta(1.0), rel=1e-9)
+
+    if view == "final":
+        mu = account(np.ones(len(path), dtype=bool)).worst().mu
+    else:  # an observer looks at its turns, and passes the token on
+        mu = max(float(account(path != observer).seen_by(observer).max()) for observer in range(7))
+    assert forecast(run).epsilon(1e-5) == pytest.approx(gdp_epsilon(mu, 1e-5), rel=1e-9)
+    assert forecast(run).delta(1.0) == pytest.approx(gdp_delta(mu, 1.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("law", ["constant", "sqrt"])
