@@ -36,8 +36,10 @@ def test_the_noise_is_that_of_the_worst_pair() -> None:
         skip=0.0,
         noise_multiplier=rows["designed-ring"].noise_multiplier,
         search=300,
+        protects="node",
     )
-    assert forecast(run).epsilon(delta) == pytest.approx(epsilon, rel=1e-6)
+    # The study lets everybody update at each turn; the forecast's observer may also pass the token on.
+    assert epsilon * (1.0 - 1e-6) <= forecast(run).epsilon(delta) <= 1.01 * epsilon
     assert rows["designed-ring"].noise_multiplier < rows["random-ring"].noise_multiplier < rows["ring"].noise_multiplier
 
 

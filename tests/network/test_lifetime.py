@@ -14,12 +14,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import spending
 from networks import ended
+from scipy.signal import fftconvolve
 from spending import DELTA, FIRST, Spender, terms
 from test_nodes import QUICK, make, run_nodes
 
+from skipring._numbers import upper_fixed
 from skipring.errors import InvalidInput
 from skipring.network.node import NodeBudget, OwnAccount, life_totals, metrics_text, read_node_config
 from skipring.network.protocol import Heard, Token
@@ -334,15 +337,54 @@ def test_mu_adds_in_squares_over_runs(tmp_path: Path) -> None:
     assert total.epsilon(DELTA) < total.epsilon_in_full(DELTA)
 
 
-def test_units_are_kept_apart(tmp_path: Path) -> None:
+def composed_delta(mus: list[float], epsilon: float) -> float:
+    """Delta of Gaussian mechanisms together, from their privacy losses alone: the law of the sum, point by point."""
+    step = 1e-3
+    grid = np.arange(-40.0, 40.0 + step / 2, step)
+    law, start = np.ones(1), 0.0
+    for mu in mus:
+        density = np.exp(-0.5 * ((grid - 0.5 * mu * mu) / mu) ** 2) / (mu * math.sqrt(2.0 * math.pi))
+        law, start = fftconvolve(law, density * step), start + float(grid[0])
+    losses = start + step * np.arange(len(law))
+    return float(np.maximum(law, 0.0) @ np.maximum(0.0, -np.expm1(epsilon - np.maximum(losses, epsilon))))
+
+
+def test_a_record_is_in_the_runs_of_its_person_and_of_its_node(tmp_path: Path, skipring_words: Command) -> None:
+    """A run that hides a node hides any change of its data; one that hides records says nothing about several."""
     whole = spent(tmp_path, "first", 5)
-    one = spent(tmp_path, "second", 9, terms=terms(protects="record", parts=2))
+    person = spent(tmp_path, "second", 7, terms=terms(protects="person", noise_multiplier=4.0))
+    record = spent(tmp_path, "third", 9, terms=terms(protects="record", parts=2))
+    told = {"node": [whole], "person": [whole, person], "record": [whole, person, record]}
     totals = {total.unit: total for total in life_totals(LedgerFile(tmp_path / "rows.ledger").read())}
-    assert {unit: total.mu2 for unit, total in totals.items()} == {"node": whole, "record": one}
-    node = Spender(tmp_path, "third")
-    just = NodeBudget(epsilon=gdp_epsilon(math.sqrt(whole + (2.0 / 5.0) ** 2), DELTA) * 1.0001, delta=DELTA)
-    assert node.lifetime.affords(just, (FIRST, 1), None)
-    node.close()
+    assert {unit: total.mu2 for unit, total in totals.items()} == {u: math.fsum(known) for u, known in told.items()}
+    assert {unit: total.runs for unit, total in totals.items()} == {"node": 1, "person": 2, "record": 3}
+    in_full = {"node": 5 * (2 / 5) ** 2, "person": 7 * (2 / 4) ** 2, "record": 5 * (2 / 5) ** 2}  # parts: 5 and 4
+    assert totals["record"].in_full == pytest.approx(sum(in_full.values()))
+    assert totals["person"].in_full == pytest.approx(in_full["node"] + in_full["person"])
+    for unit, known in told.items():
+        epsilon = totals[unit].epsilon(DELTA)
+        assert composed_delta([math.sqrt(mu2) for mu2 in known], epsilon) == pytest.approx(DELTA, rel=1e-3)
+    # A record alone, as if it were in none of the others: what was once printed.
+    alone = gdp_epsilon(math.sqrt(record), DELTA)
+    assert totals["record"].epsilon(DELTA) > 1.5 * alone
+    found = skipring_words("node", "ledger", "rows.ledger")
+    for total in totals.values():
+        assert f"All runs together: epsilon {upper_fixed(total.epsilon(DELTA), 4)}" in found.out
+    assert "count for it, too" in " ".join(found.out.split())
+
+
+def test_no_total_exceeds_a_budget_whatever_the_next_run_hides(tmp_path: Path) -> None:
+    before = math.fsum(
+        spent(tmp_path, unit, updates, terms=terms(protects=unit))
+        for unit, updates in (("node", 5), ("person", 3), ("record", 9))
+    )
+    one = (2.0 / 5.0) ** 2
+    for unit in ("node", "person", "record"):
+        spender = Spender(tmp_path, f"next-{unit}", terms=terms(protects=unit))
+        for room, enough in ((0.9, False), (1.001, True)):
+            budget = NodeBudget(epsilon=gdp_epsilon(math.sqrt(before + room * one), DELTA), delta=DELTA)
+            assert spender.lifetime.affords(budget, (FIRST, 1), None) is enough
+        spender.close()
 
 
 def test_two_nodes_on_the_same_rows_in_one_run_count_in_full(tmp_path: Path) -> None:
@@ -432,7 +474,7 @@ def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, s
     assert "2026-03-02-0001 node1" in words
     assert "hides all data of a node (replace-one) at delta 1e-05 from the other nodes of all runs" in words
     assert "(method own accounts, composed, view offered)" in words
-    assert "Budget for life: epsilon 13 at delta 1e-05, for each unit by itself." in words
+    assert "Budget for life: epsilon 13 at delta 1e-05, for each total." in words
     assert "Nodes of some runs shared a data set: features are standardised" in words
     assert max(map(len, shown.out.splitlines())) <= 80
     other = skipring_words("node", "ledger", str(configs[0].parent), "--delta", "1e-6", "--json").data

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 from test_forecast_exact import EPSILONS, QUESTIONS, Truth, path_leakage, word_law
 
 from skipring.errors import InvalidInput
@@ -23,8 +25,8 @@ from skipring.privacy import (
     noise_for_budget,
     steps_for_budget,
 )
-from skipring.privacy._known import Chances, PairLeakage, log_constant
-from skipring.privacy.gaussian import gdp_delta
+from skipring.privacy._known import Chances, PairLeakage, _Tables, log_constant
+from skipring.privacy.gaussian import gdp_delta, gdp_epsilon
 from skipring.privacy.record import StepSizeLaw
 from skipring.schedules import KnownOrder, RandomRing, designed_order
 
@@ -174,21 +176,29 @@ def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, ev
         view=view,
     )
     path = run.known_order.whole_path
-    account = TranscriptAccountant(
-        Transcript(
-            nodes=7,
-            offered=path,
-            updated=np.ones(len(path), dtype=bool),
-            step_sizes=1.0 if law == "constant" else 1.0 / np.sqrt(np.arange(1, len(path) + 1)),
-            noise_multiplier=5.0,
-            parts=every,
-            protects="record",
-            closing=2,
-            view=view,
+
+    def account(updated: NDArray[np.bool_]) -> TranscriptAccountant:
+        numbers = np.arange(1, int(updated.sum()) + 1)
+        return TranscriptAccountant(
+            Transcript(
+                nodes=7,
+                offered=path,
+                updated=updated,
+                step_sizes=1.0 if law == "constant" else 1.0 / np.sqrt(numbers),
+                noise_multiplier=5.0,
+                parts=every,
+                protects="record",
+                closing=2,
+                view=view,
+            )
         )
-    )
-    assert forecast(run).epsilon(1e-5) == pytest.approx(account.epsilon(1e-5), rel=1e-9)
-    assert forecast(run).delta(1.0) == pytest.approx(account.delta(1.0), rel=1e-9)
+
+    if view == "final":
+        mu = account(np.ones(len(path), dtype=bool)).worst().mu
+    else:  # an observer looks at its turns, and passes the token on
+        mu = max(float(account(path != observer).seen_by(observer).max()) for observer in range(7))
+    assert forecast(run).epsilon(1e-5) == pytest.approx(gdp_epsilon(mu, 1e-5), rel=1e-9)
+    assert forecast(run).delta(1.0) == pytest.approx(gdp_delta(mu, 1.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("law", ["constant", "sqrt"])
@@ -370,3 +380,39 @@ def test_runs_in_known_orders_are_not_composed_where_chance_is_left() -> None:
     skipping = forecast(run.replace(skip=0.2))
     with pytest.raises(InvalidInput, match="known order"):
         Composition(skipping, skipping).epsilon(1e-5)
+
+
+@pytest.mark.parametrize("theta", [1e-6, 1.0, 340.0, 400.0, 500.0, 690.0])
+@pytest.mark.parametrize("law", ["constant", "sqrt"])
+@pytest.mark.parametrize("given", [{"skip": 0.3}, {"skip": 0.0, "target_skip": 0.5}, {"skip": 0.9, "target_skip": 0.0}])
+def test_the_quick_bound_is_a_number_also_where_powers_overflow(
+    theta: float, law: StepSizeLaw, given: dict[str, Any]
+) -> None:
+    order = random_order(3, 4, 3, 2)
+    run = PlannedRun(
+        schedule="random-ring",
+        nodes=3,
+        steps=12,
+        noise_multiplier=2.0,
+        step_size=law,
+        order=order,
+        protects="node",
+        **given,
+    )
+    chances = Chances(run, order, 1e-12)
+    tables = _Tables(chances, 12)
+    alone, after = tables.at(theta)
+    assert np.isfinite(alone).all()
+    assert np.isfinite(after).all()
+    assert (alone <= theta * (1.0 + 1e-8)).all()
+    assert (after <= 2.0 * theta * (1.0 + 1e-8)).all()
+    # With the target surely there and nobody else, one contribution is seen bare, and two are.
+    if run.target_ready == 1.0:
+        assert (alone[0, :, 0] >= theta).all()
+        assert (after[0, :, 0] >= theta).all()
+    found = PairLeakage(chances, 1, 0).log_mgf(np.array([theta]))
+    assert np.isfinite(found).all()
+    if law == "constant":  # floors of update numbers may fail, with a probability that a large theta makes much of
+        truths = [truth_of(run, u, v, 1.0) for u in range(3) for v in range(3) if u != v]
+        worst = max(logsumexp(theta * truth.leakages, b=truth.probabilities) for truth in truths)
+        assert found[0] >= worst * (1.0 - 1e-9)

@@ -1,6 +1,7 @@
 """Orders by design: the noise that keeps a budget for every pair of nodes, and the error that comes of it.
 
-Nobody is skipped, so that what each pair learns is known exactly from the order alone: on the fixed ring, in random
+Everybody updates at each turn, so that what each pair learns is known exactly from the order alone (an observer that
+looks and passes the token on unchanged learns a little more, since step sizes fall): on the fixed ring, in random
 orders and random walks that are drawn, and in designed ones. The rate of each cell is searched on rows that are held
 back from the training part; the test rows are looked at once.
 """

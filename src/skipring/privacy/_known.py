@@ -50,11 +50,32 @@ _MANY_NODES = 200
 _LATTICE = 1 << 13
 
 
+class _PassedOn(TranscriptAccountant):
+    """Nobody is skipped, but each observer looks at its turns and passes the token on unchanged.
+
+    Updates are numbered without the observer's, so later step sizes are larger; what it learns falls with each update
+    that it makes (docs/privacy.md, "Orders by design"), so no other behaviour tells it more. Its own updates stay in
+    the chain, alone between two looks of its own, where they tell nothing about others.
+    """
+
+    def _rows(self, first: int, last: int) -> Floats:
+        """Return mu^2 for observers first..last-1 (rows) and all targets."""
+        looks, start = self.transcript.looks()
+        out = np.empty((last - first, self.transcript.nodes))
+        for place, observer in enumerate(range(first, last)):
+            counted = self._updaters != observer
+            steps = 1.0 / np.sqrt(1.0 + np.cumsum(counted) - counted)
+            out[place] = self._of_nodes(self._looked(looks, start, observer, observer + 1, steps))[0]
+            out[place, observer] = 0.0
+        return out
+
+
 def exact_account(run: PlannedRun, order: KnownOrder, parts: int) -> TranscriptAccountant:
     """Return the account of a run in which nobody is skipped; one release has mu = 1, so that mu^2 is the leakage."""
     path = order.whole_path
     numbers = np.arange(1.0, len(path) + 1.0)
-    return TranscriptAccountant(
+    account = TranscriptAccountant if run.step_size == "constant" or run.view == "final" else _PassedOn
+    return account(
         Transcript(
             nodes=run.nodes,
             offered=path,
@@ -268,14 +289,30 @@ class _Tables:
         for place, left_out in enumerate(self.left_out.tolist()):
             between = max(0, left_out - 1)
             one = share_after(c, float(left_out), numbers, run.step_size)
-            alone[place] = np.log1p(ready * (np.expm1(theta * one) @ law.T))
+            alone[place] = _log_mean(ready * _less_one(theta * one), law, theta)
             # Two contributions in the noise from the second one on, which is at most `left_out` updates later: its own
             # and that of those after it, in units of the first.
             rest = _late_noise(c, float(between), numbers, run.step_size)
             both, either = np.minimum(2.0, 4.0 / rest), np.minimum(1.0, 1.0 / rest)
-            grown = ready * ready * np.expm1(theta * both) + 2.0 * ready * (1.0 - ready) * np.expm1(theta * either)
-            after[place] = np.log1p(grown @ law.T)
+            grown = ready * ready * _less_one(theta * both) + 2.0 * ready * (1.0 - ready) * _less_one(theta * either)
+            after[place] = _log_mean(grown, law, 2.0 * theta)
         return alone * _ROUNDING, after * _ROUNDING
+
+
+def _less_one(powers: Floats) -> Floats:
+    """Return e^x - 1; infinity where that is too large for a number."""
+    with np.errstate(over="ignore"):
+        return np.expm1(powers)
+
+
+def _log_mean(grown: Floats, law: Floats, most: float) -> Floats:
+    """Return ln(1 + the mean of `grown`), which is at most `most`; just that wherever powers have overflowed.
+
+    There the mean is infinite, or no number at all: infinity times a probability of 0.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.log1p(grown @ law.T)
+    return np.where(np.isfinite(found), np.minimum(found, most), most)
 
 
 def _late_noise(update: Floats, between: float, noises: Floats, law: str) -> Floats:

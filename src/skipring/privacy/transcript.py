@@ -285,15 +285,15 @@ class TranscriptAccountant:
             unit=run.protects,
         )
 
-    def _chain(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
+    def _chain(self, steps: Floats) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
         """Return the chain of updates in the units of the proof: with k = 1 a shift is 2 eta, a noise std eta sigma."""
         contraction = np.asarray(self.transcript.contraction)
         return (
             self._targets,
             *self._links,
             # A closing hop has the same data in both worlds, which is none: its noise counts, and brings no drift.
-            np.where(self.transcript.with_data, 2.0 * self._steps, 0.0),
-            (self._steps * self._noise) ** 2,
+            np.where(self.transcript.with_data, 2.0 * steps, 0.0),
+            (steps * self._noise) ** 2,
             contraction,
         )
 
@@ -313,14 +313,18 @@ class TranscriptAccountant:
             out[..., nodes] = np.maximum.reduceat(mu2, first, axis=-1)
         return out
 
-    def _looked(self, looks: Ints, start: Ints, first: int, last: int) -> Floats:
-        """Return mu^2 about all targets, parts of nodes among them, for observers first..last-1 with these looks."""
+    def _looked(self, looks: Ints, start: Ints, first: int, last: int, steps: Floats | None = None) -> Floats:
+        """Return mu^2 about all targets, parts of nodes among them, for observers first..last-1 with these looks.
+
+        `steps` takes the place of the step sizes.
+        """
         plain = self._own_releases()
         out = np.zeros((last - first, len(plain)))
         if self.transcript.convex:
             from ._intervals import observers_mu2  # numba is loaded only where it is needed
 
-            observers_mu2(first, last, looks, start, *self._chain(), out)
+            chain = self._chain(self._steps if steps is None else steps)
+            observers_mu2(first, last, looks, start, *chain, out)
             out = np.minimum(np.nan_to_num(out, nan=np.inf), plain)
         else:
             out[:] = plain

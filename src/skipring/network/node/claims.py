@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from ...models import EpsilonClaim
 from ...privacy import OwnTranscript, gdp_epsilon
-from ..protocol import Token, updated_between, updated_hops
+from ..protocol import Token, updated_hops
 from .ledger import AccountTerms, OwnAccount
+from .settled_account import append_hops
 
 __all__ = ["final_claims", "final_epsilon"]
 
@@ -49,17 +48,11 @@ def final_epsilon(terms: AccountTerms, outcome: Token | None, delta: float) -> f
 
 def _final_mu(terms: AccountTerms, chain: bytes) -> float:
     """Return what the final model alone tells of this node: all noise on its way hides each of its updates."""
-    # An observer that is never sent the token but at the end: a number that no node has.
     if not terms.noise_multiplier:
-        own = (hop for hop in updated_hops(chain) if terms.path[hop - 1] == terms.me)
+        own = (hop for hop in updated_hops(chain) if terms.part_at(hop) is not None)
         return 0.0 if next(own, None) is None else math.inf
+    # An observer that is never sent the token but at the end: a number that no node has.
     outsider = terms.nodes
     run = OwnTranscript(terms.nodes + 1, terms.me, convex=terms.convex, parts=terms.parts, protects=terms.protects)
-    sizes = iter(np.asarray(terms.step_sizes).tolist())
-    turn = 0
-    for node, updated in zip(terms.path, updated_between(chain, 1, terms.steps), strict=True):
-        part = turn % terms.parts if node == terms.me else None
-        turn += node == terms.me
-        if updated:
-            run.update(node, step_size=next(sizes), noise_multiplier=terms.noise_multiplier, part=part)
+    append_hops(run, terms, (1, terms.steps), chain, 0, {})
     return math.sqrt(float(run.mu2_by_observer()[outsider]))

@@ -2,8 +2,12 @@
 
 *Composition.* Each run is mu-GDP against the observer who learned most in it. Members of different runs may put
 together what they saw, so these observers count as one and the same, and mu adds in squares (adaptive composition of
-Gaussian mechanisms: what was learned in one run may decide what is tried in the next). Which unit a run hides is part
-of what its mu says, so runs that hide another unit are added up apart.
+Gaussian mechanisms: what was learned in one run may decide what is tried in the next).
+
+*Units.* A run that hides a node is mu-GDP for any change of its data, also for that of one person's rows, or of one
+record. So what was told of a record is the sum over all runs, whatever they hide; of a person, over the runs that hide
+persons or nodes; of a node, over those that hide nodes. What runs that hide less have told of a person or a node comes
+on top: their mu says nothing about a change of several units. All totals are within a budget if that of a record is.
 
 *Two nodes in one run on the same data.* To the account of one of them the other's updates are noise and
 post-processing, which they are not if they are made from the same rows. Where a ledger has two nodes in one run, each
@@ -59,9 +63,20 @@ __all__ = ["CountedJournal", "LifeTotal", "Lifetime", "known_of", "life_totals"]
 _ROUNDING = 1.0 + 1e-9
 
 
+#: The units of the runs that tell of each unit: its own, and those which hold it.
+_TOLD_BY: dict[Unit, tuple[Unit, ...]] = {
+    "node": ("node",),
+    "person": ("person", "node"),
+    "record": ("record", "person", "node"),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class LifeTotal:
-    """What all runs that hide one unit have given away together: mu^2, and with each release in full."""
+    """What all runs have given away of one unit: mu^2, and with each release in full.
+
+    These are the runs that hide the unit, or what it is part of: a record is in its person's and in its node's data.
+    """
 
     unit: Unit
     relation: Relation
@@ -86,11 +101,10 @@ def known_of(records: Sequence[LedgerRecord]) -> list[float]:
 
 
 def life_totals(records: Sequence[LedgerRecord]) -> tuple[LifeTotal, ...]:
-    """Add up a ledger, for each unit by itself."""
+    """Add up a ledger for each unit that a run in it hides."""
     known, totals = known_of(records), []
     for unit, relation in dict.fromkeys((record.about.unit, record.about.relation) for record in records):
-        kind = unit, relation
-        places = [at for at, each in enumerate(records) if (each.about.unit, each.about.relation) == kind]
+        places = [at for at, each in enumerate(records) if each.about.unit in _TOLD_BY[unit]]
         totals.append(
             LifeTotal(
                 unit=unit,
@@ -153,7 +167,7 @@ class Lifetime:
 
     @property
     def total(self) -> LifeTotal:
-        """What all runs of the ledger that hide the same unit have given away together, this one among them."""
+        """What all runs of the ledger have given away of the unit that this run hides, this one among them."""
         kind = self._about.unit, self._about.relation
         return next(each for each in life_totals(self._ledger.records) if (each.unit, each.relation) == kind)
 
@@ -302,12 +316,8 @@ class Lifetime:
         """Decide by what other runs, and other nodes in this one, have given away or are about to."""
         records = self._ledger.records
         shared = _nodes_in(records)
-        kind = self._about.unit, self._about.relation
-        others = [
-            record
-            for at, record in enumerate(records)
-            if at != self._place and (record.about.unit, record.about.relation) == kind
-        ]
+        # All of them, whatever they hide: each has told of a record, and so does this run, whatever it hides.
+        others = [record for at, record in enumerate(records) if at != self._place]
         in_full = budget.count == "releases"
         before = math.fsum(
             record.may_in_full if in_full or len(shared[record.about.run]) > 1 else record.may_mu2 for record in others
@@ -320,10 +330,8 @@ class Lifetime:
         return willing(self._account, budget, *place, token, before=before, least=least)
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon of all runs that hide this run's unit, at a delta."""
-        kind = self._about.unit, self._about.relation
-        totals = life_totals(self._ledger.records)
-        return max((each.epsilon(delta) for each in totals if (each.unit, each.relation) == kind), default=0.0)
+        """Return the largest total of the ledger, of whichever unit, at a delta: what a budget for life goes by."""
+        return max((each.epsilon(delta) for each in life_totals(self._ledger.records)), default=0.0)
 
 
 class CountedJournal:

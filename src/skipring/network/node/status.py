@@ -98,8 +98,9 @@ class NodeStatus:
     no_noise : whether there is no noise at all, so that nothing is hidden.
     not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
-    life_runs, life_epsilon : how many runs the ledger of the node's data has that hide the same unit, and the epsilon
-        of all of them together, for somebody who knows what the one who knows most knew in each; None without a ledger.
+    life_runs, life_epsilon : how many runs the ledger of the node's data has that hide the same unit, or what holds it,
+        and the epsilon of all of them together, for somebody who knows what the one who knows most knew in each; None
+        without a ledger.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
     late, declined, cut : own turns without an update because it was not there in time; turns that were let go at once,
         since it would not have been; updates of fewer rows than there are, for want of time.

@@ -19,7 +19,10 @@ _DELTA = 1e-5
 #: How each line of a ledger begins.
 _LINE = re.compile(rb"[0-9a-f]{64} ")
 _ONE = "The observer who learned most in each run counts as one and the same: members may put together what they saw."
-_APART = "Runs that hide another unit are added up apart; what they tell comes on top."
+_UNITS = (
+    "A record is part of its person and its node, and a person of its node: runs that hide those count for it, too."
+    " What runs that hide less have told of a person or a node comes on top."
+)
 _SHARED = "Two nodes on this data took part in one run: there, each release counts in full."
 
 
@@ -52,7 +55,7 @@ class LedgerLine:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerTotal:
-    """All runs that hide one unit, together."""
+    """What all runs have given away of one unit: those that hide it, or what it is part of."""
 
     runs: int
     updates: int
@@ -76,7 +79,7 @@ class LedgerTotal:
 
 @dataclass(frozen=True, kw_only=True)
 class LifeAccount:
-    """A ledger, read: each node's part in each run, and the sums for each unit.
+    """A ledger, read: each node's part in each run, and the total for each unit.
 
     `delta` is that of all epsilons but the `budget`, which goes with `budget_delta`; both are None where none is set.
     """
@@ -125,9 +128,9 @@ def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
     used = min((record.about.delta for record in records), default=_DELTA) if delta is None else delta
     known = known_of(records)
     totals = life_totals(records)
-    notes = [] if budget is None else [f"Budget for life: epsilon {budget:g} at delta {at:g}, for each unit by itself."]
+    notes = [] if budget is None else [f"Budget for life: epsilon {budget:g} at delta {at:g}, for each total."]
     notes += [_ONE] if len(records) > 1 else []
-    notes += [_APART] if len(totals) > 1 else []
+    notes += [_UNITS] if len(totals) > 1 else []
     notes += [_SHARED] if any(mu2 != record.mu2 for mu2, record in zip(known, records, strict=True)) else []
     uncovered = dict.fromkeys(record.about.not_covered for record in records if record.about.not_covered)
     notes += [f"Nodes of some runs shared a data set: {what}." for what in uncovered]
