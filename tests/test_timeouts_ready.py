@@ -176,7 +176,8 @@ def test_the_timeout_of_nodes_that_prepare_ahead(skipring: Command) -> None:
         "timeout --delay lomax:3,2 --ready kept --nodes 10 --skip 0.1",
         "timeout --delay lomax:3,2 --ready never --nodes 10",
         "timeout --delay lomax:0.5,2 --ready kept --nodes 10",
-        "plan --nodes 10 --delay lomax:3,2 --epsilon 2 --dimension 8 --steps 100 --protects node --ready kept --schedule ring",
+        "plan --nodes 10 --delay lomax:3,2 --epsilon 2 --dimension 8 --steps 100 --protects node --ready kept"
+        " --schedule ring",
         "plan --nodes 10 --delay lomax:3,2 --epsilon 2 --dimension 8 --steps 100 --protects node --ready slowly",
     ],
 )
@@ -188,7 +189,8 @@ def test_what_does_not_go_together_is_one_line(skipring: Command, line: str) -> 
 
 def test_a_plan_says_what_its_readiness_rests_on(skipring: Command, tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
-    line = f"plan --nodes 40 --delay gamma:0.25,1 --epsilon 4 --dimension 8 --steps 400 --protects node --ready ahead --write {file}"
+    line = "plan --nodes 40 --delay gamma:0.25,1 --epsilon 4 --dimension 8 --steps 400 --protects node --ready ahead"
+    line += f" --write {file}"
     out = " ".join(skipring(f"{line} --no-figure").out.split())
     assert "ready kept" in out
     assert "update in each round wherever their turn comes" in out

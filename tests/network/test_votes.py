@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from skipring.network.protocol import Token, blank_chain, extended_chain
 from skipring.network.setup import make_network, verify_outcome
 from skipring.network.transport import Notary, OutcomeCertificate, Roster, Statement, Way, parse_nodes, read_roster
 
+Command = Callable[..., Any]
 NAMES = ("a", "b", "c", "d")
 PARAMETERS = np.linspace(-1.0, 1.0, 5)
 TOKEN = Token(3, PARAMETERS.tobytes(), bytes(range(34)))

@@ -93,7 +93,7 @@ def test_without_a_token_every_iteration_is_a_turn() -> None:
 
 def test_compare_says_that_a_silent_file_hides_records(skipring: Command, tmp_path: Path) -> None:
     quick = "[schedule]\nsteps = 226\n[simulation]\nruns = 2\nrecord_path = false\n[privacy]\nnoise_multiplier = 5.0\n"
-    shown = []
+    shown: list[Any] = []
     for protects in ("", 'protects = "record"\n', 'protects = "node"\n'):
         (tmp_path / "run.toml").write_text(quick + protects)
         answer = skipring(f"compare run.toml --timeouts best,inf --out out{len(shown)}")

@@ -109,11 +109,11 @@ def test_wide_models_close_in_the_same_way() -> None:
     rng = np.random.default_rng(1)
     path = case.path(rng)
     everybody, all_rows = np.ones(len(path), dtype=bool), np.zeros((0, 2), np.int64)
-    wide = WideRuns(case).run(case, rng, path, everybody, all_rows)
+    wide = WideRuns(case).run(case, rng, path, everybody, all_rows, lambda: False)
     assert wide[2][-1] == 2 * nodes + 2
     assert wide[3] == pytest.approx(run_one(case, 0).model, abs=2e-6)
     noisy = dataclasses.replace(only_closing(case), noise_multiplier=1.0)
-    moved = WideRuns(noisy).run(noisy, rng, path, everybody, all_rows)[3]
+    moved = WideRuns(noisy).run(noisy, rng, path, everybody, all_rows, lambda: False)[3]
     assert np.linalg.norm(moved) > 0.01
 
 
@@ -122,6 +122,7 @@ def test_what_is_realised_with_nobody_skipped_is_what_was_forecast() -> None:
     report = privacy_of(case, 1e-5, run_one(case, 0))
     assert report.forecast is not None
     assert report.realised is not None
+    assert report.realised.worst is not None
     # The forecast is about an observer that may pass the token on unchanged, which here everybody updated.
     assert report.realised.worst * (1.0 - 1e-9) <= report.forecast.epsilon <= 1.002 * report.realised.worst
     assert report.final is not None

@@ -272,8 +272,8 @@ class DelaySection(_Section):
     )
     floor: float | None = Field(
         None,
-        description=f"seconds (default: {FLOOR:g}): no timeout that the nodes of a network learn is shorter, whatever one "
-        "of them claims about how long turns take",
+        description=f"seconds (default: {FLOOR:g}): no timeout that the nodes of a network learn is shorter, whatever "
+        "one of them claims about how long turns take",
     )
     skip: float | None = Field(None, description="the skip probability, instead of a timeout")
     patient_every: int | None = Field(None, description="in every so many-th round nobody is skipped (default: never)")

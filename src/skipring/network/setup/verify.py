@@ -20,8 +20,8 @@ class Verified:
     """Who has signed that the run ended with this model, and who has not; `problem` says why that is not enough.
 
     `last_hop` is the hop of its last update, and `steps` how many were agreed on. If the run ended early by agreement,
-    `asked` are those who asked for it. `warning` says that the last update was earlier than agreed, and nobody asked for
-    that; `early` that so much is missing that nodes which were skipped at the end are no likely reason.
+    `asked` are those who asked for it. `warning` says that the last update was earlier than agreed, unasked;
+    `early` that so much is missing that nodes which were skipped at the end are no likely reason.
     """
 
     run: str

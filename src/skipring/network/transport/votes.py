@@ -159,7 +159,7 @@ class Way:
         return marks_of(self.chain).bit_length()
 
     def problem(self, statement: Statement, roster: Roster) -> str | None:
-        """Say why this is not the way of a model, or shows no majority that asked for an early end; None if all is well."""
+        """Say why this is not the way of a model, or no majority asked for its early end; None if all is well."""
         if hashlib.sha256(self.chain).hexdigest() != statement.chain or not self._fits:
             return "what it says of its end is not about this model"
         if not self.wishes:
