@@ -29,8 +29,8 @@ __all__ = [
     "norm",
     "require_step",
     "usable",
-    "without_tiny",
     "whole",
+    "without_tiny",
 ]
 
 Floats = NDArray[np.floating[Any]]
