@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -13,7 +14,7 @@ from . import reference
 from .linear import LinearModel
 from .prepared import PreparedRows
 from .units import Batches, Protection, deal_parts, most_units, unit_count
-from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, require_step, usable, whole
+from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, require_step, usable, whole, without_tiny
 
 __all__ = ["LinearLearner"]
 
@@ -41,11 +42,12 @@ class LinearLearner:
         for what, x, y in (("training", rows.train_x, rows.train_y), ("test", rows.test_x, rows.test_y)):
             require_unit_rows(x, what)
             require_finite_labels(y, what, _MOST_TEST_LABEL if what == "test" else math.inf)
-        self._model, self.rows = model, rows
-        self._norms = reference.row_norms(rows.train_x)
+        x, y = without_tiny(rows.train_x), without_tiny(rows.train_y)
+        self._model, self.rows = model, dataclasses.replace(rows, train_x=x, train_y=y)
+        self._norms = reference.row_norms(x)
         parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
         self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
-        self._prepared = PreparedRows(self._batches, rows.train_x, rows.train_y)
+        self._prepared = PreparedRows(self._batches, x, y)
         self.protection, self.parts, self.units = protection, len(parts), most_units(parts, protection, rows.persons)
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
         self.rows_digest = rows.digest(parts)

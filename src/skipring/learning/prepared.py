@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from .units import Batches
-from .update import PrepareRows
+from .update import PrepareRows, without_tiny
 
 __all__ = ["PreparedRows"]
 
@@ -63,4 +63,4 @@ class PreparedRows:
                 made = made.astype(features.dtype)  # what is finite in a wider type need not be in this one
         if made.shape != features.shape or made.dtype.kind != "f" or not np.isfinite(made).all():
             raise InvalidInput("data.prepare", given, f"finite numbers of shape {features.shape}, or None")
-        return made
+        return without_tiny(made)

@@ -32,6 +32,7 @@ from ..data import require_finite_labels, require_single_precision
 from ..errors import InvalidInput
 from .networks import NeuralModel
 from .torch_fixed import require_fixed, unchanged
+from .update import without_tiny
 
 __all__ = [
     "choose_device",
@@ -242,7 +243,7 @@ def rows_for(
     if not model.is_function:
         colours, height, width = model.image_shape
         x = np.ascontiguousarray(2.0 * x.reshape(-1, height, width, colours).transpose(0, 3, 1, 2) - 1.0)
-    return torch.from_numpy(x), torch.from_numpy(y)
+    return torch.from_numpy(without_tiny(x)), torch.from_numpy(without_tiny(y))
 
 
 def choose_device(asked: str) -> torch.device:
