@@ -29,7 +29,7 @@ from skipring.network.protocol import Heard, Token
 from skipring.network.setup import ExitCode, life_account, why_not_started
 from skipring.network.storage import LedgerBroken, LedgerFile, LedgerUnusable, boot
 from skipring.network.storage._ledger_lines import now_in, text_of
-from skipring.privacy import gdp_epsilon
+from skipring.privacy import Unit, gdp_epsilon
 
 Command = Callable[..., Any]
 
@@ -354,7 +354,7 @@ def test_a_record_is_in_the_runs_of_its_person_and_of_its_node(tmp_path: Path, s
     whole = spent(tmp_path, "first", 5)
     person = spent(tmp_path, "second", 7, terms=terms(protects="person", noise_multiplier=4.0))
     record = spent(tmp_path, "third", 9, terms=terms(protects="record", parts=2))
-    told = {"node": [whole], "person": [whole, person], "record": [whole, person, record]}
+    told: dict[Unit, list[float]] = {"node": [whole], "person": [whole, person], "record": [whole, person, record]}
     totals = {total.unit: total for total in life_totals(LedgerFile(tmp_path / "rows.ledger").read())}
     assert {unit: total.mu2 for unit, total in totals.items()} == {u: math.fsum(known) for u, known in told.items()}
     assert {unit: total.runs for unit, total in totals.items()} == {"node": 1, "person": 2, "record": 3}
