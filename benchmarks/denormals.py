@@ -1,7 +1,7 @@
 """Whether an update of a node takes another time for other rows: zeros, denormal numbers, rows of one kind or another.
 
 Run it with `OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/denormals.py [SECONDS]`. All kinds of rows take
-turns in this process, and the processor time of each update is measured, so that other processes disturb all of them alike.
+turns in this process, and the processor time of each update is measured, so that other processes disturb all alike.
 """
 
 from __future__ import annotations

@@ -57,6 +57,47 @@ def test_a_run_file_without_one_is_refused(skipring_words: Command, tmp_path: Pa
         load_node(tmp_path / "net" / "node1" / "node.toml")
 
 
+def test_a_run_that_is_over_is_shown_and_not_begun_again(finished: Path, skipring_words: Command) -> None:
+    log = (finished / "node1" / "node.log").read_text()
+    said = skipring_words("network", "up", "net")
+    assert said.code == 0
+    assert said.out.startswith("The run was over already, and nothing was started")
+    assert "3 of 3 nodes hold the same final model" in " ".join(said.out.split())
+    assert "skipring network again net" in said.err
+    assert " s (" not in said.out  # no time was taken
+    found = skipring_words("network", "up", "net", "--json").data
+    assert (found["was_over"], found["seconds"], [node["starts"] for node in found["nodes"]]) == (True, None, [0] * 3)
+    assert (finished / "node1" / "node.log").read_text() == log
+
+
+def test_an_owner_sees_how_one_node_is_doing(finished: Path, skipring_words: Command) -> None:
+    said = skipring_words("node", "status", "net/node2")
+    assert said.code == 0
+    assert "hop 15 of 15" in said.out
+    assert "node2" in said.out
+    assert "node1 " not in said.out
+    found = skipring_words("node", "status", "net/node2", "--json").data
+    of_all = skipring_words("network", "status", "net", "--json").data["nodes"][1]
+    assert found == of_all
+    assert found["status"]["over"]
+    wrong = skipring_words("node", "status", "net")
+    assert (wrong.code, "is not the folder of a node" in wrong.err) == (2, True)
+
+
+def test_nodes_without_a_budget_say_so_wherever_they_are_looked_at(finished: Path, skipring_words: Command) -> None:
+    line = "ode1, node2, node3 have no budget, so that nothing stops updates however large epsilon becomes"
+    for words in ("network check net", "network status net", "network up net"):
+        assert line in " ".join(skipring_words(*words.split()).out.split()), words
+    alone = "ode2 has no budget, so that nothing stops updates"
+    for words in ("network check net/node2", "node status net/node2"):
+        assert alone in " ".join(skipring_words(*words.split()).out.split()), words
+    assert alone in (finished / "node2" / "node.log").read_text()
+    for number in (1, 2, 3):
+        settings = finished / f"node{number}" / "node.toml"
+        settings.write_text(settings.read_text() + "\n[budget]\nepsilon = 90.0\ndelta = 1e-5\n")
+    assert "no budget" not in skipring_words("network", "check", "net").out
+
+
 @pytest.mark.early
 def test_another_run_with_the_same_people_and_one_old_journal(finished: Path, skipring_words: Command) -> None:
     first = identity_of(finished / "run.toml")

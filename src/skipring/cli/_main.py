@@ -20,7 +20,7 @@ from .calculator import error, noise, privacy, timeout
 from .compare import compare
 from .finish import node_finish
 from .network import network_check, network_init, network_pack
-from .network_up import network_status, network_stop, network_up
+from .network_up import network_status, network_stop, network_up, node_status
 from .node import node_ledger, node_model, node_privacy, node_run
 from .paper import figure, tables
 from .paper_numbers import numbers
@@ -92,6 +92,7 @@ _add(network_app, network_up, "up")
 _add(network_app, network_status, "status")
 _add(network_app, network_stop, "stop")
 _add(node_app, node_run, "run")
+_add(node_app, node_status, "status")
 _add(node_app, node_privacy, "privacy")
 _add(node_app, node_ledger, "ledger")
 _add(node_app, node_model, "model")

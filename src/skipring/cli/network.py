@@ -281,6 +281,7 @@ def network_check(
     from ..network import (
         NO_ROWS,
         around_node,
+        budget_notes,
         check_network,
         check_node,
         differing_runs,
@@ -314,6 +315,8 @@ def network_check(
     around = {one.name: around_node(place) for one, place in zip(found, places, strict=True) if is_node_folder(place)}
     notes = run_notes(folder)
     problems = [(one.name, problem) for one in found for problem in one.problems]
+    if not problems:
+        notes += budget_notes(folder)
     days = min((one.days_left for one in found if one.days_left is not None), default=None)
     if as_json:
         checked = [

@@ -21,9 +21,9 @@ from ._output import Json, print_json, printable, sentence, tell
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-    from ..network import LocalNetwork, NodeState, NodeStatus
+    from ..network import LocalNetwork, NodeConfig, NodeState, NodeStatus
 
-__all__ = ["live_table", "network_status", "network_stop", "network_up", "summary"]
+__all__ = ["live_table", "network_status", "network_stop", "network_up", "node_status", "summary"]
 
 
 class Shown(Protocol):
@@ -64,8 +64,12 @@ def network_up(
     network = LocalNetwork(folder, verbose=verbose)
     for name, why in differing_runs(folder).items():
         raise InvalidInput.because("DIR", folder, f"{name}: {why}; nothing was started")
-    interrupted = _watch(network, show=not as_json)
     states = network.states
+    earlier = [node_result(network.folder / state.name) for state in states]
+    # Results alone may be those of a run before it: a journal was begun then.
+    begun = all(config.journal.exists() for config in network.configs)
+    over = begun and all(result is not None and result.over for result in earlier)
+    interrupted = False if over else _watch(network, show=not as_json)
     results = [node_result(network.folder / state.name) or state.status for state in states]
     for state, result in zip(states, results, strict=True):
         state.status = result
@@ -76,10 +80,14 @@ def network_up(
             for state, result in zip(states, results, strict=True)
         ]
         known = [result for result in results if result is not None]
-        found = {"folder": str(folder), "seconds": network.seconds, "interrupted": interrupted, "nodes": nodes}
-        print_json(found | {"remark": _remark(known)})
+        found = {"folder": str(folder), "was_over": over, "seconds": None if over else network.seconds}
+        print_json(found | {"interrupted": interrupted, "nodes": nodes, "remark": _remark(known)})
     else:
-        summary(network, results)
+        if over:
+            tell("The run was over already, and nothing was started: this is what came out of it.\n")
+        summary(network, results, None if over else "starting included")
+    if over:
+        tell(f"For another run of the same nodes:\n  {command('network', 'again', folder)}", sys.stderr)
     for state in failed:
         log = network.folder / state.name / "node.log"
         sys.stderr.write(f"{state.name} ended with exit code {state.code}: {printable(_why(log))}\n")
@@ -268,8 +276,8 @@ def _why(log: Path) -> str:
         return lines[-1][:300]
 
 
-def summary(network: Shown, results: Sequence[NodeStatus | None], since: str = "starting included") -> None:
-    """Print what came out of a run, or how far it is; `since` says from when on its time was taken."""
+def summary(network: Shown, results: Sequence[NodeStatus | None], since: str | None) -> None:
+    """Print what came out of a run, or how far it is; `since` says from when on its time was taken, if it was."""
     from rich.console import Console
 
     console = Console(highlight=False, markup=False)
@@ -287,10 +295,11 @@ def summary(network: Shown, results: Sequence[NodeStatus | None], since: str = "
     over = sum(bool(result and result.over) for result in results)
     if over:
         alike = "the same" if len(models) == 1 else f"{len(models)} DIFFERENT models"
+        took = "" if since is None else f" and {network.seconds:.1f} s ({since})"
         console.print(
             f"\n{over} of {len(results)} nodes hold {alike} final model"
             f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest.updates} updates in "
-            f"{_hops(newest)} and {network.seconds:.1f} s ({since}). It is model.npz in each "
+            f"{_hops(newest)}{took}. It is model.npz in each "
             f"node's folder, for skipring predict. {_meaning(newest)}",
             style="dim",
         )
@@ -353,7 +362,11 @@ def _tell_lives(console: Console, results: Sequence[NodeStatus]) -> None:
 
 
 def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
-    """Say who stopped taking part because its budget was spent; in the table its turns are among those skipped."""
+    """Say who stopped taking part because its budget was spent, and who has none."""
+    from ..network import no_budget
+
+    if unlimited := [one.name for one in results if one.budget is None and not one.no_noise]:
+        console.print(sentence(no_budget(unlimited)), style="dim")
     refused = [f"{one.name} {one.refused_for_budget}" for one in results if one.refused_for_budget]
     if refused:
         console.print(
@@ -372,32 +385,73 @@ def _tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
 
 def network_status(folder: Folder, as_json: Json = False) -> None:
     """Show how the nodes on this machine are doing."""
-    from ..network import NodeState, node_result, node_status, read_network, renewed_in, running_pid
+    from ..network import read_network
 
     roster, configs = read_network(folder)
-    states = [
-        NodeState(config.name, running=running_pid(config) is not None, status=node_status(config))
-        for config in configs
-    ]
-    results = [state.status or node_result(folder / state.name) for state in states]
+    seen = [(folder / config.name, config) for config in configs]
+    states, results = _looked_at(seen)
     if as_json:
         nodes = [
             {"name": state.name, "running": state.running, "status": result}
             for state, result in zip(states, results, strict=True)
         ]
         print_json({"folder": str(folder), "nodes": nodes})
-        return
-    known = [result for result in results if result is not None]
-    if not known:
+    elif any(results):
+        _show(roster.names, seen, states, results, folder)
+    else:
         up = command("network", "up", folder)
         tell(f"None of the {len(roster)} nodes runs here, and none has ended.\nNext:\n  {up}")
-        return
+
+
+def node_status(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one node.")], as_json: Json = False
+) -> None:
+    """Show how one node on this machine is doing, as far as it knows."""
+    from ..network import is_node_folder, read_node_config, read_roster
+
+    if not is_node_folder(folder):
+        reason = "is not the folder of a node; for all nodes of a network here: skipring network status DIR"
+        raise InvalidInput.because("DIR", folder, reason)
+    config = read_node_config(folder / "node.toml")
+    (state,), (result,) = _looked_at([(folder, config)])
+    if as_json:
+        print_json({"name": state.name, "running": state.running, "status": result})
+    elif result is not None:
+        _show(read_roster(folder / "roster.toml").names, [(folder, config)], [state], [result], None)
+    elif state.running:
+        tell(f'{state.name} runs, but shows nothing: set metrics = "127.0.0.1:8600" in node.toml, and start it again.')
+    else:
+        run = command("node", "run", folder / "node.toml")
+        tell(f"{state.name} does not run here, and has not ended.\nNext:\n  {run}")
+
+
+def _looked_at(seen: Sequence[tuple[Path, NodeConfig]]) -> tuple[list[NodeState], list[NodeStatus | None]]:
+    """Return whether nodes run, and what they say of themselves, or left when they ended."""
+    from ..network import NodeState, node_result, running_pid
+    from ..network import node_status as asked
+
+    states = [
+        NodeState(config.name, running=running_pid(config) is not None, status=asked(config)) for _, config in seen
+    ]
+    return states, [state.status or node_result(place) for state, (place, _) in zip(states, seen, strict=True)]
+
+
+def _show(
+    names: Sequence[str],
+    seen: Sequence[tuple[Path, NodeConfig]],
+    states: Sequence[NodeState],
+    results: Sequence[NodeStatus | None],
+    network: Path | None,
+) -> None:
     from rich.console import Console
 
+    from ..network import renewed_in
+
+    known = [result for result in results if result is not None]
     newest = _newest(known)
     assert newest is not None
     rows = []
-    for index, (state, result) in enumerate(zip(states, results, strict=True)):
+    for state, result in zip(states, results, strict=True):
         word = "running" if state.running else "ended" if result and result.over else "not running"
         if state.status is not None and state.status.relay not in (None, "open"):
             word += f"; relay: {state.status.relay}"
@@ -405,18 +459,18 @@ def network_status(folder: Folder, as_json: Json = False) -> None:
             rows.append(_Row("", state.name, [""] * 6, word))
         else:
             mark = "*" if result.holding and state.running else ""
-            rows.append(_Row(mark, state.name, _numbers(result, newest, index), word))
+            rows.append(_Row(mark, state.name, _numbers(result, newest, names.index(state.name)), word))
     console = Console(highlight=False, markup=False)
     console.print(_table(f"hop {_furthest(known, newest)} of {newest.steps}", rows, console))
     console.print(f"\n{_meaning(newest)}", style="dim")
     _tell_refusals(console, known)
     if (asked := _asked_by(known)) is not None:
         console.print(f"{asked}.", style="dim")
-    for state in states:
+    for state, (place, _) in zip(states, seen, strict=True):
         # What a node that has stopped said then may be out of date: its files tell.
-        said = state.status.expiring if state.status is not None else _expiring(folder / state.name)
+        said = state.status.expiring if state.status is not None else _expiring(place)
         if said is not None:
-            print(f"{state.name}: {renewed_in(folder, said)}")
+            print(f"{state.name}: {said if network is None else renewed_in(network, said)}")
 
 
 def _expiring(folder: Path) -> str | None:

@@ -22,7 +22,16 @@ from .._lazy import lazily
 from .protocol import Action, Ballot, Copy, Entry, Kind, Memory, Message, Peer, Place, Rules, Token, agreed_path
 
 if TYPE_CHECKING:
-    from .node import NO_ROWS, NodeBudget, NodeConfig, NodeStatus, OwnClaim, hidden_from_whom, read_node_config
+    from .node import (
+        NO_ROWS,
+        NodeBudget,
+        NodeConfig,
+        NodeStatus,
+        OwnClaim,
+        hidden_from_whom,
+        no_budget,
+        read_node_config,
+    )
     from .setup import (
         ASKED,
         ExitCode,
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
         asked_budget,
         begin_again,
         begin_with_others,
+        budget_notes,
         check_network,
         check_node,
         differing_runs,
@@ -114,6 +124,7 @@ __all__ = [
     "asked_budget",
     "begin_again",
     "begin_with_others",
+    "budget_notes",
     "check_network",
     "check_node",
     "differing_runs",
@@ -127,6 +138,7 @@ __all__ = [
     "make_network",
     "members_of",
     "new_identity",
+    "no_budget",
     "node_result",
     "node_status",
     "notes_on",
@@ -165,6 +177,7 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "no_budget": "node",
         "read_node_config": "node",
         "NodeConfig": "node",
         "ask_to_finish": "setup",
@@ -202,6 +215,7 @@ __getattr__, __dir__ = lazily(
         "check_node": "setup",
         "given_away": "setup",
         "around_node": "setup",
+        "budget_notes": "setup",
         "is_here": "setup",
         "is_node_folder": "setup",
         "life_account": "setup",

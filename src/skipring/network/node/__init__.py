@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         NodeDelay,
         NodeRelay,
         OwnData,
+        no_budget,
         node_config_text,
         read_node_config,
     )
@@ -101,6 +102,7 @@ __all__ = [
     "life_totals",
     "make_learner",
     "metrics_text",
+    "no_budget",
     "node_config_text",
     "node_rows",
     "owner_path",
@@ -168,6 +170,7 @@ __getattr__, __dir__ = lazily(
         "life_totals": "lifetime",
         "make_learner": "learner",
         "metrics_text": "monitor",
+        "no_budget": "config",
         "node_config_text": "config",
         "node_rows": "learner",
         "owner_path": "owner",

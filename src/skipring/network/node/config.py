@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from ..transport import Address, within
 #: The name of an account, in a relay's address.
 IS_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
-__all__ = ["IS_USER", "NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "read_node_config"]
+__all__ = ["IS_USER", "NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "no_budget", "read_node_config"]
 
 
 class OwnData(Section):
@@ -26,6 +27,15 @@ class OwnData(Section):
     path: Path | None = Field(None, description="a file with this node's rows (csv, parquet or npz)")
     label: str | None = Field(None, description="the label's column in it")
     prepare: str | None = Field(None, description="module:function that gets the rows of each update ready")
+
+
+def no_budget(names: Sequence[str]) -> str:
+    """Say of nodes without a budget what that means for their data."""
+    has = "has" if len(names) == 1 else "have"
+    return (
+        f"{', '.join(names)} {has} no budget, so that nothing stops updates however large epsilon becomes: set one in"
+        " node.toml ([budget] epsilon = 1.0, delta = 1e-5)"
+    )
 
 
 class NodeBudget(Section):

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .pack import pack_node, pack_relay
     from .places import around_node, is_here, place_problems
     from .process import run_node
-    from .readiness import differing_runs, run_notes, why_not_started
+    from .readiness import budget_notes, differing_runs, run_notes, why_not_started
     from .relay import Via, parse_via, relay_addresses
     from .renew import Renewed, renew_certificates
     from .run_mark import new_identity
@@ -82,6 +82,7 @@ __all__ = [
     "asked_budget",
     "begin_again",
     "begin_with_others",
+    "budget_notes",
     "check_network",
     "check_node",
     "differing_runs",
@@ -178,6 +179,7 @@ __getattr__, __dir__ = lazily(
         "pack_node": "pack",
         "pack_relay": "pack",
         "around_node": "places",
+        "budget_notes": "readiness",
         "is_here": "places",
         "parse_via": "relay",
         "place_problems": "places",

@@ -19,9 +19,11 @@ from ..node import (
     RESULT,
     STOPPED,
     AccountTerms,
+    NodeConfig,
     NodeSetup,
     is_old,
     learner_on,
+    no_budget,
     node_rows,
     read_node_config,
     require_ssh,
@@ -128,10 +130,17 @@ def load_node(path: str | Path) -> NodeSetup:
         ledger=None if config.budget.ledger is None else LedgerFile(config.budget.ledger, heads=folder),
         not_covered=not_covered(run) if config.data.path is None else None,
         notes=(
-            *(() if (silent := no_noise(run)) is None else (silent,)),
+            *_limits(config, no_noise(run)),
             *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
         ),
     )
+
+
+def _limits(config: NodeConfig, silent: str | None) -> tuple[str, ...]:
+    """Say that nothing is hidden, or that nothing limits what is given away."""
+    if silent is not None:
+        return (silent,)
+    return () if config.budget.epsilon is not None else (no_budget([config.name]),)
 
 
 def require_reach(terms: AccountTerms, parameters: int, delta: float) -> None:

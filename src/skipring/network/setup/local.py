@@ -45,7 +45,9 @@ def read_network(folder: str | Path) -> tuple[Roster, list[NodeConfig]]:
     """Return the roster of a network's folder, and the settings of all of its nodes."""
     folder = Path(folder)
     if (folder / "node.toml").exists():
-        raise InvalidInput.because("DIR", folder, "is the folder of one node, and not that of a network")
+        raise InvalidInput.because(
+            "DIR", folder, "is the folder of one node, not of a network: see skipring node --help"
+        )
     roster = read_roster(folder / "roster.toml")
     return roster, [read_node_config(folder / name / "node.toml") for name in roster.names]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from ...errors import InvalidInput
 from ...privacy import gdp_epsilon, promised
 from ...runs import no_noise, read_run_file
-from ..node import NodeSetup, OwnAccount, known_of, willing
+from ..node import NodeSetup, OwnAccount, known_of, no_budget, read_node_config, willing
 from ..storage import JournalError, ModelFile
 from .agreed_values import agreement_of
 from .load import load_node, require_journal
 from .local import read_network
 
-__all__ = ["differing_runs", "run_notes", "why_not_started"]
+__all__ = ["budget_notes", "differing_runs", "run_notes", "why_not_started"]
 
 
 def why_not_started(folder: str | Path) -> str:
@@ -37,11 +37,9 @@ def require_room(setup: NodeSetup) -> None:
     budget, terms = setup.config.budget, setup.terms
     if budget.epsilon is None or budget.delta is None or setup.config.journal.exists() or setup.me not in terms.path:
         return
-    kind, spent = (terms.protects, OwnAccount(terms).claim.relation), 0.0
     records = () if setup.ledger is None or not setup.ledger.path.exists() else setup.ledger.read()
-    for record, known in zip(records, known_of(records), strict=True):
-        if (record.about.unit, record.about.relation) == kind:
-            spent += known
+    in_full = budget.count == "releases"
+    spent = math.fsum(record.in_full for record in records) if in_full else math.fsum(known_of(records))
     account, hop = OwnAccount(terms), terms.path.index(setup.me) + 1
     if willing(account, budget, None, hop, before=spent):
         return
@@ -77,3 +75,14 @@ def run_notes(folder: str | Path) -> tuple[str, ...]:
     except InvalidInput:  # what is wrong with it is said elsewhere
         silent = None
     return () if silent is None else (silent,)
+
+
+def budget_notes(folder: str | Path) -> tuple[str, ...]:
+    """Say which nodes of a network's folder, or whether that of a node's, give away without a limit."""
+    folder = Path(folder)
+    if run_notes(folder):
+        return ()  # there is nothing to limit
+    alone = (folder / "node.toml").exists()
+    configs = [read_node_config(folder / "node.toml")] if alone else read_network(folder)[1]
+    unlimited = [config.name for config in configs if config.budget.epsilon is None]
+    return (no_budget(unlimited),) if unlimited else ()
