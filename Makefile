@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 # Two processes share the cores already; threads of theirs would wait for each other, and busily.
-ALONE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+ALONE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 ONEDNN_MAX_CPU_ISA=AVX2
 # Python compiles a module when it is first loaded; most of PyTorch never is.
 QUIETLY := --quiet --disable-pip-version-check --no-compile
 # And it keeps what it compiled, also where somebody has told it not to: hundreds of processes would each compile anew.

@@ -178,6 +178,7 @@ def a_setup(loss: MarginLoss, **changes: Any) -> Setup:
         "timeout": math.inf,
         "hop_latency": 0.01,
         "step_sizes": StepSizes(0.5),
+        "protects": "node",
         "noise_multiplier": 0.0,
         "evaluate_every": 25,
     }

@@ -68,6 +68,7 @@ def token_of(model: NeuralModel, rows: Rows, **changes: Any) -> NeuralToken:
         gradient_bound=model.clip,
         diameter=model.diameter,
         ridge=model.ridge,
+        protects="node",
         **changes,
     )
 

@@ -30,6 +30,8 @@ from skipring.simulation.engine import run_one
 
 SHARED = OwnData()
 
+NODE = "privacy.protects=node"  # the least that a node of its own has to say
+
 
 class Recorded:
     """Noise that remembers what it was added to, and what it was."""
@@ -72,7 +74,7 @@ def run_of(kind: str, prices: Path, *changes: str) -> RunFile:
         "squared": [f"data.path={prices}", "data.label=y", "model.label_bound=10"],
     }[kind]
     common = ["data.nodes=5", "schedule.steps=60", "delay.skip=0.2", "learning.rate=2", "privacy.noise_multiplier=0"]
-    return with_changes(None, [*data, *common, *changes])
+    return with_changes(None, [NODE, *data, *common, *changes])
 
 
 @pytest.mark.parametrize("kind", ["logistic", "softmax", "squared"])
@@ -115,7 +117,7 @@ def test_a_batch_is_drawn_without_replacement_and_used_once(kind: str, bound: st
     """Nodes of 4 rows, batches of 2: each update is one of the six that are possible, by the plain formula."""
     run = run_of(kind, prices, "data.nodes=20", "learning.batch=2", f"learning.gradient_bound={bound}")
     if kind != "squared":
-        run = with_changes(None, [*_small(kind), "learning.batch=2", f"learning.gradient_bound={bound}"])
+        run = with_changes(None, [NODE, *_small(kind), "learning.batch=2", f"learning.gradient_bound={bound}"])
     made = learner(run, 7, run.data.nodes or 0)
     model = build(run).model
     assert isinstance(model, LinearModel)
@@ -176,7 +178,7 @@ def test_a_node_has_the_rows_that_the_simulation_gives_it(split: str, prices: Pa
 
 
 def test_without_a_number_of_nodes_the_data_are_shared_by_the_network(prices: Path) -> None:
-    open_run = with_changes(None, [f"data.path={prices}", "data.label=y", "model.label_bound=10"])
+    open_run = with_changes(None, [NODE, f"data.path={prices}", "data.label=y", "model.label_bound=10"])
     said = learner(run_of("squared", prices), 4)
     assert learner(open_run, 4).rows.train_x.tobytes() == said.rows.train_x.tobytes()
     with pytest.raises(InvalidInput, match=r"data.nodes = 5: so many share the data, but the network has 6"):
@@ -187,7 +189,7 @@ def test_the_nodes_column_of_shared_data_counts(tmp_path: Path) -> None:
     lines = [f"{row % 7},{row % 2},{'xyz'[row % 3]}" for row in range(42)]
     (tmp_path / "rows.csv").write_text("\n".join(["a,label,where", *lines]))
     path = f"data.path={tmp_path / 'rows.csv'}"
-    run = with_changes(None, [path, "data.label=label", "data.node=where"])
+    run = with_changes(None, [NODE, path, "data.label=label", "data.node=where"])
     assert sum(len(learner(run, index, 3).rows.train_x) for index in range(3)) == 34
     with pytest.raises(InvalidInput, match="the network has 4 nodes"):
         learner(run, 0, 4)
@@ -196,7 +198,7 @@ def test_the_nodes_column_of_shared_data_counts(tmp_path: Path) -> None:
 def test_the_rows_of_others_are_forgotten(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     np.savez(tmp_path / "rows.npz", X=rng.standard_normal((20_000, 50)), y=np.arange(20_000) % 2)
-    run = with_changes(None, [f"data.path={tmp_path / 'rows.npz'}", "data.label=y", "data.test_share=0.001"])
+    run = with_changes(None, [NODE, f"data.path={tmp_path / 'rows.npz'}", "data.label=y", "data.test_share=0.001"])
     tracemalloc.start()
     try:
         made = learner(run, 3, 100)
@@ -230,42 +232,42 @@ CLASSES = 'model.classes=["well", "sick"]'
 
 def test_labels_are_classes_by_name_in_the_agreed_order(tmp_path: Path) -> None:
     data = write(tmp_path / "own.npz", patients(40))
-    rows = learner(with_changes(None, [CLASSES]), data=data).rows
+    rows = learner(with_changes(None, [NODE, CLASSES]), data=data).rows
     assert (rows.classes, len(rows.train_x), len(rows.test_x)) == (2, 32, 8)
     # The sick, class 1, are older.
     assert rows.train_x[rows.train_y == 1, 0].mean() < rows.train_x[rows.train_y == 0, 0].mean()
-    turned = learner(with_changes(None, ['model.classes=["sick", "well"]']), data=data).rows
+    turned = learner(with_changes(None, [NODE, 'model.classes=["sick", "well"]']), data=data).rows
     assert turned.train_x.tobytes() == rows.train_x.tobytes()
     assert turned.train_y.tolist() == (1 - rows.train_y).tolist()
-    made = learner(with_changes(None, ['model.classes=["sick", "unsure", "well"]']), data=data)
+    made = learner(with_changes(None, [NODE, 'model.classes=["sick", "unsure", "well"]']), data=data)
     assert (made.name, made.shape, set(made.rows.train_y)) == ("softmax", (6,), {0, 2})
 
 
 def test_own_test_rows_depend_on_seed_and_name_alone(tmp_path: Path) -> None:
     data = write(tmp_path / "own.npz", patients(40))
-    run = with_changes(None, [CLASSES])
+    run = with_changes(None, [NODE, CLASSES])
 
     def rows(name: str = "ann", index: int = 0, run: RunFile = run) -> bytes:
         return learner(run, index, data=data, name=name).rows.test_x.tobytes()
 
     assert rows() == rows(index=3)
-    assert len({rows(), rows("bob"), rows(run=with_changes(None, [CLASSES, "simulation.seed=2"]))}) == 3
+    assert len({rows(), rows("bob"), rows(run=with_changes(None, [NODE, CLASSES, "simulation.seed=2"]))}) == 3
 
 
 def test_own_rows_are_scaled_by_what_this_node_has(tmp_path: Path) -> None:
     table = patients(40)
     data = write(tmp_path / "own.npz", table)
-    run = with_changes(None, [CLASSES, "model.intercept=true", "data.unit_rows=false", "data.standardise=false"])
+    run = with_changes(None, [NODE, CLASSES, "model.intercept=true", "data.unit_rows=false", "data.standardise=false"])
     with pytest.raises(InvalidInput, match=r"data.unit_rows = False: rows of the training data have norms above 1"):
         learner(run, data=data)
-    rows = learner(with_changes(None, [CLASSES, "data.test_share=0.001"]), data=data).rows
+    rows = learner(with_changes(None, [NODE, CLASSES, "data.test_share=0.001"]), data=data).rows
     raw = np.array([row[:2] for row in table], dtype=float)
     tested = next(
         at for at in range(40) if np.allclose(Scaling.learn(np.delete(raw, at, 0)).apply(raw[[at]]), rows.test_x)
     )
     others = np.delete(raw, tested, 0)
     assert rows.train_x == pytest.approx(Scaling.learn(others).apply(others))
-    with_constant = learner(with_changes(None, [CLASSES, "model.intercept=true"]), data=data)
+    with_constant = learner(with_changes(None, [NODE, CLASSES, "model.intercept=true"]), data=data)
     assert with_constant.shape == (3,)
     assert np.linalg.norm(with_constant.rows.train_x, axis=1) == pytest.approx(1.0)
 
@@ -273,7 +275,7 @@ def test_own_rows_are_scaled_by_what_this_node_has(tmp_path: Path) -> None:
 def test_all_training_rows_of_a_node_may_be_of_one_class(tmp_path: Path) -> None:
     """The one sick row is for testing at some node, whatever its name."""
     data = write(tmp_path / "own.npz", [*patients(5, "well"), (70.0, 0.5, "sick")])
-    run = with_changes(None, [CLASSES, "data.test_share=0.5"])
+    run = with_changes(None, [NODE, CLASSES, "data.test_share=0.5"])
     kinds = {frozenset(learner(run, data=data, name=f"node{number}").rows.train_y.tolist()) for number in range(20)}
     assert kinds == {frozenset([0]), frozenset([0, 1])}
 
@@ -283,9 +285,9 @@ def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
     few = write(tmp_path / "few.npz", [(age, 1, age % 3) for age in range(20)])
     many = write(tmp_path / "many.npz", [(age, 1, age) for age in range(20)])
     classes = json.dumps([str(number) for number in range(20)])
-    as_classes = with_changes(None, [f"model.classes={classes}"])
+    as_classes = with_changes(None, [NODE, f"model.classes={classes}"])
     assert [learner(as_classes, data=data).shape for data in (few, many)] == [(40,), (40,)]
-    as_numbers = with_changes(None, ["model.label_bound=19"])
+    as_numbers = with_changes(None, [NODE, "model.label_bound=19"])
     for data, largest in ((few, 2.0), (many, 19.0)):
         made = learner(as_numbers, data=data)
         assert (made.name, made.gradient_bound) == ("squared", 5.0 + 19.0)
@@ -328,14 +330,14 @@ def test_numbers_are_classes_only_if_that_was_agreed_on(tmp_path: Path) -> None:
 def test_own_files_that_do_not_fit_get_one_line(tmp_path: Path, labels: str, changes: list[str], said: str) -> None:
     data = write(tmp_path / "own.npz", patients(40, labels))
     with pytest.raises(InvalidInput) as refusal:
-        learner(with_changes(None, changes), data=data)
+        learner(with_changes(None, [NODE, *changes]), data=data)
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 def test_a_file_needs_a_label_and_a_label_a_file(tmp_path: Path) -> None:
     data = write(tmp_path / "own.npz", patients(40))
-    run = with_changes(None, [CLASSES])
+    run = with_changes(None, [NODE, CLASSES])
     with pytest.raises(InvalidInput, match=r"data.label = missing"):
         learner(run, data=OwnData(path=data.path))
     with pytest.raises(InvalidInput, match=r"data.label = outcome: .* data.path is missing"):
@@ -350,9 +352,9 @@ def test_a_table_of_a_nodes_own_needs_a_schema(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("age,outcome\n" + "".join(f"{age},{age % 2}\n" for age in range(40)))
     data = OwnData(path=tmp_path / "own.csv", label="outcome")
     with pytest.raises(InvalidInput, match=r"own.csv: a node's own table needs a schema .*; skipring schema FILE --la"):
-        learner(with_changes(None, ['model.classes=["0", "1"]']), data=data)
+        learner(with_changes(None, [NODE, 'model.classes=["0", "1"]']), data=data)
     label = {"name": "outcome", "label": True, "categories": ["0", "1"]}
-    run = parse_run({"column": [{"name": "age", "range": [0, 40]}, label]})
+    run = parse_run({"column": [{"name": "age", "range": [0, 40]}, label], "privacy": {"protects": "node"}})
     assert len(learner(run, data=data).rows.train_x) == 32
 
 
@@ -431,7 +433,7 @@ import sys, numpy as np
 from skipring.network.node import OwnData
 from skipring.network.node import make_learner
 from skipring.runs import parse_run
-made = make_learner(parse_run({{"model": {{"classes": ["well", "sick"]}}}}), index=0, nodes=3, name="ann",
+made = make_learner(parse_run({{"model": {{"classes": ["well", "sick"]}}, "privacy": {{"protects": "node"}}}}), index=0, nodes=3, name="ann",
     data=OwnData(path={str(data.path)!r}, label="outcome"), rng=np.random.default_rng())
 made.update(made.initial(), turn=0, step_size=0.1, noise_multiplier=0.0, noise=None)
 print([name for name in ("torch", "numba", "sklearn", "scipy.stats", "grpc", "cryptography") if name in sys.modules])
@@ -466,7 +468,7 @@ def test_run_files_name_models_that_exist() -> None:
 @pytest.mark.parametrize("schedule", ["ring", "gossip"])
 def test_what_only_nodes_can_do_is_not_simulated(change: str, said: str, schedule: str) -> None:
     # The data are not even looked for.
-    run = with_changes(None, [change, f"schedule.name={schedule}", "data.path=none.csv", "data.label=y"])
+    run = with_changes(None, [NODE, change, f"schedule.name={schedule}", "data.path=none.csv", "data.label=y"])
     with pytest.raises(InvalidInput) as refusal:
         simulate(run)
     assert str(refusal.value).startswith(said)
@@ -486,14 +488,14 @@ def test_what_only_nodes_can_do_is_not_simulated(change: str, said: str, schedul
 )
 def test_an_agreement_must_be_one(change: str, said: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        with_changes(None, [change])
+        with_changes(None, [NODE, change])
     assert said in str(refusal.value)
 
 
 def test_labels_are_classes_or_numbers() -> None:
     with pytest.raises(InvalidInput, match="give either classes or label_bound, not both"):
         parse_run({"model": {"classes": ["a", "b"], "label_bound": 1.0}})
-    changed = with_changes(None, ["model.label_bound=2", CLASSES]).model
+    changed = with_changes(None, [NODE, "model.label_bound=2", CLASSES]).model
     assert (changed.classes, changed.label_bound) == (["well", "sick"], None)
 
 
@@ -532,7 +534,7 @@ def test_a_node_clips_its_labels_as_the_simulator_does_and_says_how_many(prices:
 
 def test_labels_in_a_nodes_own_file_are_clipped_and_not_refused(tmp_path: Path) -> None:
     data = write(tmp_path / "own.npz", [(age, age % 5, 1.5 * age - 20.0) for age in range(40)])
-    free, bounded = (learner(with_changes(None, [f"model.label_bound={most}"]), data=data) for most in (50, 8))
+    free, bounded = (learner(with_changes(None, [NODE, f"model.label_bound={most}"]), data=data) for most in (50, 8))
     assert bounded.rows.train_y.tolist() == free.rows.train_y.clip(-8.0, 8.0).tolist()
     assert bounded.labels_clipped == (np.abs(free.rows.train_y) > 8.0).sum() > 0
     assert np.abs(bounded.rows.test_y).max() > 8.0
@@ -545,8 +547,8 @@ def test_with_a_bound_for_gradients_labels_need_none(prices: Path, tmp_path: Pat
     own = write(tmp_path / "own.npz", [(age, age % 5, 1e10 * age) for age in range(40)])
     changes = [f"learning.gradient_bound={bound}", "model.name=squared"]
     for made in (
-        learner(with_changes(None, [f"data.path={prices}", "data.label=y", *changes])),
-        learner(with_changes(None, changes), data=own),
+        learner(with_changes(None, [NODE, f"data.path={prices}", "data.label=y", *changes])),
+        learner(with_changes(None, [NODE, *changes]), data=own),
     ):
         assert made.gradient_bound == float(bound)
         noise = Recorded()
@@ -557,7 +559,7 @@ def test_with_a_bound_for_gradients_labels_need_none(prices: Path, tmp_path: Pat
 @pytest.mark.parametrize("noise", ["privacy.noise_multiplier=0", "privacy.noise_multiplier=1", "privacy.epsilon=8"])
 def test_a_node_refuses_a_squared_loss_without_an_agreed_bound(prices: Path, noise: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        learner(with_changes(None, [f"data.path={prices}", "data.label=y", noise]))
+        learner(with_changes(None, [NODE, f"data.path={prices}", "data.label=y", noise]))
     assert str(refusal.value).startswith("model.label_bound = missing: the noise follows from the largest label of all")
 
 
@@ -601,7 +603,7 @@ def test_results_of_simulations_keep_their_keys() -> None:
     """A new key with its default would be a new digest for every cell of every sweep."""
     assert list(RunFile().model_dump()["model"]) == ["name", "intercept", "ridge", "device"]
     assert json.loads(RunFile().model_dump_json())["model"]["device"] == "auto"
-    full = with_changes(None, ["model.columns=3", CLASSES])
+    full = with_changes(None, [NODE, "model.columns=3", CLASSES])
     assert full.model_dump()["model"]["columns"] == 3
     assert RunFile.model_validate(full.model_dump()) == full
     assert RunFile.model_validate_json(full.model_dump_json()) == full
@@ -610,7 +612,7 @@ def test_results_of_simulations_keep_their_keys() -> None:
 def test_a_number_of_features_means_columns_as_it_used_to() -> None:
     old = parse_run({"model": {"features": 3, "classes": ["a", "b"]}})
     assert old == parse_run({"model": {"columns": 3, "classes": ["a", "b"]}})
-    assert with_changes(None, ["model.features=3"]).model.columns == 3
+    assert with_changes(None, [NODE, "model.features=3"]).model.columns == 3
     assert parse_run({"model": {"features": 3, "columns": 3}}).model.columns == 3
     with pytest.raises(InvalidInput, match=r"^model\.features = 3: is the earlier name of columns, which is 4"):
         parse_run({"model": {"features": 3, "columns": 4}})

@@ -126,7 +126,14 @@ def table(tmp_path: Path) -> Path:
 def made_of(table: Path, name: str, *changes: str, label: str = "kind", index: int = 1) -> Learner:
     run = with_changes(
         None,
-        [f"data.path={table}", f"data.label={label}", f"model.name={name}", "learning.gradient_bound=1000", *changes],
+        [
+            "privacy.protects=node",
+            f"data.path={table}",
+            f"data.label={label}",
+            f"model.name={name}",
+            "learning.gradient_bound=1000",
+            *changes,
+        ],
     )
     return make_learner(run, index=index, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng(2))
 
@@ -183,7 +190,10 @@ def test_the_papers_network_learns_as_in_simulations(tmp_path: Path) -> None:
     # Which rows are this node's is the simulator's affair, and is compared by the linear models' tests.
     from skipring.runs import dealt_rows
 
-    run = with_changes(None, [f"data.path={tmp_path / 'images.npz'}", "data.label=y", "model.name=cnn", changes[3]])
+    run = with_changes(
+        None,
+        ["privacy.protects=node", f"data.path={tmp_path / 'images.npz'}", "data.label=y", "model.name=cnn", changes[3]],
+    )
     _, prepared, owned = dealt_rows(run, usual_nodes=4)
     rows = slice(0, int(owned.start[1]))
 
@@ -323,7 +333,7 @@ def test_a_file_of_a_nodes_own(tmp_path: Path) -> None:
     own = OwnData(path=tmp_path / "own.npz", label="kind")
 
     def learner(*changes: str) -> Learner:
-        run = with_changes(None, [*words, *changes])
+        run = with_changes(None, ["privacy.protects=node", *words, *changes])
         return make_learner(run, index=0, nodes=2, name="ann", data=own, rng=np.random.default_rng(1))
 
     made = learner('model.classes=["c", "b", "a"]')
@@ -418,7 +428,9 @@ def test_a_network_learns_from_labels_within_their_bound(table: Path) -> None:
 @pytest.mark.parametrize("name", ["cnn", "clinic_models:net"])
 def test_a_gradient_without_a_bound_is_refused(tmp_path: Path, name: str) -> None:
     np.savez(tmp_path / "images.npz", X=np.random.default_rng(3).random((40, 784)), y=np.arange(40) % 3)
-    run = with_changes(None, [f"data.path={tmp_path / 'images.npz'}", "data.label=y", f"model.name={name}"])
+    run = with_changes(
+        None, ["privacy.protects=node", f"data.path={tmp_path / 'images.npz'}", "data.label=y", f"model.name={name}"]
+    )
     with pytest.raises(InvalidInput, match=r"learning.gradient_bound = missing: .* no privacy could be stated"):
         make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())
 
@@ -478,7 +490,7 @@ class Nothing:
     def add(self, vector, std):
         vector += 0
 def learner(name):
-    run = with_changes(None, ["data.path={table}", "data.label=kind", "model.name=" + name, "model.device=cpu",
+    run = with_changes(None, ["privacy.protects=node", "data.path={table}", "data.label=kind", "model.name=" + name, "model.device=cpu",
         "learning.gradient_bound=1", "learning.batch=2"])
     return make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())
 def walk(made):

@@ -241,7 +241,8 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert len(notes) == 4  # two for each start
     assert all(note.startswith("node2 has no budget, so that nothing stops updates") for note in notes[::2])
     assert all(
-        note.startswith("features are standardised by the mean and deviation of all nodes' rows") for note in notes[1::2]
+        note.startswith("features are standardised by the mean and deviation of all nodes' rows")
+        for note in notes[1::2]
     )
     assert "stopped" in [line["event"] for line in lines]
 

@@ -43,6 +43,7 @@ def setup(loss: str = "logistic", **changes: Any) -> Setup:
         "timeout": 0.05,
         "hop_latency": 0.01,
         "step_sizes": StepSizes(0.5),
+        "protects": "node",
         "noise_multiplier": 1.0,
         "batch": 3,
         "seed": 7,

@@ -85,6 +85,7 @@ def own(table: Path, function: str, *changes: str, label: str = "kind") -> RunFi
     return with_changes(
         None,
         [
+            "privacy.protects=node",
             f"data.path={table}",
             f"data.label={label}",
             "data.nodes=4",
@@ -118,6 +119,7 @@ def run(images: Path, *changes: str) -> RunFile:
     return with_changes(
         None,
         [
+            "privacy.protects=node",
             f"data.path={images}",
             "data.label=y",
             "data.nodes=6",

@@ -62,6 +62,7 @@ def setup(rival: str, loss: str = "logistic", nodes: int = 40, **changes: Any) -
         "timeout": 0.05,
         "hop_latency": 0.01,
         "step_sizes": StepSizes(0.7),
+        "protects": "node",
         "noise_multiplier": 0.0,
         "seed": 7,
         "evaluate_every": 7,
