@@ -153,7 +153,7 @@ def test_on_a_log_axis_all_lines_begin_at_its_left_end_with_what_was_known_then(
 
 
 def test_settings_say_whom_the_noise_hides_also_where_the_file_did_not(page: str) -> None:
-    assert re.search(r"<code>privacy\.protects</code></td><td[^>]*>node \(not said\)</td>", page)
+    assert re.search(r"<code>privacy\.protects</code></td><td[^>]*>record</td>", page)
 
 
 def test_what_holds_for_all_folders_is_said_once(page: str, folders: list[Path]) -> None:
@@ -207,7 +207,7 @@ def test_the_latex_table_has_the_numbers_of_the_page(page: str, folders: list[Pa
         cells = line.removesuffix(r" \\").split(" & ")
         assert cells[0] == folder.name.replace("_", r"\_")
         assert cells[1] == row.schedule
-        assert cells[2] == row.unit == "node"
+        assert cells[2] == row.unit == "record"
         assert cells[3] == number(row.timeout).replace("infinity", r"$\infty$")
         middle = ("skip_rate", "noise_multiplier", "epsilon_realised", "epsilon_forecast", "epsilon_paper")
         assert cells[4:9] == [(upper if key.startswith("epsilon") else number)(getattr(row, key)) for key in middle]

@@ -38,7 +38,7 @@ def run_of(features: str, **changes: Any) -> RunFile:
         "data": {"path": "few.npz", "label": "y", "nodes": 5},
         "model": {"name": "softmax", "features": features, "device": "cpu"},
         "schedule": {"steps": 20},
-        "privacy": {"noise_multiplier": 1.0},
+        "privacy": {"noise_multiplier": 1.0, "protects": "node"},
         "simulation": {"runs": 1},
     }
     for key, value in changes.items():

@@ -143,7 +143,7 @@ def test_rows_with_records_differ_in_what_is_protected_and_in_the_rate(row: int)
     assert records.cells
     for cell in records.cells:
         values, other = cell.run.model_dump(), clipped[cell.run.delay.skip]
-        assert values["privacy"].pop("protects") == "record"
+        assert (values["privacy"].pop("protects"), other["privacy"].pop("protects", "node")) == ("record", "node")
         assert values["learning"].pop("rate") > 100.0 * other["learning"].pop("rate")
         for each in (values, other):
             del each["simulation"]["runs"]

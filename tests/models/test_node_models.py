@@ -56,7 +56,8 @@ def kept(tmp_path: Path, run: RunFile) -> tuple[TrainedModel, Any, np.ndarray[An
 @pytest.mark.parametrize("schema", [True, False])
 @pytest.mark.parametrize("features", ["none", "random-fourier:32"])
 def test_the_error_is_the_one_that_the_node_measures(tmp_path: Path, schema: bool, features: str) -> None:
-    values: dict[str, Any] = {"model": {"name": "logistic", "intercept": True, "features": features}}
+    model = {"name": "logistic", "intercept": True, "features": features}
+    values: dict[str, Any] = {"model": model, "privacy": {"protects": "node"}}
     if schema:
         values["column"] = COLUMNS
     else:
@@ -105,7 +106,7 @@ def test_a_nodes_file_has_the_weights_that_do_not_learn_and_no_seed(
     monkeypatch.syspath_prepend(tmp_path)
     model = {"name": "kept_networks:small", "device": "cpu"}
     values = {"column": COLUMNS, "model": model, "learning": {"gradient_bound": 1.0}, "simulation": {"seed": 77}}
-    run = parse_run(values)
+    run = parse_run(values | {"privacy": {"protects": "node"}})
     loaded, learner, parameters = kept(tmp_path, run)
     assert run.table is not None
     data = read_with_schema(tmp_path / "rows.csv", run.table)

@@ -43,6 +43,7 @@ def terms(**changes: Any) -> AccountTerms:
         "path": [0, 1, 2, 0, 2, 1] * (STEPS // 6),
         "step_sizes": [1.0] * STEPS,
         "convex": True,
+        "protects": "node",
     }
     return AccountTerms(**given | {"noise_multiplier": 5.0} | changes)
 

@@ -91,9 +91,10 @@ def test_with_a_law_of_delays_noise_is_that_of_a_node_that_is_never_late_among_o
 
 def test_no_data_is_needed_where_nodes_have_files_of_their_own() -> None:
     model = {"name": "softmax", "classes": ["a", "b", "c"], "columns": 2}
-    run = agreed_run(parse_run({"model": model, "schedule": {"steps": 40}, "privacy": {"epsilon": 3.0}}), 4)
+    hidden = {"epsilon": 3.0, "protects": "node"}
+    run = agreed_run(parse_run({"model": model, "schedule": {"steps": 40}, "privacy": hidden}), 4)
     assert run.privacy.noise_multiplier is not None
-    fixed = {"model": model, "delay": {"timeout": 2.0}, "privacy": {"epsilon": 3.0}}
+    fixed = {"model": model, "delay": {"timeout": 2.0}, "privacy": hidden}
     assert agreed_run(parse_run(fixed), 4).delay.timeout == 2.0
 
 
@@ -117,7 +118,7 @@ def test_networks_count_every_release_in_full() -> None:
 
 def test_the_text_says_the_same() -> None:
     for values in ({}, {"model": {"name": "logistic", "classes": ['a "b"', "c"]}, "learning": {"batch": 3}}):
-        run = agreed_run(parse_run(values), 3)
+        run = agreed_run(parse_run(values | {"privacy": {"protects": "node"}}), 3)
         again = parse_run(tomllib.loads(run_text(run)))
         assert again == run
         assert agreed_run(again, 3) == run

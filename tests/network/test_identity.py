@@ -78,6 +78,7 @@ steps = 12
 [delay]
 timeout = 20.0
 [privacy]
+protects = "node"
 noise_multiplier = 3.0
 [network]
 identity = "2026-03-01-000102030405060708090a0b"
@@ -532,7 +533,8 @@ def follow_a_run(net: Path) -> None:
         (folder / "run.toml").write_text(RUN)
     for name in "abc":
         settings = net / name / "node.toml"
-        settings.write_text(settings.read_text().replace('# run = "run.toml"', 'run = "run.toml"'))
+        text = settings.read_text().replace('# run = "run.toml"', 'run = "run.toml"')
+        settings.write_text(f"{text}\n[budget]\nepsilon = 20.0\ndelta = 1e-5\n")
 
 
 def spoil_certificate(net: Path) -> None:

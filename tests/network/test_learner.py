@@ -433,7 +433,8 @@ import sys, numpy as np
 from skipring.network.node import OwnData
 from skipring.network.node import make_learner
 from skipring.runs import parse_run
-made = make_learner(parse_run({{"model": {{"classes": ["well", "sick"]}}, "privacy": {{"protects": "node"}}}}), index=0, nodes=3, name="ann",
+run = parse_run({{"model": {{"classes": ["well", "sick"]}}, "privacy": {{"protects": "node"}}}})
+made = make_learner(run, index=0, nodes=3, name="ann",
     data=OwnData(path={str(data.path)!r}, label="outcome"), rng=np.random.default_rng())
 made.update(made.initial(), turn=0, step_size=0.1, noise_multiplier=0.0, noise=None)
 print([name for name in ("torch", "numba", "sklearn", "scipy.stats", "grpc", "cryptography") if name in sys.modules])

@@ -490,7 +490,8 @@ class Nothing:
     def add(self, vector, std):
         vector += 0
 def learner(name):
-    run = with_changes(None, ["privacy.protects=node", "data.path={table}", "data.label=kind", "model.name=" + name, "model.device=cpu",
+    run = with_changes(None, ["privacy.protects=node", "data.path={table}",
+        "data.label=kind", "model.name=" + name, "model.device=cpu",
         "learning.gradient_bound=1", "learning.batch=2"])
     return make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())
 def walk(made):

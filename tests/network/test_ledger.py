@@ -303,7 +303,7 @@ def test_a_release_that_makes_no_sense_is_refused_but_counted(
 def test_terms_that_make_no_sense_are_refused(change: dict[str, Any], reason: str) -> None:
     good: dict[str, Any] = {"nodes": 4, "me": 0, "path": [0, 1], "step_sizes": [1.0, 1.0], "noise_multiplier": 1.0}
     with pytest.raises(InvalidInput, match=reason):
-        AccountTerms(**(good | {"convex": True} | change))
+        AccountTerms(**(good | {"convex": True, "protects": "node"} | change))
 
 
 # Histories of the protocol, with recoveries. What an observer learned is computed exactly, for losses that make all
@@ -430,7 +430,7 @@ def test_after_a_fork_each_part_counts_its_own_releases_in_full() -> None:
 
 
 def test_the_digest_of_terms_knows_what_is_protected() -> None:
-    terms = terms_of([0, 1, 2, 3] * 3)
+    terms = dataclasses.replace(terms_of([0, 1, 2, 3] * 3), protects="node")
     others = [{"protects": "record"}, {"protects": "person"}, {"protects": "record", "parts": 2}]
     digests = {dataclasses.replace(terms, **change).digest for change in others}  # type: ignore[arg-type]
     assert len(digests | {terms.digest}) == 4

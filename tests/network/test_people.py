@@ -81,7 +81,7 @@ def test_one_leaves_two_join_and_who_stays_needs_no_archive(net: Path, skipring_
     words = " ".join(again.out.split())
     assert f"The last run is in runs/{first} of each node's folder (a, c)." in words
     assert "b has left; its folder is net/left/b. The others do not let it in any more." in words
-    assert "For its owner alone: skipring network pack d --dir net" in again.out
+    assert "For its owner alone:\n  skipring network pack d --dir net" in again.out
     roster = read_roster(net / "roster.toml")
     assert roster.names == ("a", "c", "d", "e")
     # What follows from the number of nodes is what `network init` would choose for four.

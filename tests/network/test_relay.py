@@ -25,7 +25,7 @@ from networks import ended, free_ports
 from test_monitor import STATUS
 
 from skipring.cli._main import main
-from skipring.cli.network_up import _word
+from skipring.cli._nodes_view import word_of
 from skipring.network.node import NodeConfig, forwards, read_node_config, ssh_words
 from skipring.network.setup import (
     ExitCode,
@@ -439,9 +439,9 @@ def test_the_command_says_where_nodes_meet(
 
 def test_people_who_look_on_are_told_that_the_relay_is_away() -> None:
     state = NodeState("clinic-3", running=True, status=dataclasses.replace(STATUS, relay="Connection refused"))
-    assert _word(state) == "relay: Connection refused"
+    assert word_of(state) == "relay: Connection refused"
     state.status = dataclasses.replace(STATUS, relay="open")
-    assert "relay" not in _word(state)
+    assert "relay" not in word_of(state)
 
 
 def test_the_service_in_the_archive_is_the_one_in_the_repository() -> None:

@@ -20,7 +20,7 @@ import pytest
 from networks import allow, free_ports
 
 from skipring._json import from_json
-from skipring.cli.network_up import _word
+from skipring.cli._nodes_view import word_of
 from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
 from skipring.models import load_model
@@ -155,7 +155,11 @@ def _can_be_used(folder: Path, skipring_words: Command) -> None:
 def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command) -> None:
     """A ring, and nobody is late: each of four nodes has 6 turns, and node2 can afford 2 updates."""
     run = tmp_path / "asked.toml"
-    run.write_text(DATA + '[schedule]\nname = "ring"\nsteps = 24\n[delay]\ntimeout = 30.0\n[privacy]\nepsilon = 4.0\n')
+    run.write_text(
+        DATA
+        + '[schedule]\nname = "ring"\nsteps = 24\n[delay]\ntimeout = 30.0\n'
+        + '[privacy]\nprotects = "node"\nepsilon = 4.0\n'
+    )
     folder = tmp_path / "net"
     words = ["--nodes", "4", "--port", str(free_ports(4)), "--run", str(run), "--delay", "exponential:0.01"]
     made = skipring_words("network", "init", str(folder), *words)
@@ -281,8 +285,8 @@ def test_a_node_that_died_is_not_shown_with_what_it_said_before(
     state = running.states[0]
     assert state.running
     assert state.status is None or state.status.running_for < 30.0
-    assert _word(dataclasses.replace(state, status=None)) == "starting, started again"
-    assert _word(dataclasses.replace(state, running=False, code=0)).endswith(", started again")
+    assert word_of(dataclasses.replace(state, status=None)) == "starting, started again"
+    assert word_of(dataclasses.replace(state, running=False, code=0)).endswith(", started again")
 
 
 def test_a_run_file_that_differs_is_found_before_anything_starts(tmp_path: Path, skipring_words: Command) -> None:

@@ -13,7 +13,8 @@ import pytest
 from networks import init_net, small_run
 from rich.console import Console
 
-from skipring.cli.network_up import _Row, _table, _why
+from skipring.cli._nodes_view import Row, table_of
+from skipring.cli.network_up import _why
 from skipring.network.setup import make_network
 from skipring.network.transport import OutcomeCertificate, Statement, parse_nodes, read_roster
 
@@ -21,26 +22,26 @@ Command = Callable[..., Any]
 NUMBERS = ["1234", "12", "1234.5", "0.625", "12.345", "0.123"]
 
 
-def shown(*rows: _Row) -> str:
+def shown(*rows: Row) -> str:
     console = Console(width=80)
     with console.capture() as capture:
-        console.print(_table("hop 3 of 40", rows, console))
+        console.print(table_of("hop 3 of 40", rows, console))
     return capture.get()
 
 
 def test_how_a_node_is_doing_stands_below_the_table_where_it_does_not_fit_beside_it() -> None:
-    short = shown(_Row("*", "a", NUMBERS, "ended"), _Row("", "b", [""] * 6, "not running"))
+    short = shown(Row("*", "a", NUMBERS, "ended"), Row("", "b", [""] * 6, "not running"))
     assert [line.split()[-1] for line in short.splitlines()[2:]] == ["ended", "running"]
     assert len(short.splitlines()) == 4
     word = "for 12 s: waits for an answer of long-beach; relay: connection refused x2"
-    long = shown(_Row("*", "long-beach", NUMBERS, "ended"), _Row("", "cleveland", [""] * 6, word))
+    long = shown(Row("*", "long-beach", NUMBERS, "ended"), Row("", "cleveland", [""] * 6, word))
     assert "\u2026" not in long
     below = " ".join(long.split()).partition("long-beach: ended ")[2]
     assert below == f"cleveland: {word}"
-    three = shown(*(_Row("", name, NUMBERS, "ended") for name in ("long-beach", "cleveland", "charlie-the-third")))
+    three = shown(*(Row("", name, NUMBERS, "ended") for name in ("long-beach", "cleveland", "charlie-the-third")))
     assert " ".join(three.split()).endswith(" long-beach, cleveland, charlie-the-third: ended")
     name = "n" * 63
-    whole = shown(_Row("", name, NUMBERS, "exit code 2"))
+    whole = shown(Row("", name, NUMBERS, "exit code 2"))
     assert sum(line.split()[0].count("n") for line in whole.splitlines() if line.startswith("  nn")) == 63
     assert f"{name}: exit code 2" in whole
     assert all("1234.5" in text for text in (short, long, whole))

@@ -188,7 +188,7 @@ def test_without_clipping_there_is_no_epsilon(images: Path) -> None:
 
 def test_a_budget_chooses_the_noise(images: Path) -> None:
     values = run(images).model_dump()
-    values["privacy"] = {"epsilon": 4.0, "delta": 1e-5}
+    values["privacy"] = {"epsilon": 4.0, "delta": 1e-5, "protects": "node"}
     setup = build(RunFile.model_validate(values))
     record = PlannedRun(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=1.0, convex=False)
     assert forecast(record).with_noise(setup.noise_multiplier).epsilon(1e-5) == pytest.approx(4.0, rel=1e-5)

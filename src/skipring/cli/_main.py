@@ -20,7 +20,7 @@ from .calculator import error, noise, privacy, timeout
 from .compare import compare
 from .finish import node_finish
 from .network import network_check, network_init, network_pack
-from .network_up import network_status, network_stop, network_up, node_status
+from .network_up import network_stop, network_up
 from .node import node_ledger, node_model, node_privacy, node_run
 from .paper import figure, tables
 from .paper_numbers import numbers
@@ -30,6 +30,7 @@ from .predict import predict
 from .report import report
 from .schema import schema
 from .simulate import init, simulate
+from .status import network_status, node_status
 from .sweep import sweep
 from .verify import network_verify
 from .worth import worth

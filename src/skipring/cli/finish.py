@@ -96,7 +96,7 @@ def finish_all(folder: Path, *, as_json: bool) -> None:
     from rich.live import Live
 
     from ..network import ask_to_finish, read_network
-    from .network_up import live_table, summary
+    from ._nodes_view import live_table, summary
 
     _, configs = read_network(folder)
     looked = _Looked(folder, configs)

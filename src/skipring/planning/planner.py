@@ -280,7 +280,7 @@ def plan(budget: Budget, modes: Sequence[Ready] = ()) -> Plans:
 
     >>> from skipring.delays import Gamma
     >>> budget = Budget(nodes=100, delay=Gamma(0.25, 1.0), hop_latency=0.01, epsilon=1.0, delta=1e-6, dimension=8,
-    ...                 gradient_bound=1.0, diameter=10.0, time=60.0)
+    ...                 gradient_bound=1.0, diameter=10.0, time=60.0, protects="node")
     >>> chosen = plan(budget)
     >>> 0.1 < chosen.best.skip_probability < 0.7
     True

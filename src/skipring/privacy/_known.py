@@ -29,9 +29,8 @@ from ._step_sizes import group_starts, share, share_after
 from .gaussian import gdp_delta, gdp_epsilon
 from .leakage import Block, IndependentLeakage, Leakage
 from .record import PlannedRun
-from .transcript import Transcript, TranscriptAccountant
 
-__all__ = ["FixedLeakage", "OrderLeakage", "OutsiderLeakage", "PairLeakage", "exact_account"]
+__all__ = ["FixedLeakage", "OrderLeakage", "OutsiderLeakage", "PairLeakage"]
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
@@ -48,46 +47,6 @@ _ONE_BY_ONE = 32
 _MANY_NODES = 200
 #: Points of the lattice for the law of a pair: it is spread over a few releases only.
 _LATTICE = 1 << 13
-
-
-class _PassedOn(TranscriptAccountant):
-    """Nobody is skipped, but each observer looks at its turns and passes the token on unchanged.
-
-    Updates are numbered without the observer's, so later step sizes are larger; what it learns falls with each update
-    that it makes (docs/privacy.md, "Orders by design"), so no other behaviour tells it more. Its own updates stay in
-    the chain, alone between two looks of its own, where they tell nothing about others.
-    """
-
-    def _rows(self, first: int, last: int) -> Floats:
-        """Return mu^2 for observers first..last-1 (rows) and all targets."""
-        looks, start = self.transcript.looks()
-        out = np.empty((last - first, self.transcript.nodes))
-        for place, observer in enumerate(range(first, last)):
-            counted = self._updaters != observer
-            steps = 1.0 / np.sqrt(1.0 + np.cumsum(counted) - counted)
-            out[place] = self._of_nodes(self._looked(looks, start, observer, observer + 1, steps))[0]
-            out[place, observer] = 0.0
-        return out
-
-
-def exact_account(run: PlannedRun, order: KnownOrder, parts: int) -> TranscriptAccountant:
-    """Return the account of a run in which nobody is skipped; one release has mu = 1, so that mu^2 is the leakage."""
-    path = order.whole_path
-    numbers = np.arange(1.0, len(path) + 1.0)
-    account = TranscriptAccountant if run.step_size == "constant" or run.view == "final" else _PassedOn
-    return account(
-        Transcript(
-            nodes=run.nodes,
-            offered=path,
-            updated=np.ones(len(path), dtype=np.bool_),
-            step_sizes=1.0 / np.sqrt(numbers) if run.step_size == "sqrt" else 1.0,
-            noise_multiplier=2.0,
-            view=run.view,
-            parts=parts,
-            protects=run.protects,
-            closing=len(order.closing),
-        )
-    )
 
 
 @dataclass(frozen=True)

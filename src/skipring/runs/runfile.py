@@ -52,14 +52,11 @@ __all__ = [
 
 #: Ways to learn together without a token, which simulations compare it with.
 RIVALS = ("gossip", "federated")
-
 #: No learned timeout is shorter, in seconds, unless nodes agree on another floor: long enough for a small update of a
 #: node that is some way off, short enough that a dead one costs little.
 FLOOR = 0.1
-
 #: How long nodes take in virtual time where a run file does not say. Nobody is skipped by it, nor do real nodes use it.
 USUAL_LAW = "gamma:0.25,1"
-
 #: What nodes with files of their own must agree on, since nobody sees all of the data.
 _AGREED = ("classes", "columns", "label_bound")
 #: More moves of a search for an order take minutes, and find hardly anything.
@@ -479,7 +476,8 @@ def parse_run(values: Mapping[str, Any], *, folder: Path | None = None) -> RunFi
     Files that the values name lie in `folder`; without one no file is read, so that they cannot name a schema's.
     """
     if folder is not None:
-        values = _with_files(dict(values), folder)
+        values = with_traces_beside(with_path_beside(dict(values), folder), folder)
+        values = with_schema_file(values, folder, read_toml)
     require_no_quotes(values, RunFile)
     try:
         return RunFile.model_validate(with_columns(values))
@@ -493,10 +491,6 @@ def parse_run(values: Mapping[str, Any], *, folder: Path | None = None) -> RunFi
 def read_run_file(path: str | Path) -> RunFile:
     """Read a run file."""
     return with_changes(path, [])
-
-
-def _with_files(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    return with_schema_file(with_traces_beside(with_path_beside(values, folder), folder), folder, read_toml)
 
 
 def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:

@@ -284,9 +284,7 @@ class Result:
             settings = json.loads((source / "run.json").read_text())
             resolved = ResolvedFacts.from_json(settings.pop("resolved"))
             versions = settings.pop("versions", {})
-            privacy = from_json(
-                PrivacyReport, _NODES_THEN | json.loads((source / "privacy.json").read_text()), "privacy"
-            )
+            privacy = from_json(PrivacyReport, json.loads((source / "privacy.json").read_text()), "privacy")
             with np.load(source / "metrics.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}
         except FileNotFoundError as error:
@@ -298,10 +296,6 @@ class Result:
             raise InvalidInput.because("folder", source, f"is damaged: {error}") from None
         privacy = _believable(privacy, settings, resolved)
         return cls(settings=settings, resolved=resolved, versions=versions, privacy=privacy, **arrays)
-
-
-#: A folder that does not say what its epsilon hides is of a version that hid nodes only.
-_NODES_THEN = {"unit": "node"}
 
 
 def _believable(privacy: PrivacyReport, settings: Mapping[str, Any], resolved: ResolvedFacts) -> PrivacyReport:
