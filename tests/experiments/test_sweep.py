@@ -272,10 +272,8 @@ def test_many_varied_values_fit_into_80_columns(skipring: Callable[[str], Any], 
 
 
 def test_a_cell_that_cannot_be_run_does_not_cost_the_others(skipring: Callable[[str], Any], tmp_path: Path) -> None:
-    text = (
-        TINY.replace('"delay.skip" = [0.1, 0.5]', '"learning.batch" = [1, 500]')
+    text = TINY.replace('"delay.skip" = [0.1, 0.5]', '"learning.batch" = [1, 500]')
     text = text.replace("noise_multiplier = 2.0", 'noise_multiplier = 2.0\nprotects = "node"')
-    )
     (tmp_path / "grid.toml").write_text(text)
     for workers in (1, 2):
         answer = skipring(f"sweep grid.toml --workers {workers} --out {workers}")

@@ -471,10 +471,7 @@ class RunFile(_Section):
 
 
 def parse_run(values: Mapping[str, Any], *, folder: Path | None = None) -> RunFile:
-    """Check the values of a run file; one line names the first that is wrong.
-
-    Files that the values name lie in `folder`; without one no file is read, so that they cannot name a schema's.
-    """
+    """Check the values of a run file, whose files lie in `folder`; one line names the first that is wrong."""
     if folder is not None:
         values = with_traces_beside(with_path_beside(dict(values), folder), folder)
         values = with_schema_file(values, folder, read_toml)
