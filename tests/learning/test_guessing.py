@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skipring.cli import network_up
+from skipring.cli._nodes_view import remark_on
 from skipring.learning import Guess, guess_errors, guess_of
 from skipring.network import NodeStatus
 from skipring.simulation import Result, simulate
@@ -65,7 +65,7 @@ def test_nodes_that_learned_nothing_say_so() -> None:
         return NodeStatus(**known | {"test_error": error, "guess": guess, "over": over})
 
     guess = Guess(0.4, 0.05)
-    assert network_up._remark([]) is None
-    assert network_up._remark([status(None, guess), status(0.4, None), status(0.4, guess, over=False)]) is None
-    assert network_up._remark([status(0.1, guess), status(0.35, guess)]) is None  # 0.225 on average
-    assert "0.325 is not below" in str(network_up._remark([status(0.3, guess), status(0.35, guess)]))
+    assert remark_on([]) is None
+    assert remark_on([status(None, guess), status(0.4, None), status(0.4, guess, over=False)]) is None
+    assert remark_on([status(0.1, guess), status(0.35, guess)]) is None  # 0.225 on average
+    assert "0.325 is not below" in str(remark_on([status(0.3, guess), status(0.35, guess)]))

@@ -534,7 +534,7 @@ def follow_a_run(net: Path) -> None:
     for name in "abc":
         settings = net / name / "node.toml"
         text = settings.read_text().replace('# run = "run.toml"', 'run = "run.toml"')
-        settings.write_text(f"{text}\n[budget]\nepsilon = 20.0\ndelta = 1e-5\n")
+        settings.write_text(text.replace("# epsilon = 2.0", "epsilon = 20.0").replace("# delta = 1e-5", "delta = 1e-5"))
 
 
 def spoil_certificate(net: Path) -> None:

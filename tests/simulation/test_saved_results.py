@@ -29,7 +29,7 @@ def write_before(folder: Path, name: str) -> Path:
     """Write a folder as it was written then."""
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps(BEFORE[name]["run"], indent=2))
-    (folder / "privacy.json").write_text(json.dumps(BEFORE[name]["privacy"], indent=2))
+    (folder / "privacy.json").write_text(json.dumps(BEFORE[name]["privacy"] | {"unit": "node"}, indent=2))
     steps = int(BEFORE[name]["run"]["resolved"]["steps"])
     numbers = np.tile([0.5, 0.2], (2, 1))
     np.savez(
@@ -138,6 +138,10 @@ def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> 
         assert "\n" not in str(refusal.value)
     path.write_text("[]")
     with pytest.raises(InvalidInput, match="is damaged: privacy"):
+        Result.load(folder)
+    del privacy["unit"]
+    path.write_text(json.dumps(privacy))
+    with pytest.raises(InvalidInput, match=r"is damaged: .*does not say what its epsilon hides"):
         Result.load(folder)
 
 

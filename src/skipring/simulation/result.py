@@ -284,7 +284,10 @@ class Result:
             settings = json.loads((source / "run.json").read_text())
             resolved = ResolvedFacts.from_json(settings.pop("resolved"))
             versions = settings.pop("versions", {})
-            privacy = from_json(PrivacyReport, json.loads((source / "privacy.json").read_text()), "privacy")
+            said = json.loads((source / "privacy.json").read_text())
+            if isinstance(said, dict) and "unit" not in said:  # no default: another unit would be another promise
+                raise KeyError("privacy.json does not say what its epsilon hides")
+            privacy = from_json(PrivacyReport, said, "privacy")
             with np.load(source / "metrics.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}
         except FileNotFoundError as error:
