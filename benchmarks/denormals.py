@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,11 @@ def rows_of(x: Floats, classes: int) -> Rows:
     return Rows(train_x=x, train_y=labels, test_x=x[:0], test_y=labels[:0], classes=classes)
 
 
+def linear(model: LinearModel, protection: Protection, rows: Rows) -> LinearLearner:
+    rng, dealt = np.random.default_rng(1), np.random.default_rng(1)
+    return LinearLearner(model, rows, protection=protection, rng=rng, dealt=dealt)
+
+
 def learners() -> dict[str, dict[str, Any]]:
     protection = Protection(unit="record", batch=BATCH)
     found: dict[str, dict[str, Any]] = {}
@@ -51,15 +57,7 @@ def learners() -> dict[str, dict[str, Any]]:
 
     for loss, features, classes in (("logistic", 30, 2), ("logistic", 2000, 2), ("softmax", 784, 10)):
         model = LinearModel(loss=loss, features=features, classes=classes, diameter=20.0)
-        every(
-            f"{loss}, {features} features",
-            features,
-            1e-310,
-            lambda rows, model=model: LinearLearner(
-                model, rows, protection=protection, rng=np.random.default_rng(1), dealt=np.random.default_rng(1)
-            ),
-            classes,
-        )
+        every(f"{loss}, {features} features", features, 1e-310, partial(linear, model, protection), classes)
     network = NeuralModel(name="small-cnn", features=784, classes=10, clip=1.0, device="cpu")
     every(
         "small-cnn, 784 features",

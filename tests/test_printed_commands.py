@@ -40,8 +40,7 @@ def test_a_sweep_names_its_report(skipring_words: Words, tmp_path: Path) -> None
 
 def test_a_plan_and_a_new_file_name_what_comes_next(skipring_words: Words) -> None:
     plan = ("plan", "--nodes", "20", "--delay", "gamma:0.25,1", "--time", "20", "--epsilon", "8", "--dimension", "3")
-    plan += ("--protects", "node")
-    answer = skipring_words(*plan, "--write", "my plan.toml")
+    answer = skipring_words(*plan, "--protects", "node", "--write", "my plan.toml")
     assert answer.code == 0, answer.err
     assert copied(answer.out) == [["skipring", "worth", "my plan.toml"]]
     assert skipring_words("init", "my run.toml").out.endswith("next: skipring simulate 'my run.toml'\n")

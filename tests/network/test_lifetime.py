@@ -439,7 +439,7 @@ def with_ledger(config: Path, ledger: Path, budget: NodeBudget) -> None:
 
 
 def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, skipring_words: Command) -> None:
-    run = QUICK | {"schedule": {"steps": 30}, "privacy": QUICK["privacy"] | {"protects": "node"}}
+    run = QUICK | {"schedule": {"steps": 30}, "privacy": {"noise_multiplier": 3.0, "protects": "node"}}
     ledger, budget = tmp_path / "rows.ledger", NodeBudget(epsilon=13.0, delta=1e-5)
     accounts: list[OwnAccount] = []
     for number in ("1", "2"):

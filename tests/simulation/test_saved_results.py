@@ -121,7 +121,7 @@ def test_where_there_is_no_record_it_is_said_why() -> None:
 
 def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> None:
     folder = write_before(tmp_path / "folder", "random-ring")
-    privacy = dict(BEFORE["random-ring"]["privacy"])
+    privacy = BEFORE["random-ring"]["privacy"] | {"unit": "node"}
     path = folder / "privacy.json"
     path.write_text(json.dumps(privacy | {"new": 1, "forecast": {"epsilon": 2.0, "newer": []}}))
     assert Result.load(folder).privacy.epsilon == 2.0
