@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from skipring.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -62,3 +65,25 @@ def test_the_python_example_runs() -> None:
     assert 1.5 < float(epsilon) < 3.0
     assert 15.0 < float(noise) < 25.0
     assert worst.startswith("WorstPair(mu=0.6")
+
+
+def asked_in_docs() -> list[str]:
+    """Return each question to the calculator that docs or the help show; the tutorial has a test of its own."""
+    pages = [page.read_text() for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "tutorial.md"]
+    lines = re.findall(
+        r"^ *(?:\$ )?skipring ((?:plan|noise|privacy|timeout|error) --.*)$", "\n".join(pages), re.MULTILINE
+    )
+    (first,) = re.findall(r"Start with: skipring (.*)", app.info.epilog or "")
+    return [first, *lines]
+
+
+@pytest.mark.parametrize("line", asked_in_docs())
+def test_questions_of_docs_and_help_are_answered(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [*line.split(), *(["--no-figure"] if line.startswith("plan") and "--no-figure" not in line else [])]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+
+
+def test_docs_ask_questions() -> None:
+    assert len(asked_in_docs()) >= 5

@@ -28,6 +28,7 @@ The rooms, each using only those before it:
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from .simulation import simulate
 
 __all__ = ["SkipRingClassifier", "__version__", "load_model", "simulate"]
+
+# numba reads settings from a file in the current folder, and unpickles what lies in the cache that they name. That
+# folder may be one that others have packed. The environment comes before that file.
+os.environ.setdefault("NUMBA_CACHE_DIR", "")
 
 _HOMES = {"SkipRingClassifier": "estimator", "load_model": "models", "simulate": "simulation"}
 

@@ -25,8 +25,8 @@ from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_n
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
-from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast
-from .runs import RunFile, Shape, parse_run, protected_rows, usual_batch
+from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast, large_delta
+from .runs import RunFile, Shape, parse_run, protected_rows, units_of_all_nodes, usual_batch
 from .simulation import Setup, planned, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
@@ -233,6 +233,10 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         setup = dataclasses.replace(setup, secret=self.random_state is None)
         if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
             warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
+        if setup.noise_multiplier > 0.0:
+            many = large_delta(float(self.delta), self.protects_, units_of_all_nodes(data, setup.protection))
+            if many is not None:
+                warnings.warn(many, UserWarning, stacklevel=3)
         output = run_one(setup, 0)
         parameters = np.asarray(output.model, np.float64).reshape(-1, rows.shape[1])
         if self.intercept:

@@ -62,6 +62,7 @@ def test_a_run_that_is_over_is_shown_and_not_begun_again(finished: Path, skiprin
     said = skipring_words("network", "up", "net")
     assert said.code == 0
     assert said.out.startswith("The run was over already, and nothing was started")
+    assert "None" not in said.out
     assert "3 of 3 nodes hold the same final model" in " ".join(said.out.split())
     assert "skipring network again net" in said.err
     assert " s (" not in said.out  # no time was taken
@@ -85,10 +86,10 @@ def test_an_owner_sees_how_one_node_is_doing(finished: Path, skipring_words: Com
 
 
 def test_nodes_without_a_budget_say_so_wherever_they_are_looked_at(finished: Path, skipring_words: Command) -> None:
-    line = "ode1, node2, node3 have no budget, so that nothing stops updates however large epsilon becomes"
+    line = "o budget: node1, node2, node3; nothing stops updates however large epsilon becomes"
     for words in ("network check net", "network status net", "network up net"):
         assert line in " ".join(skipring_words(*words.split()).out.split()), words
-    alone = "ode2 has no budget, so that nothing stops updates"
+    alone = "o budget: node2; nothing stops updates"
     for words in ("network check net/node2", "node status net/node2"):
         assert alone in " ".join(skipring_words(*words.split()).out.split()), words
     assert alone in (finished / "node2" / "node.log").read_text()
@@ -192,7 +193,7 @@ def test_an_earlier_run_is_told_of_as_before(
     node, out = finished / "node2", tmp_path / "out.npz"
     settings = node / "node.toml"
     text = settings.read_text().replace("# epsilon = 2.0", "epsilon = 90.0").replace("# delta = 1e-5", "delta = 1e-6")
-    settings.write_text(text.replace('# ledger = "rows', 'ledger = "rows') if ledger else text)
+    settings.write_text(text.replace('# ledger = "../ledgers/rows', 'ledger = "rows') if ledger else text)
     before = told_of(skipring_words, node, out)
     assert (before[0]["releases"], before[0]["delta"], before[0]["budget"]) == (5, 1e-6, 90.0)
     first = identity_of(finished / "run.toml")
@@ -200,7 +201,7 @@ def test_an_earlier_run_is_told_of_as_before(
     assert skipring_words("network", "again", str(finished), "--run", "next.toml").code == 0
     settings.write_text(text.replace("90.0", "70.0").replace("1e-6", "1e-4"))  # the owner changes it for the next run
     if ledger:
-        settings.write_text(settings.read_text().replace('# ledger = "rows', 'ledger = "rows'))
+        settings.write_text(settings.read_text().replace('# ledger = "../ledgers/rows', 'ledger = "rows'))
     earlier = node / "runs" / first
     assert told_of(skipring_words, earlier, out) == before
     moved = tmp_path / "kept" / first  # somewhere else

@@ -227,3 +227,16 @@ def test_what_ssh_could_take_for_something_else_is_refused(tmp_path: Path, key: 
     (tmp_path / "node.toml").write_text("\n".join(['name = "a"', "[relay]", *lines]))
     with pytest.raises(InvalidInput, match=rf"relay\.{key} = "):
         read_node_config(tmp_path / "node.toml")
+
+
+def test_settings_of_numba_in_the_current_folder_are_not_followed(tmp_path: Path) -> None:
+    """A node's folder may bring them, with a cache of pickles."""
+    pytest.importorskip("yaml")  # numba reads that file where it is installed
+    (tmp_path / ".numba_config.yaml").write_text("cache_dir: brought\n")
+    asked = "import numba; print(repr(numba.config.CACHE_DIR))"
+    env = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    for first, expected in (("import skipring; ", "''"), ("", "'brought'")):
+        done = subprocess.run(
+            [sys.executable, "-c", first + asked], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == expected

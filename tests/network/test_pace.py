@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture, Never
 from skipring.errors import InvalidInput
 from skipring.network.node import AdaptivePace, FixedPace, Pace
+from skipring.network.node.turn_times import TurnTimes
 from skipring.timeouts import best_timeout, time_between_updates
 
 HOP = 0.01
@@ -236,6 +238,23 @@ def test_own_observations_weigh_more_than_claims() -> None:
             pace.saw(3.0, True, own=not own)
         found.append(pace.timeout)
     assert found == [pytest.approx(1.05), pytest.approx(6.0)]
+
+
+def test_a_claim_about_the_own_turn_counts_as_a_claim() -> None:
+    """A sender says of each turn of this node that it took 50 s to be ready. It took 5 ms."""
+    found = []
+    for claimed in (0.05, 50.0):
+        pace = AdaptivePace()
+        turns = TurnTimes(pace)
+        for hop in range(1, 200):
+            turns.heard(struct.pack("<If?", 2 * hop, claimed, True), 2 * hop)
+            turns.took(2 * hop, 0.005, ready_after=0.005, in_time=True)
+            turns.was_ready(2 * hop + 1, 0.005)
+            turns.took(2 * hop + 1, 0.005, in_time=True)
+        found.append(pace.timeout)
+    honest, lied = found
+    assert honest < 0.2
+    assert lied < 0.2, "half of the turns are its own measurements, and count twice"
 
 
 def test_claims_that_somebody_is_in_time_are_not_believed_while_nobody_is() -> None:

@@ -90,6 +90,11 @@ def test_a_budget_without_room_for_one_update_is_found(skipring_words: Command, 
         assert re.match(
             r"node1: budget\.epsilon = 0\.01: has no room for one update \(epsilon would be 2\.\d+ at", line
         )
+    # It is found, too, once the node was started and has refused all of its turns; and the node says so itself.
+    assert skipring_words("network", "up", "net").code == 0
+    assert (net / "node1" / "journal.sqlite").exists()
+    assert "has no room for one update" in skipring_words("network", "check", "net").out
+    assert "has no room for one update" in (net / "node1" / "node.log").read_text()
     settings.write_text(settings.read_text().replace("epsilon = 0.01", "epsilon = 3.0"))
     assert skipring_words("network", "check", "net").code == 0
 

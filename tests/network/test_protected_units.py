@@ -100,7 +100,7 @@ def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
     assert not any("share" in note for note in given_away(configs[0].parent).notes)
     assert nodes[0].status().not_covered is None
     (note,) = nodes[0].setup.notes
-    assert note.startswith("node1 has no budget")
+    assert note.startswith("no budget: node1;")
     assert np.mean([node.updater.test_error for node in nodes]) < 0.3
 
 

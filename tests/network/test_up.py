@@ -243,7 +243,7 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert [line["event"] for line in lines].count("started") == 2
     notes = [line["what"] for line in lines if line["event"] == "note"]
     assert len(notes) == 4  # two for each start
-    assert all(note.startswith("node2 has no budget, so that nothing stops updates") for note in notes[::2])
+    assert all(note.startswith("no budget: node2; nothing stops updates") for note in notes[::2])
     assert all(
         note.startswith("features are standardised by the mean and deviation of all nodes' rows")
         for note in notes[1::2]

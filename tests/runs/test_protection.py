@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from skipring import SkipRingClassifier
 from skipring.errors import InvalidInput
+from skipring.experiments import worth
 from skipring.network.setup import agreed_run, notes_on
 from skipring.runs import (
     change_value,
@@ -71,6 +74,20 @@ def test_a_delta_above_one_over_the_number_of_protected_units_is_noted() -> None
             for notes in (simulate(run).resolved.notes, notes_on(agreed_run(run, 7), 7)):
                 found = [note.partition(":")[0] for note in notes if note.startswith("privacy.delta")]
                 assert found == (said if delta * units > 1.0 else [])
+
+
+def test_the_estimator_and_worth_warn_of_a_large_delta() -> None:
+    rows, labels = np.eye(80), np.arange(80) % 2
+    learner = SkipRingClassifier(nodes=8, noise_multiplier=4.0, delta=0.1, rounds=2, random_state=1)
+    with pytest.warns(UserWarning, match=r"delta 0\.1 is above 1 / 80, one over the number of records"):
+        learner.fit(rows, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner.set_params(delta=0.01).fit(rows, labels)
+    for delta in (0.002, 0.003):
+        run = parse_run({"data": {"nodes": 7}, "schedule": {"steps": 14}, "privacy": {"delta": delta}})
+        found = worth(run, epsilons=[8.0], splits=2).large_delta
+        assert found is None if delta == 0.002 else str(found).startswith("delta 0.003 is above 1 / 455")
 
 
 def test_what_is_not_given_does_not_change_the_key_of_a_result() -> None:

@@ -16,6 +16,7 @@ import pytest
 from skipring import SkipRingClassifier
 from skipring.errors import InvalidInput
 from skipring.models import Inputs, load_model
+from skipring.report import load_folders, report_page
 from skipring.runs import parse_run
 from skipring.simulation import Interrupted, Result, build, run_one, simulate
 from skipring.simulation.trained import trained_model
@@ -152,6 +153,31 @@ def test_the_digest_of_a_model_tests_no_guess(tmp_path: Path, kind: str, one_thr
     assert load_model(tmp_path / "model.npz").facts.run != first, "it still tells runs apart"
 
 
+def test_no_file_beside_a_saved_model_tests_a_guess_of_a_row(tmp_path: Path) -> None:
+    def kept(name: str, rows: np.ndarray[Any, Any]) -> str:
+        simulate(settings(runs=1), rows, Y, OWNER, out=tmp_path / name, save_model=tmp_path / "model.npz")
+        settings_kept: str = json.dumps(json.loads((tmp_path / name / "run.json").read_text())["given"])
+        assert not (tmp_path / name / "started.json").exists()
+        return settings_kept
+
+    other = X.copy()
+    other[17] = 0.5
+    assert kept("one", X) == kept("two", other)
+
+
+@pytest.mark.parametrize("secret", [False, True])
+def test_a_result_says_wherever_it_goes_that_known_noise_hides_nothing(tmp_path: Path, secret: bool) -> None:
+    result = simulate(
+        settings(runs=1), X, Y, OWNER, out=tmp_path / "out", save_model=tmp_path / "model.npz" if secret else None
+    )
+    words = "the noise follows from simulation.seed"
+    told = [str(result.privacy.not_covered), (tmp_path / "out" / "privacy.json").read_text()]
+    told += [json.dumps(result.summary().to_json()), report_page(load_folders([tmp_path / "out"]))]
+    for text in told:
+        assert (words in text) == (not secret)
+        assert "no epsilon covers the test errors of tokens on their way" in text
+
+
 def test_every_call_gives_another_model_and_the_same_rows(tmp_path: Path) -> None:
     found = []
     for name in ("first.npz", "second.npz"):
@@ -247,8 +273,8 @@ def test_the_command_says_where_noise_comes_from_and_what_no_epsilon_covers(
     assert plain.code == saved.code == 0, plain.err + saved.err
     for told in (plain, saved):
         words = " ".join(told.out.split())
-        assert "No epsilon covers the test errors of tokens on their way, nor several runs on the same rows." in words
-    assert "Their noise follows from simulation.seed" in " ".join(plain.out.split())
+        assert "o epsilon covers the test errors of tokens on their way, nor several runs on the same rows" in words
+    assert "the noise follows from simulation.seed" in " ".join(plain.out.split())
     assert "Its noise comes from the operating system" in " ".join(saved.out.split())
     again = skipring_words("simulate", "run.toml", *options, "--out", "more", "--save-model", "model.npz", "--json")
     assert again.data["model_epsilon"][0]["epsilon"] == again.data["privacy"]["forecast"]["epsilon"]

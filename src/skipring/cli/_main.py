@@ -47,7 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with: skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 2 --dimension 30",
+    epilog="Start with: skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 2 --dimension 30 --rows 4",
 )
 paper_app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables, and go beyond them.")
 network_app = typer.Typer(

@@ -124,6 +124,8 @@ def word_of(state: NodeState) -> str:
     again = ", started again" if state.starts > 1 else ""
     if not state.running:
         over = state.status is not None and state.status.over
+        if state.code is None:  # it was not started now
+            return "ended" if over else "not running"
         return (("ended" if over else "stopped") if state.code == 0 else f"exit code {state.code}") + again
     if state.status is None:
         return f"starting{again}"

@@ -108,7 +108,10 @@ def _timeout(word: str) -> float | Literal["fastest", "best"]:
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
     from ..simulation import compare_runs
 
-    kept = f"they are in {folder}; a comparison of all begins anew, with another --out"
+    def kept() -> str:
+        begins = "a comparison of all begins anew, with another --out"
+        return f"they are in {folder}; {begins}" if any(folder.glob("*/metrics.npz")) else begins
+
     total = sum(other.run.simulation.runs for other in chosen)
     with counted_runs(total, kept) as (stop, progress):
         return compare_runs(chosen, error=error, out=folder, stop=stop, progress=progress)

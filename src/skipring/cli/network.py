@@ -152,10 +152,14 @@ def network_init(
 
 def own_file(folder: Path, name: str) -> Path:
     """Return a node's own file in a folder of such files."""
+    from ..data import not_a_table  # loaded when the command runs
+
     if not folder.is_dir():
         raise InvalidInput.because("data", folder, "is not a folder")
     found = [path for path in (folder / f"{name}.csv", folder / f"{name}.parquet") if path.is_file()]
     if not found:
+        for other in sorted(folder.glob(f"{name}.*")):
+            raise not_a_table("data", other, (".csv", ".parquet"))
         raise InvalidInput.because("data", folder, f"there is no {name}.csv, and no {name}.parquet, for node {name}")
     return found[0].absolute()
 

@@ -159,8 +159,6 @@ def _show(
         )
     if privacy.paper is not None and privacy.paper.doubt is not None:
         notes.append(f"Do not rely on the paper's epsilon: {privacy.paper.doubt}.")
-    if privacy.refused is None:
-        notes.append("No epsilon covers the test errors of tokens on their way, nor several runs on the same rows.")
     if privacy.not_covered is not None:
         notes.append(sentence(privacy.not_covered))
     notes += map(sentence, resolved.notes)
@@ -181,8 +179,6 @@ def _show(
             "Its noise comes from the operating system, and not from simulation.seed: another call gives another."
         )
         notes += [claim.sentence() for claim in claims if claim.epsilon is None]
-    elif privacy.refused is None:
-        notes.append("Their noise follows from simulation.seed: hand on no model of them, but one of --save-model.")
     print_rows(rows, "\n".join(notes))
 
 

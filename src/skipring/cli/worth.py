@@ -102,6 +102,8 @@ def _notes(found: Worth) -> list[str]:
     ]
     if found.protects == "node":
         notes.append("In one place with noise is left out: it would hide rows, not nodes.")
+    if found.large_delta is not None:
+        notes.append(sentence(found.large_delta))
     if found.not_covered is not None:
         notes.append(sentence(found.not_covered))
     if found.same_test_rows:

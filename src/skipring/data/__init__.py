@@ -25,7 +25,7 @@ from .prepare import (
 from .schema import INDICATOR, Column, PlainColumns, Schema
 from .schema_draft import SchemaDraft, draft_schema
 from .schema_tables import SchemaRows, read_with_schema, rows_of_file, rows_of_frame
-from .sources import DATASETS, Dataset, load_dataset, require_two_kinds
+from .sources import DATASETS, Dataset, load_dataset, not_a_table, require_two_kinds
 from .splits import SPLITS, NodeData, split_over_nodes
 from .tables import from_arrays, read_table
 
@@ -50,6 +50,7 @@ __all__ = [
     "from_arrays",
     "load_dataset",
     "made_up_rows",
+    "not_a_table",
     "prepare",
     "read_table",
     "read_with_schema",

@@ -22,7 +22,7 @@ from ..data import Dataset, NodeData
 from ..delays import Exponential
 from ..errors import InvalidInput
 from ..learning import LinearModel, guess_errors, row_errors
-from ..runs import RUN_KEYS, RunFile, dealt_rows, keys, turns_per_node, usual_batch
+from ..runs import RUN_KEYS, RunFile, dealt_rows, keys, turns_per_node, units_of_all_nodes, usual_batch
 from ..schedules import Schedule
 from ..simulation import Lateness, Setup, Stragglers, planned, run_one, setup_of_rows
 from .central import central_noise, ring_noise
@@ -112,6 +112,11 @@ class Split:
         """How many updates whoever learns in one place makes: without noise, and with."""
         setup = self._setup
         return setup.steps, turns_per_node(self.nodes, setup.steps, iterations=setup.iterations)
+
+    @property
+    def units(self) -> int:
+        """How many records, persons or nodes are protected."""
+        return units_of_all_nodes(self._setup.data, self._setup.protection)
 
     def score(self, case: Case) -> Score:
         """Return what comes out of one case."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..data import Dataset, made_up_rows
 from ..errors import InvalidInput, require_integer, require_positive
-from ..privacy import Unit
+from ..privacy import Unit, large_delta
 from ..runs import RunFile, dataset_of, keys, not_covered, stream
 from ..simulation import Interrupted, one_blas_thread
 from .split_scores import Case, Score, Split, cases_of
@@ -63,7 +63,8 @@ class Worth:
     test rows belong to nodes, so that each node is tested on its own; `same_test_rows` whether the data set comes with
     test rows, so that splits differ in chance alone. `numbers` says whether labels are numbers and not classes, and
     `not_covered` what else of all nodes' rows was read, for those who learn alone, too. `nobody_skipped` says that
-    nodes would learn their timeouts in a network, where here everybody is waited for.
+    nodes would learn their timeouts in a network, where here everybody is waited for. `large_delta` warns of a delta
+    above one over the number of what is protected.
     """
 
     rows: tuple[WorthRow, ...]
@@ -78,6 +79,7 @@ class Worth:
     not_covered: str | None = None
     made_up: int | None = None
     nobody_skipped: bool = False
+    large_delta: str | None = None
 
     def row(self, who: str, epsilon: float | None = None) -> WorthRow | None:
         """Return the row of a case; None where there is none."""
@@ -162,6 +164,7 @@ def worth(
         not_covered=not_covered(run),
         made_up=rows,
         nobody_skipped=run.delay.timeout == "adaptive",
+        large_delta=large_delta(run.privacy.delta, run.privacy.protects, first.units),
     )
 
 

@@ -154,7 +154,9 @@ def _averages(folders: Sequence[Folder]) -> str:
         if privacy.averaged:
             words += f" {_named(folders, place)}: {privacy.averaged}."
         elif privacy.holds_for_every_pair:
-            words += f" {_named(folders, place)}: the forecast holds for every pair."
+            words += f" {_named(folders, place)}: the forecast holds for every pair before the run."
+            if privacy.realised is not None and privacy.realised.worst > 1.000001 * (privacy.epsilon or 0.0):
+                words += " It counts every path by its chance, and the path that was taken lies beyond it."
     return words
 
 
@@ -164,7 +166,10 @@ def _other_epsilons(folders: Sequence[Folder]) -> str:
     finals = {folder.name: folder.result.privacy.final for folder in folders}
     known = [f"{upper(part.epsilon)} ({escape(name)})" for name, part in finals.items() if part and part.epsilon]
     if known:
-        words += f" Whoever is shown the final model and nothing else: epsilon {', '.join(known)}."
+        words += (
+            f" An outsider who is shown a final model and nothing else: epsilon {', '.join(known)}."
+            " It is about noise that the outsider cannot compute."
+        )
     for promise in dict.fromkeys(folder.result.privacy.whole_node for folder in folders):
         names = ", ".join(escape(folder.name) for folder in folders if folder.result.privacy.whole_node == promise)
         if promise:

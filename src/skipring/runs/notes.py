@@ -14,6 +14,7 @@ __all__ = [
     "most_units_of_a_node",
     "no_noise",
     "not_covered",
+    "not_covered_in_simulations",
     "old_timeout",
     "rows_notes",
     "turns_per_node",
@@ -59,6 +60,20 @@ def not_covered(run: RunFile) -> str | None:
     if run.privacy.protects != "node" and run.data.split in ("dirichlet", "dirichlet-even", "shards"):
         read.append("labels decide which node a row is dealt to (data.split)")
     return f"{', and '.join(read)}, which no epsilon covers" if read else None
+
+
+def not_covered_in_simulations(run: RunFile, *, foreseeable: bool) -> str:
+    """Say what no epsilon of a simulation covers; `foreseeable`: its noise follows from the seed."""
+    said = [
+        not_covered(run),
+        "no epsilon covers the test errors of tokens on their way, nor several runs on the same rows",
+    ]
+    if foreseeable:
+        said.append(
+            "the noise follows from simulation.seed, which takes it off: hand on no model of these runs, but one of"
+            " simulate --save-model"
+        )
+    return "; ".join(words for words in said if words)
 
 
 def turns_per_node(nodes: int, steps: int, *, iterations: bool = False) -> int:

@@ -82,7 +82,7 @@ def expected(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
         example = f', such as "{usual}"' if isinstance(usual, str) else ""
         objects = "; simulate(run, delay=...) takes objects" if isinstance(given, Delay) else ""
         return f"must be a text in quotes{example}{objects}"
-    if kind == "list_type":
+    if kind in ("list_type", "tuple_type"):
         return "must be a list in brackets, such as [1, 2]"
     if kind == "literal_error":
         return f"must be {problem['ctx']['expected']}"

@@ -29,7 +29,7 @@ from ..runs import (
     delta_notes,
     keys,
     most_units_of_a_node,
-    not_covered,
+    not_covered_in_simulations,
     parse_run,
     read_run_file,
     rows_notes,
@@ -120,14 +120,17 @@ class _Given(NamedTuple):
     schedule: Schedule | None = None
     secret: bool = False
 
-    def described(self) -> dict[str, dict[str, str]]:
-        """Return what was given in words, for the settings of a result; arrays by their digest."""
+    def described(self, *, kept: bool = False) -> dict[str, dict[str, str]]:
+        """Return what was given in words, for the settings of a result; arrays by their digest.
+
+        What is `kept` beside models with secret noise has no digest of rows, by which a guess of a row could be tested.
+        """
         words = {"delay": str(self.delay)} if self.delay is not None else {}
         if self.secret:
             words["noise"] = "of the operating system"
         if self.schedule is not None:
             words["schedule"] = repr(self.schedule)
-        if self.dataset is not None:
+        if self.dataset is not None and not (kept and self.secret):
             of = self.dataset
             persons = [] if of.persons is None else [of.persons]
             words["data"] = digest([of.features, of.labels, of.groups, *persons]).hex()
@@ -205,8 +208,9 @@ def _simulate(
     first = min(finished, key=lambda output: output.number)
     privacy = privacy_of(setup, run.privacy.delta, first if run.simulation.record_path else None)
     if privacy.refused is None:
-        privacy = dataclasses.replace(privacy, not_covered=not_covered(run))
-    settings = run.model_dump(mode="json") | given.described()
+        uncovered = not_covered_in_simulations(run, foreseeable=not given.secret)
+        privacy = dataclasses.replace(privacy, not_covered=uncovered)
+    settings = run.model_dump(mode="json") | given.described(kept=True)
     result = gather(finished, setup.points, settings, _resolved(run, setup, inputs), _versions(setup), privacy)
     if folder is not None:
         result.save(folder)

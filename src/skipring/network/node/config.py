@@ -31,9 +31,8 @@ class OwnData(Section):
 
 def no_budget(names: Sequence[str]) -> str:
     """Say of nodes without a budget what that means for their data."""
-    has = "has" if len(names) == 1 else "have"
     return (
-        f"{', '.join(names)} {has} no budget, so that nothing stops updates however large epsilon becomes: set one in"
+        f"no budget: {', '.join(names)}; nothing stops updates however large epsilon becomes, until there is one in"
         " node.toml ([budget] epsilon = 1.0, delta = 1e-5)"
     )
 
@@ -229,7 +228,7 @@ def _relay_lines(relay: NodeRelay) -> list[str]:
 def _budget_lines(budget: NodeBudget) -> list[str]:
     fields = NodeBudget.model_fields
     count = f'# count = "transcript"    # {fields["count"].description}'
-    ledger = f'# ledger = "rows.ledger"    # {fields["ledger"].description}'
+    ledger = f'# ledger = "../ledgers/rows.ledger"    # {fields["ledger"].description}'
     if budget.epsilon is None:
         return [
             f"# epsilon = 2.0    # {fields['epsilon'].description}; without a budget there is no limit",

@@ -20,6 +20,8 @@ _TURN = struct.Struct("<If?")
 _MOST = MOST_TURN_BYTES // _TURN.size
 #: No turn that is told of took longer, in seconds.
 _LONGEST = 1e6
+#: So many seconds, at most, messages are taken to add to what a node has measured itself.
+_MESSAGES = 1.0
 
 
 class TurnTimes:
@@ -46,11 +48,13 @@ class TurnTimes:
 
     def took(self, hop: int, seconds: float, *, ready_after: float = 0.0, in_time: bool) -> None:
         """Take note of a turn that this node has made, in so many seconds once it was ready, or that it gave up."""
+        own = True
         if self._ready is not None and self._ready[0] == hop:
+            own = self._ready[1] <= ready_after + _MESSAGES  # more than messages take is a claim, and counts as one
             ready_after = max(ready_after, self._ready[1])  # as the other side saw it, with what messages took
         turn = min(max(ready_after + seconds, 0.0), _LONGEST), in_time
         self._turns[hop] = turn  # whatever a token has claimed about it
-        self._learn(turn, own=True)
+        self._learn(turn, own=own)
         self._forget()
 
     def heard(self, told: bytes, hop: int) -> None:

@@ -96,7 +96,11 @@ def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile
         reason = 'only a timeout that is learned has a floor (delay.timeout = "adaptive")'
         raise InvalidInput.because("delay.floor", run.delay.floor, reason)
     values["privacy"].pop("epsilon", None)
-    values["privacy"] |= {"delta": run.privacy.delta, "noise_multiplier": resolved.noise_multiplier}
+    values["privacy"] |= {
+        "protects": run.privacy.protects,
+        "delta": run.privacy.delta,
+        "noise_multiplier": resolved.noise_multiplier,
+    }
     values["simulation"] = {"seed": run.simulation.seed}
     if identity is not None:
         values["network"] = values.get("network", {}) | {"identity": identity}

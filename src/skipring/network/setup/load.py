@@ -13,7 +13,7 @@ from ..._function import function_of
 from ...delays import parse_delay
 from ...errors import InvalidInput
 from ...learning import Learner
-from ...runs import RunFile, no_noise, not_covered, read_run_file, rows_notes, step_sizes_of
+from ...runs import RunFile, delta_notes, no_noise, not_covered, read_run_file, rows_notes, step_sizes_of
 from ..node import (
     OLD_JOURNAL,
     RESULT,
@@ -132,6 +132,7 @@ def load_node(path: str | Path) -> NodeSetup:
         notes=(
             *_limits(config, no_noise(run)),
             *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
+            *delta_notes(run, learner.all_units),  # it knows of no rows but its own
         ),
     )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from ..._command import command
 from ..._json import from_json
 from ...errors import InvalidInput, require_integer
 from ...runs import change_value, parse_run, read_run_file
@@ -45,9 +46,8 @@ def read_network(folder: str | Path) -> tuple[Roster, list[NodeConfig]]:
     """Return the roster of a network's folder, and the settings of all of its nodes."""
     folder = Path(folder)
     if (folder / "node.toml").exists():
-        raise InvalidInput.because(
-            "DIR", folder, "is the folder of one node, not of a network: see skipring node --help"
-        )
+        asked = command("node", "status", folder)
+        raise InvalidInput.because("DIR", folder, f"is the folder of one node, not of a network: {asked}")
     roster = read_roster(folder / "roster.toml")
     return roster, [read_node_config(folder / name / "node.toml") for name in roster.names]
 

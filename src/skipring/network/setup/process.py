@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
 import os
@@ -39,6 +40,7 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
     from ..storage import JournalError
     from .exit_codes import ExitCode, exit_code_of
     from .load import load_node, open_journal
+    from .readiness import no_room
 
     logging.getLogger().addHandler(_ToLog(log))
     _raise_file_limit()
@@ -53,6 +55,8 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
         return exit_code_of(problem)
     try:
         setup = load_node(config)
+        if (spent := no_room(setup)) is not None:
+            setup = dataclasses.replace(setup, notes=(*setup.notes, _in_words(spent)))
         with open_journal(setup) as journal, _pid_file(setup.config.journal.parent):
             node = Node(setup, journal, log.say)
             asyncio.run(_run(node, setup.config.metrics))

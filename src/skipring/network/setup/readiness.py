@@ -11,10 +11,11 @@ from ...runs import no_noise, read_run_file
 from ..node import NodeSetup, OwnAccount, known_of, no_budget, read_node_config, willing
 from ..storage import JournalError, ModelFile
 from .agreed_values import agreement_of
+from .giving import given_away
 from .load import load_node, require_journal
 from .local import read_network
 
-__all__ = ["budget_notes", "differing_runs", "run_notes", "why_not_started"]
+__all__ = ["budget_notes", "differing_runs", "no_room", "run_notes", "why_not_started"]
 
 
 def why_not_started(folder: str | Path) -> str:
@@ -26,30 +27,36 @@ def why_not_started(folder: str | Path) -> str:
         require_journal(setup)
         if setup.ledger is not None:
             setup.ledger.require()
-        require_room(setup)
+        if (problem := no_room(setup)) is not None:
+            return str(problem)
     except (InvalidInput, JournalError) as problem:
         return str(problem)
     return ""
 
 
-def require_room(setup: NodeSetup) -> None:
-    """Refuse a budget that has no room for one update, if the run has not begun: the node would never take part."""
+def no_room(setup: NodeSetup) -> InvalidInput | None:
+    """Say so where a budget has no room for one update, and the node has made none: it would never take part."""
     budget, terms = setup.config.budget, setup.terms
-    if budget.epsilon is None or budget.delta is None or setup.config.journal.exists() or setup.me not in terms.path:
-        return
+    if budget.epsilon is None or budget.delta is None or setup.me not in terms.path or _has_updated(setup):
+        return None
     records = () if setup.ledger is None or not setup.ledger.path.exists() else setup.ledger.read()
     in_full = budget.count == "releases"
     spent = math.fsum(record.in_full for record in records) if in_full else math.fsum(known_of(records))
     account, hop = OwnAccount(terms), terms.path.index(setup.me) + 1
     if willing(account, budget, None, hop, before=spent):
-        return
+        return None
     costs = gdp_epsilon(math.sqrt(spent + account.plain_mu2_after(hop)), budget.delta)
     earlier = "with what the ledger has, " if spent else ""
     reason = (
         f"has no room for one update ({earlier}epsilon would be {promised(costs)} at delta {budget.delta:g}): this node"
         " would refuse all of its turns; agree on more noise, or allow more"
     )
-    raise InvalidInput.because("budget.epsilon", budget.epsilon, reason)
+    return InvalidInput.because("budget.epsilon", budget.epsilon, reason)
+
+
+def _has_updated(setup: NodeSetup) -> bool:
+    config = setup.config
+    return config.journal.exists() and given_away(setup.folder).releases > 0
 
 
 def differing_runs(folder: str | Path) -> dict[str, str]:

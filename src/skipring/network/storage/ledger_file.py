@@ -248,7 +248,7 @@ class LedgerFile:
             finally:
                 draft.unlink(missing_ok=True)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self._not_opened(error) from error
 
     def _failure(self, error: OSError) -> LedgerBroken:
         what = (
@@ -262,7 +262,8 @@ class LedgerFile:
                 return self._unusable("is missing, but this node has written to it; put the newest copy back")
             return InvalidInput.because("budget.ledger", self.path, "does not exist")
         if error.errno in _SETTINGS:
-            return InvalidInput.because("budget.ledger", self.path, f"cannot be opened: {error.strerror}")
+            reason = f"cannot be opened: {error.strerror}; the node must be allowed to write to its folder"
+            return InvalidInput.because("budget.ledger", self.path, reason)
         return self._failure(error)
 
     # Reading back.
