@@ -64,7 +64,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 def test_one_leaves_two_join_and_who_stays_needs_no_archive(net: Path, skipring_words: Command, tmp_path: Path) -> None:
     for name in "abc":  # long-lived counts of what was given away
         settings = net / name / "node.toml"
-        settings.write_text(settings.read_text().replace('# ledger = "rows', 'ledger = "rows'))
+        settings.write_text(settings.read_text().replace('# ledger = "../ledgers/rows', 'ledger = "rows'))
     up = skipring_words("network", "up", "net")
     assert up.code == 0
     lives = " ".join(up.out.split()).partition("Epsilon of all runs in a node's ledger together: ")[2]
