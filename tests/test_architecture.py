@@ -16,7 +16,18 @@ import skipring.network
 
 #: What any room may use, for each house; it uses no room. The network is a house inside the house.
 FLOORS = {
-    skipring: {"errors", "_binomial", "_command", "_digest", "_function", "_json", "_lazy", "_numbers", "_version"},
+    skipring: {
+        "errors",
+        "_arrays",
+        "_binomial",
+        "_command",
+        "_digest",
+        "_function",
+        "_json",
+        "_lazy",
+        "_numbers",
+        "_version",
+    },
     skipring.network: {"_files", "_packing"},
 }
 #: The compiled pieces of an update, which numba inlines into the loops of a simulation, are no public names, nor is

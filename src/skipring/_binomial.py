@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["binomial_floor", "binomial_floors", "binomial_pmf", "binomial_tails"]
+from ._arrays import Floats
 
-Floats = NDArray[np.floating[Any]]
+__all__ = ["binomial_floor", "binomial_floors", "binomial_pmf", "binomial_tails"]
 
 
 def binomial_pmf(trials: int, probability: float, *, log_cut: float = 745.0) -> tuple[int, Floats]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ._arrays import Doubles
 from ._binomial import binomial_pmf
 from .errors import (
     InvalidInput,
@@ -32,7 +33,6 @@ __all__ = [
     "mixing_factor",
 ]
 
-Floats = NDArray[np.float64]
 
 # Numbers of updates rarer than exp(-60) are left out of an expectation. The terms of Theorem 1 differ between
 # 1 and H updates by a factor of at most about H, so that is below rounding for any run that can be computed.
@@ -95,7 +95,7 @@ def errors_after_updates(
     diameter: float,
     gradient_bound: float,
     learning_rate: float,
-) -> Floats:
+) -> Doubles:
     """Return the error bounds e_0, ..., e_updates for runs with exactly that many updates (not steps).
 
     `skip` enters only through the mixing of the fixed ring. The cost is that of about log2(updates) passes
@@ -181,7 +181,7 @@ def error_curve(
     diameter: float,
     gradient_bound: float,
     learning_rate: float,
-) -> Floats:
+) -> Doubles:
     """Return `error_bound` for many step counts at about the cost of the largest one."""
     counts = list(steps)
     for count in counts:
@@ -256,13 +256,13 @@ def _spread(
     return diameter * (diameter / learning_rate) + learning_rate * norm * norm
 
 
-def _optimisation(first: int, last: int) -> Floats:
+def _optimisation(first: int, last: int) -> Doubles:
     """Return (2 + ln(h + 1)) / sqrt(h + 1) for h = first..last."""
     m = np.arange(first + 1.0, last + 2.0)
     return np.asarray((2.0 + np.log(m)) / np.sqrt(m))
 
 
-def _bias(log_factor: float, first: int, last: int) -> Floats:
+def _bias(log_factor: float, first: int, last: int) -> Doubles:
     """Return the bracket of Theorem 1 for h = first..last (first >= 1) in time linear up to a logarithm.
 
     With m = h + 1, l = |lambda_1| and G_m = l + ... + l^m the bracket is G_m / m + D_m, where the double sum

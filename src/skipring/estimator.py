@@ -20,6 +20,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from ._arrays import Doubles, Ints
 from ._digest import digest
 from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_nodes
 from .delays import Delay, parse_delay
@@ -31,8 +32,6 @@ from .simulation import Setup, planned, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _MOST_NODES = 100
 _ROWS_PER_NODE = 4
@@ -138,8 +137,8 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     """
 
     classes_: NDArray[Any]
-    coef_: Floats
-    intercept_: Floats
+    coef_: Doubles
+    intercept_: Doubles
     n_features_in_: int
     epsilon_: float
     protects_: Unit
@@ -220,7 +219,12 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         return self
 
     def _learn(
-        self, features: Floats, classes: NDArray[Any], labels: Ints, owners: _Numbered | None, persons: _Numbered | None
+        self,
+        features: Doubles,
+        classes: NDArray[Any],
+        labels: Ints,
+        owners: _Numbered | None,
+        persons: _Numbered | None,
     ) -> None:
         self._check_parameters()
         made = encoder(self.features, features.shape[1])
@@ -353,7 +357,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             }
         )
 
-    def decision_function(self, X: ArrayLike) -> Floats:
+    def decision_function(self, X: ArrayLike) -> Doubles:
         """Return how much speaks for the second of two classes, or for each of more."""
         check_is_fitted(self)
         with np.errstate(invalid="ignore"):
@@ -363,7 +367,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         scores = rows @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict_proba(self, X: ArrayLike) -> Floats:
+    def predict_proba(self, X: ArrayLike) -> Doubles:
         """Return the probability of each class (columns, in the order of `classes_`) for each row."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
@@ -436,7 +440,7 @@ class _Numbered(NamedTuple):
     names: tuple[str, ...]
 
 
-def _numbered(given: ArrayLike, features: Floats, what: str) -> _Numbered:
+def _numbered(given: ArrayLike, features: Doubles, what: str) -> _Numbered:
     """Number the nodes, or the persons, of all rows, whatever they are called."""
     # A missing name is refused: rows without an owner would become a node of their own.
     names = column_or_1d(check_array(given, dtype=None, ensure_2d=False, input_name=what))

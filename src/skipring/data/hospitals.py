@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from .._arrays import Floats
 from ..errors import InvalidInput
-from .sources import Dataset, Floats
+from .sources import Dataset
 
 __all__ = ["HOSPITALS", "hospitals", "hospitals_file"]
 

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats, Ints
 from ..errors import InvalidInput, require_open_unit
 from ._norms import to_unit_norm
 from .features import Encoder, encoded
-from .sources import Dataset, Floats, Ints, first_not_finite
+from .sources import Dataset, first_not_finite
 
 __all__ = [
     "PreparedRows",

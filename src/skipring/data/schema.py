@@ -22,7 +22,6 @@ from ..errors import InvalidInput, quoted_list
 __all__ = ["INDICATOR", "MISSING_WORDS", "Column", "PlainColumns", "Role", "Schema", "spelled"]
 
 Role = Literal["feature", "label", "person", "node", "ignore"]
-Floats = NDArray[np.float64]
 
 #: Texts that stand for a value that is not there, in any case, unless they are one of the column's categories.
 MISSING_WORDS = ("", "na", "n/a", "nan", "null", "none", "?", "-")

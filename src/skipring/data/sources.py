@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Doubles, Ints
 from ..errors import InvalidInput
 
 __all__ = [
     "DATASETS",
     "Dataset",
-    "Floats",
+    "Doubles",
     "Ints",
     "first_not_finite",
     "load_dataset",
@@ -31,8 +32,6 @@ __all__ = [
     "require_two_kinds",
 ]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Arrays = dict[str, NDArray[Any]]
 #: Tables that are not read: what a cell holds in them is more than its text.
 _SPREADSHEETS = {".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers"}
@@ -152,7 +151,7 @@ def _breast_cancer(name: str) -> Dataset:
     return Dataset(name, data.data, data.target, _names(data.target_names), _names(data.feature_names))
 
 
-def _breast_cancer_rows() -> Floats | None:
+def _breast_cancer_rows() -> Doubles | None:
     """Read the file of scikit-learn without loading scikit-learn, which takes longer than all else at a node's start.
 
     Return nothing if it is not the file that is known: then scikit-learn knows better what is in it.
@@ -205,7 +204,7 @@ def _houses_price(name: str) -> Dataset:
     return Dataset(name, np.delete(features, price, axis=1), expensive, classes, others)
 
 
-def _openml_houses(name: str) -> tuple[Floats, tuple[str, ...], NDArray[np.bool_]]:
+def _openml_houses(name: str) -> tuple[Doubles, tuple[str, ...], NDArray[np.bool_]]:
     wanted = ("openml823_X", "openml823_feature_names", "openml823_label_P")
     if (stored := _stored(name, "houses.npz", wanted)) is not None:
         features, feature_names, label = (stored[key] for key in wanted)

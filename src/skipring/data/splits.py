@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Ints
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
-from .sources import Ints
 
 __all__ = ["SPLITS", "NodeData", "split_over_nodes"]
 

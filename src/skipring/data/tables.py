@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import Floats, Ints
 from .._numbers import is_number
 from ..errors import InvalidInput
 from .ids import require_one_spelling
-from .sources import Dataset, Floats, Ints, first_not_finite, not_a_table, read_arrays
+from .sources import Dataset, first_not_finite, not_a_table, read_arrays
 
 __all__ = ["from_arrays", "read_table"]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Doubles
 from ..errors import InvalidInput
 
-__all__ = ["Floats", "floats", "number", "spell"]
-
-Floats = NDArray[np.float64]
+__all__ = ["Doubles", "floats", "number", "spell"]
 
 
-def floats(values: Any) -> Floats:
+def floats(values: Any) -> Doubles:
     """Return the values as an array of doubles."""
     return np.asarray(values, dtype=np.float64)
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._arrays import Doubles
 from .._numbers import is_number
 from ..errors import InvalidInput
-from ._numbers import Floats, number
+from ._numbers import number
 
 __all__ = ["Source", "columns_of", "source_of", "table_of"]
 
@@ -50,7 +51,7 @@ def source_of(text: str) -> Source:
     return source
 
 
-def table_of(source: Source, *names: str) -> Floats:
+def table_of(source: Source, *names: str) -> Doubles:
     """Return an array of an npz file: the one that is named, or the first of these names that it has."""
     try:
         with np.load(source.path, allow_pickle=False) as file:
@@ -68,7 +69,7 @@ def table_of(source: Source, *names: str) -> Floats:
     return array.astype(np.float64)
 
 
-def columns_of(source: Source, *heads: str) -> Floats:
+def columns_of(source: Source, *heads: str) -> Doubles:
     """Return the columns of a CSV file, whose first line must be these names."""
     try:
         with source.path.open(newline="", encoding="utf-8-sig") as file:

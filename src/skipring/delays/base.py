@@ -11,13 +11,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import Floats, floats
+from ._numbers import floats
 
 __all__ = ["TAIL", "Delay", "Size", "usable_points"]
 
 Size = int | tuple[int, ...]
-Numbers = TypeVar("Numbers", float, Floats)  # one number in, one out; an array in, an array out
+Numbers = TypeVar("Numbers", float, Doubles)  # one number in, one out; an array in, an array out
 
 TAIL = 1e-12  # how deep into both tails a search for a timeout looks at first
 
@@ -89,16 +90,16 @@ class Delay(ABC):
         """The earliest and the latest finite moment at which a node can become ready."""
         return 0.0, math.inf
 
-    def search_points(self) -> Floats:
+    def search_points(self) -> Doubles:
         """Return the moments that a search for a timeout starts from: dense in both tails, all atoms."""
         tail = np.geomspace(TAIL, 0.5, 1000)
         return usable_points(self.quantile(tail), self.upper_quantile(tail))
 
     @abstractmethod
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw independent delays; some may be infinite."""
 
-    def at_turns(self, path: NDArray[np.integer[Any]], rng: np.random.Generator) -> Floats:
+    def at_turns(self, path: NDArray[np.integer[Any]], rng: np.random.Generator) -> Doubles:
         """Draw the delay of each hop, given whose turn it is: here all are independent and alike; a trace's are not."""
         return self.sample(rng, len(path))
 
@@ -106,49 +107,49 @@ class Delay(ABC):
     # [0, 1]. What `_quantile` says of 0 and `_upper_quantile` of 1 is not used: the support answers there.
 
     @abstractmethod
-    def _survival(self, t: Floats) -> Floats: ...
+    def _survival(self, t: Doubles) -> Doubles: ...
 
     @abstractmethod
-    def _cdf(self, t: Floats) -> Floats: ...
+    def _cdf(self, t: Doubles) -> Doubles: ...
 
     @abstractmethod
-    def _truncated_mean(self, t: Floats) -> Floats: ...
+    def _truncated_mean(self, t: Doubles) -> Doubles: ...
 
     @abstractmethod
     def _mean(self) -> float: ...
 
-    def _quantile(self, probability: Floats) -> Floats:
+    def _quantile(self, probability: Doubles) -> Doubles:
         return _first_moment(lambda t: self._cdf(t) >= probability, len(probability))
 
-    def _upper_quantile(self, probability: Floats) -> Floats:
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
         return _first_moment(lambda t: self._survival(t) <= probability, len(probability))
 
 
-def usable_points(*points: Floats) -> Floats:
+def usable_points(*points: Doubles) -> Doubles:
     """Merge points, without those that no timeout can be and denormal numbers, which have lost digits."""
     merged = np.unique(np.concatenate(points))
     return merged[(merged > 1e-300) & (merged < math.inf)]
 
 
-def _moments(t: float | Floats) -> Floats:
+def _moments(t: float | Doubles) -> Doubles:
     moments = np.ravel(floats(t))
     if np.isnan(moments).any():
         raise InvalidInput("timeout", "nan", "a number")
     return moments
 
 
-def _probabilities(probability: float | Floats) -> Floats:
+def _probabilities(probability: float | Doubles) -> Doubles:
     given = np.ravel(floats(probability))
     if not ((given >= 0.0) & (given <= 1.0)).all():
         raise InvalidInput("probability", probability, "between 0 and 1")
     return given
 
 
-def _like(given: Numbers, values: Floats) -> Numbers:
+def _like(given: Numbers, values: Doubles) -> Numbers:
     return cast(Numbers, float(values[0]) if np.ndim(given) == 0 else values.reshape(np.shape(given)))
 
 
-def _first_moment(reached: Callable[[Floats], NDArray[np.bool_]], count: int) -> Floats:
+def _first_moment(reached: Callable[[Doubles], NDArray[np.bool_]], count: int) -> Doubles:
     """Return, for each entry, the first double at which a condition that stays true holds; infinity if none.
 
     The bits of non-negative doubles are ordered as the doubles are, so 64 halvings find it exactly.

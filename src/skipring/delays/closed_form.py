@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from scipy import special
 
+from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import Floats, floats, number, spell
+from ._numbers import floats, number, spell
 from .base import Delay, Size
 
 __all__ = ["Constant", "Exponential", "Gamma", "Lomax", "Never"]
@@ -49,17 +50,17 @@ class Constant(_ClosedForm):
         """The one moment at which a node becomes ready."""
         return self.time, self.time
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Return the same delay so many times."""
         return np.full(size, self.time)
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         return (t < self.time).astype(np.float64)
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         return (t >= self.time).astype(np.float64)
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         return np.minimum(t, self.time)
 
     def _mean(self) -> float:
@@ -78,26 +79,26 @@ class Exponential(_ClosedForm):
     # `field()` hides the inherited `mean` from the dataclass, which would take it for a default value.
     mean: float = field()
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw independent delays."""
         return rng.exponential(self.mean, size)
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         return np.exp(-t / self.mean)
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         return -np.expm1(-t / self.mean)
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         return self.mean * self._cdf(t)
 
     def _mean(self) -> float:
         return self.mean
 
-    def _quantile(self, probability: Floats) -> Floats:
+    def _quantile(self, probability: Doubles) -> Doubles:
         return -self.mean * np.log1p(-probability)
 
-    def _upper_quantile(self, probability: Floats) -> Floats:
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
         return -self.mean * np.log(probability)
 
 
@@ -113,17 +114,17 @@ class Gamma(_ClosedForm):
     shape: float
     scale: float
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw independent delays."""
         return rng.gamma(self.shape, self.scale, size)
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         return floats(special.gammaincc(self.shape, t / self.scale))
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         return floats(special.gammainc(self.shape, t / self.scale))
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         # The part of the mean below t is itself a gamma probability, of shape + 1.
         below = floats(special.gammainc(self.shape + 1.0, t / self.scale))
         return self._mean() * below + t * self._survival(t)
@@ -131,10 +132,10 @@ class Gamma(_ClosedForm):
     def _mean(self) -> float:
         return self.shape * self.scale
 
-    def _quantile(self, probability: Floats) -> Floats:
+    def _quantile(self, probability: Doubles) -> Doubles:
         return self.scale * floats(special.gammaincinv(self.shape, probability))
 
-    def _upper_quantile(self, probability: Floats) -> Floats:
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
         return self.scale * floats(special.gammainccinv(self.shape, probability))
 
 
@@ -150,17 +151,17 @@ class Lomax(_ClosedForm):
     shape: float
     scale: float
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw independent delays."""
         return self.scale * rng.pareto(self.shape, size)
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         return np.exp(-self.shape * np.log1p(t / self.scale))
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         return -np.expm1(-self.shape * np.log1p(t / self.scale))
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         # exprel(x) = (exp(x) - 1) / x carries the formula through shape 1, where it is a logarithm.
         growth = np.log1p(t / self.scale)
         return self.scale * growth * floats(special.exprel((1.0 - self.shape) * growth))
@@ -168,10 +169,10 @@ class Lomax(_ClosedForm):
     def _mean(self) -> float:
         return self.scale / (self.shape - 1.0) if self.shape > 1.0 else math.inf
 
-    def _quantile(self, probability: Floats) -> Floats:
+    def _quantile(self, probability: Doubles) -> Doubles:
         return self.scale * np.expm1(-np.log1p(-probability) / self.shape)
 
-    def _upper_quantile(self, probability: Floats) -> Floats:
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
         return self.scale * np.expm1(-np.log(probability) / self.shape)
 
 
@@ -193,21 +194,21 @@ class Never(_ClosedForm):
         """An empty range: there is no finite moment at which this node becomes ready."""
         return math.inf, -math.inf
 
-    def search_points(self) -> Floats:
+    def search_points(self) -> Doubles:
         """Return no moment at all: waiting never pays."""
         return np.empty(0)
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Return infinite delays."""
         return np.full(size, math.inf)
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         return np.ones_like(t)
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         return np.zeros_like(t)
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         return t
 
     def _mean(self) -> float:

@@ -9,8 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import Floats, floats, number, spell
+from ._numbers import floats, number, spell
 from .base import Delay, Size, usable_points
 
 __all__ = ["Mixture", "Shifted"]
@@ -50,35 +51,35 @@ class Shifted(Delay):
         low, high = self._later(floats(self.law.support)).tolist()
         return low, high
 
-    def search_points(self) -> Floats:
+    def search_points(self) -> Doubles:
         """Return the shift itself and the moments of the shifted law."""
         return usable_points(self._later(np.append(0.0, self.law.search_points())))
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw independent delays."""
         return self.constant + self.law.sample(rng, size)
 
-    def _later(self, t: Floats) -> Floats:
+    def _later(self, t: Doubles) -> Doubles:
         # (t + c) - c may round to just before t, which would lose an atom at t.
         later = t + self.constant
         return np.where(later - self.constant < t, np.nextafter(later, math.inf), later)
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         return self.law.survival(t - self.constant)
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         return self.law.cdf(t - self.constant)
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         return np.minimum(t, self.constant) + self.law.truncated_mean(np.maximum(t - self.constant, 0.0))
 
     def _mean(self) -> float:
         return self.constant + self.law.mean
 
-    def _quantile(self, probability: Floats) -> Floats:
+    def _quantile(self, probability: Doubles) -> Doubles:
         return self._later(self.law.quantile(probability))
 
-    def _upper_quantile(self, probability: Floats) -> Floats:
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
         return self._later(self.law.upper_quantile(probability))
 
 
@@ -112,7 +113,7 @@ class Mixture(Delay):
         return "|".join(f"{spell(w)}*{law}" for w, law in zip(self.weights, self.laws, strict=False))
 
     @cached_property
-    def _weights(self) -> Floats:
+    def _weights(self) -> Doubles:
         return np.array(self.weights) / math.fsum(self.weights)
 
     @property
@@ -125,11 +126,11 @@ class Mixture(Delay):
         """The earliest and the latest finite moment at which a node can become ready."""
         return min(law.support[0] for law in self.laws), max(law.support[1] for law in self.laws)
 
-    def search_points(self) -> Floats:
+    def search_points(self) -> Doubles:
         """Return the moments of all the laws."""
         return usable_points(*(law.search_points() for law in self.laws))
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw independent delays."""
         kinds = np.searchsorted(np.cumsum(self._weights)[:-1], rng.random(size), side="right")
         drawn = np.empty(kinds.shape)
@@ -137,28 +138,28 @@ class Mixture(Delay):
             drawn[kinds == kind] = law.sample(rng, int((kinds == kind).sum()))
         return drawn
 
-    def _blend(self, values: Sequence[Floats]) -> Floats:
+    def _blend(self, values: Sequence[Doubles]) -> Doubles:
         return floats(np.tensordot(self._weights, np.stack(values), axes=1))
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         return self._blend([law.survival(t) for law in self.laws])
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         return self._blend([law.cdf(t) for law in self.laws])
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         return self._blend([law.truncated_mean(t) for law in self.laws])
 
     def _mean(self) -> float:
         return float(sum(w * law.mean for w, law in zip(self._weights, self.laws, strict=True)))
 
-    def _quantile(self, probability: Floats) -> Floats:
+    def _quantile(self, probability: Doubles) -> Doubles:
         # The cdf rounds to its limit long before an unbounded support ends.
         at_end = probability >= 1.0 - self.mass_at_infinity
         found = super()._quantile(probability)
         return np.where(at_end & (found < math.inf), self.support[1], found)
 
-    def _upper_quantile(self, probability: Floats) -> Floats:
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
         never = self.mass_at_infinity
         beyond = np.where(probability < never, math.inf, self.support[1])
         return np.where(probability > never, super()._upper_quantile(probability), beyond)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Doubles
 from .._numbers import is_number
 from ..errors import InvalidInput
-from ._numbers import Floats, number, spell
+from ._numbers import number, spell
 from .base import Delay, Size, usable_points
 
 __all__ = ["Empirical"]
@@ -26,10 +27,10 @@ _FLAGS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes
 class _Steps(NamedTuple):
     """The law from each of these times until the next: at 0, then at every finished duration."""
 
-    times: Floats
-    survival: Floats
-    cdf: Floats
-    waits: Floats  # the truncated mean at that time
+    times: Doubles
+    survival: Doubles
+    cdf: Doubles
+    waits: Doubles  # the truncated mean at that time
 
 
 @dataclass(frozen=True)
@@ -102,37 +103,37 @@ class Empirical(Delay):
         """The shortest and the longest duration that finished."""
         return float(self._steps.times[1]), float(self._steps.times[-1])
 
-    def search_points(self) -> Floats:
+    def search_points(self) -> Doubles:
         """Return the durations that finished: between two of them, waiting longer gains nothing."""
         return usable_points(self._steps.times)
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw durations as often as the estimate says; infinity for nodes that never finish."""
         return self._start(np.searchsorted(self._steps.cdf, rng.random(size), side="right"))
 
-    def _start(self, step: NDArray[np.intp]) -> Floats:
+    def _start(self, step: NDArray[np.intp]) -> Doubles:
         return np.append(self._steps.times, math.inf)[step]
 
-    def _step(self, t: Floats) -> NDArray[np.intp]:
+    def _step(self, t: Doubles) -> NDArray[np.intp]:
         return np.searchsorted(self._steps.times, t, side="right") - 1
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         return self._steps.survival[self._step(t)]
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         return self._steps.cdf[self._step(t)]
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         steps, last = self._steps, self._step(t)
         return steps.waits[last] + steps.survival[last] * (t - steps.times[last])
 
     def _mean(self) -> float:
         return float(self._steps.waits[-1]) if self.mass_at_infinity == 0.0 else math.inf
 
-    def _quantile(self, probability: Floats) -> Floats:
+    def _quantile(self, probability: Doubles) -> Doubles:
         return self._start(np.searchsorted(self._steps.cdf, probability, side="left"))
 
-    def _upper_quantile(self, probability: Floats) -> Floats:
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
         return self._start(np.searchsorted(-self._steps.survival, -probability, side="left"))
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import Floats, floats, spell
+from ._numbers import floats, spell
 from .base import TAIL, Delay, Size, usable_points
 
 __all__ = ["ScipyDelay"]
@@ -71,11 +72,11 @@ class ScipyDelay(Delay):
         low, high = self.frozen.support()
         return float(low), float(high)
 
-    def sample(self, rng: np.random.Generator, size: Size) -> Floats:
+    def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw independent delays."""
         return floats(self.frozen.rvs(size=size, random_state=rng))
 
-    def search_points(self) -> Floats:
+    def search_points(self) -> Doubles:
         """Return quantiles of a continuous law, the whole numbers that matter for a discrete one."""
         if not self._discrete:
             return super().search_points()
@@ -86,7 +87,7 @@ class ScipyDelay(Delay):
         return usable_points(edges, np.floor(np.geomspace(edges[-1], min(end, 1e300), 2000)))
 
     @cached_property
-    def _areas(self) -> tuple[Floats, Floats]:
+    def _areas(self) -> tuple[Doubles, Doubles]:
         """Moments, and the truncated mean at each of them."""
         if self._discrete:
             first = self.quantile(1e-17)
@@ -100,14 +101,14 @@ class ScipyDelay(Delay):
             pieces = self._area(edges[:-1], edges[1:])
         return edges, np.append(0.0, np.cumsum(pieces))
 
-    def _area(self, low: Floats, high: Floats) -> Floats:
+    def _area(self, low: Doubles, high: Doubles) -> Doubles:
         """Integrate the survival function over [low, high]; low is a whole number for a discrete law."""
         if not self._discrete:
             return _integrate(self._survival, low, high)
         # The sum over whole numbers is the integral of the interpolated survival function plus half its drop.
         whole = np.floor(high)
 
-        def interpolated(t: Floats) -> Floats:
+        def interpolated(t: Doubles) -> Doubles:
             below = np.floor(t)
             start = self._survival(below)
             return start + (t - below) * (self._survival(below + 1.0) - start)
@@ -119,15 +120,15 @@ class ScipyDelay(Delay):
         drop = 0.5 * (self._survival(low) - self._survival(whole))
         return area + drop + self._survival(whole) * (high - whole)
 
-    def _survival(self, t: Floats) -> Floats:
+    def _survival(self, t: Doubles) -> Doubles:
         with np.errstate(all="ignore"):
             return floats(self.frozen.sf(t))
 
-    def _cdf(self, t: Floats) -> Floats:
+    def _cdf(self, t: Doubles) -> Doubles:
         with np.errstate(all="ignore"):
             return floats(self.frozen.cdf(t))
 
-    def _truncated_mean(self, t: Floats) -> Floats:
+    def _truncated_mean(self, t: Doubles) -> Doubles:
         edges, waits = self._areas
         longest = t.max(initial=0.0)
         if longest > edges[-1]:  # far in the tail: doubling pieces, each of them smooth
@@ -143,19 +144,19 @@ class ScipyDelay(Delay):
             mean = float(self.frozen.mean())
         return math.inf if math.isnan(mean) else mean  # scipy's word for a mean that does not exist
 
-    def _quantile(self, probability: Floats) -> Floats:
+    def _quantile(self, probability: Doubles) -> Doubles:
         return self._inverse(self.frozen.ppf, self._cdf, super()._quantile, probability)
 
-    def _upper_quantile(self, probability: Floats) -> Floats:
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
         return self._inverse(self.frozen.isf, self._survival, super()._upper_quantile, probability)
 
     def _inverse(
         self,
-        inverse: Callable[[Floats], Any],
-        function: Callable[[Floats], Floats],
-        careful: Callable[[Floats], Floats],
-        probability: Floats,
-    ) -> Floats:
+        inverse: Callable[[Doubles], Any],
+        function: Callable[[Doubles], Doubles],
+        careful: Callable[[Doubles], Doubles],
+        probability: Doubles,
+    ) -> Doubles:
         # Many scipy laws invert the survival function as ppf(1 - p), which is wrong for tiny p.
         if self._discrete:
             return careful(probability)
@@ -168,16 +169,16 @@ class ScipyDelay(Delay):
 
 
 @cache
-def _gauss() -> tuple[Floats, Floats]:
+def _gauss() -> tuple[Doubles, Doubles]:
     nodes, weights = np.polynomial.legendre.leggauss(8)
     return nodes, weights
 
 
-def _integrate(function: Callable[[Floats], Floats], low: Floats, high: Floats) -> Floats:
+def _integrate(function: Callable[[Doubles], Doubles], low: Doubles, high: Doubles) -> Doubles:
     """Integrate a survival function over every [low, high] at once, halving pieces until they are exact."""
     nodes, weights = _gauss()
 
-    def rule(a: Floats, b: Floats) -> Floats:
+    def rule(a: Doubles, b: Doubles) -> Doubles:
         half = 0.5 * (b - a)
         return floats(half * (function((a + half)[:, None] + half[:, None] * nodes) @ weights))
 

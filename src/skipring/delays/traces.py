@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._numbers import Floats
+from .._arrays import Doubles, Ints
 from ._trace_files import Source, columns_of, source_of, table_of
 from .empirical import Empirical
 
 __all__ = ["Availability", "PairLatency", "Trace"]
-
-Ints = NDArray[np.int64]
 
 
 #: Nodes of a trace are numbered below this: a larger number is a mistake, and would fill the memory.
@@ -33,7 +31,7 @@ class Trace(Empirical):
     its end.
     """
 
-    series: tuple[Floats, ...] = field(default=(), repr=False, compare=False)
+    series: tuple[Doubles, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def read(cls, text: str) -> Trace:
@@ -64,7 +62,7 @@ class Trace(Empirical):
     def __str__(self) -> str:
         return self.source
 
-    def at_turns(self, path: NDArray[np.integer[Any]], rng: np.random.Generator) -> Floats:
+    def at_turns(self, path: NDArray[np.integer[Any]], rng: np.random.Generator) -> Doubles:
         """Return the durations of each hop's node, turn after turn, from a random place on."""
         order = np.argsort(path, kind="stable")
         turns = np.empty(len(path), np.int64)
@@ -85,7 +83,7 @@ class PairLatency:
     that one is from the others, in the median.
     """
 
-    seconds: Floats
+    seconds: Doubles
     source: str = ""
 
     @property
@@ -132,8 +130,8 @@ class Availability:
     Node v of the trace has the intervals from ``first[v]`` to ``first[v + 1] - 1``.
     """
 
-    begins: Floats
-    ends: Floats
+    begins: Doubles
+    ends: Doubles
     first: Ints
     period: float
     source: str = ""
@@ -151,7 +149,7 @@ class Availability:
         """How much of the time a node can be reached, on average over nodes."""
         return float((self.ends - self.begins).sum() / (self.period * (len(self.first) - 1)))
 
-    def waits(self, moment: float, nodes: int) -> Floats:
+    def waits(self, moment: float, nodes: int) -> Doubles:
         """Return for each node of a run how long it is until it can be reached; infinity if it never can.
 
         >>> trace = Availability(np.array([0.0, 5.0]), np.array([2.0, 9.0]), np.array([0, 1, 2]), 10.0)
@@ -185,8 +183,8 @@ class Availability:
         if not np.isfinite(seconds).all() or seconds.min() < 0.0 or not seconds.max() > 0.0:
             raise source.refuse("the second column says when, in seconds from 0 on")
         period = float(seconds.max())
-        begins: list[Floats] = []
-        ends: list[Floats] = []
+        begins: list[Doubles] = []
+        ends: list[Doubles] = []
         first = [0]
         order = np.argsort(seconds, kind="stable")
         for each in zip(
@@ -202,7 +200,7 @@ class Availability:
         return cls(np.concatenate(begins), np.concatenate(ends), np.array(first), period, source.text)
 
 
-def _intervals(moments: Floats, states: Floats, period: float) -> tuple[Floats, Floats]:
+def _intervals(moments: Doubles, states: Doubles, period: float) -> tuple[Doubles, Doubles]:
     """Return where a node's intervals begin and end; before its first event it is what that event ends."""
     change = np.flatnonzero(np.diff(states, prepend=1.0 - states[0]))
     on, off = moments[change][states[change] == 1.0], moments[change][states[change] == 0.0]
@@ -211,7 +209,7 @@ def _intervals(moments: Floats, states: Floats, period: float) -> tuple[Floats, 
     return on, np.append(off, period) if len(off) < len(on) else off
 
 
-def _by_node(source: Source, nodes: Floats, values: Floats) -> list[Floats]:
+def _by_node(source: Source, nodes: Doubles, values: Doubles) -> list[Doubles]:
     """Return the values of each node, in their order; nodes are whole numbers from 0, and none is missing."""
     if (nodes < 0).any() or (nodes != np.floor(nodes)).any() or (nodes >= _MOST_NODES).any():
         raise source.refuse(f"nodes must be whole numbers from 0 to {_MOST_NODES - 1}")

@@ -11,12 +11,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..learning import LinearModel, StepSizes
 from ..privacy import PlannedRun, gdp_mu, noise_for_budget
 
 __all__ = ["Tuning", "central_noise", "descend", "ring_noise"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..runs import USUAL_LAW, StragglersSection
@@ -21,7 +22,6 @@ from .theory import LAWS
 
 __all__ = ["EmpiricalCurve", "draw_latencies", "law_curves", "paper_sweep", "shipped_sweeps", "sweep_curves"]
 
-Floats = NDArray[np.floating[Any]]
 
 #: Runs of --quick, at most.
 _QUICK_RUNS = 10

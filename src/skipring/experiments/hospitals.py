@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..data import Dataset, load_dataset
 from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from ..runs import parse_run
@@ -26,7 +27,6 @@ from .central import Tuning, central_noise, descend, ring_noise
 
 __all__ = ["ALWAYS_SICK", "DELTA", "FLAMBY", "METHODS", "Study", "StudyRow", "hospital_study"]
 
-Floats = NDArray[np.floating[Any]]
 DELTA = 1e-4
 #: Who learns from what, and whom the noise hides.
 METHODS = {

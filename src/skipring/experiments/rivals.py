@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..privacy import PlannedRun, forecast, gdp_epsilon, gossip_mu_curve, muffliato_epsilon, theorem_curve
 from ..simulation import Setup, build, chosen_pairs, gossip_graphs, planned, who_is_ready, why_not_hidden
 from .sweep import Cell
@@ -16,7 +16,6 @@ from .theory import THEOREMS
 
 __all__ = ["proven_epsilon", "published_epsilon"]
 
-Floats = NDArray[np.floating[Any]]
 
 #: The delta' of the paper's Figure 5.
 DELTA_PRIME = 1e-12

@@ -13,11 +13,12 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..data import Dataset, NodeData
 from ..delays import Exponential
 from ..errors import InvalidInput
@@ -28,8 +29,6 @@ from ..simulation import Lateness, Setup, Stragglers, planned, run_one, setup_of
 from .central import central_noise, ring_noise
 
 __all__ = ["Case", "Score", "Split", "cases_of"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..convergence import error_curve
 from ..delays import Delay, Exponential, Gamma, Lomax
 from ..errors import InvalidInput
@@ -27,7 +28,6 @@ __all__ = [
     "longest_latency",
 ]
 
-Floats = NDArray[np.floating[Any]]
 
 #: The delay laws, by the name that the figures show.
 LAWS: dict[str, Delay] = {"exponential": Exponential(1.0), "gamma": Gamma(0.25, 1.0), "Lomax": Lomax(3.0, 2.0)}

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..delays import Empirical
 from ..errors import InvalidInput
 from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon
@@ -35,7 +36,6 @@ __all__ = [
     "trace_study",
 ]
 
-Floats = NDArray[np.floating[Any]]
 
 TRACE_DELTA, TRACE_NOISE = 1e-6, 30.0
 TRACE_FILES = ("phones.npz", "alibaba-minibatch.npz", "seattle-rtt.npz")

@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from .._arrays import AnyInts, Floats
 from ._vectors import DOUBLES, add_product, fetch, load, product, spread, store, total
 from .linear import LinearModel
 from .losses import MarginLoss
@@ -55,8 +56,6 @@ __all__ = [
     "tests_of",
 ]
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.integer[Any]]
 
 #: Width of a cell of the tables, for a smoothness of at most 1/4: linear interpolation is then good to 2e-8.
 _CELL = 1.0 / 820.0
@@ -112,8 +111,8 @@ class Examples(NamedTuple):
 
     x: Floats
     y: Floats
-    start: Ints
-    first: Ints
+    start: AnyInts
+    first: AnyInts
     batch: int
 
 
@@ -140,19 +139,19 @@ class Metrics(NamedTuple):
     every: int
     errors: Floats
     losses: Floats
-    updates: Ints
+    updates: AnyInts
 
 
 class Scratch(NamedTuple):
     """Room for what a run needs between its steps: one for each run."""
 
-    order: Ints
-    picked: Ints
+    order: AnyInts
+    picked: AnyInts
     slopes: Floats
     gradient: Floats
     noise: Floats
     scores: Floats
-    cells: Ints
+    cells: AnyInts
 
 
 def loss_table(loss: MarginLoss, radius: float) -> tuple[Floats, Floats, float]:
@@ -187,7 +186,7 @@ def kind_of(model: LinearModel) -> int:
 
 
 def examples_of(
-    model: LinearModel, x: Floats, y: NDArray[Any], start: Ints, batch: int, first: Ints | None = None
+    model: LinearModel, x: Floats, y: NDArray[Any], start: AnyInts, batch: int, first: AnyInts | None = None
 ) -> Examples:
     """Lay training rows out; without `first` a node has one part, so `start` says where its rows begin."""
     x, labels = np.ascontiguousarray(x, dtype=np.float64), np.asarray(y, np.float64)

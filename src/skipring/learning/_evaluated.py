@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from ._compiled import FAST, Floats, Margin, Scratch, Softmax, Squared, Test
+from .._arrays import Floats
+from ._compiled import FAST, Margin, Scratch, Softmax, Squared, Test
 from ._vectors import SINGLES, add_product, load, spread, store
 
 __all__ = ["evaluate_margin", "evaluate_softmax", "evaluate_squared"]

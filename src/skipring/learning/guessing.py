@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Guess", "guess_errors", "guess_of"]
+from .._arrays import Floats
 
-Floats = NDArray[np.floating[Any]]
+__all__ = ["Guess", "guess_errors", "guess_of"]
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..errors import InvalidInput, require_positive
 from .networks import NETWORKS
 
 __all__ = ["LOGISTIC", "LOSSES", "OTHER_LOSSES", "MarginLoss", "loss_named", "register_loss"]
 
-Floats = NDArray[np.floating[Any]]
 #: Losses that are none of a margin: their names are taken.
 OTHER_LOSSES = ("softmax", "squared")
 #: How many margins a loss is tried at, how far beyond `flat`, and what rounding may change, in units of its bound.

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import AnyInts
 from ..errors import InvalidInput
 from .units import Batches
 from .update import PrepareRows, without_tiny
 
 __all__ = ["PreparedRows"]
-
-Ints = NDArray[np.integer[Any]]
 
 
 class PreparedRows:
@@ -28,7 +27,7 @@ class PreparedRows:
     def __init__(self, batches: Batches, features: NDArray[Any], labels: NDArray[Any]) -> None:
         self._batches, self._features, self._labels = batches, features, labels
         self._with_rows: PrepareRows | None = None
-        self._ready: tuple[Ints, NDArray[Any]] | None = None
+        self._ready: tuple[AnyInts, NDArray[Any]] | None = None
 
     def prepare(self, turn: int, with_rows: PrepareRows | None = None) -> None:
         """Choose the rows of the next update, at a turn, and have them got ready."""
@@ -38,7 +37,7 @@ class PreparedRows:
             rows = self._batches.peek(turn)
             self._ready = rows, self._made(with_rows, rows)
 
-    def take(self, turn: int) -> tuple[Ints, NDArray[Any] | None]:
+    def take(self, turn: int) -> tuple[AnyInts, NDArray[Any] | None]:
         """Return the rows of an update, and what was made of their features; None if they are as they were.
 
         Where other rows were got ready than those of this turn's part, it is made up for.
@@ -51,7 +50,7 @@ class PreparedRows:
             return rows, ready[1]
         return rows, self._made(self._with_rows, rows)
 
-    def _made(self, with_rows: PrepareRows, rows: Ints) -> NDArray[Any]:
+    def _made(self, with_rows: PrepareRows, rows: AnyInts) -> NDArray[Any]:
         features = self._features[rows]
         made = with_rows(features.copy(), self._labels[rows].copy())
         if made is None:

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from .linear import LinearModel
 from .update import norm
 
 __all__ = ["gradient", "mean_loss", "projected", "row_errors", "row_norms", "stepped", "test_error"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 def row_norms(x: Floats) -> Floats:

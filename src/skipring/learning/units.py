@@ -13,17 +13,16 @@ For nodes G is the mean over the rows, at most as long as the gradient bound, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import AnyInts
 from ..errors import InvalidInput, require_integer
 from ..privacy import Unit
 
 __all__ = ["Batches", "Protection", "deal_parts", "most_units", "parts_stream", "unit_count"]
 
-Ints = NDArray[np.integer[Any]]
 #: The stream of random numbers that deals a node's rows into parts: the same in a simulation and at the node.
 _PARTS = 2**32 - 5
 
@@ -104,7 +103,9 @@ def parts_stream(seed: int, node: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_PARTS, node)))
 
 
-def deal_parts(rows: int, protection: Protection, rng: np.random.Generator, persons: Ints | None = None) -> list[Ints]:
+def deal_parts(
+    rows: int, protection: Protection, rng: np.random.Generator, persons: AnyInts | None = None
+) -> list[AnyInts]:
     """Deal a node's rows into parts that its turns rotate through; all rows of a person lie in one part.
 
     Which unit lies in which part depends on how many units there are, and on chance: never on what the rows say, nor on
@@ -117,7 +118,7 @@ def deal_parts(rows: int, protection: Protection, rng: np.random.Generator, pers
     if protection.unit == "node":
         return [np.arange(rows)]
     if protection.unit == "record":
-        unit_of: Ints = np.arange(rows)
+        unit_of: AnyInts = np.arange(rows)
     elif persons is None or len(persons) != rows:
         raise InvalidInput.because("person", "missing", "persons are protected, so every row must say whose it is")
     else:
@@ -137,14 +138,14 @@ def deal_parts(rows: int, protection: Protection, rng: np.random.Generator, pers
     return np.split(rows_of_parts, np.cumsum(np.bincount(parts, minlength=count))[:-1])
 
 
-def unit_count(rows: int, protection: Protection, persons: Ints | None = None) -> int:
+def unit_count(rows: int, protection: Protection, persons: AnyInts | None = None) -> int:
     """Return how many protected units a node with so many rows has."""
     if protection.unit == "node":
         return 1
     return rows if persons is None or protection.unit == "record" else len(np.unique(persons))
 
 
-def most_units(parts: list[Ints], protection: Protection, persons: Ints | None = None) -> int:
+def most_units(parts: list[AnyInts], protection: Protection, persons: AnyInts | None = None) -> int:
     """Return how many protected units the largest part has; 1 for nodes."""
     if protection.unit == "node":
         return 1
@@ -162,15 +163,15 @@ class Batches:
         protection: Protection,
         rng: np.random.Generator,
         *,
-        parts: list[Ints] | None = None,
+        parts: list[AnyInts] | None = None,
     ) -> None:
         self._rows, self._batch, self._rng = rows, protection.batch or rows, rng
         self.parts = parts if protection.unit != "node" else None
         if protection.unit != "node" and parts is None:
             raise InvalidInput.because("parts", "missing", f"a {protection.unit} is protected, so rows are dealt")
-        self._next: Ints | None = None
+        self._next: AnyInts | None = None
 
-    def peek(self, turn: int) -> Ints:
+    def peek(self, turn: int) -> AnyInts:
         """Return the rows that `take` would."""
         if self.parts is not None:
             return self.parts[turn % len(self.parts)]
@@ -188,7 +189,7 @@ class Batches:
         else:
             self._next = np.arange(self._rows)
 
-    def take(self, turn: int) -> Ints:
+    def take(self, turn: int) -> AnyInts:
         """Return the rows of an update at a node's turn number `turn`, the first being 0.
 
         Rows that are drawn are those that were prepared, if no update has taken them yet.

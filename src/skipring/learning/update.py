@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from .._digest import digest
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from .guessing import Guess, guess_of
@@ -33,7 +34,6 @@ __all__ = [
     "without_tiny",
 ]
 
-Floats = NDArray[np.floating[Any]]
 _PIECE = 1 << 16
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..errors import InvalidInput
 from ..learning import NETWORKS, NeuralModel, require_torch
 from .facts import ModelFacts
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kind", "TrainedModel", "fixed_weights", "kind_of"]
 
-Floats = NDArray[np.floating[Any]]
 Kind = Literal["margin", "softmax", "squared", "network"]
 
 

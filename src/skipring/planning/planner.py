@@ -7,10 +7,9 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..convergence import ErrorTerms, best_learning_rate, error_terms
 from ..errors import InvalidInput
@@ -27,8 +26,6 @@ from ..timeouts import skip_probability
 from .budget import Budget, Ready
 
 __all__ = ["FrontierPoint", "Plan", "Plans", "frontier", "plan"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Floats
 from .._binomial import binomial_pmf
 from ._rings import Floor, contributions, counter_floors
 from ._rotation import ClassRange
@@ -22,8 +21,6 @@ from .leakage import Block, IndependentLeakage, Terms, spread
 from .record import PlannedRun
 
 __all__ = ["random_ring_final", "ring_final"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 def _count(trials: int, ready: float, most: int = 64) -> tuple[Floats, Floats]:

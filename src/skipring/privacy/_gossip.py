@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Doubles
+
 __all__ = ["Phase", "leaked_mu2", "phase_seen_by"]
 
-Floats = NDArray[np.float64]
 Nodes = NDArray[np.intp]
 
 #: Singular values (relative to the largest possible) up to the first are 0 and from the second on are not. What lies
@@ -46,13 +47,13 @@ class Phase:
     """
 
     adjacency: Any
-    degrees: Floats
+    degrees: Doubles
     weight: float
     within: Nodes
     hidden: Nodes
-    basis: Floats | None
+    basis: Doubles | None
 
-    def average(self, values: Floats, rounds: int) -> Floats:
+    def average(self, values: Doubles, rounds: int) -> Doubles:
         """Return the values of all nodes after some rounds of averaging."""
         own = (1.0 - self.weight * self.degrees)[:, None]
         for _ in range(rounds):
@@ -84,7 +85,7 @@ def phase_seen_by(adjacency: Any, rounds: int, observer: int, targets: Nodes, *,
     return Phase(adjacency, degrees, weight, within, hidden, _basis(phase, observer, neighbours, rounds))
 
 
-def _basis(phase: Phase, observer: int, neighbours: Nodes, rounds: int) -> Floats | None:
+def _basis(phase: Phase, observer: int, neighbours: Nodes, rounds: int) -> Doubles | None:
     """Return an orthonormal basis of what the neighbours' values in rounds 1, 2, .. say about hidden nodes.
 
     Their own values are known from round 0. Cutting each way through the graph where it last leaves a neighbour shows
@@ -119,7 +120,7 @@ def _basis(phase: Phase, observer: int, neighbours: Nodes, rounds: int) -> Float
     return basis.T
 
 
-def _shares(phase: Phase, targets: Nodes) -> Floats:
+def _shares(phase: Phase, targets: Nodes) -> Doubles:
     """Return q_u of each target: 0 if the observer sees nothing of it in this phase, 1 if it must hide alone."""
     share = np.zeros(len(targets))
     share[np.isin(targets, phase.within)] = 1.0
@@ -131,7 +132,7 @@ def _shares(phase: Phase, targets: Nodes) -> Floats:
     return share
 
 
-def _levels(phases: Sequence[Phase], rounds: int, steps: Floats) -> Floats:
+def _levels(phases: Sequence[Phase], rounds: int, steps: Doubles) -> Doubles:
     """Return up to what drift each node absorbs in each phase although the observer does not look, [phase, node].
 
     That is its share of what a target adds, times the part of a drift here that the observer would meet later.
@@ -142,11 +143,11 @@ def _levels(phases: Sequence[Phase], rounds: int, steps: Floats) -> Floats:
         seen = met[t].copy()
         seen[phases[t].within] = 1.0
         met[t - 1] = phases[t - 1].average(seen[:, None], rounds)[:, 0]
-    level: Floats = met * (2.0 * _SHARE / nodes * steps)[:, None]
+    level: Doubles = met * (2.0 * _SHARE / nodes * steps)[:, None]
     return level
 
 
-def _prices(stay: Floats, share: Floats, level: Floats, steps: Floats) -> Floats:
+def _prices(stay: Doubles, share: Doubles, level: Doubles, steps: Doubles) -> Doubles:
     """Return up to what drift each target absorbs in each phase although the observer does not look.
 
     A drift costs its square over the squared step size. Absorbing one unit less now leaves a part `stay` at the target,
@@ -173,15 +174,15 @@ def _prices(stay: Floats, share: Floats, level: Floats, steps: Floats) -> Floats
     return price * square
 
 
-def _stays(phase: Phase, rounds: int, targets: Nodes) -> Floats:
+def _stays(phase: Phase, rounds: int, targets: Nodes) -> Doubles:
     """Return about what part of a target's value is still there after the averaging: at most one way out and back."""
     own = 1.0 - phase.weight * phase.degrees[targets]
     back = 0.5 * rounds * (rounds - 1) * phase.degrees[targets] * phase.weight**2
-    stay: Floats = own**rounds + back * own ** max(0, rounds - 2)
+    stay: Doubles = own**rounds + back * own ** max(0, rounds - 2)
     return np.minimum(1.0, stay)
 
 
-def leaked_mu2(phases: Sequence[Phase], rounds: int, observer: int, targets: Nodes, steps: Floats) -> Floats:
+def leaked_mu2(phases: Sequence[Phase], rounds: int, observer: int, targets: Nodes, steps: Doubles) -> Doubles:
     """Return mu^2 about each target after each phase, as an array [phase, target], for noise multiplier 1."""
     nodes, count = len(phases[0].degrees), len(targets)
     each = np.arange(count)
@@ -218,8 +219,8 @@ def leaked_mu2(phases: Sequence[Phase], rounds: int, observer: int, targets: Nod
 
 
 def _hide_together(
-    phase: Phase, who: Nodes, drift: Floats, share: Floats, level: Floats, price: Floats
-) -> tuple[Floats, Floats]:
+    phase: Phase, who: Nodes, drift: Doubles, share: Doubles, level: Doubles, price: Doubles
+) -> tuple[Doubles, Doubles]:
     """Return (left, absorbed): the multiples of the targets' drifts that stay at all nodes, and what hidden ones hide.
 
     The projection q of the target shifts what the observer is sent by exactly as much as the target does; so does a

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from .._arrays import Floats, Ints
 
 __all__ = ["add_interval", "observers_mu2", "worst_open"]
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
 
 _LARGEST_WEIGHT = 1e60
 

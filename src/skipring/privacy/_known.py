@@ -17,11 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Floats, Ints
 from .._binomial import binomial_floor, binomial_pmf
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
@@ -32,8 +31,6 @@ from .record import PlannedRun
 
 __all__ = ["FixedLeakage", "OrderLeakage", "OutsiderLeakage", "PairLeakage"]
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
 
 #: Bounds are raised by this much, which is more than rounding can take.
 _ROUNDING = 1.0 + 1e-9

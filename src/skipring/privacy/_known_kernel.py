@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+
+from .._arrays import Floats, Ints
 
 __all__ = ["cut", "pair_log_mgfs"]
-
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
 
 
 @njit(nogil=True, cache=True)

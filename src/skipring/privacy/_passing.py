@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..schedules import KnownOrder
 from .record import PlannedRun
 from .transcript import Transcript, TranscriptAccountant
 
 __all__ = ["exact_account"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 class _PassedOn(TranscriptAccountant):

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from .._binomial import binomial_floor, binomial_pmf
 from ._rotation import ClassRange
 from ._step_sizes import group_starts, share
@@ -18,8 +18,6 @@ from .leakage import Block, IndependentLeakage
 from .record import PlannedRun
 
 __all__ = ["Floor", "contributions", "counter_floors", "random_ring_leakage", "ring_leakage"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)

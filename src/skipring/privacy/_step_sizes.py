@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import psi
 
+from .._arrays import Floats
 from .record import StepSizeLaw
 
 __all__ = ["group_starts", "share", "share_after"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:

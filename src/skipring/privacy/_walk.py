@@ -17,12 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from .._arrays import Floats
 from .._binomial import binomial_floor, binomial_floors, binomial_pmf
 from ._step_sizes import group_starts, share
 from .leakage import Block, IndependentLeakage, Terms
@@ -30,7 +29,6 @@ from .record import PlannedRun
 
 __all__ = ["random_walk_leakage"]
 
-Floats = NDArray[np.floating[Any]]
 
 #: Events per long segment. The end of a segment closes a gap like an event does, so more are better; the work grows.
 _EVENTS = 40

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import combinations_with_replacement, product
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Floats
 from .._numbers import ordinal
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative
 from ._final import random_ring_final, ring_final
@@ -29,7 +28,6 @@ from .record import PlannedRun
 
 __all__ = ["Composition", "Forecast", "PrivacyCurve", "forecast"]
 
-Floats = NDArray[np.floating[Any]]
 
 #: So many ways to be of some class in each of several runs are looked at, at most.
 _MOST_COMBINATIONS = 300

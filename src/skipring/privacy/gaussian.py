@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr
 
+from .._arrays import Floats
 from ..errors import InvalidInput, require_delta, require_non_negative
 
 __all__ = ["gdp_delta", "gdp_epsilon", "gdp_mu", "rdp_delta", "rdp_epsilon"]
 
-Floats = NDArray[np.floating[Any]]
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import Doubles
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ._gossip import leaked_mu2, phase_seen_by
 from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
@@ -29,7 +30,6 @@ __all__ = [
     "muffliato_epsilon",
 ]
 
-Floats = NDArray[np.float64]
 
 #: The neighbours of node w are indices[indptr[w]:indptr[w + 1]], in order, without w; (indptr, indices).
 GossipGraph = tuple[NDArray[np.int64], NDArray[np.int32]]
@@ -80,7 +80,7 @@ def gossip_mu(
     step_sizes: ArrayLike = 1.0,
     amplified: bool = True,
     projected_after_noise: bool = False,
-) -> Floats:
+) -> Doubles:
     """Return mu for each target: what one observer learned about it in a whole run of gossip learning is mu-GDP.
 
     In each phase all nodes take a noisy gradient step and then average with their neighbours; see `gossip_mu_curve`
@@ -117,7 +117,7 @@ def gossip_mu_curve(
     step_sizes: ArrayLike = 1.0,
     amplified: bool = True,
     projected_after_noise: bool = False,
-) -> Floats:
+) -> Doubles:
     """Return mu after some phases of one run, as an array [point, target].
 
     Parameters
@@ -173,7 +173,7 @@ def gossip_mu_curve(
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows gives way to the target's own releases
         mu2 = leaked_mu2(phases, rounds, observer, who, steps)[places]
         mu2 *= 1.0 + 1e-10 + 1e-14 * count  # more than rounding in the sums can take away
-        mu: Floats = np.sqrt(np.fmin(mu2, own_releases[:, None])) / noise_multiplier
+        mu: Doubles = np.sqrt(np.fmin(mu2, own_releases[:, None])) / noise_multiplier
     return mu
 
 
@@ -245,7 +245,7 @@ def muffliato_epsilon(
     delta: float,
     points: Sequence[int],
     target: int = 0,
-) -> Floats:
+) -> Doubles:
     """Return the epsilon that Muffliato's published accounting states after some phases: of the worst observer.
 
     Cyffers, Even, Bellet & Massoulié (2022), Theorem 4, for a fresh random graph in each phase: an observer adjacent to
@@ -281,7 +281,7 @@ def muffliato_epsilon(
         rho += learned
         worst.append(rho[others].max())
     stated = np.array(worst)[_phase_numbers(points, len(worst))]
-    epsilon: Floats = stated + 2.0 * np.sqrt(stated * math.log(1.0 / delta))
+    epsilon: Doubles = stated + 2.0 * np.sqrt(stated * math.log(1.0 / delta))
     return epsilon
 
 

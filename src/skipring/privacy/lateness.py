@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Doubles
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_open_unit
 
 __all__ = ["fewest_successes", "sure_others"]
 
-Floats = NDArray[np.float64]
 #: Beyond so many rounds ago a preparation is taken to be unfinished with the probability of that many rounds.
 _MOST_ROUNDS = 10_000
 #: Into so many equal pieces a timeout is cut, to be divided between preparing and computing.
@@ -106,19 +105,19 @@ class _Within:
     factor: float
     slack: float
 
-    def _done(self, law: Delay, seconds: Floats) -> Floats:
+    def _done(self, law: Delay, seconds: Doubles) -> Doubles:
         """Return the probability that something is over within so many seconds, by a clock that rounds."""
         surely = np.maximum(0.0, np.asarray(seconds, np.float64) * (1.0 - _CLOCK) - self.slack)
         return 1.0 - law.survival(surely / self.factor)
 
-    def _over(self, left: float, elapsed: Floats) -> Floats:
+    def _over(self, left: float, elapsed: Doubles) -> Doubles:
         """Return the probability that a preparation which so much time has passed for is over, and so is other work."""
         prepared = self._done(self.delay, self.first + left + elapsed)
         if self.compute is None:
             return prepared
         return prepared * self._done(self.compute, self.first + elapsed)
 
-    def chances(self, ready: str, nodes: int, rounds: int, hop_latency: float) -> Floats:
+    def chances(self, ready: str, nodes: int, rounds: int, hop_latency: float) -> Doubles:
         """Return for each slot of the last round the least probability that its node is sure to update in this one."""
         left = 0.0 if ready == "ahead" else self.timeout  # who was skipped had the timeout of that turn, too
         last = self._over(left, hop_latency * np.arange(nodes, dtype=np.float64))
@@ -134,7 +133,7 @@ class _Within:
         return np.maximum(0.0, chances - 1e-12)  # rounded down
 
 
-def fewest_successes(chances: Floats, failure: float) -> int:
+def fewest_successes(chances: Doubles, failure: float) -> int:
     """Return a number that independent trials with these chances reach but for `failure` (Chernoff's bound).
 
     >>> fewest_successes(np.full(100, 0.5), 1e-6), fewest_successes(np.ones(7), 1e-6)
@@ -151,7 +150,7 @@ def fewest_successes(chances: Floats, failure: float) -> int:
     return sure + low
 
 
-def _log_tail(chances: Floats, most: int) -> float:
+def _log_tail(chances: Doubles, most: int) -> float:
     """Return an upper bound of ln P(at most so many successes): the least over s of s k + sum ln E exp(-s X)."""
 
     def bound(log_s: float) -> float:

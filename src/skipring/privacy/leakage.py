@@ -18,17 +18,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from .._binomial import binomial_pmf
 from .gaussian import gdp_delta
 
 __all__ = ["BinomialLeakage", "Block", "IndependentLeakage", "Leakage", "Terms", "spread"]
 
-Floats = NDArray[np.floating[Any]]
 
 #: Every step below is accurate to some 1e-11; the bound is raised by this much.
 _ROUNDING = 1.0 + 1e-9

@@ -7,19 +7,11 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._arrays import Floats, Ints
 from ..errors import InvalidInput, require_integer
 from ._growing import GrowingTranscript
 from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
-from .transcript import (
-    CONTRACTIONS,
-    Floats,
-    Ints,
-    WorstPair,
-    _require_node,
-    _rounding,
-    parts_of_nodes,
-    require_part,
-)
+from .transcript import CONTRACTIONS, WorstPair, _require_node, _rounding, parts_of_nodes, require_part
 
 __all__ = ["RunningTranscript"]
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import Doubles
 from .._binomial import binomial_tails
 from ..errors import (
     InvalidInput,
@@ -34,7 +35,6 @@ __all__ = [
     "visits",
 ]
 
-Floats = NDArray[np.float64]
 
 _CHUNK = 1 << 17  # Numbers of updates handled at once: bounds the memory, and fits a cache.
 _QUADRATURE = 20  # Nodes that replace the sum over all numbers of updates from round 2 on.
@@ -144,7 +144,7 @@ def theorem_curve(
     noise_multiplier: float,
     delta: float,
     delta_prime: float,
-) -> Floats:
+) -> Doubles:
     """Return Theorem 2, 3 or 4 at many step counts, at little more than the cost of one.
 
     The formulas are evaluated at every count, whole rounds or not, as in the paper's staircase figures.
@@ -179,14 +179,14 @@ def _require_whole_rounds(nodes: int, steps: int, skip: float, delta_prime: floa
         raise InvalidInput("steps", steps, f"a multiple of the {n} nodes on a ring; the nearest allowed: {nearest}")
 
 
-def _visits(nodes: int, steps: ArrayLike, skip: float, delta_prime: float) -> Floats:
+def _visits(nodes: int, steps: ArrayLike, skip: float, delta_prime: float) -> Doubles:
     mean = np.asarray(steps, dtype=np.float64) * (1.0 - float(skip)) / nodes
     return np.asarray(np.ceil(mean + np.sqrt(3.0 * mean * -math.log(float(delta_prime)))))
 
 
 def _epsilons(
-    theorem: int, nodes: int, skip: float, counts: Floats, *, noise_multiplier: float, delta: float
-) -> Floats:
+    theorem: int, nodes: int, skip: float, counts: Doubles, *, noise_multiplier: float, delta: float
+) -> Doubles:
     """Return the theorem's epsilon for each number of visits.
 
     In all three theorems the label epsilon enters as epsilon^2 / ln(1.25 / delta) = 8 / noise_multiplier^2.
@@ -211,7 +211,7 @@ def _epsilons(
         return np.asarray(root_rate * root_rate * (1.0 + excess) + root_log_delta**2 / excess)
 
 
-def _ring_weight(nodes: int, skip: float) -> tuple[Callable[[Floats], Floats], int]:
+def _ring_weight(nodes: int, skip: float) -> tuple[Callable[[Doubles], Doubles], int]:
     """Return the weight of h updates in an interval for Theorem 3, and the last h that has any.
 
     The paper draws the distance d uniformly from 1..n-1 and then h from Binomial(d, q). Summed over d that is
@@ -223,7 +223,7 @@ def _ring_weight(nodes: int, skip: float) -> tuple[Callable[[Floats], Floats], i
     return lambda h: tails[h.astype(np.intp) - 1], max(1, int(np.count_nonzero(tails)))
 
 
-def _walk_weight(nodes: int, skip: float) -> tuple[Callable[[Floats], Floats], int]:
+def _walk_weight(nodes: int, skip: float) -> tuple[Callable[[Doubles], Doubles], int]:
     """Return the weight of h updates in an interval for Theorem 4, and the last h that matters.
 
     Here d is geometric with success probability 2/n; summed over d, with x = 1 - 2/n, the weight is
@@ -241,7 +241,7 @@ def _walk_weight(nodes: int, skip: float) -> tuple[Callable[[Floats], Floats], i
     return lambda h: first * np.exp((h - 1.0) * log_ratio), 1 + math.ceil(42.0 / -log_ratio)
 
 
-def _amplification(weight: Callable[[Floats], Floats], last: int, counts: Floats) -> Floats:
+def _amplification(weight: Callable[[Doubles], Doubles], last: int, counts: Doubles) -> Doubles:
     """Return the a of Theorems 3 and 4 for each number of visits: its sum over r < visits and h <= last.
 
     With x = r + 1/h the summand h / gamma_{r,h} is g(x) / h (see `_charge`): one smooth function for all
@@ -276,7 +276,7 @@ def _amplification(weight: Callable[[Floats], Floats], last: int, counts: Floats
     return np.asarray(totals)
 
 
-def _charge(x: Floats) -> Floats:
+def _charge(x: Doubles) -> Doubles:
     """Return g(x) = (sqrt(x + 1) + sqrt(x))^2 / (4 x), where h / gamma_{r,h} = g(r + 1/h) / h.
 
     gamma's difference of square roots is turned into a sum, so that nothing cancels for large r.
@@ -284,7 +284,7 @@ def _charge(x: Floats) -> Floats:
     return np.asarray(0.5 + 0.25 / x + 0.5 * np.sqrt(1.0 + 1.0 / x))
 
 
-def _charge_antiderivative(x: Floats) -> Floats:
+def _charge_antiderivative(x: Doubles) -> Doubles:
     """Return G such that G(b) - G(a) is the sum of g over a, a + 1, ..., b - 1, to rounding for a >= 64.
 
     Euler-Maclaurin: integral of g, minus g / 2, plus g' / 12, minus g''' / 720; the next term is 3e-14 at 64.

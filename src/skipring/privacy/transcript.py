@@ -12,11 +12,12 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._arrays import Floats, Ints
 from ..errors import LEAST_DELTA, InvalidInput, require_integer
 from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
 from .gaussian import gdp_delta, gdp_epsilon
@@ -24,8 +25,6 @@ from .record import View
 
 __all__ = ["OUTSIDE", "Transcript", "TranscriptAccountant", "WorstPair"]
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
 
 CONTRACTIONS = (
     "the noise of others counts: no update may bring two models further apart than its contraction factor says"

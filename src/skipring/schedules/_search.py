@@ -8,20 +8,17 @@ same numbers, and the same order, come out on every machine.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from .._arrays import Floats, Ints
 
 __all__ = ["all_leakages", "searched"]
 
 #: In a search among at most so many nodes the sum of weights may grow by a share of 1 / nodes at first: a few nodes get
 #: stuck else, and many have no time for it.
 _FEW = 50
-
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
 
 
 @njit(nogil=True, cache=True)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from .._arrays import Floats, Ints
+
 __all__ = ["AHEAD", "FRESH", "KEPT", "follow"]
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 FRESH, KEPT, AHEAD = 0, 1, 2

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..learning import LinearModel, NeuralModel
 from ..schedules import Schedule
 from .lateness import Timeline, rows_that_fit, timeline
@@ -21,8 +22,6 @@ from .stragglers import Drawn, draw_hops
 from .wide_runs import WideRuns, is_wide
 
 __all__ = ["prepare_runs", "run_many", "run_one"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 #: What all runs of a setup share.

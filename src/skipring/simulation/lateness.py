@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import AnyInts, Floats
 from ..delays import Availability, Delay, PairLatency
 from ..errors import InvalidInput
 from ..runs import Late, Ready
 
 __all__ = ["Lateness", "Timeline", "rows_that_fit", "timeline"]
 
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.integer[Any]]
 #: Where the rows of a shortened update begin: multiples of the golden ratio visit all places evenly.
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
@@ -76,7 +75,7 @@ class Timeline(NamedTuple):
 def timeline(
     lateness: Lateness,
     *,
-    path: Ints,
+    path: AnyInts,
     delays: Floats,
     computing: Floats,
     dead: NDArray[np.bool_],
@@ -132,7 +131,7 @@ def timeline(
     return result
 
 
-def rows_that_fit(share: Floats, parts: Ints, sizes: Ints, batch: int | None) -> NDArray[np.int64]:
+def rows_that_fit(share: Floats, parts: AnyInts, sizes: AnyInts, batch: int | None) -> NDArray[np.int64]:
     """Return for each hop how many rows its update takes at most, and at which row of its part it begins.
 
     Of a batch of `batch` rows that all agreed on a share of them fits; None: of all rows that the node has. It begins

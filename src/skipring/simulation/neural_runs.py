@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..learning import Batches, NeuralModel, require_torch
 from .setup import Interrupted, Setup, turns_of
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NeuralRuns"]
 
-Floats = NDArray[np.floating[Any]]
 _SIDE_BY_SIDE = 3
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..learning import LinearModel, reference
 from ..schedules import Schedule
 from .setup import Setup
 
 __all__ = ["ReferenceRun", "noisy_gradient", "reference_run"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 class ReferenceRun(NamedTuple):

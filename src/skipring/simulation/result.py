@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from .._json import from_json, json_text, to_json
 from .._numbers import number, upper
 from ..errors import InvalidInput
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ResolvedFacts", "Result", "RunSummary", "Spread", "gather", "load_run", "save_run"]
 
-Floats = NDArray[np.floating[Any]]
 _ARRAYS = ("points", "test_error", "loss", "latency", "updates", "models", "offered", "skipped")
 
 

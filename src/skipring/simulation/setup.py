@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..data import NodeData, require_finite_labels, require_single_precision, require_unit_rows
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
@@ -23,7 +24,6 @@ from .stragglers import Stragglers
 
 __all__ = ["Interrupted", "KernelArrays", "RunOutput", "Setup", "laid_out", "rule_of", "turns_of"]
 
-Floats = NDArray[np.floating[Any]]
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
 _MOST_TEST_LABEL = 1e18
 #: Into so many pieces a computation is cut where no batch is agreed on.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..delays import Delay
 from ..errors import InvalidInput, require_positive
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from ..runs import RunFile
 
 __all__ = ["Drawn", "Stragglers", "draw_delays", "draw_hops", "stragglers_of"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)

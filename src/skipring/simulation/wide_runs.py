@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import Floats
 from ..learning import Batches, LinearModel, reference
 from ..schedules import Schedule
 from .setup import Interrupted, Setup, laid_out
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WideRuns", "is_wide"]
 
-Floats = NDArray[np.floating[Any]]
 #: Numbers of a batch (rows x features x outputs) from which matrix products are quicker (benchmarks/wide.py).
 _MANY = 1_000_000
 

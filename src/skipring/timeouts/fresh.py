@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Doubles
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_probability_below_one
 
@@ -23,7 +23,6 @@ __all__ = [
     "timeout_for_skip",
 ]
 
-Floats = NDArray[np.float64]
 
 SMALLEST = 1e-280  # stands for "towards 0": far below any clock, far above where doubles lose digits
 GAIN = 1e-3  # stretches that provably cannot be better than the best by this much are not searched further
@@ -184,18 +183,18 @@ def _require_timeout(timeout: float) -> None:
         raise InvalidInput("timeout", timeout, "a number above 0 (or inf)")
 
 
-def _over(wait: Floats, ready: Floats) -> Floats:
+def _over(wait: Doubles, ready: Doubles) -> Doubles:
     with np.errstate(over="ignore"):
-        ratio: Floats = np.divide(wait, ready, out=np.full(wait.shape, math.inf), where=ready > 0.0)
+        ratio: Doubles = np.divide(wait, ready, out=np.full(wait.shape, math.inf), where=ready > 0.0)
     return ratio
 
 
-def _pace(delay: Delay, timeouts: Floats, hop_latency: float) -> Floats:
+def _pace(delay: Delay, timeouts: Doubles, hop_latency: float) -> Doubles:
     """Return the time between updates for many timeouts."""
     return _over(hop_latency + delay.truncated_mean(timeouts), delay.cdf(timeouts))
 
 
-def _search(delay: Delay, hop_latency: float) -> Floats:
+def _search(delay: Delay, hop_latency: float) -> Doubles:
     """Return timeouts so dense that no timeout between them is much better than the best of them."""
     points = delay.search_points()
     if not points.size:  # every node is ready at once, or never
@@ -219,7 +218,7 @@ def _search(delay: Delay, hop_latency: float) -> Floats:
     return points
 
 
-def _refined(delay: Delay, hop_latency: float, points: Floats, paces: Floats) -> tuple[float, float]:
+def _refined(delay: Delay, hop_latency: float, points: Doubles, paces: Doubles) -> tuple[float, float]:
     """Return the best timeout near any of the local minima among the points, and its time between updates."""
     padded = np.concatenate([[math.inf], paces, [math.inf]])
     minima = np.flatnonzero((paces <= padded[:-2]) & (paces <= padded[2:]) & (paces <= paces.min() * (1 + 2 * GAIN)))
@@ -247,7 +246,7 @@ def _refined(delay: Delay, hop_latency: float, points: Floats, paces: Floats) ->
     return timeout, pace
 
 
-def _pace_towards_zero(delay: Delay, hop_latency: float, points: Floats, paces: Floats) -> float:
+def _pace_towards_zero(delay: Delay, hop_latency: float, points: Doubles, paces: Doubles) -> float:
     """Return the time between updates of ever shorter timeouts."""
     limit = time_between_updates(delay, SMALLEST, hop_latency)
     if hop_latency > 0.0:

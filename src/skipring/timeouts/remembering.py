@@ -15,15 +15,14 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .._arrays import Doubles
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative
 from .fresh import TimeoutChoice, choose_timeout, expected_latency, skip_probability
 
 __all__ = ["RoundLaw", "best_timeout_ready", "choose_timeout_ready", "round_law"]
 
-Floats = NDArray[np.float64]
 Ready = Literal["fresh", "kept", "ahead"]
 #: A designed order, too, has each node anywhere in its rounds.
 Order = Literal["ring", "random-ring", "random-walk", "designed-ring"]
@@ -89,7 +88,7 @@ def _round(
 
 
 @lru_cache(maxsize=32)
-def _grid(delay: Delay) -> tuple[Floats, Floats]:
+def _grid(delay: Delay) -> tuple[Doubles, Doubles]:
     """Return delays and weights that stand for the law: evenly by probability, and finer and finer in the tail."""
     survival = np.concatenate([np.linspace(1.0, 1e-2, 300), np.geomspace(1e-2, 1e-12, 80)[1:], [0.0]])
     weights = -np.diff(survival)
@@ -102,7 +101,7 @@ def _grid(delay: Delay) -> tuple[Floats, Floats]:
 
 
 def _cycle(
-    delays: Floats, weights: Floats, timeout: float, duration: float, ready: Ready, order: Order, late: float
+    delays: Doubles, weights: Doubles, timeout: float, duration: float, ready: Ready, order: Order, late: float
 ) -> tuple[float, float]:
     """Return the mean sum of waits and the mean number of turns from one update of a node to its next."""
     if ready == "ahead":
@@ -115,7 +114,7 @@ def _cycle(
     return float(weights @ waits), float(weights @ turns)
 
 
-def _from_elsewhere(delays: Floats, timeout: float, duration: float, order: Order) -> tuple[Floats, Floats]:
+def _from_elsewhere(delays: Doubles, timeout: float, duration: float, order: Order) -> tuple[Doubles, Doubles]:
     """Return for each delay the waits and turns of the rounds after the one in which the preparation began."""
     if math.isinf(timeout):
         timeout = float(delays.max()) + 1.0
@@ -140,13 +139,13 @@ def _from_elsewhere(delays: Floats, timeout: float, duration: float, order: Orde
     return waits, np.maximum(z, 1.0).mean(axis=1)
 
 
-def _hinge(x: Floats) -> Floats:
+def _hinge(x: Doubles) -> Doubles:
     """Return E max(0, x - v) for v uniform on (0, 1)."""
     inside = np.clip(x, 0.0, 1.0)
     return 0.5 * inside * inside + np.maximum(x - 1.0, 0.0)
 
 
-def _walk(delays: Floats, timeout: float, duration: float) -> tuple[Floats, Floats]:
+def _walk(delays: Doubles, timeout: float, duration: float) -> tuple[Doubles, Doubles]:
     """Turns come as in a Poisson process, one in T on average."""
     skipped = np.maximum(delays - timeout, 0.0) / duration
     rest = np.minimum(delays, timeout)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,6 @@ __all__ = ["NO_ROWS", "learner_on", "make_learner", "node_rows", "require_shared
 #: What is said of a node whose owner has not filled in where its own file is.
 NO_ROWS = "this node has not said where its rows are; give path under [data] in its node.toml"
 
-Floats = NDArray[np.floating[Any]]
 #: The stream of a node's own test rows; that of shared data has the same number, and no name after it.
 _TEST_ROWS = 2**32 - 1
 

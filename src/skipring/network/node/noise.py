@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import Doubles
 from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
 __all__ = ["NoiseSource", "unreached"]
 
-Floats = NDArray[np.float64]
 
 #: Gaussians in each sum: the low bits of one can be traced back to the bits it was made from, those of a sum cannot.
 _TERMS = 4
@@ -80,7 +80,7 @@ class NoiseSource:
             part[:] = np.rint((part + std * noise) / grid) * grid
             start += len(noise)
 
-    def normals(self, count: int) -> Floats:
+    def normals(self, count: int) -> Doubles:
         """Return independent standard normal numbers, not rounded to a grid: what is released needs `add`."""
         require_integer("count", count, at_least=0)
         return np.concatenate([np.empty(0), *_chunks(int(count))])
@@ -128,7 +128,7 @@ def _largest(dtype: np.dtype[Any]) -> float:
     return 1e18 if dtype == np.float32 else 1e150
 
 
-def _chunks(count: int) -> Iterator[Floats]:
+def _chunks(count: int) -> Iterator[Doubles]:
     """Yield so many standard normal numbers, some at a time, from a new key."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -142,7 +142,7 @@ def _chunks(count: int) -> Iterator[Floats]:
         yield _gaussians(np.frombuffer(bits, dtype=np.uint64))[:wanted]
 
 
-def _gaussians(words: NDArray[np.uint64]) -> Floats:
+def _gaussians(words: NDArray[np.uint64]) -> Doubles:
     """Turn random words into standard normal numbers: the cosines' sums, then the sines' sums."""
     for_radius, for_angle = words.reshape(2, _TERMS, -1)
     # The middles of 2**63 equal stretches of (0, 1): never 0, and as fine as doubles are near 0, where the tail is.

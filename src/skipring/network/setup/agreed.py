@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._arrays import Floats
 from ...errors import InvalidInput
 from ...privacy import OwnTranscript, PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
 from ...runs import (
@@ -57,7 +56,6 @@ __all__ = [
 _SPARE = 1.0 + 1e-7
 #: Beyond so many hops times nodes a bound takes the place of each node's own account.
 _MOST_COUNTED = 1_000_000
-Floats = NDArray[np.floating[Any]]
 
 
 def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile:

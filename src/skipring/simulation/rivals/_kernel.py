@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..._arrays import AnyInts, Floats
 from ...learning._compiled import (
     FAST,
     MARGIN,
@@ -37,8 +38,6 @@ __all__ = ["FEDERATED", "GOSSIP", "Averaging", "Graph", "random_graph"]
 
 #: The neighbours of node v are the second array's from the first array's v-th number to its next.
 Graph = tuple[NDArray[np.int64], NDArray[np.int32]]
-Floats = NDArray[np.floating[Any]]
-Ints = NDArray[np.integer[Any]]
 
 
 class Averaging(NamedTuple):
@@ -125,7 +124,7 @@ def _gossip_for(kind: int, source: int) -> Any:
         averaging: Averaging,
         test: Test,
         room: Scratch,
-        judges: Ints,
+        judges: AnyInts,
         models: Floats,
         metrics: Metrics,
     ) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..._arrays import Floats
 from ...delays import Delay
 from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
 __all__ = ["Federated", "Gossip"]
-
-Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)

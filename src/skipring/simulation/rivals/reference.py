@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import Floats
 from ...learning import LinearModel, reference
 from ..reference import noisy_gradient
 from ..setup import Setup
@@ -15,7 +16,6 @@ from .kinds import Gossip
 
 __all__ = ["dense", "gossip_matrix", "reference_federated", "reference_gossip"]
 
-Floats = NDArray[np.floating[Any]]
 #: Which nodes are neighbours, as a matrix of all pairs.
 Links = NDArray[np.bool_]
 
