@@ -176,12 +176,12 @@ def test_tables_without_json_name_both_methods(skipring: Command, monkeypatch: p
 def test_people_are_told_who_is_protected_from_whom(skipring: Command) -> None:
     answer = skipring(f"privacy --schedule random-ring {RING} --delta 1e-6")
     text = " ".join(answer.out.split())
-    assert "Protects any one record of any node against any other node, always ready" in text
+    assert "protects one record of any node (replace-one) against another node, always ready" in text
     whole = " ".join(skipring(f"privacy --schedule random-ring {RING} --delta 1e-6 --protects node").out.split())
-    assert "Protects all data of any node against any other node, always ready" in whole
+    assert "protects all data of any node (replace-one) against another node, always ready" in whole
     assert "delta 1e-06" in text
     coalition = skipring(f"privacy --schedule random-ring {RING} --delta 1e-6 --observers 3")
-    assert "any 3 other nodes together" in " ".join(coalition.out.split())
+    assert "against a coalition of 3, always ready" in " ".join(coalition.out.split())
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,8 @@ def test_the_paper_is_contradicted_where_it_is_wrong(skipring: Command, schedule
     run = f"--schedule {schedule} --nodes 2 --steps {steps} --skip {skip} --delta 1e-6 --method paper"
     for command in (f"privacy {run} --noise-multiplier 10.5976", f"noise {run} --epsilon 2"):
         answer = skipring(f"{command} --json").data
-        assert answer["trusted"] is False
-        assert f"Theorem {theorem} " in answer["not_trusted_because"]
-        assert f"Do not rely on this number: {answer['not_trusted_because']}" in " ".join(skipring(command).out.split())
+        assert f"Theorem {theorem} " in answer["doubt"]
+        assert f"Do not rely on it: {answer['doubt']}." in " ".join(skipring(command).out.split())
 
 
 def test_a_plan_says_if_the_papers_noise_is_not_enough(skipring: Command) -> None:

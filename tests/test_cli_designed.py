@@ -24,7 +24,8 @@ def test_noise_and_privacy_are_inverse(skipring: Command) -> None:
     there = f"privacy {RUN} --skip 0.2 --noise-multiplier {noise['noise_multiplier']} --delta 1e-5 --json"
     found = json.loads(skipring(there).out)
     assert found["epsilon"] == pytest.approx(6.0, rel=1e-4)
-    assert found["final_epsilon"] <= found["epsilon"]
+    assert found["also"][0]["against"] == "an outsider"
+    assert found["also"][0]["epsilon"] <= found["epsilon"]
     assert json.loads(skipring(f"{there} --closing 0").out)["closing"] == 0
 
 

@@ -18,6 +18,12 @@ RUN = PlannedRun(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_mu
 PRIVACY = f"privacy {LINE} --noise-multiplier 4 --delta 1e-5"
 
 
+def beside(data: dict[str, Any], name: str) -> Any:
+    """Return the epsilon against somebody else, or that of a whole node; None where there is none."""
+    named = {("whole node" if one["protects"] != data["protects"] else one["against"]): one for one in data["also"]}
+    return named[name].get("epsilon") if name in named else None
+
+
 @pytest.mark.sample(2)
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(
@@ -37,11 +43,13 @@ def test_the_command_is_the_forecast(skipring: Command, options: str, changes: d
     run = RUN.replace(**changes)
     data = skipring(f"{PRIVACY} {options} --json").data
     assert data["epsilon"] == forecast(run).epsilon(1e-5)
-    assert data["final_epsilon"] == forecast(run.replace(view="final")).epsilon(1e-5)
+    if run.view == "offered":
+        assert beside(data, "an outsider") == forecast(run.replace(view="final")).epsilon(1e-5)
+        assert beside(data, "all others") == forecast(run.replace(observers=run.nodes - 1)).epsilon(1e-5)
     whole = whole_node(run, units)
     assert whole is not None
-    assert data["node_epsilon"] == forecast(whole).epsilon(1e-5)
-    assert (data["unit"], data["relation"], data["method"]) == (run.protects, "replace-one", "tight")
+    assert beside(data, "whole node") == (forecast(whole).epsilon(1e-5) if run.protects != "node" else None)
+    assert (data["protects"], data["relation"], data["method"]) == (run.protects, "replace-one", "tight")
     assert (data["view"], data["parts"]) == (run.view, run.every)
     assert data["delta"] == 1e-5
     found = skipring(f"noise {LINE} --epsilon 1.5 --delta 1e-5 {options} --json").data
@@ -55,8 +63,8 @@ def test_rows_that_take_turns_and_outsiders_see_less(skipring: Command) -> None:
     turns = skipring(f"{PRIVACY} --protects record --batch 10 --rows 50 --json").data
     assert turns["parts"] == 5
     assert turns["epsilon"] < whole["epsilon"]
-    assert turns["node_epsilon"] == whole["node_epsilon"] > whole["epsilon"]  # a node is there at every turn
-    assert whole["final_epsilon"] < whole["epsilon"]
+    assert beside(turns, "whole node") == beside(whole, "whole node") > whole["epsilon"]  # is at every turn
+    assert beside(whole, "an outsider") < whole["epsilon"]
     # With one unit in an update, noise over its bound is what it was for nodes.
     assert skipring(f"{PRIVACY} --json").data["epsilon"] == whole["epsilon"]
 
@@ -64,9 +72,10 @@ def test_rows_that_take_turns_and_outsiders_see_less(skipring: Command) -> None:
 def test_a_pair_that_is_asked_about_has_an_outsider_beside_it(skipring: Command) -> None:
     ring = "privacy --schedule ring --nodes 10 --steps 100 --skip 0.1 --noise-multiplier 5 --delta 1e-5 --json"
     outsider = skipring(f"{ring} --view final").data
-    assert outsider["final_epsilon"] == outsider["epsilon"]
-    assert skipring(f"{ring} --distance 9 --position 1").data["final_epsilon"] == outsider["epsilon"]
-    assert skipring(f"{ring} --observers 4").data["final_epsilon"] == outsider["epsilon"]
+    assert outsider["against"] == "an outsider"
+    assert [each["protects"] for each in outsider["also"]] == ["node"]  # who is outside learns less than anybody
+    assert beside(skipring(f"{ring} --distance 9 --position 1").data, "an outsider") == outsider["epsilon"]
+    assert beside(skipring(f"{ring} --observers 4").data, "an outsider") == outsider["epsilon"]
 
 
 def test_delta_is_found_for_records_too(skipring: Command) -> None:
@@ -75,7 +84,7 @@ def test_delta_is_found_for_records_too(skipring: Command) -> None:
     ).data
     run = RUN.replace(protects="record", every=2)
     assert data["delta"] == forecast(run).delta(2.0)
-    assert data["final_epsilon"] <= data["epsilon"] == 2.0
+    assert beside(data, "an outsider") <= data["epsilon"] == 2.0
 
 
 def test_the_noise_on_a_gradient_is_that_of_an_update(skipring: Command) -> None:
@@ -100,12 +109,18 @@ def test_the_noise_on_a_gradient_is_that_of_an_update(skipring: Command) -> None
 def test_a_record_is_what_is_hidden_unless_more_is_asked_for(skipring: Command, command: str) -> None:
     """An update then takes all rows of a node, however many those are."""
     data = skipring(f"{command} --json").data
-    assert (data["unit"], data["parts"], data["batch"], data["noise_over_gradient_bound"]) == ("record", 1, None, None)
-    assert data["node_epsilon"] is None
+    assert (data["protects"], data["parts"], data["batch"], data["noise_over_gradient_bound"]) == (
+        "record",
+        1,
+        None,
+        None,
+    )
+    assert beside(data, "whole node") is None
+    assert "how many rows" in data["also"][-1]["refused"]
     key = "epsilon" if command is PRIVACY else "noise_multiplier"
     assert data[key] == skipring(f"{command} --rows 50 --json").data[key]
     assert USUAL_UNIT == _options.USUAL_UNIT == "record"
-    assert skipring(f"{command} --protects person --json").data["unit"] == "person"
+    assert skipring(f"{command} --protects person --json").data["protects"] == "person"
 
 
 @pytest.mark.parametrize("command", [f"privacy {LINE} --noise-multiplier 4", f"noise {LINE} --epsilon 1.5"])
@@ -140,28 +155,38 @@ def rows_of(text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("command", [PRIVACY, f"noise {LINE} --epsilon 1.5 --delta 1e-5"])
 @pytest.mark.parametrize(
-    ("options", "unit", "view", "whole"),
+    ("options", "protects", "against", "whole"),
     [
-        ("--protects node", "all data of a node (replace-one)", "offered", None),
-        ("", "one record (replace-one)", "offered", "nothing is promised"),
-        ("--protects record --batch 100 --rows 300", "one record (replace-one)", "offered", "nothing is promised ("),
-        ("--protects record --batch 5000 --view final", "one record (replace-one)", "final", "nothing is promised"),
+        ("--protects node", "all data of a node", "another node", None),
+        ("", "one record", "another node", "nothing is promised"),
+        (
+            "--protects record --batch 100 --rows 300",
+            "one record",
+            "another node",
+            "nothing is promised (",
+        ),
+        (
+            "--protects record --batch 5000 --view final",
+            "one record",
+            "an outsider",
+            "nothing is promised",
+        ),
         (
             "--protects person --batch 6 --rows-per-person 3",
-            "all rows of one person (replace-one)",
-            "offered",
+            "all rows of one person",
+            "another node",
             "",
         ),
     ],
 )
 def test_every_epsilon_says_what_it_is_about(
-    skipring: Command, command: str, options: str, unit: str, view: str, whole: str | None
+    skipring: Command, command: str, options: str, protects: str, against: str, whole: str | None
 ) -> None:
     answer = skipring(f"{command} {options}")
     rows = rows_of(answer.out)
-    assert (rows["epsilon hides"], rows["view"]) == (unit, view)
+    assert (rows["protects"], rows["against"]) == (f"{protects} (replace-one)", against)
     assert (rows["delta"], rows["method"]) == ("1e-05", "tight")
-    assert ("epsilon, final model only" in rows) == (view != "final")
+    assert ("epsilon, an outsider" in rows) == ("epsilon, all others" in rows) == (against != "an outsider")
     assert ("epsilon, whole node" in rows) == (whole is not None)
     if whole is not None:
         assert rows["epsilon, whole node"].startswith(whole or tuple("123456789"))
@@ -183,9 +208,11 @@ def test_the_walk_says_that_rotation_is_not_counted(skipring: Command) -> None:
 def test_the_paper_says_nothing_of_outsiders_and_whole_nodes(skipring: Command) -> None:
     options = "--method paper --protects record --batch 10"
     data = skipring(f"{PRIVACY} {options} --json").data
-    assert data["final_epsilon"] is data["node_epsilon"] is None
-    assert data["epsilon"] == skipring(f"{PRIVACY} --method paper --protects node --json").data["node_epsilon"]
-    assert rows_of(skipring(f"{PRIVACY} {options}").out)["epsilon, whole node"] == "ask --method tight"
+    assert data["also"] == []
+    assert data["epsilon"] == skipring(f"{PRIVACY} --method paper --protects node --json").data["epsilon"]
+    assert "Not covered: the final model, and all data of a node." in " ".join(
+        skipring(f"{PRIVACY} {options}").out.split()
+    )
 
 
 PLAN = "plan --nodes 10 --delay gamma:0.25,1 --epsilon 2 --dimension 3 --steps 100 --no-figure"
@@ -194,14 +221,14 @@ PLAN = "plan --nodes 10 --delay gamma:0.25,1 --epsilon 2 --dimension 3 --steps 1
 def test_a_plan_for_records_says_whom_it_protects_and_what_rows_do(skipring: Command) -> None:
     answer = skipring(f"{PLAN} --protects record --rows 40")
     text = " ".join(answer.out.split())
-    assert "Epsilon (method tight, replace-one, view offered) hides any one record of any node from any other" in text
-    assert "Epsilon, whole node: " in text
+    assert "protects one record of any node (replace-one) against another node, always ready" in text
+    assert "epsilon, whole node: " in text
     assert "noise multiplier x gradient bound / rows per update" in text
     assert "The best here: 40. Else, 20 rows: noise multiplier" in text
     assert max(map(len, answer.out.splitlines())) <= 80
     given = skipring(f"{PLAN} --protects person --rows-per-person 2 --rows 40 --batch 10")
     text = " ".join(given.out.split())
-    assert "hides all rows of any one person of any node" in text
+    assert "protects all rows of one person of any node" in text
     assert "gradient bound x rows per person / rows per update" in text
     assert "take 4 turns" in text
     assert "paper's accounting: its theorems do not cover rows that take turns" in text
@@ -210,18 +237,18 @@ def test_a_plan_for_records_says_whom_it_protects_and_what_rows_do(skipring: Com
 
 def test_a_plan_says_the_same_in_json(skipring: Command) -> None:
     data = skipring(f"{PLAN} --protects record --rows 40 --json").data
-    assert (data["unit"], data["relation"], data["view"], data["method"]) == (
+    assert (data["protects"], data["relation"], data["against"], data["method"]) == (
         "record",
         "replace-one",
-        "offered",
+        "another node",
         "tight",
     )
     assert (data["batch"], data["parts"]) == (data["plan"]["batch"], data["plan"]["parts"]) == (40, 1)
     run = RUN.replace(nodes=10, steps=100, skip=data["plan"]["skip_probability"], protects="record")
     run = run.replace(noise_multiplier=data["plan"]["noise_multiplier"])
-    assert data["final_epsilon"] == pytest.approx(forecast(run.replace(view="final")).epsilon(1e-6))
+    assert beside(data, "an outsider") == pytest.approx(forecast(run.replace(view="final")).epsilon(1e-6))
     whole = whole_node(run, 40)
-    assert data["node_epsilon"] == (None if whole is None else pytest.approx(forecast(whole).epsilon(1e-6)))
+    assert beside(data, "whole node") == (None if whole is None else pytest.approx(forecast(whole).epsilon(1e-6)))
     assert {other["batch"] for other in data["batches"]} == {20, 10}
 
 

@@ -12,14 +12,15 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from skipring._numbers import upper
 from skipring.errors import LEAST_DELTA, InvalidInput
 from skipring.network.node import AccountTerms, OwnAccount
 from skipring.network.protocol import blank_chain, extended_chain, sealed
 from skipring.privacy import (
     Accountant,
-    Claim,
     Composition,
     GossipAccountant,
+    Guarantee,
     OwnTranscript,
     PaperBound,
     PlannedRun,
@@ -28,7 +29,7 @@ from skipring.privacy import (
     TranscriptAccountant,
     forecast,
 )
-from skipring.privacy.accountant import Relation, Unit
+from skipring.privacy.accountant import RELATION, Unit
 from skipring.privacy.record import ScheduleName
 
 RUN = PlannedRun(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_multiplier=8.0)
@@ -135,7 +136,7 @@ def test_epsilon_and_delta_are_inverse_to_each_other(accountant: Accountant, del
     # What it spends is a power of ten, which decides how many early updates it may count on; to an outsider, about whom
     # the rest is small, that matters most.
     again = accountant.epsilon(accountant.delta(epsilon))
-    assert again == pytest.approx(epsilon, rel=1e-2 if accountant.claim.view == "final" else 3e-3)
+    assert again == pytest.approx(epsilon, rel=1e-2 if accountant.guarantee(delta).against == "an outsider" else 3e-3)
 
 
 @pytest.mark.sample(12)
@@ -171,19 +172,22 @@ def test_no_delta_is_stated_that_no_noise_supports(accountant: Accountant) -> No
     assert accountant.delta(1e5) == LEAST_DELTA
 
 
-def test_the_claim_is_complete(accountant: Accountant) -> None:
-    claim = accountant.claim
-    assert claim.unit in get_args(Unit)
-    assert claim.relation in get_args(Relation)
-    for field in dataclasses.fields(Claim):
-        if field.name != "stated_by":
-            assert getattr(claim, field.name), field.name
-    said = claim.sentence()
-    hidden = {"node": "all data of", "person": "all rows of any one person of", "record": "any one record of"}
-    for words in (f"{hidden[claim.unit]} {claim.protected}", claim.against):
-        assert words in said
-    assert ("is public" in said) == (claim.unit != "node")  # replaced, never added or removed
-    for words in claim.assumptions:
+def test_the_guarantee_is_complete(accountant: Accountant) -> None:
+    found = accountant.guarantee(1e-5)
+    assert found.protects in get_args(Unit)
+    assert found.epsilon == accountant.epsilon(1e-5)
+    assert found.delta == pytest.approx(1e-5 + (1e-7 if found.stated_by else 0.0))
+    for field in dataclasses.fields(Guarantee):
+        if field.name not in ("stated_by", "refused", "doubt", "not_covered", "also", "assumptions"):
+            assert getattr(found, field.name), field.name
+    assert found.assumptions or found.not_covered
+    said = found.sentence()
+    protected = {"node": "all data of", "person": "all rows of one person of", "record": "one record of"}
+    epsilon = f"psilon {upper(found.epsilon)} at delta {upper(found.delta)} protects"
+    whom = f"{protected[found.protects]} {found.whose} ({RELATION}) against {found.against}, {found.sees}"
+    assert f"{epsilon} {whom} (method {found.method})." in said
+    assert ("is public" in said) == (found.protects != "node")  # replaced, never added or removed
+    for words in found.assumptions:
         assert words[1:] in said  # its first letter is a capital there
         assert not words.endswith(".")
     assert said.endswith(".")
@@ -191,11 +195,11 @@ def test_the_claim_is_complete(accountant: Accountant) -> None:
 
 
 def test_what_is_not_proven_here_is_said_to_be_stated_by_others() -> None:
-    stated = {name: make().claim.stated_by for name, make in ACCOUNTANTS.items()}
+    stated = {name: make().guarantee(1e-5).stated_by for name, make in ACCOUNTANTS.items()}
     assert {name for name, by in stated.items() if by} == {name for name in ACCOUNTANTS if name.startswith("paper")}
 
 
-def test_a_claim_tells_amplified_from_plain() -> None:
+def test_a_guarantee_tells_amplified_from_plain() -> None:
     for amplified, plain in (
         ("forecast random-ring", "forecast, not convex"),
         ("transcript", "transcript, not convex"),
@@ -204,17 +208,17 @@ def test_a_claim_tells_amplified_from_plain() -> None:
         ("a node's account", "a node's account, not convex"),
         ("gossip", "gossip, own releases"),
     ):
-        assert "noise of others counts" in ACCOUNTANTS[amplified]().claim.sentence()
-        assert "counts in full, whatever the loss" in ACCOUNTANTS[plain]().claim.sentence()
+        assert "noise of others counts" in ACCOUNTANTS[amplified]().guarantee(1e-5).sentence()
+        assert "counts in full, whatever the loss" in ACCOUNTANTS[plain]().guarantee(1e-5).sentence()
 
 
-def test_a_composition_claims_what_all_of_its_runs_do() -> None:
+def test_a_composition_states_what_all_of_its_runs_do() -> None:
     both = Composition(forecast(RUN), forecast(RUN.replace(schedule="ring", distance=3)))
-    claim = both.claim
+    found = both.guarantee(1e-5)
     for each in both.forecasts:
-        assert each.claim.against in claim.against
-    assert claim.assumptions[0] == "2 runs over the same data are counted together"
-    assert claim.method == "tight, composed"
+        assert each.guarantee(1e-5).sees in found.sees
+    assert found.assumptions[0] == "2 runs over the same data are counted together"
+    assert found.method == "tight, composed"
 
 
 def test_gossip_is_as_bad_as_its_worst_target() -> None:
@@ -225,7 +229,7 @@ def test_gossip_is_as_bad_as_its_worst_target() -> None:
         for node in (1, 2, 3)
     ]
     assert account.epsilon(1e-6) == max(one.epsilon(1e-6) for one in alone)
-    assert alone[0].claim.protected == "node 1"
+    assert alone[0].guarantee(1e-5).whose == "node 1"
     with pytest.raises(InvalidInput, match="targets"):
         GossipAccountant([LINE], nodes=4, rounds=1, noise_multiplier=5.0, observer=0, targets=[])
 
@@ -251,8 +255,8 @@ def test_before_anything_happened_an_account_is_empty(account: Accountant) -> No
 
 
 def test_an_account_of_one_node_says_whose_it_is() -> None:
-    assert own().claim.protected == "node 0"
-    assert node_account().claim.protected == "node 1"
-    assert RunningTranscript(3, target=2).claim.protected == "node 2"
-    assert running().claim.protected == "any node"
-    assert "fork" in node_account().claim.sentence()
+    assert own().guarantee(1e-5).whose == "node 0"
+    assert node_account().guarantee(1e-5).whose == "node 1"
+    assert RunningTranscript(3, target=2).guarantee(1e-5).whose == "node 2"
+    assert running().guarantee(1e-5).whose == "any node"
+    assert "fork" in node_account().guarantee(1e-5).sentence()

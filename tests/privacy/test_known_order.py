@@ -308,8 +308,8 @@ def test_an_agreed_order_of_a_random_ring_has_a_number_of_its_own() -> None:
     average = forecast(run).epsilon(1e-5)
     assert chosen < drawn
     assert average < drawn  # the worst pair of an order that was drawn
-    assert "average over random orders" in forecast(run).claim.sentence()
-    assert "holds for every pair" in forecast(run.replace(order=random_order(30, 20, 1))).claim.sentence()
+    assert "average over random orders" in forecast(run).guarantee(1e-5).sentence()
+    assert "holds for every pair" in forecast(run.replace(order=random_order(30, 20, 1))).guarantee(1e-5).sentence()
 
 
 def test_noise_for_every_pair_keeps_the_budget() -> None:

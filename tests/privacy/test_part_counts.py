@@ -205,11 +205,11 @@ def test_what_makes_no_sense_is_refused(parameter: str, changes: dict[str, Any])
 
 def test_claims_say_that_nodes_differ() -> None:
     run = planned("random-ring", 20, 10, parts=(2, 3, 5))
-    said = forecast(run).claim.sentence()
+    said = forecast(run).guarantee(1e-5).sentence()
     assert "every 2nd, 3rd or 5th turn" in said
     assert "Nodes have different numbers of parts, and the largest over these is stated." in said
     walk = run.replace(schedule="random-walk")
     assert forecast(walk).epsilon(1e-5) == forecast(walk.replace(parts=None)).epsilon(1e-5)
-    assert "otation is not counted on the random walk" in forecast(walk).claim.sentence()
+    assert "otation is not counted on the random walk" in forecast(walk).guarantee(1e-5).sentence()
     with pytest.raises(InvalidInput, match="parts"):
         PaperBound(run, delta_prime=1e-7)

@@ -56,7 +56,7 @@ def test_every_pair_costs_what_plain_lists_say() -> None:
         assert account.seen_outside() == pytest.approx(outside, rel=1e-8, abs=0.0)
         final = run.account(view="final")
         assert final.worst().mu == pytest.approx(max(outside), rel=1e-8, abs=0.0)
-        assert (final.worst().observer, final.claim.view) == (OUTSIDE, "final")
+        assert (final.worst().observer, final.guarantee(1e-5).against) == (OUTSIDE, "an outsider")
         for target in range(run.nodes):  # whoever is inside is told more
             assert np.all(np.delete(matrix[target], target) >= account.seen_outside()[target] * (1.0 - 1e-9))
 
@@ -110,8 +110,8 @@ def test_other_parts_of_a_node_are_noise() -> None:
     )
     account = TranscriptAccountant(run)
     assert account.mu(0, 1) == pytest.approx(1.0, rel=1e-9)  # the second part: nothing follows it
-    assert account.claim.unit == "person"
-    assert "in one part" in account.claim.sentence()
+    assert account.guarantee(1e-5).protects == "person"
+    assert "in one part" in account.guarantee(1e-5).sentence()
     whole = TranscriptAccountant(Transcript(**{**vars(run), "parts": 1, "protects": "node"}))
     assert whole.mu(0, 1) == pytest.approx(math.sqrt(2.0), rel=1e-9)
 
@@ -192,7 +192,7 @@ def test_what_would_be_a_guess_is_refused() -> None:
             OwnTranscript(3, 0, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
     for parts in (1, 2):
         usual = RunningTranscript(3, parts=parts), OwnTranscript(3, 0, parts=parts)
-        assert {account.claim.unit for account in usual} == {"record"}
+        assert {account.guarantee(1e-5).protects for account in usual} == {"record"}
     outside = run.account(view="final")
     for ask in (outside.matrix, lambda: outside.mu(0, 1), lambda: outside.seen_by(1)):
         with pytest.raises(InvalidInput, match="final"):

@@ -378,7 +378,7 @@ def test_less_is_told_of_a_unit_that_contributes_less_often(schedule: ScheduleNa
     found = [forecast(run.replace(every=every)).epsilon(1e-6) for every in often]
     if schedule == "random-walk":  # where turns come at random, and rotation is not counted
         assert set(found) == {found[0]}
-        assert "otation is not counted on the random walk" in forecast(run.replace(every=2)).claim.sentence()
+        assert "otation is not counted on the random walk" in forecast(run.replace(every=2)).guarantee(1e-5).sentence()
     else:
         assert all(later <= earlier * (1.0 + 1e-9) for earlier, later in itertools.pairwise(found))
         assert found[3] < 0.75 * found[0]
@@ -415,7 +415,7 @@ def test_a_composition_holds_for_every_class_in_each_run() -> None:
             exact = float(one.chances @ gaussian_delta(mu, epsilon) @ two.chances)
             assert exact <= account.delta(epsilon) * (1.0 + 1e-9)
     assert account.epsilon(1e-4) <= sum(forecast(run).epsilon(1e-4 / 2) for run in runs)
-    assert account.claim.unit == "record"
+    assert account.guarantee(1e-5).protects == "record"
     alone = forecast(runs[0])
     assert Composition(alone).delta(0.7) == pytest.approx(alone.delta(0.7), rel=3e-3)
     for other in (runs[0].replace(protects="person"), runs[0].replace(view="final")):
@@ -460,7 +460,7 @@ def test_the_paper_speaks_of_units_that_contribute_at_every_turn() -> None:
     run = planned("random-ring", 20, 10, 1, noise_multiplier=8.0)
     account = PaperBound(run, delta_prime=1e-7)
     assert account.epsilon(1e-6) == PaperBound(run.replace(protects="node"), delta_prime=1e-7).epsilon(1e-6)
-    assert "any one record of any node" in account.claim.sentence()
+    assert "one record of any node" in account.guarantee(1e-5).sentence()
     for changes in ({"every": 2}, {"view": "final"}):
         with pytest.raises(InvalidInput, match=next(iter(changes))):
             PaperBound(run.replace(**changes), delta_prime=1e-7)
@@ -468,11 +468,11 @@ def test_the_paper_speaks_of_units_that_contribute_at_every_turn() -> None:
 
 def test_claims_say_what_they_rest_on() -> None:
     run = planned("random-ring", 20, 10, 4)
-    said = forecast(run).claim.sentence()
-    assert "any one record of any node" in said
+    said = forecast(run).guarantee(1e-5).sentence()
+    assert "one record of any node" in said
     assert "every 4th turn" in said
     assert "is public" in said
-    outside = forecast(run.replace(view="final")).claim
-    assert (outside.view, outside.unit) == ("final", "record")
-    assert "somebody outside" in outside.against
+    outside = forecast(run.replace(view="final")).guarantee(1e-5)
+    assert (outside.against, outside.protects) == ("an outsider", "record")
+    assert "final model and nothing else" in outside.sees
     assert "put together" in outside.sentence()

@@ -340,7 +340,7 @@ def test_the_chance_to_be_wrong_is_part_of_delta() -> None:
     # With a delta below it only what needs no luck is left: the target's own releases.
     assert doubtful.epsilon(1e-8) == pytest.approx(alone(50, 20).epsilon(1e-8), rel=1e-6)
     assert noise_for_budget(doubtful, 2.0, 1e-6) > noise_for_budget(sure, 2.0, 1e-6)
-    assert any("40 other nodes" in words for words in doubtful.claim.assumptions)
+    assert any("40 other nodes" in words for words in doubtful.guarantee(1e-5).assumptions)
 
 
 def alone(nodes: int, rounds: int) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._numbers import ordinal, upper
+from .._numbers import ordinal
 from ..errors import InvalidInput, require_integer
 
 if TYPE_CHECKING:
     from ..privacy import PlannedRun, Unit
 
-__all__ = ["Beside", "Protected", "beside", "delta_note", "protected", "same_parts"]
+__all__ = ["Protected", "delta_note", "protected", "same_parts"]
 
 #: The most parts that are accounted for.
 _MOST_PARTS = 10**6
@@ -33,19 +33,12 @@ class Protected:
     units: int | None = 1
     of_a_node: int | None = 1
 
-    @property
-    def row(self) -> tuple[str, str]:
-        """What a table says of it, as for a simulation."""
-        from ..privacy import HIDDEN
-
-        return "epsilon hides", f"{HIDDEN[self.unit]} (replace-one)"
-
     def facts(self, noise_multiplier: float) -> dict[str, Any]:
-        """Return what JSON says of it; two data sets are neighbours if one unit's data is replaced.
+        """Return what JSON says of an update beside what a guarantee does.
 
         The noise on an update's gradient is given in units of the most that one protected unit can contribute.
         """
-        facts: dict[str, Any] = {"unit": self.unit, "relation": "replace-one", "batch": self.batch, "parts": self.parts}
+        facts: dict[str, Any] = {"batch": self.batch, "parts": self.parts}
         if self.rows_per_person is not None:
             facts["rows_per_person"] = self.rows_per_person
         known = self.unit == "node" or self.batch is not None
@@ -138,51 +131,6 @@ def _unit(protects: str) -> Unit:
     if protects not in ("record", "person", "node"):
         raise InvalidInput("protects", protects, "record, person or node")
     return protects  # type: ignore[return-value] # it was checked
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What goes beside an epsilon: the final model's alone, and that of all data of a node; None where there is none.
-
-    For those who protect a whole node, its epsilon is the one that it goes beside.
-    """
-
-    final: float | None
-    node: float | None
-
-    def facts(self) -> dict[str, Any]:
-        """Return what JSON says of it."""
-        return {"final_epsilon": self.final, "node_epsilon": self.node}
-
-    def rows(self, run: PlannedRun, method: str) -> list[tuple[str, object]]:
-        """Return what a table says of it; the paper says nothing of either."""
-        from ..privacy import promised
-
-        rows: list[tuple[str, object]] = []
-        if run.view != "final" and self.final is not None:
-            rows.append(("epsilon, final model only", upper(self.final)))
-        if run.protects != "node":
-            rows.append(("epsilon, whole node", promised(self.node) if method == "tight" else "ask --method tight"))
-        return rows
-
-
-def beside(run: PlannedRun, units: int | None, epsilon: float, delta: float) -> Beside:
-    """Return what goes beside a run's tight epsilon at a delta; `units` is the most units of an update, if known."""
-    from ..privacy import forecast, whole_node
-
-    if not delta < 1.0:
-        return Beside(None, None)
-    final = epsilon
-    if run.view != "final":
-        outsider = run.replace(view="final", observers=1, observer_skip=None, distance=None, position=None)
-        final = forecast(outsider).epsilon(delta)
-        if run.position is None:  # members are shown the final model as well, so what holds against them holds here
-            final = min(epsilon, final)
-    node: float | None = epsilon
-    if run.protects != "node":
-        whole = None if units is None else whole_node(run, units)
-        node = None if whole is None else forecast(whole).epsilon(delta)
-    return Beside(final, node)
 
 
 def delta_note(unit: Unit, of_a_node: int | None, nodes: int, delta: float) -> list[str]:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._numbers import upper
+from .._json import to_json
 from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, print_json, print_rows
-from ._protected import Beside, Protected, beside, delta_note, protected, same_parts
+from ._protected import delta_note, protected, same_parts
 
 if TYPE_CHECKING:
     from ..delays import Delay
-    from ..privacy import Claim, PlannedRun
+    from ..privacy import Guarantee, PlannedRun
 
 __all__ = ["error", "noise", "privacy", "timeout"]
 
@@ -141,7 +141,7 @@ def privacy(
     as_json: Json = False,
 ) -> None:
     """What others can learn about a node's data in a run: epsilon for a delta, or delta for an epsilon."""
-    from ..privacy import PaperBound, forecast
+    from ..privacy import PaperBound, forecast, promise
 
     if (delta is None) == (epsilon is None):
         given = "missing" if delta is None else delta
@@ -169,52 +169,31 @@ def privacy(
         order_seed=order_seed,
         search=search,
     )
-    result: dict[str, Any] = {}
-    warning = ""
+    facts: dict[str, Any] = {}
     if _is_paper(method, delta_prime, who.parts, rows):
         prime = delta_prime if delta_prime is not None else (delta if delta is not None else 1e-6)
         bound = PaperBound(run, delta_prime=prime)
         small = delta if delta is not None else bound.delta(epsilon if epsilon is not None else 0.0)
-        doubt = bound.doubt(small)
-        result |= {
-            "epsilon": bound.epsilon(small) if epsilon is None else epsilon,
-            "delta": small + prime,
-            "delta_prime": prime,
-        } | _trust(doubt)
-        claim, warning, near = bound.claim, _warning(doubt), Beside(None, _if_node(run, result["epsilon"]))
+        found = bound.guarantee(small, epsilon)
+        facts["delta_prime"] = prime
     else:
         account = forecast(run)
-        result |= {
-            "epsilon": account.epsilon(delta) if delta is not None else epsilon,
-            "delta": delta if delta is not None else account.delta(epsilon if epsilon is not None else 0.0),
-            "amplified": account.amplified,
-        }
-        claim, near = account.claim, beside(run, who.units, result["epsilon"], result["delta"])
-    result |= {
-        "method": method,
-        "view": view,
-        "schedule": schedule,
-        **who.facts(noise_multiplier),
-        **near.facts(),
-        **_facts(run),
-    }
-    warned = delta_note(who.unit, who.of_a_node, nodes, result["delta"])
-    if warned:
-        result["warning"] = warned[0]
+        small = delta if delta is not None else account.delta(epsilon if epsilon is not None else 0.0)
+        found = promise(run, small, units=who.units, epsilon=epsilon)
+        facts["amplified"] = account.amplified
+    warned = delta_note(who.unit, who.of_a_node, nodes, found.delta)
     if as_json:
-        print_json(result)
+        facts |= who.facts(noise_multiplier) | _facts(run) | ({"warning": warned[0]} if warned else {})
+        print_json(to_json(found) | facts)
         return
     print_rows(
         [
-            ("epsilon", upper(result["epsilon"])),
-            *near.rows(run, method),
-            ("delta", upper(result["delta"])),
-            *_terms(who, view, method),
+            *found.rows(),
             ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip {skip:g}"),
             ("noise multiplier", noise_multiplier),
             *who.update_rows,
         ],
-        " ".join([_who(claim), *same_parts(run), who.noise_note(noise_multiplier), *warned]) + warning,
+        " ".join([*_says(found), *same_parts(run), who.noise_note(noise_multiplier), *warned]),
     )
 
 
@@ -249,7 +228,7 @@ def noise(
 ) -> None:
     """The least noise that keeps a privacy budget."""
     # The options are those of `privacy`, listed again: typer reads them off the signature.
-    from ..privacy import PaperBound, forecast, noise_for_budget, paper_noise_for_budget
+    from ..privacy import PaperBound, noise_for_budget, paper_noise_for_budget, promise
 
     who = protected(protects, batch, rows_per_person, rows, parts)
     run = _record(
@@ -274,40 +253,21 @@ def noise(
         order_seed=order_seed,
         search=search,
     )
-    total, trust, warning = delta, dict[str, Any](), ""
     if _is_paper(method, delta_prime, who.parts, rows):
         prime = delta if delta_prime is None else delta_prime
-        total = delta + prime
-        found = paper_noise_for_budget(run, epsilon, delta, prime)
-        bound = PaperBound(run.replace(noise_multiplier=found), delta_prime=prime)
-        doubt = bound.doubt(delta)
-        trust, warning, claim = _trust(doubt), _warning(doubt), bound.claim
-        near = Beside(None, _if_node(run, epsilon))
+        run = run.replace(noise_multiplier=paper_noise_for_budget(run, epsilon, delta, prime))
+        found = PaperBound(run, delta_prime=prime).guarantee(delta, epsilon)
     else:
-        found, claim = noise_for_budget(run, epsilon, delta), forecast(run).claim
-        near = beside(run.replace(noise_multiplier=found), who.units, epsilon, delta)
-    warned = delta_note(who.unit, who.of_a_node, nodes, total)
+        run = run.replace(noise_multiplier=noise_for_budget(run, epsilon, delta))
+        found = promise(run, delta, units=who.units, epsilon=epsilon)
+    warned = delta_note(who.unit, who.of_a_node, nodes, found.delta)
     if as_json:
-        facts = _facts(run) | {"noise_multiplier": found} | ({"warning": warned[0]} if warned else {})
-        print_json(
-            {"noise_multiplier": found, "epsilon": epsilon, "delta": total, "method": method, "view": view}
-            | trust
-            | {"schedule": schedule}
-            | who.facts(found)
-            | near.facts()
-            | facts
-        )
+        facts = who.facts(run.noise_multiplier) | _facts(run) | ({"warning": warned[0]} if warned else {})
+        print_json(to_json(found) | facts)
         return
     print_rows(
-        [
-            ("noise multiplier", found),
-            ("epsilon", upper(epsilon)),
-            *near.rows(run, method),
-            ("delta", upper(total)),
-            *_terms(who, view, method),
-            *who.update_rows,
-        ],
-        " ".join([_who(claim), *same_parts(run), who.noise_note(found), *warned]) + warning,
+        [("noise multiplier", run.noise_multiplier), *found.rows(), *who.update_rows],
+        " ".join([*_says(found), *same_parts(run), who.noise_note(run.noise_multiplier), *warned]),
     )
 
 
@@ -359,23 +319,6 @@ def _is_paper(method: str, delta_prime: float | None, parts: int, rows: int | No
     return method == "paper"
 
 
-def _terms(who: Protected, view: str, method: str) -> list[tuple[str, str]]:
-    """Return what an epsilon cannot be read without."""
-    return [who.row, ("view", view), ("method", method)]
-
-
-def _if_node(run: PlannedRun, epsilon: float) -> float | None:
-    return epsilon if run.protects == "node" else None
-
-
-def _trust(doubt: str) -> dict[str, Any]:
-    return {"trusted": not doubt} | ({"not_trusted_because": doubt} if doubt else {})
-
-
-def _warning(doubt: str) -> str:
-    return f"\nDo not rely on this number: {doubt}." if doubt else ""
-
-
 def _record(**values: Any) -> PlannedRun:
     """Return the record of a run; it checks every value, and names what is allowed."""
     from ..privacy import PlannedRun
@@ -385,6 +328,8 @@ def _record(**values: Any) -> PlannedRun:
 
 def _facts(run: PlannedRun) -> dict[str, Any]:
     facts: dict[str, Any] = {
+        "schedule": run.schedule,
+        "view": run.view,
         "nodes": run.nodes,
         "steps": run.steps,
         "skip": run.skip,
@@ -402,8 +347,8 @@ def _facts(run: PlannedRun) -> dict[str, Any]:
     return facts
 
 
-def _who(claim: Claim) -> str:
-    """Say who is protected from whom, and what that rests on."""
+def _says(found: Guarantee) -> list[str]:
+    """Return what a guarantee says, and the option for a loss that it does not cover."""
     from ..privacy import AMPLIFIED
 
-    return claim.sentence().replace(f"{AMPLIFIED[1:]}.", f"{AMPLIFIED[1:]} (else say --non-convex).")
+    return [found.sentence(), *(["For any other loss say --non-convex."] if AMPLIFIED in found.assumptions else [])]

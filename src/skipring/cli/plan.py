@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from .._command import command
+from .._json import to_json
 from . import _options as options
-from ._output import Json, print_json
+from ._output import Json, print_json, sentence
 from ._plan_file import check_new, write_plan
-from ._protected import Beside, beside, delta_note, same_parts
+from ._protected import delta_note, same_parts
 
 if TYPE_CHECKING:
     from ..planning import Budget, Plans
+    from ..privacy import Guarantee
 
 __all__ = ["plan"]
 
 #: What an epsilon has to do with orders, by schedule.
 _ON_ORDERS = {
-    "random-ring": " It is an average over orders, and in the one that is drawn some pairs are above it; --schedule"
-    " designed-ring chooses one for which it holds for every pair.",
-    "designed-ring": " It holds for every pair of the order, which is chosen beforehand; timeout and length were"
-    " compared by the average over orders.",
+    "random-ring": " --schedule designed-ring chooses an order for which it holds for every pair.",
+    "designed-ring": " Timeout and length were compared by the average over orders.",
 }
 
 
@@ -68,6 +68,7 @@ def plan(
 
     from .. import planning
     from ..delays import parse_delay
+    from ..privacy import promise
 
     budget = planning.Budget(
         nodes=nodes,
@@ -113,7 +114,7 @@ def plan(
             draw_frontier(points, drawn, title=f"{nodes} nodes, {budget.delay} delays, {spent}, {order}")
     if write is not None:
         write_plan(write, plans, delay)
-    near = beside(plans.run, plans.budget.units_per_update, epsilon, delta)
+    found = promise(plans.run, delta, units=plans.budget.units_per_update, epsilon=epsilon)
     if as_json:
         print_json(
             {
@@ -121,18 +122,12 @@ def plan(
                 "alternatives": [dataclasses.asdict(other) for other in plans.alternatives],
                 "left_out": [{"name": name, "reason": reason} for name, reason in plans.left_out],
                 "batches": [dataclasses.asdict(other) for other in plans.batches],
-                "epsilon": epsilon,
-                "delta": delta,
-                "method": "tight",
-                "unit": protects,
-                "relation": "replace-one",
+                **to_json(found),
                 "batch": plans.best.batch,
                 "parts": plans.best.parts,
-                **near.facts(),
                 "schedule": schedule,
                 "ready": plans.budget.ready,
                 "nodes": nodes,
-                "view": "offered",
                 "smoothness": 2.0 / plans.budget.largest_rate,
                 "smoothness_assumed": smoothness is None,
                 "remark": _no_promise(plans),
@@ -142,10 +137,10 @@ def plan(
             }
         )
         return
-    _show(plans, near, drawn, write)
+    _show(plans, found, drawn, write)
 
 
-def _show(plans: Plans, near: Beside, drawn: Path | None, written: Path | None) -> None:
+def _show(plans: Plans, found: Guarantee, drawn: Path | None, written: Path | None) -> None:
     from rich.console import Console
 
     from ..report import plan_table
@@ -162,9 +157,10 @@ def _show(plans: Plans, near: Beside, drawn: Path | None, written: Path | None) 
         console.print(f"\n{name}: {reason}", markup=False)
     notes = [
         *_on_the_paper(plans),
-        _on_epsilon(plans),
+        _on_epsilon(plans, found),
+        sentence(found.further),
         *_on_smoothness(plans),
-        *_on_rows(plans, near),
+        *_on_rows(plans),
         *_on_readiness(plans),
         *_on_delta(budget),
     ]
@@ -209,17 +205,10 @@ def _on_the_paper(plans: Plans) -> list[str]:
     return [f"The plan needs {100 * share:.0f} % of the noise that the paper's theorem asks for."]
 
 
-def _on_epsilon(plans: Plans) -> str:
-    whom = {
-        "node": "all data of any node",
-        "person": "all rows of any one person of any node",
-        "record": "any one record of any node",
-    }[plans.budget.protects]
-    return (
-        f"Epsilon (method tight, replace-one, view offered) hides {whom} from any other node that is always ready,"
-        f" final model included; it needs a convex loss of smoothness at most {2 / plans.best.learning_rate:.3g}"
-        f" = 2 / learning rate.{_ON_ORDERS.get(plans.budget.schedule, '')}"
-    )
+def _on_epsilon(plans: Plans, found: Guarantee) -> str:
+    most = 2 / plans.best.learning_rate
+    advice = f"The loss may have a smoothness of at most {most:.3g} = 2 / learning rate."
+    return f"{found.sentence()} {advice}{_ON_ORDERS.get(plans.budget.schedule, '')}"
 
 
 def _on_delta(budget: Budget) -> list[str]:
@@ -251,15 +240,12 @@ def _on_readiness(plans: Plans) -> list[str]:
     ]
 
 
-def _on_rows(plans: Plans, near: Beside) -> list[str]:
+def _on_rows(plans: Plans) -> list[str]:
     """Say what the rows of an update have to do with noise and error; nothing for nodes."""
-    from ..privacy import promised
-
     budget, best = plans.budget, plans.best
     if budget.protects == "node":
         return []
     notes = [
-        f"Epsilon, whole node: {promised(near.node)}.",
         "Noise std on the gradient: noise multiplier x gradient bound"
         + (" x rows per person" if budget.protects == "person" else "")
         + " / rows per update.",

@@ -86,15 +86,15 @@ def _write(path: Path, text: str) -> None:
 
 def _notes(found: Worth) -> list[str]:
     """Say what the numbers rest on, and what no epsilon covers."""
-    from ..privacy import HIDDEN
+    from ..privacy import PROTECTED, RELATION
 
     quiet, noisy = found.updates
     notes = [
         f"Median over {found.splits} splits, and what 10 % of them lie below and above."
         + (" Each node is tested on test rows of its own." if found.own_rows else ""),
-        f"Epsilon hides {HIDDEN[found.protects]} (replace-one) at delta {found.delta:g}. Together: the forecast, from"
-        " any other node that is always ready. Alone and in one place: from everybody, if the last model is given to"
-        f" all; {noisy} updates are charged in full, by composition.",
+        f"Epsilon protects {PROTECTED[found.protects]} ({RELATION}) at delta {found.delta:g}. Together: promised,"
+        " against another node that is always ready. Alone and in one place: against everybody, if the last model is"
+        f" given to all; {noisy} updates are charged in full, by composition.",
         f"Alone and in one place without noise: {quiet} updates. A node that keeps its model to itself needs no noise.",
         "Test rows were looked at, which no epsilon covers. Nothing was searched: rates, lengths and clipping are the"
         " run file's, and others may do better.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .._json import to_json
 from .._numbers import upper
 from .._version import __version__
-from ..privacy import HIDDEN, PrivacyReport, Relation, Unit
+from ..privacy import PROTECTED, RELATION, PrivacyReport, Unit
 
 __all__ = ["FORMAT", "EpsilonClaim", "ModelFacts", "claims_of"]
 
@@ -39,7 +39,7 @@ class EpsilonClaim:
 
     whose: str
     unit: Unit
-    relation: Relation = "replace-one"
+    relation: str = RELATION
     delta: float
     view: str
     method: str
@@ -53,7 +53,7 @@ class EpsilonClaim:
         if math.isinf(self.epsilon):
             return f"For {self.whose}: nothing is hidden from {_LOOKERS.get(self.view, self.view)} (epsilon infinity)."
         return (
-            f"For {self.whose}: epsilon {upper(self.epsilon)} at delta {self.delta:g} hides {HIDDEN[self.unit]}"
+            f"For {self.whose}: epsilon {upper(self.epsilon)} at delta {self.delta:g} hides {PROTECTED[self.unit]}"
             f" ({self.relation}) from {_LOOKERS.get(self.view, self.view)} (method {self.method}, view {self.view})."
         )
 

@@ -2,8 +2,8 @@
 
 A record says what happens (`PlannedRun` before a run, `Transcript` after it); an accountant says what that costs
 (`forecast`, `TranscriptAccountant`, `GossipAccountant`, and `PaperBound` for the paper's own theorems). Every
-`Accountant` has epsilon, delta, curve and a `Claim`: who is protected from whom, and by which argument. It refuses what
-it cannot account for. `PrivacyReport` puts together what each method says of one run. `noise_for_budget` and
+`Accountant` has epsilon, delta, curve and a `Guarantee`: the number with all that it cannot be read without. It refuses
+what it cannot account for. `PrivacyReport` puts together what each method says of one run. `noise_for_budget` and
 `steps_for_budget` go the other way.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .accountant import Accountant, Claim
+from .accountant import Accountant, Guarantee
 from .by_mu import GaussianAccountant
 from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
 from .forecast import Composition, Forecast, forecast
@@ -28,39 +28,60 @@ from .gossip import (
 )
 from .own import OwnTranscript
 from .paper import PaperBound
+from .promise import promise
 from .record import PlannedRun, whole_node
 from .report import (
-    HIDDEN,
     Histogram,
     PrivacyReport,
     PublishedEpsilon,
     RealisedPrivacy,
     StatedEpsilon,
     average_words,
-    promised,
 )
 from .running import RunningTranscript
 from .transcript import Transcript, TranscriptAccountant, WorstPair
 
 if TYPE_CHECKING:
-    from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Relation, Unit, large_delta
+    from .accountant import (
+        ALL_OTHERS,
+        AMPLIFIED,
+        ANOTHER_NODE,
+        IN_FULL,
+        OUTSIDER,
+        PROTECTED,
+        RELATION,
+        SERVER,
+        SHOWN,
+        USUAL_UNIT,
+        WHOLE_NODE,
+        Unit,
+        large_delta,
+        promised,
+    )
     from .lateness import sure_others
     from .leakage import Leakage
     from .record import ScheduleName, View
     from .theorems import paper_noise_multiplier, theorem3, theorem_curve
 
 __all__ = [
+    "ALL_OTHERS",
     "AMPLIFIED",
-    "HIDDEN",
+    "ANOTHER_NODE",
     "IN_FULL",
+    "OUTSIDER",
+    "PROTECTED",
+    "RELATION",
+    "SERVER",
+    "SHOWN",
     "USUAL_UNIT",
+    "WHOLE_NODE",
     "Accountant",
-    "Claim",
     "Composition",
     "Forecast",
     "GaussianAccountant",
     "GossipAccountant",
     "GossipGraph",
+    "Guarantee",
     "Histogram",
     "Leakage",
     "OwnTranscript",
@@ -69,7 +90,6 @@ __all__ = [
     "PrivacyReport",
     "PublishedEpsilon",
     "RealisedPrivacy",
-    "Relation",
     "RunningTranscript",
     "ScheduleName",
     "StatedEpsilon",
@@ -92,6 +112,7 @@ __all__ = [
     "noise_for_budget",
     "paper_noise_for_budget",
     "paper_noise_multiplier",
+    "promise",
     "promised",
     "rdp_delta",
     "rdp_epsilon",
@@ -105,12 +126,20 @@ __all__ = [
 __getattr__, __dir__ = lazily(
     __name__,
     {
+        "ALL_OTHERS": "accountant",
         "AMPLIFIED": "accountant",
+        "ANOTHER_NODE": "accountant",
         "IN_FULL": "accountant",
+        "OUTSIDER": "accountant",
+        "PROTECTED": "accountant",
+        "RELATION": "accountant",
+        "SERVER": "accountant",
+        "SHOWN": "accountant",
         "USUAL_UNIT": "accountant",
+        "WHOLE_NODE": "accountant",
         "large_delta": "accountant",
+        "promised": "accountant",
         "Leakage": "leakage",
-        "Relation": "accountant",
         "ScheduleName": "record",
         "Unit": "accountant",
         "View": "record",

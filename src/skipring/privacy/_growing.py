@@ -1,4 +1,4 @@
-"""What accounts of a run that goes on share: what they are told is checked, and what they claim."""
+"""What accounts of a run that goes on share: what they are told is checked, and what they state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import get_args
 
 from ..errors import InvalidInput, require_integer, require_positive
-from .accountant import Claim, Unit
+from .accountant import ANOTHER_NODE, Guarantee, Unit
 from .by_mu import GaussianAccountant
 from .transcript import _RANGE, WorstPair, _require_node, require_one_part
 
@@ -42,14 +42,16 @@ class GrowingTranscript(GaussianAccountant):
             raise InvalidInput.because("step_size", step_size, f"or its noise is out of range (a factor of {_RANGE:g})")
         return step, noise_multiplier
 
-    def _claimed(self, protected: str, method: str, counted: str) -> Claim:
-        return Claim(
-            protected=protected,
-            against="any other node, which sees the token when it is sent it, knows the path and sees the final model",
+    def _stated(self, delta: float, whose: str, method: str, counted: str) -> Guarantee:
+        return Guarantee(
+            protects=self.protects,
+            whose=whose,
+            against=ANOTHER_NODE,
+            sees="which sees the token when it is sent it, knows the path and sees the final model",
             method=method,
-            view="offered",
+            delta=delta,
+            epsilon=self.epsilon(delta),
             assumptions=("it is about the path that was taken so far, which no data may have decided", counted),
-            unit=self.protects,
         )
 
     @abstractmethod

@@ -1,93 +1,188 @@
-"""What every accountant can be asked, and what its numbers claim: who is protected from whom, and by which argument."""
+"""What every accountant can be asked, and what it states: a guarantee, with all that its number is nothing without."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._numbers import upper
+from ..errors import InvalidInput
+
 __all__ = [
+    "ALL_OTHERS",
     "ALONE",
     "AMPLIFIED",
+    "ANOTHER_NODE",
     "IN_FULL",
     "OUTSIDER",
+    "PROTECTED",
+    "RELATION",
+    "SERVER",
+    "SHOWN",
     "USUAL_UNIT",
+    "WHOLE_NODE",
     "Accountant",
-    "Claim",
-    "Relation",
+    "Guarantee",
     "Unit",
+    "coalition",
     "large_delta",
+    "promised",
 ]
 
-#: What is hidden: all data of a node, all rows of one person at a node, or one record of a node.
+#: What is protected: all data of a node, all rows of one person at a node, or one record of a node.
 Unit = Literal["node", "person", "record"]
-#: What is hidden where nobody says; to hide a whole node is asked for.
+#: What is protected where nobody says; to protect a whole node is asked for.
 USUAL_UNIT: Unit = "record"
-#: Which data sets nobody can tell apart: those in which one unit's data is replaced by any other. How many persons or
+#: Which data sets nobody can tell apart: in one, what is protected is replaced by any other. How many persons or
 #: records a node has is the same in both, and may be known.
-Relation = Literal["replace-one"]
+RELATION = "replace-one"
+
+#: Who looks, in the words that people read; `Guarantee.sees` says what of the run they see.
+ANOTHER_NODE, ALL_OTHERS, OUTSIDER, SERVER = "another node", "all others", "an outsider", "the server"
+#: What an outsider sees, and where that is not enough.
+SHOWN = "shown the final model and nothing else, who may know the path"
+ALONE = "it does not hold if the outsider and a node put together what they saw"
 
 #: What the noise of others may be counted under, and what holds without it.
 AMPLIFIED = "the noise of others counts: the loss must be convex and smooth, with learning rate at most 2 / smoothness"
 IN_FULL = "each update of the node counts in full, whatever the loss"
 
-#: Who looks in view final, and where that is not enough.
-OUTSIDER = "somebody outside the network who is shown the final model and nothing else, but may know the path"
-ALONE = "it does not hold if the outsider and a node put together what they saw"
-
-_WHAT: dict[Unit, str] = {
-    "node": "all data of",
-    "person": "all rows of any one person of",
-    "record": "any one record of",
-}
-#: What the relation leaves out where the unit is less than a node.
+#: How the guarantee for all data of a node is called beside one for less.
+WHOLE_NODE = "whole node"
+_WHAT: dict[Unit, str] = {"node": "all data", "person": "all rows of one person", "record": "one record"}
+#: What is protected, in a few words.
+PROTECTED: dict[Unit, str] = _WHAT | {"node": "all data of a node"}
+#: What is public although less than a node is protected.
 _KNOWN: dict[Unit, tuple[str, ...]] = {
     "node": (),
     "person": ("how many persons each node has is public, and what is replaced is what their rows say",),
     "record": ("how many records each node has is public, and what is replaced is what they say",),
 }
+#: Beyond this, an epsilon says nothing: the odds of a guess may change by more than 10^43.
+_NOTHING = 100.0
+
+
+def coalition(members: int) -> str:
+    """Return how a number of nodes is called that put together what they saw."""
+    return f"a coalition of {members}"
+
+
+def promised(epsilon: float) -> str:
+    """Say an epsilon, or that it is none to speak of.
+
+    >>> promised(1.5), promised(953.0)
+    ('1.5', 'nothing is promised (953)')
+    """
+    return upper(epsilon) if epsilon <= _NOTHING else f"nothing is promised ({upper(epsilon)})"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claim:
-    """What an epsilon says: everything that a print-out needs beside the numbers.
+class Guarantee:
+    """What is promised to those whose data it is: an epsilon, and all that it cannot be read without.
 
     Parameters
     ----------
-    protected, against : in words, whose data, and who looks and what they know.
-    method : the accountant's name.
-    view : what of the run an observer sees, in one word.
-    assumptions : sentences without a full stop: what the claim rests on, and what it leaves out.
+    protects, whose : what is protected, and in words of which node.
+    against, sees : who looks (another node, a coalition of 3, all others, an outsider), and what they see and know.
+    method : by which accounting.
+    delta, epsilon : the numbers.
+    refused : why there is no epsilon, or why it protects nothing.
+    doubt : why an epsilon that others state is not shown to hold.
+    assumptions : sentences without a full stop: what it rests on, and what it leaves out.
+    not_covered : what no epsilon of it counts.
     stated_by : who states it, where it is not proven here; empty where it is.
-    unit, relation : what is hidden (all data of a node, all rows of one of its persons, one of its records), and which
-        data sets are neighbours.
+    also : further guarantees of the same run, such as against an outsider, or for a whole node.
 
-    >>> Claim(protected="any node", against="any other node", method="tight", view="offered",
-    ...       assumptions=("each update counts in full",), unit="node").sentence()
-    'Protects all data of any node against any other node. Each update counts in full.'
-    >>> Claim(protected="any node", against="any other node", method="tight", view="offered", assumptions=(),
-    ...       unit="person").sentence().partition(".")[0]
-    'Protects all rows of any one person of any node against any other node'
-    """
+    >>> print(Guarantee(protects="node", whose="any node", against=ANOTHER_NODE, sees="which knows the path",
+    ...                 method="tight", delta=1e-6, epsilon=1.5, assumptions=("each update counts",)).sentence())
+    Epsilon 1.5 at delta 1e-06 protects all data of any node (replace-one) against another node, which knows the path (method tight). Each update counts.
+    """  # noqa: E501 - a sentence is one line
 
-    protected: str
+    protects: Unit
+    whose: str
     against: str
+    sees: str
     method: str
-    view: str
-    assumptions: tuple[str, ...]
+    delta: float
+    epsilon: float | None = None
+    refused: str | None = None
+    doubt: str | None = None
+    assumptions: tuple[str, ...] = ()
+    not_covered: str | None = None
     stated_by: str = ""
-    unit: Unit = USUAL_UNIT
-    relation: Relation = "replace-one"
+    also: tuple[Guarantee, ...] = ()
+    relation: str = field(default=RELATION)
+
+    def __post_init__(self) -> None:
+        if self.epsilon is None and self.refused is None:
+            raise InvalidInput("epsilon", "nothing", "a number, or why there is none")
+        if self.epsilon is not None and not self.epsilon >= 0.0:
+            raise InvalidInput("epsilon", self.epsilon, "at least 0")
+        if self.relation != RELATION:  # a file's: its numbers would mean something else
+            raise InvalidInput("relation", self.relation, RELATION)
 
     def sentence(self) -> str:
-        """Say it to people."""
-        whose = f"{_WHAT[self.unit]} {self.protected}"
-        first = f"{self.stated_by} as stated: {whose}," if self.stated_by else f"Protects {whose}"
-        sentences = (f"{first} against {self.against}", *self.assumptions, *_KNOWN[self.unit])
-        return " ".join(f"{words[0].upper()}{words[1:]}." for words in sentences)
+        """Say it to people: the number, whose data it protects against whom, and what it rests on and leaves out."""
+        what = f"{_WHAT[self.protects]} of {self.whose} ({RELATION})"
+        whom = f"against {self.against}, {self.sees} (method {self.method})"
+        number = "" if self.epsilon is None else f"epsilon {upper(self.epsilon)} at delta {upper(self.delta)}"
+        if self.refused is not None or self.epsilon is None or self.epsilon > _NOTHING:
+            first = f"nothing is promised for {what} {whom}: {self.refused or f'{number} says nothing'}"
+        else:
+            first = f"{number} protects {what} {whom}"
+        return said(
+            f"{self.stated_by} states: {first}" if self.stated_by else first,
+            *self.assumptions,
+            *_KNOWN[self.protects],
+            *(() if self.not_covered is None else (f"not covered: {self.not_covered}",)),
+            *(() if self.doubt is None else (f"do not rely on it: {self.doubt}",)),
+        )
+
+    def sentences(self) -> list[str]:
+        """Say this guarantee and all further ones."""
+        return [each.sentence() for each in (self, *self.also)]
+
+    @property
+    def number(self) -> str:
+        """The epsilon for a table, or why nothing is promised."""
+        return f"nothing is promised: {self.refused}" if self.epsilon is None else promised(self.epsilon)
+
+    @property
+    def terms(self) -> str:
+        """What the number cannot be read without, in one line."""
+        if self.refused is not None:
+            return f"nothing, against anybody: {self.refused}"
+        return (
+            f"{PROTECTED[self.protects]} ({RELATION}) at delta {upper(self.delta)} against {self.against}"
+            f" (method {self.method})"
+        )
+
+    @property
+    def further(self) -> str:
+        """The further numbers in one line; empty where there are none."""
+        return "; ".join(f"epsilon, {self._name(each)}: {each.number}" for each in self.also)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what a table says of it: all numbers, and what they cannot be read without."""
+        further = ((f"epsilon, {self._name(each)}", each.number) for each in self.also)
+        terms = ("protects", f"{PROTECTED[self.protects]} ({RELATION})"), ("against", self.against)
+        return [("epsilon", self.number), *further, ("delta", upper(self.delta)), *terms, ("method", self.method)]
+
+    def beside(self, name: str) -> Guarantee | None:
+        """Return the further guarantee against somebody (`OUTSIDER`, `ALL_OTHERS`), or that of a `WHOLE_NODE`."""
+        return next((each for each in self.also if self._name(each) == name), None)
+
+    def _name(self, further: Guarantee) -> str:
+        return WHOLE_NODE if further.protects != self.protects else further.against
+
+
+def said(*sentences: str) -> str:
+    """Return sentences that have neither a capital nor a full stop as a text."""
+    return " ".join(f"{words[0].upper()}{words[1:]}." for words in sentences)
 
 
 def large_delta(delta: float, unit: Unit, units: int) -> str | None:
@@ -116,10 +211,6 @@ class Accountant(Protocol):
     with a smaller delta, and each is the other's inverse up to rounding.
     """
 
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument."""
-
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon that goes with a delta."""
 
@@ -128,3 +219,6 @@ class Accountant(Protocol):
 
     def curve(self, epsilons: Iterable[float]) -> NDArray[np.floating[Any]]:
         """Return delta for each epsilon."""
+
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return the epsilon at a delta with all that it cannot be read without."""

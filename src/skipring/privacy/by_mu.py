@@ -16,7 +16,7 @@ __all__ = ["GaussianAccountant"]
 
 
 class GaussianAccountant(ABC):
-    """Answers what an `Accountant` is asked for from `_worst_mu`; who inherits gives that, and a `claim`."""
+    """Answers what an `Accountant` is asked for from `_worst_mu`; who inherits gives that, and a `guarantee`."""
 
     @abstractmethod
     def _worst_mu(self) -> float:

@@ -21,7 +21,7 @@ from ._rings import random_ring_leakage, ring_leakage
 from ._roots import narrow
 from ._rotation import ClassRange, class_ranges, parts_that_count
 from ._walk import random_walk_leakage
-from .accountant import ALONE, AMPLIFIED, IN_FULL, OUTSIDER, Claim
+from .accountant import ALL_OTHERS, ALONE, AMPLIFIED, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, Guarantee, coalition
 from .gaussian import gdp_epsilon
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
 from .record import PlannedRun
@@ -39,10 +39,9 @@ class PrivacyCurve(ABC):
     #: mu^2 of one release that is charged in full.
     release: float
 
-    @property
     @abstractmethod
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument."""
+    def guarantee(self, delta: float, epsilon: float | None = None) -> Guarantee:
+        """Return the epsilon at a delta (or one that is known to be kept) with all that it cannot be read without."""
 
     @abstractmethod
     def classes(self, failure: float) -> list[list[Leakage]]:
@@ -112,20 +111,21 @@ class Forecast(PrivacyCurve):
         self.release = run.release
         self._classes: dict[int, list[list[Leakage]]] = {}
 
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument."""
-        run = self.run
+    def guarantee(self, delta: float, epsilon: float | None = None) -> Guarantee:
+        """Return the epsilon at a delta (or one that is known to be kept) with all that it cannot be read without."""
+        run, (against, sees) = self.run, _observer(self.run)
         target = "any node" if run.position is None else f"the node at place {run.position}"
         if run.target_skip is not None:
             target += f" that is skipped with probability {run.target_skip:g}"
-        return Claim(
-            protected=target,
-            against=_observer(run),
+        return Guarantee(
+            protects=run.protects,
+            whose=target,
+            against=against,
+            sees=sees,
             method=self.method,
-            view=run.view,
-            assumptions=(AMPLIFIED if self.amplified else IN_FULL, *_notes(run)),
-            unit=run.protects,
+            delta=delta,
+            epsilon=self.epsilon(delta) if epsilon is None else epsilon,
+            assumptions=(AMPLIFIED if self.amplified else IN_FULL, *_notes(run, amplified=self.amplified)),
         )
 
     @property
@@ -204,24 +204,25 @@ class Composition(PrivacyCurve):
         self._of = {each.run: each for each in forecasts}
         self._classes: dict[int, list[list[Leakage]]] = {}
 
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument: all that is said of any of the runs."""
-        claims = [forecast.claim for forecast in self.forecasts]
+    def guarantee(self, delta: float, epsilon: float | None = None) -> Guarantee:
+        """Return the epsilon of all runs at a delta, with all that is said of any of them."""
+        each = [forecast.guarantee(delta, 0.0) for forecast in self.forecasts]
 
         def all_said(words: Iterable[str]) -> str:
             return ", or ".join(dict.fromkeys(words))
 
-        return Claim(
-            protected=all_said(claim.protected for claim in claims),
-            against=all_said(claim.against for claim in claims),
-            method=f"{claims[0].method}, composed",
-            view=all_said(claim.view for claim in claims),
+        return Guarantee(
+            protects=each[0].protects,
+            whose=all_said(one.whose for one in each),
+            against=all_said(one.against for one in each),
+            sees=all_said(one.sees for one in each),
+            method=f"{self.method}, composed",
+            delta=delta,
+            epsilon=self.epsilon(delta) if epsilon is None else epsilon,
             assumptions=(
-                f"{len(claims)} runs over the same data are counted together",
-                *dict.fromkeys(words for claim in claims for words in claim.assumptions),
+                f"{len(each)} runs over the same data are counted together",
+                *dict.fromkeys(words for one in each for words in one.assumptions),
             ),
-            unit=claims[0].unit,
         )
 
     def classes(self, failure: float) -> list[list[Leakage]]:
@@ -280,23 +281,21 @@ def forecast(run: PlannedRun) -> Forecast:
     return Forecast(run)
 
 
-def _observer(run: PlannedRun) -> str:
-    """Say who looks, and what they know."""
+def _observer(run: PlannedRun) -> tuple[str, str]:
+    """Say who looks, and what they see and know."""
     if run.view == "final":
-        return OUTSIDER
-    if run.observers > 1:
-        observer = f"any {run.observers} other nodes together"
-    elif run.distance is not None:
-        observer = f"the node {run.distance} hops after it"
-    else:
-        observer = "any other node"
+        return OUTSIDER, SHOWN
+    who = ANOTHER_NODE if run.observers == 1 else coalition(run.observers)
+    if 1 < run.observers == run.nodes - 1:
+        who = ALL_OTHERS
+    place = "" if run.distance is None else f"the one {run.distance} hops after it, "
     slow = run.skip if run.observer_skip is None else run.observer_skip
     eager = "always ready" if run.view == "offered" else f"skipped with probability {slow:g} or more"
-    return f"{observer}, {eager}, who knows the path and sees the final model"
+    return who, f"{place}{eager}, who knows the path and sees the final model"
 
 
-def _notes(run: PlannedRun) -> Iterator[str]:
-    """Say what else the claim rests on, or leaves out."""
+def _notes(run: PlannedRun, *, amplified: bool) -> Iterator[str]:
+    """Say what else a guarantee rests on, or leaves out."""
     if run.others is not None:
         failing = f", but for a probability of {run.failure:.2g}, which is part of delta" if run.failure else ""
         yield (
@@ -306,7 +305,7 @@ def _notes(run: PlannedRun) -> Iterator[str]:
     if run.order_is_known:
         closing = f", the last {run.closing} of its hops by noise alone" if run.closing else ""
         yield f"it holds for every pair of the order that is agreed on beforehand{closing}"
-    elif run.schedule == "random-ring":
+    elif run.schedule == "random-ring" and amplified:
         yield "it is an average over random orders: in the one that is drawn some pairs are above it, and others below"
     if run.view == "final":
         yield ALONE

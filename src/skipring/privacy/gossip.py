@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import Doubles
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ._gossip import leaked_mu2, phase_seen_by
-from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
+from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Guarantee, Unit
 from .by_mu import GaussianAccountant
 from .transcript import _require_node
 
@@ -219,17 +219,18 @@ class GossipAccountant(GaussianAccountant):
             projected_after_noise=projected_after_noise,
         )
 
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument."""
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return the epsilon at a delta with all that it cannot be read without."""
         some = f"node {self.targets[0]}" if len(self.targets) == 1 else f"each of {len(self.targets)} nodes"
-        return Claim(
-            protected=some,
-            against=f"node {self.observer}, which knows all graphs and is sent its neighbours' values in every round",
+        return Guarantee(
+            protects=self.protects,
+            whose=some,
+            against=f"node {self.observer}",
+            sees="which knows all graphs and is sent its neighbours' values in every round",
             method=self.method,
-            view="neighbours",
+            delta=delta,
+            epsilon=self.epsilon(delta),
             assumptions=("no final model is counted", AMPLIFIED if self.amplified else IN_FULL),
-            unit=self.protects,
         )
 
     def _worst_mu(self) -> float:

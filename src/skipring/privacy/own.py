@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import require_integer
 from ._growing import GrowingTranscript
-from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
+from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Guarantee, Unit
 from .transcript import WorstPair, _require_node, _rounding, require_part
 
 __all__ = ["OwnTranscript"]
@@ -164,10 +164,9 @@ class OwnTranscript(GrowingTranscript):
         observer = int(np.argmax(mu2))
         return WorstPair(math.sqrt(float(mu2[observer])), self.target, observer)
 
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument."""
-        return self._claimed(f"node {self.target}", "own transcript", AMPLIFIED if self.convex else IN_FULL)
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return the epsilon at a delta with all that it cannot be read without."""
+        return self._stated(delta, f"node {self.target}", "own transcript", AMPLIFIED if self.convex else IN_FULL)
 
     def _costs(self, first: int) -> list[float]:
         """Return what a look now costs if the one before was in the segment before `first`, `first` + 1, and so on.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative, require_open_unit
-from .accountant import Claim
+from .accountant import ANOTHER_NODE, Guarantee
 from .forecast import forecast
 from .gaussian import smallest
 from .record import PlannedRun
@@ -75,17 +75,19 @@ class PaperBound:
         self.delta_prime = delta_prime
         self.method = "paper"
 
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument; the value at a delta may be in `doubt`."""
-        return Claim(
-            protected="any node",
-            against="any other",
+    def guarantee(self, delta: float, epsilon: float | None = None) -> Guarantee:
+        """Return what the theorem states, at delta + delta_prime, and the `doubt`; or an epsilon known to be kept."""
+        return Guarantee(
+            protects=self.run.protects,
+            whose="any node",
+            against=ANOTHER_NODE,
+            sees="which sees the token at each of its turns",
             method=self.method,
-            view="offered",
-            assumptions=("the final model is not counted",),
+            delta=delta + self.delta_prime,
+            epsilon=self.epsilon(delta) if epsilon is None else epsilon,
+            doubt=self.doubt(delta) or None,
+            not_covered="the final model" + ("" if self.run.protects == "node" else ", and all data of a node"),
             stated_by="the paper's theorem",
-            unit=self.run.protects,
         )
 
     def doubt(self, delta: float) -> str:

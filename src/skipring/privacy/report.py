@@ -6,39 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .._numbers import upper
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
-from .accountant import USUAL_UNIT, Unit
+from .accountant import PROTECTED, RELATION, USUAL_UNIT, Unit, promised
 from .record import PlannedRun
 
 __all__ = [
-    "HIDDEN",
     "Histogram",
     "PrivacyReport",
     "PublishedEpsilon",
     "RealisedPrivacy",
     "StatedEpsilon",
     "average_words",
-    "promised",
 ]
-
-#: What is hidden, in a few words.
-HIDDEN: dict[Unit, str] = {"node": "all data of a node", "person": "all rows of one person", "record": "one record"}
-#: Beyond this, an epsilon says nothing: the odds of a guess may change by more than 10^43.
-_NOTHING = 100.0
-
-
-def promised(epsilon: float | None) -> str:
-    """Say an epsilon, or that it is none to speak of.
-
-    >>> promised(1.5), promised(953.0), promised(None)
-    ('1.5', 'nothing is promised (953)', 'nothing is promised')
-    """
-    if epsilon is None:
-        return "nothing is promised"
-    return upper(epsilon) if epsilon <= _NOTHING else f"nothing is promised ({upper(epsilon)})"
-
 
 #: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
 Looker = Literal["offered", "any node", "server"]
@@ -200,14 +180,15 @@ class PrivacyReport:
     @property
     def hides(self) -> str:
         """What no observer can tell from any other, in a few words."""
-        return f"{HIDDEN[self.unit]} (replace-one)"
+        return f"{PROTECTED[self.unit]} ({RELATION})"
 
     @property
     def whole_node(self) -> str:
         """What holds for all data of a node, in words; empty where that is the epsilon itself, or unknown."""
         if self.unit == "node" or self.node_epsilon is None:
             return ""
-        return promised(self.node_epsilon.epsilon)
+        epsilon = self.node_epsilon.epsilon
+        return "nothing is promised" if epsilon is None else promised(epsilon)
 
     def planned_for(self, steps: int) -> PlannedRun:
         """Return the record of the same run as if it ended after so many steps; refuse what no forecast covers.

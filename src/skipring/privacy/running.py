@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .._arrays import Floats, Ints
 from ..errors import InvalidInput, require_integer
 from ._growing import GrowingTranscript
-from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
+from .accountant import IN_FULL, USUAL_UNIT, Guarantee, Unit
 from .transcript import CONTRACTIONS, WorstPair, _require_node, _rounding, parts_of_nodes, require_part
 
 __all__ = ["RunningTranscript"]
@@ -63,12 +63,11 @@ class RunningTranscript(GrowingTranscript):
         self._closed = np.zeros((nodes, len(self._owners)))  # observer x target
         self._plain = np.zeros(len(self._owners))  # what each target's updates cost if they count in full
 
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument."""
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return the epsilon at a delta with all that it cannot be read without."""
         target = self._owners[self._targets[0]]
-        protected = f"node {target}" if (self._owners[self._targets] == target).all() else "any node"
-        return self._claimed(protected, "running transcript", CONTRACTIONS if self.convex else IN_FULL)
+        whose = f"node {target}" if (self._owners[self._targets] == target).all() else "any node"
+        return self._stated(delta, whose, "running transcript", CONTRACTIONS if self.convex else IN_FULL)
 
     def _arrays(self) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:
         n = self._updates

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import Floats, Ints
 from ..errors import LEAST_DELTA, InvalidInput, require_integer
-from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
+from .accountant import ALONE, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, USUAL_UNIT, Guarantee, Unit
 from .gaussian import gdp_delta, gdp_epsilon
 from .record import View
 
@@ -257,31 +257,27 @@ class TranscriptAccountant:
             self._owners = used // most  # in ascending order
         self._links = _links(self._targets)
 
-    @property
-    def claim(self) -> Claim:
-        """Who is protected from whom, and by which argument."""
-        run = self.transcript
+    def guarantee(self, delta: float) -> Guarantee:
+        """Return the epsilon at a delta with all that it cannot be read without."""
+        run, outside = self.transcript, self.transcript.view == "final"
         seen = "is sent the token whenever it is its turn" if run.view == "offered" else "updates, or passes it on"
-        against = f"any other node, which sees the token when it {seen}, knows the path and sees the final model"
-        notes: tuple[str, ...] = ()
-        if run.view == "final":
-            against = (
-                "somebody outside the network who is shown the final model and nothing else, but may know the path"
-            )
-            notes += ("it does not hold if the outsider and a node put together what they saw",)
+        sees = f"which sees the token when it {seen}, knows the path and sees the final model"
+        notes: tuple[str, ...] = (ALONE,) if outside else ()
         if np.asarray(run.parts).max() > 1:
             notes += (f"the {run.protects} is in one part of its node's data, and who looks may know in which",)
-        return Claim(
-            protected="any node",
-            against=against,
+        return Guarantee(
+            protects=run.protects,
+            whose="any node",
+            against=OUTSIDER if outside else ANOTHER_NODE,
+            sees=SHOWN if outside else sees,
             method=self.method,
-            view=run.view,
+            delta=delta,
+            epsilon=self.epsilon(delta),
             assumptions=(
                 "it is about the path that was taken, which no data may have decided",
                 CONTRACTIONS if run.convex else IN_FULL,
                 *notes,
             ),
-            unit=run.protects,
         )
 
     def _chain(self, steps: Floats) -> tuple[Ints, Ints, Ints, Floats, Floats, Floats]:

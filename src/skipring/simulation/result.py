@@ -20,7 +20,7 @@ from .._json import from_json, json_text, to_json
 from .._numbers import number, upper
 from ..errors import InvalidInput
 from ..learning import Guess
-from ..privacy import HIDDEN, PrivacyReport
+from ..privacy import PROTECTED, PrivacyReport
 from ..runs import no_privacy, parse_run
 from .rivals.kinds import Federated, Gossip
 from .setup import RunOutput
@@ -146,7 +146,7 @@ class Result:
         error = f"test error {number(summary.test_error.mean)} ± {summary.test_error.std:.2g}"
         stated = "no epsilon"
         if epsilon is not None:
-            stated = f"epsilon {upper(epsilon)} at delta {self.privacy.delta:g} for {HIDDEN[self.privacy.unit]}"
+            stated = f"epsilon {upper(epsilon)} at delta {self.privacy.delta:g} for {PROTECTED[self.privacy.unit]}"
         return (
             f"<Result of {self.schedule}: {resolved.model}, {resolved.nodes} nodes, {resolved.steps} steps,"
             f" {self.runs} {'run' if self.runs == 1 else 'runs'};\n"

@@ -25,7 +25,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     Turns are counted as far as the node knows what became of them: neither an offer that waits for an answer nor an
     update that is being made is a turn that was skipped.
     """
-    setup, memory, budget, claim = node.setup, node.peer.memory, node.setup.config.budget, node.account.claim
+    setup, memory, budget = node.setup, node.peer.memory, node.setup.config.budget
     telemetry, times, delta = node.telemetry, node.telemetry.times, setup.delta
     token = memory.outcome or memory.copy.token
     offered = np.asarray(setup.rules.path[: node.peer.decided], dtype=np.int64)
@@ -48,10 +48,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         epsilon=node.account.epsilon(delta),
         epsilon_of_releases=node.account.epsilon_of_releases(delta),
         delta=delta,
-        unit=claim.unit,
-        relation=claim.relation,
-        method=claim.method,
-        view=claim.view,
+        unit=setup.terms.protects,
         no_noise=setup.terms.noise_multiplier == 0.0,
         not_covered=setup.not_covered,
         budget=budget.epsilon,

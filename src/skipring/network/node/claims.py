@@ -20,17 +20,16 @@ def final_claims(
 
     What the final model alone tells is said once there is one; before that, what a `checkpoint` alone tells.
     """
-    claim, terms = account.claim, account.terms
-    stated = [(claim.view, account.epsilon(delta)), ("final", final_epsilon(terms, outcome, delta))]
+    terms = account.terms
+    stated = [("offered", account.epsilon(delta)), ("final", final_epsilon(terms, outcome, delta))]
     stated.append(("checkpoint", final_epsilon(terms, checkpoint if outcome is None else None, delta)))
     return tuple(
         EpsilonClaim(
             whose=f"node {node}, by its own account",
-            unit=claim.unit,
-            relation=claim.relation,
+            unit=terms.protects,
             delta=delta,
             view=view,
-            method=claim.method,
+            method="own account",
             epsilon=epsilon,
         )
         for view, epsilon in stated

@@ -48,7 +48,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import InvalidInput
-from ...privacy import Relation, Unit, gdp_epsilon
+from ...privacy import RELATION, Unit, gdp_epsilon
 from ..protocol import Account, Ballot, Entry, Memory, Place, Rank, Settled, Starts, Token, Trail
 from ..storage import LedgerBroken, LedgerClaim, LedgerFile, LedgerRecord, LedgerRun, LedgerWriter, Spent, boot
 from .config import NodeBudget
@@ -79,7 +79,7 @@ class LifeTotal:
     """
 
     unit: Unit
-    relation: Relation
+    relation: str
     runs: int
     releases: int
     mu2: float
@@ -153,7 +153,7 @@ class Lifetime:
             node=node,
             terms=account.terms.digest,
             unit=account.terms.protects,
-            relation=account.claim.relation,
+            relation=RELATION,
             noise_multiplier=account.terms.noise_multiplier,
             steps=account.terms.steps,
             delta=delta,

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ..._json import from_json
 from ...learning import Guess
-from ...privacy import HIDDEN, USUAL_UNIT, Relation, Unit
+from ...privacy import PROTECTED, RELATION, USUAL_UNIT, Unit
 from ..protocol import asked_in_words
 
 __all__ = [
@@ -37,7 +37,7 @@ class Account(Protocol):
     @property
     def unit(self) -> Unit: ...
     @property
-    def relation(self) -> Relation: ...
+    def relation(self) -> str: ...
     @property
     def delta(self) -> float: ...
     @property
@@ -51,7 +51,7 @@ def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
     if no_noise:
         return "nothing from anybody: there is no noise (privacy.noise_multiplier = 0)"
     return (
-        f"{HIDDEN[account.unit]} ({account.relation}) at delta {account.delta:g} from any other node"
+        f"{PROTECTED[account.unit]} ({account.relation}) at delta {account.delta:g} from any other node"
         f" (method {account.method}, view {account.view})"
     )
 
@@ -59,7 +59,7 @@ def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
 def hidden_in_all_runs(account: Account) -> str:
     """Say what the epsilon of all runs in a ledger together hides, and from whom."""
     return (
-        f"{HIDDEN[account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of all runs"
+        f"{PROTECTED[account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of all runs"
         f" (method {ALL_RUNS}, view {account.view})"
     )
 
@@ -70,7 +70,7 @@ class OwnClaim:
 
     unit: Unit
     delta: float
-    relation: Relation = "replace-one"
+    relation: str = RELATION
     method: str = "own account"
     view: str = "offered"
 
@@ -140,7 +140,7 @@ class NodeStatus:
     epsilon_of_releases: float
     delta: float
     unit: Unit = USUAL_UNIT
-    relation: Relation = "replace-one"
+    relation: str = RELATION
     method: str = "own account"
     view: str = "offered"
     no_noise: bool = False

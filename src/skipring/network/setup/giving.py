@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...models import ModelFacts
-from ...privacy import HIDDEN, USUAL_UNIT, Relation, Unit, gdp_epsilon, promised
+from ...privacy import PROTECTED, RELATION, USUAL_UNIT, Unit, gdp_epsilon, promised
 from ...runs import RunFile, no_noise, not_covered, read_run_file
 from ..node import (
     AccountTerms,
@@ -80,7 +80,7 @@ class GivenAway:
     observers: tuple[KnownByObserver, ...]
     notes: tuple[str, ...]
     unit: Unit = USUAL_UNIT
-    relation: Relation = "replace-one"
+    relation: str = RELATION
     method: str = "own account"
     view: str = "offered"
     parts: int = 1
@@ -191,7 +191,7 @@ class NodeModel:
     epsilon_if_shown: float
     epsilon_of_releases: float
     unit: Unit
-    relation: Relation
+    relation: str
     method: str
     view_if_shown: str
 
@@ -199,7 +199,7 @@ class NodeModel:
     def if_shown(self) -> str:
         """What it means for privacy to show it to somebody outside."""
         alone = (
-            f"by itself, epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} hides {HIDDEN[self.unit]}"
+            f"by itself, epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} hides {PROTECTED[self.unit]}"
             f" of this node's data ({self.relation}, method {self.method}, view {self.view_if_shown})"
         )
         if self.over:
@@ -264,9 +264,9 @@ def _save(read: _Read, out: str | Path | None) -> NodeModel:
         delta=read.delta,
         epsilon_if_shown=shown,
         epsilon_of_releases=read.account.epsilon_of_releases(read.delta),
-        unit=read.account.claim.unit,
-        relation=read.account.claim.relation,
-        method=read.account.claim.method,
+        unit=read.terms.protects,
+        relation=RELATION,
+        method="own account",
         view_if_shown="final" if over else "checkpoint",
     )
 
@@ -330,10 +330,10 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         over=memory.outcome is not None,
         delta=used,
         noise_multiplier=terms.noise_multiplier,
-        unit=account.claim.unit,
-        relation=account.claim.relation,
-        method=account.claim.method,
-        view=account.claim.view,
+        unit=terms.protects,
+        relation=RELATION,
+        method="own account",
+        view="offered",
         parts=parts,
         node_epsilon=None if terms.protects == "node" else whole,
         final_epsilon=final_epsilon(terms, memory.outcome, used),

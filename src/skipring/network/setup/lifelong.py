@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import InvalidInput
-from ...privacy import Relation, Unit, gdp_epsilon
+from ...privacy import Unit, gdp_epsilon
 from ..node import ALL_RUNS, hidden_in_all_runs, known_of, life_totals, read_node_config
 from ..storage import LedgerFile, LedgerRecord, LedgerUnusable
 
@@ -47,7 +47,7 @@ class LedgerLine:
     epsilon_in_full: float
     delta: float
     unit: Unit
-    relation: Relation
+    relation: str
     method: str
     view: str
     not_covered: str | None = None
@@ -65,7 +65,7 @@ class LedgerTotal:
     epsilon_in_full: float
     delta: float
     unit: Unit
-    relation: Relation
+    relation: str
     method: str
     view: str
 

@@ -34,7 +34,7 @@ from typing import Any
 
 from ..._json import from_json, json_text
 from ...errors import InvalidInput
-from ...privacy import Relation, Unit
+from ...privacy import Unit
 from ._journal_errors import JournalError, JournalUnusable
 from ._ledger_lines import Level, Now, Spent, level_in, now_in, text_of
 from .model_file import sync_folder
@@ -80,7 +80,7 @@ class LedgerRun:
     node: str
     terms: str
     unit: Unit
-    relation: Relation
+    relation: str
     noise_multiplier: float
     steps: int
     delta: float

@@ -1,0 +1,40 @@
+"""What a run promises before it happens: against another node, an outsider and all others, and for a whole node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from .accountant import Guarantee
+from .forecast import forecast
+from .record import PlannedRun, whole_node
+
+__all__ = ["promise"]
+
+
+def promise(run: PlannedRun, delta: float, *, units: int | None = 1, epsilon: float | None = None) -> Guarantee:
+    """Return what a run promises at a delta, with what it promises against others than its view, and for a whole node.
+
+    `units` is the most records or persons of an update, None where nobody said; `epsilon` one that is known to be kept.
+    """
+    first = forecast(run).guarantee(delta, epsilon)
+    return replace(first, also=tuple(_further(run, first, units)) if delta < 1.0 else ())
+
+
+def _further(run: PlannedRun, first: Guarantee, units: int | None) -> Iterator[Guarantee]:
+    if run.view != "final":
+        anywhere = run.replace(view="offered", observers=1, observer_skip=None, distance=None, position=None)
+        outsider = forecast(anywhere.replace(view="final")).guarantee(first.delta)
+        if run.position is None and first.epsilon is not None and outsider.epsilon is not None:
+            # Members are shown the final model as well, so what holds against them holds here.
+            outsider = replace(outsider, epsilon=min(first.epsilon, outsider.epsilon))
+        yield outsider
+        if run.observers < run.nodes - 1:
+            yield forecast(anywhere.replace(observers=run.nodes - 1)).guarantee(first.delta)
+    if run.protects != "node":
+        whole = None if units is None else whole_node(run, units)
+        if whole is not None:
+            yield forecast(whole).guarantee(first.delta)
+            return
+        reason = "how many rows an update has is not said" if units is None else "there is far too little noise for it"
+        yield replace(first, protects="node", epsilon=None, refused=reason)
