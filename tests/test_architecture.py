@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -44,10 +45,7 @@ def rooms_of(house: ModuleType) -> list[str]:
 @cache
 def offered_by(house: ModuleType, room: str) -> list[str]:
     """Return the names that may be taken from a room."""
-    root = Path(house.__path__[0])
-    door = root / f"{room}.py" if (root / f"{room}.py").exists() else root / room / "__init__.py"
-    values = [node.value for node in ast.parse(door.read_text()).body if isinstance(node, ast.Assign)]
-    names: list[str] = next(ast.literal_eval(value) for value in values if isinstance(value, ast.List))
+    names: list[str] = import_module(f"{house.__name__}.{room}").__all__
     return names
 
 

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import ast
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-__all__ = ["lazily"]
+__all__ = ["lazily", "names_in"]
 
 
-def lazily(room: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a room in which each of these names lives in the module beside it."""
+def lazily(room: str, door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a room; what its file `door` imports for type checkers is loaded lazily.
+
+    So each name stands once: which module it lives in is read from that import.
+    """
+    homes = dict(names_in(door))
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
-        return getattr(import_module(f".{homes[name]}", room), name)
+        module = import_module(f".{homes[name] or name}", room)
+        return getattr(module, name) if homes[name] else module
 
     def names() -> list[str]:
         return sorted(sys.modules[room].__all__)
 
     return load, names
+
+
+def names_in(door: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that the file of a room imports from its own modules, each with its module; "" for a module."""
+    for node in ast.walk(ast.parse(Path(door).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            for name in node.names:
+                yield name.name, node.module or ""

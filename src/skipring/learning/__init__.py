@@ -68,19 +68,4 @@ __all__ = [
     "with_parameters",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "LinearToken": "torch_linear",
-        "NeuralToken": "neural",
-        "TorchLearner": "torch_learner",
-        "choose_device": "torch_module",
-        "drawn": "torch_module",
-        "maker": "torch_module",
-        "mean_loss": "torch_update",
-        "require_torch": "networks",
-        "require_usable": "torch_module",
-        "rows_for": "torch_module",
-        "with_parameters": "torch_module",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -36,15 +36,4 @@ __all__ = [
     "write_model",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "Metrics": "tables",
-        "ParameterBytes": "file",
-        "Prediction": "tables",
-        "load_model": "file",
-        "predict_file": "tables",
-        "save_model": "file",
-        "write_model": "file",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

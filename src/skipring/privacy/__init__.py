@@ -102,21 +102,4 @@ __all__ = [
     "whole_node",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "AMPLIFIED": "accountant",
-        "IN_FULL": "accountant",
-        "USUAL_UNIT": "accountant",
-        "large_delta": "accountant",
-        "Leakage": "leakage",
-        "Relation": "accountant",
-        "ScheduleName": "record",
-        "Unit": "accountant",
-        "View": "record",
-        "paper_noise_multiplier": "theorems",
-        "sure_others": "lateness",
-        "theorem3": "theorems",
-        "theorem_curve": "theorems",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

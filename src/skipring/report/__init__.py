@@ -48,35 +48,4 @@ __all__ = [
     "write_traces_csv",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "check_writable": "figures",
-        "draw_comparison": "figures",
-        "draw_frontier": "figures",
-        "draw_hospitals": "hospitals",
-        "draw_traces": "traces",
-        "write_traces_csv": "traces",
-        "draw_images": "images",
-        "draw_law_panels": "curves",
-        "draw_lines": "curves",
-        "draw_paper_figure": "figures",
-        "draw_rivals": "curves",
-        "draw_series": "curves",
-        "draw_worth": "worth",
-        "load_folders": "page",
-        "write_orders_csv": "orders",
-        "draw_orders": "orders",
-        "number": "numbers",
-        "plan_table": "tables",
-        "report_page": "page",
-        "row_of": "page",
-        "theory_table": "tables",
-        "worth_names": "worth",
-        "worth_table": "worth",
-        "write_curves_csv": "figures",
-        "write_empirical_csv": "curves",
-        "write_hospitals_csv": "hospitals",
-        "write_images_csv": "images",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -61,24 +61,4 @@ __all__ = [
     "why_not_hidden",
 ]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "COLUMNS": "table",
-        "Compared": "comparison",
-        "ResultRow": "table",
-        "Setup": "setup",
-        "WORDS": "table",
-        "chosen_pairs": "rivals.privacy",
-        "gossip_graphs": "rivals",
-        "latex_rows": "table",
-        "planned": "account",
-        "prepare_runs": "engine",
-        "result_row": "table",
-        "run_one": "engine",
-        "setup_of_rows": "build",
-        "setup_on": "build",
-        "who_is_ready": "rivals.runs",
-        "why_not_hidden": "rivals.privacy",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -7,6 +7,7 @@ bytes or a `ModelFile`; `store` and `load` turn an array into either and back, `
 
 from __future__ import annotations
 
+from ..._lazy import names_in
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
 from ._ledger_claim import LedgerClaim, LedgerInUse
 from .journal_file import JournalFile
@@ -14,34 +15,4 @@ from .journal_reading import JournalReading, JournalSum, read_journal, sum_journ
 from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, LedgerWriter, Spent, boot
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
 
-__all__ = [
-    "LARGE",
-    "JournalBroken",
-    "JournalError",
-    "JournalFile",
-    "JournalFull",
-    "JournalInUse",
-    "JournalReading",
-    "JournalSum",
-    "JournalUnusable",
-    "LedgerBroken",
-    "LedgerClaim",
-    "LedgerFile",
-    "LedgerInUse",
-    "LedgerRecord",
-    "LedgerRun",
-    "LedgerUnusable",
-    "LedgerWriter",
-    "ModelFile",
-    "ModelFolder",
-    "ModelWriter",
-    "Spent",
-    "boot",
-    "chunks_of",
-    "digest_of",
-    "load",
-    "read_journal",
-    "size_of",
-    "store",
-    "sum_journal",
-]
+__all__ = [name for name, _ in names_in(__file__)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._lazy import lazily
+from ..._lazy import lazily, names_in
 
 if TYPE_CHECKING:
     from . import certificates
@@ -33,88 +33,6 @@ if TYPE_CHECKING:
     from .votes import CERTIFICATE, Notary, OutcomeCertificate, RunSeal, Statement, Way
     from .wire import PACKAGE, Done, Frame, Heading, Malformed, decode, encode
 
-__all__ = [
-    "CERTIFICATE",
-    "PACKAGE",
-    "PROTOCOL",
-    "SOON",
-    "Address",
-    "AddressInUse",
-    "Agreement",
-    "Done",
-    "Expiry",
-    "Frame",
-    "Heading",
-    "Keys",
-    "Malformed",
-    "Notary",
-    "OutcomeCertificate",
-    "Receiver",
-    "Roster",
-    "RunSeal",
-    "Shape",
-    "Statement",
-    "Transport",
-    "Way",
-    "certificates",
-    "decode",
-    "encode",
-    "expiries",
-    "listening_sockets",
-    "node_uri",
-    "parse_joining",
-    "parse_nodes",
-    "peer_name",
-    "read_roster",
-    "renewal",
-    "renewed_in",
-    "require_cryptography",
-    "roster_of_text",
-    "server_name",
-    "spelled",
-    "within",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "Address": "roster",
-        "AddressInUse": "roster",
-        "listening_sockets": "listening",
-        "Agreement": "agreement",
-        "CERTIFICATE": "votes",
-        "Done": "wire",
-        "Expiry": "expiry",
-        "Frame": "wire",
-        "Heading": "wire",
-        "Keys": "tls",
-        "Malformed": "wire",
-        "Notary": "votes",
-        "OutcomeCertificate": "votes",
-        "PACKAGE": "wire",
-        "PROTOCOL": "agreement",
-        "Receiver": "connections",
-        "Roster": "roster",
-        "RunSeal": "votes",
-        "SOON": "expiry",
-        "Shape": "connections",
-        "Statement": "votes",
-        "Transport": "connections",
-        "Way": "votes",
-        "decode": "wire",
-        "encode": "wire",
-        "expiries": "expiry",
-        "node_uri": "identity",
-        "parse_joining": "roster",
-        "parse_nodes": "roster",
-        "peer_name": "identity",
-        "read_roster": "roster",
-        "renewal": "expiry",
-        "renewed_in": "expiry",
-        "require_cryptography": "identity",
-        "roster_of_text": "roster",
-        "server_name": "identity",
-        "spelled": "roster",
-        "within": "roster",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)
+__all__ = [name for name, _ in names_in(__file__)]
