@@ -373,7 +373,9 @@ def test_a_record_is_in_the_runs_of_its_person_and_of_its_node(tmp_path: Path, s
     assert "count for it, too" in " ".join(found.out.split())
 
 
-def test_a_node_tells_what_all_runs_have_given_away_whatever_this_one_hides(tmp_path: Path) -> None:
+def test_a_node_tells_what_all_runs_have_given_away_whatever_this_one_hides(
+    tmp_path: Path, skipring_words: Command
+) -> None:
     """A total of nodes leaves out what runs that hide less have told, so it is not that of all runs."""
     ledger = tmp_path / "rows.ledger"
     before = spent(tmp_path, "first", 9, terms=terms(protects="record"), ledger=ledger)
@@ -389,6 +391,9 @@ def test_a_node_tells_what_all_runs_have_given_away_whatever_this_one_hides(tmp_
     assert hidden in status.life_hides
     (told,) = [line for line in metrics_text(status).splitlines() if line.startswith("# HELP skipring_life_epsilon")]
     assert hidden in told
+    for command in (("network", "status", str(tmp_path / "nodes")), ("node", "status", str(configs[0].parent))):
+        words = " ".join(skipring_words(*command).out.split())
+        assert f"together: node1 {upper_fixed(both, 3)} (2 runs). It hides {hidden}" in words
 
 
 def test_no_total_exceeds_a_budget_whatever_the_next_run_hides(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "remark_on",
     "summary",
     "table_of",
+    "tell_lives",
     "tell_refusals",
     "word_of",
 ]
