@@ -57,7 +57,7 @@ def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
 
 
 def hidden_in_all_runs(account: Account, unit: Unit | None = None) -> str:
-    """Say what the epsilon of all runs in a ledger together hides, and from whom (`unit`: if not what this one hides)."""
+    """Say what the epsilon of all runs in a ledger together hides from whom; `unit` may be less than this run hides."""
     return (
         f"{HIDDEN[unit or account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of all"
         f" runs (method {ALL_RUNS}, view {account.view})"
