@@ -13,192 +13,75 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazily
 
 if TYPE_CHECKING:
-    from .again import begin_again
-    from .agreed import (
-        agreed_run,
-        asked_budget,
-        notes_on,
-        require_data,
-        run_text,
-        timeout_of_a_law,
-        why_nobody_skipped,
-        without_shared_file,
-    )
-    from .agreed_order import in_whole_rounds, with_designed_order
-    from .agreed_values import MOST_STEPS, agreement_of, quorum_of, require_network_run
-    from .authority import has_authority
-    from .checks import check_network, check_node, is_node_folder
-    from .exit_codes import ExitCode
-    from .finishing import ask_to_finish
-    from .folders import ASKED, make_network
-    from .giving import GivenAway, KnownByObserver, NodeModel, given_away, save_node_model
-    from .hooks import Hook, hooks_of
-    from .lifelong import LedgerLine, LedgerTotal, LifeAccount, life_account
-    from .load import load_node, open_journal, terms_of
-    from .local import (
-        LocalNetwork,
-        NodeState,
-        node_result,
-        node_status,
-        read_network,
-        running_pid,
-        set_steps,
-        stop_nodes,
-    )
-    from .members import Members, all_have_files, begin_with_others, members_of
-    from .pack import pack_node, pack_relay
-    from .places import around_node, is_here, place_problems
-    from .process import run_node
-    from .readiness import budget_notes, differing_runs, run_notes, why_not_started
-    from .relay import Via, parse_via, relay_addresses
-    from .renew import Renewed, renew_certificates
-    from .run_mark import new_identity
-    from .take_update import Taken, update_node
-    from .verify import Verified, verify_outcome
+    from .again import begin_again as begin_again
+    from .agreed import agreed_run as agreed_run
+    from .agreed import asked_budget as asked_budget
+    from .agreed import notes_on as notes_on
+    from .agreed import require_data as require_data
+    from .agreed import run_text as run_text
+    from .agreed import timeout_of_a_law as timeout_of_a_law
+    from .agreed import why_nobody_skipped as why_nobody_skipped
+    from .agreed import without_shared_file as without_shared_file
+    from .agreed_order import in_whole_rounds as in_whole_rounds
+    from .agreed_order import with_designed_order as with_designed_order
+    from .agreed_values import MOST_STEPS as MOST_STEPS
+    from .agreed_values import agreement_of as agreement_of
+    from .agreed_values import quorum_of as quorum_of
+    from .agreed_values import require_network_run as require_network_run
+    from .authority import has_authority as has_authority
+    from .checks import check_network as check_network
+    from .checks import check_node as check_node
+    from .checks import is_node_folder as is_node_folder
+    from .exit_codes import ExitCode as ExitCode
+    from .finishing import ask_to_finish as ask_to_finish
+    from .folders import ASKED as ASKED
+    from .folders import make_network as make_network
+    from .giving import GivenAway as GivenAway
+    from .giving import KnownByObserver as KnownByObserver
+    from .giving import NodeModel as NodeModel
+    from .giving import given_away as given_away
+    from .giving import save_node_model as save_node_model
+    from .hooks import Hook as Hook
+    from .hooks import hooks_of as hooks_of
+    from .lifelong import LedgerLine as LedgerLine
+    from .lifelong import LedgerTotal as LedgerTotal
+    from .lifelong import LifeAccount as LifeAccount
+    from .lifelong import life_account as life_account
+    from .load import load_node as load_node
+    from .load import open_journal as open_journal
+    from .load import terms_of as terms_of
+    from .local import LocalNetwork as LocalNetwork
+    from .local import NodeState as NodeState
+    from .local import node_result as node_result
+    from .local import node_status as node_status
+    from .local import read_network as read_network
+    from .local import running_pid as running_pid
+    from .local import set_steps as set_steps
+    from .local import stop_nodes as stop_nodes
+    from .members import Members as Members
+    from .members import all_have_files as all_have_files
+    from .members import begin_with_others as begin_with_others
+    from .members import members_of as members_of
+    from .pack import pack_node as pack_node
+    from .pack import pack_relay as pack_relay
+    from .places import around_node as around_node
+    from .places import is_here as is_here
+    from .places import place_problems as place_problems
+    from .process import run_node as run_node
+    from .readiness import budget_notes as budget_notes
+    from .readiness import differing_runs as differing_runs
+    from .readiness import run_notes as run_notes
+    from .readiness import why_not_started as why_not_started
+    from .relay import Via as Via
+    from .relay import parse_via as parse_via
+    from .relay import relay_addresses as relay_addresses
+    from .renew import Renewed as Renewed
+    from .renew import renew_certificates as renew_certificates
+    from .run_mark import new_identity as new_identity
+    from .take_update import Taken as Taken
+    from .take_update import update_node as update_node
+    from .verify import Verified as Verified
+    from .verify import verify_outcome as verify_outcome
 
-__all__ = [
-    "ASKED",
-    "MOST_STEPS",
-    "ExitCode",
-    "GivenAway",
-    "Hook",
-    "KnownByObserver",
-    "LedgerLine",
-    "LedgerTotal",
-    "LifeAccount",
-    "LocalNetwork",
-    "Members",
-    "NodeModel",
-    "NodeState",
-    "Renewed",
-    "Taken",
-    "Verified",
-    "Via",
-    "agreed_run",
-    "agreement_of",
-    "all_have_files",
-    "around_node",
-    "ask_to_finish",
-    "asked_budget",
-    "begin_again",
-    "begin_with_others",
-    "budget_notes",
-    "check_network",
-    "check_node",
-    "differing_runs",
-    "given_away",
-    "has_authority",
-    "hooks_of",
-    "in_whole_rounds",
-    "is_here",
-    "is_node_folder",
-    "life_account",
-    "load_node",
-    "make_network",
-    "members_of",
-    "new_identity",
-    "node_result",
-    "node_status",
-    "notes_on",
-    "open_journal",
-    "pack_node",
-    "pack_relay",
-    "parse_via",
-    "place_problems",
-    "quorum_of",
-    "read_network",
-    "relay_addresses",
-    "renew_certificates",
-    "require_data",
-    "require_network_run",
-    "run_node",
-    "run_notes",
-    "run_text",
-    "running_pid",
-    "save_node_model",
-    "set_steps",
-    "stop_nodes",
-    "terms_of",
-    "timeout_of_a_law",
-    "update_node",
-    "verify_outcome",
-    "why_nobody_skipped",
-    "why_not_started",
-    "with_designed_order",
-    "without_shared_file",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "NodeModel": "giving",
-        "ask_to_finish": "finishing",
-        "has_authority": "authority",
-        "update_node": "take_update",
-        "Taken": "take_update",
-        "renew_certificates": "renew",
-        "Renewed": "renew",
-        "members_of": "members",
-        "all_have_files": "members",
-        "begin_with_others": "members",
-        "Members": "members",
-        "ASKED": "folders",
-        "GivenAway": "giving",
-        "Hook": "hooks",
-        "hooks_of": "hooks",
-        "KnownByObserver": "giving",
-        "LedgerLine": "lifelong",
-        "LedgerTotal": "lifelong",
-        "LifeAccount": "lifelong",
-        "LocalNetwork": "local",
-        "MOST_STEPS": "agreed_values",
-        "NodeState": "local",
-        "Verified": "verify",
-        "Via": "relay",
-        "agreed_run": "agreed",
-        "timeout_of_a_law": "agreed",
-        "why_nobody_skipped": "agreed",
-        "in_whole_rounds": "agreed_order",
-        "with_designed_order": "agreed_order",
-        "without_shared_file": "agreed",
-        "agreement_of": "agreed_values",
-        "asked_budget": "agreed",
-        "begin_again": "again",
-        "check_network": "checks",
-        "check_node": "checks",
-        "given_away": "giving",
-        "is_node_folder": "checks",
-        "life_account": "lifelong",
-        "load_node": "load",
-        "make_network": "folders",
-        "new_identity": "run_mark",
-        "node_result": "local",
-        "node_status": "local",
-        "notes_on": "agreed",
-        "open_journal": "load",
-        "pack_node": "pack",
-        "pack_relay": "pack",
-        "around_node": "places",
-        "budget_notes": "readiness",
-        "is_here": "places",
-        "parse_via": "relay",
-        "place_problems": "places",
-        "quorum_of": "agreed_values",
-        "read_network": "local",
-        "relay_addresses": "relay",
-        "require_data": "agreed",
-        "require_network_run": "agreed_values",
-        "run_node": "process",
-        "ExitCode": "exit_codes",
-        "differing_runs": "readiness",
-        "run_notes": "readiness",
-        "run_text": "agreed",
-        "running_pid": "local",
-        "save_node_model": "giving",
-        "set_steps": "local",
-        "stop_nodes": "local",
-        "terms_of": "load",
-        "verify_outcome": "verify",
-        "why_not_started": "readiness",
-    },
-)
+__getattr__, __dir__ = lazily(__name__)
