@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import re
-import sys
+import ast
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
-def offered(source: str) -> dict[str, str]:
-    """Return what a room's `__init__.py` offers: each name, and the module that is its home.
+def lazily(room: str, door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a room; what its file `door` imports for type checkers is loaded lazily.
 
-    >>> offered("from .law import Law as Law\\nif TYPE_CHECKING:\\n    from .drawn import draw as draw")
-    {'Law': '.law', 'draw': '.drawn'}
+    So each name stands once: which module it lives in is read from that import.
     """
-    imports = re.finditer(r"^ *from (\.[\w.]*) import (\w+) as \2$", source, re.MULTILINE)
-    return {name: home for home, name in (found.groups() for found in imports)}
-
-
-def lazily(room: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a room.
-
-    A name stands once: in an import under `if TYPE_CHECKING`, which editors and type checkers read. When the name is
-    first used, its module is loaded.
-    """
-    homes = offered(Path(sys.modules[room].__file__ or "").read_text(encoding="utf-8"))
+    homes = names_in(door)
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
-        return import_module(f".{name}", room) if homes[name] == "." else getattr(import_module(homes[name], room), name)
+        module = import_module(f".{homes[name] or name}", room)
+        return getattr(module, name) if homes[name] else module
 
     return load, lambda: sorted(homes)
+
+
+def names_in(door: str | Path) -> dict[str, str]:
+    """Return the names that the file of a room imports from its own modules, each with its module; "" for a module."""
+    body = ast.parse(Path(door).read_text(encoding="utf-8")).body
+    body += [line for node in body if isinstance(node, ast.If) for line in node.body]
+    imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.level == 1]
+    return {name.asname or name.name: node.module or "" for node in imports for name in node.names}

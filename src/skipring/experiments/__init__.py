@@ -76,4 +76,4 @@ if TYPE_CHECKING:
     from .worth_study import worth as worth
 
 
-__getattr__, __dir__ = lazily(__name__)
+__getattr__, __dir__ = lazily(__name__, __file__)

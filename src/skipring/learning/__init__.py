@@ -51,4 +51,4 @@ if TYPE_CHECKING:
     from .torch_update import mean_loss as mean_loss
 
 
-__getattr__, __dir__ = lazily(__name__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -29,4 +29,4 @@ if TYPE_CHECKING:
     from .tables import predict_file as predict_file
 
 
-__getattr__, __dir__ = lazily(__name__)
+__getattr__, __dir__ = lazily(__name__, __file__)

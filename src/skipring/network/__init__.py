@@ -104,4 +104,4 @@ if TYPE_CHECKING:
     from .transport import spelled as spelled
 
 
-__getattr__, __dir__ = lazily(__name__)
+__getattr__, __dir__ = lazily(__name__, __file__)

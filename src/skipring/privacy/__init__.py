@@ -66,4 +66,4 @@ if TYPE_CHECKING:
     from .theorems import theorem_curve as theorem_curve
 
 
-__getattr__, __dir__ = lazily(__name__)
+__getattr__, __dir__ = lazily(__name__, __file__)

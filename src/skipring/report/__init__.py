@@ -35,4 +35,4 @@ if TYPE_CHECKING:
     from .worth import worth_table as worth_table
 
 
-__getattr__, __dir__ = lazily(__name__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -44,4 +44,4 @@ if TYPE_CHECKING:
     from .table import result_row as result_row
 
 
-__getattr__, __dir__ = lazily(__name__)
+__getattr__, __dir__ = lazily(__name__, __file__)

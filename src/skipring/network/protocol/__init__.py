@@ -8,109 +8,101 @@ world around it. A token's `chain` tells which hops have updated it. docs/protoc
 
 from __future__ import annotations
 
-from ._cutting import KNOWN_BYTES as KNOWN_BYTES
-from ._presence import HOP_BYTES as HOP_BYTES
-from ._state import Rules as Rules
-from .actions import Action as Action
-from .actions import Broke as Broke
-from .actions import Compute as Compute
-from .actions import News as News
-from .actions import PrepareBatch as PrepareBatch
-from .actions import Rule as Rule
-from .actions import Say as Say
-from .actions import Send as Send
-from .actions import SetTimer as SetTimer
-from .actions import StopTimer as StopTimer
-from .actions import Timer as Timer
-from .actions import Write as Write
-from .chain import blank_chain as blank_chain
-from .chain import check_chain as check_chain
-from .chain import extended_chain as extended_chain
-from .chain import marks_of as marks_of
-from .chain import sealed as sealed
-from .chain import updated_between as updated_between
-from .chain import updated_hops as updated_hops
-from .chain import updates_of as updates_of
-from .chain import wrong_way as wrong_way
-from .fold import Account as Account
-from .fold import Fold as Fold
-from .fold import Release as Release
-from .fold import Resumable as Resumable
-from .forks import Parted as Parted
-from .forks import parted as parted
-from .forks import settled as settled
-from .journal import Entry as Entry
-from .journal import Forgotten as Forgotten
-from .journal import Forked as Forked
-from .journal import Gone as Gone
-from .journal import Heard as Heard
-from .journal import Kept as Kept
-from .journal import Memory as Memory
-from .journal import Over as Over
-from .journal import Passing as Passing
-from .journal import Released as Released
-from .journal import Settled as Settled
-from .journal import Starts as Starts
-from .journal import Track as Track
-from .journal import Wished as Wished
-from .looks import MOST_PLACES as MOST_PLACES
-from .looks import Told as Told
-from .messages import MOST_TURN_BYTES as MOST_TURN_BYTES
-from .messages import Accepted as Accepted
-from .messages import Agree as Agree
-from .messages import Answer as Answer
-from .messages import Ask as Ask
-from .messages import Ballot as Ballot
-from .messages import Copy as Copy
-from .messages import Decided as Decided
-from .messages import Doubt as Doubt
-from .messages import Final as Final
-from .messages import FinalAccepted as FinalAccepted
-from .messages import Fine as Fine
-from .messages import Fork as Fork
-from .messages import Hello as Hello
-from .messages import Here as Here
-from .messages import Kind as Kind
-from .messages import LargeParameters as LargeParameters
-from .messages import Looks as Looks
-from .messages import Message as Message
-from .messages import Moved as Moved
-from .messages import Offer as Offer
-from .messages import Outcome as Outcome
-from .messages import Parameters as Parameters
-from .messages import Pass as Pass
-from .messages import Place as Place
-from .messages import Prepare as Prepare
-from .messages import Promise as Promise
-from .messages import Rank as Rank
-from .messages import Ready as Ready
-from .messages import Refuse as Refuse
-from .messages import Reject as Reject
-from .messages import Resume as Resume
-from .messages import Resumed as Resumed
-from .messages import Signatures as Signatures
-from .messages import Ticket as Ticket
-from .messages import Token as Token
-from .messages import Trail as Trail
-from .messages import WantLooks as WantLooks
-from .messages import WantOutcome as WantOutcome
-from .messages import WantTicket as WantTicket
-from .messages import WishesKnown as WishesKnown
-from .numbers import field_numbers as field_numbers
-from .numbers import message_number as message_number
-from .numbers import numbered as numbered
-from .numbers import on_wire as on_wire
-from .order import agreed_path as agreed_path
-from .peer import Peer as Peer
-from .places import Places as Places
-from .seal import Seal as Seal
-from .sight import FRESH as FRESH
-from .sight import ClearSight as ClearSight
-from .sight import Sight as Sight
-from .stamps import Stamp as Stamp
-from .stamps import own_stamp as own_stamp
-from .stamps import stamped as stamped
-from .stamps import turns_of as turns_of
-from .standing import Stand as Stand
-from .standing import Standing as Standing
-from .standing import asked_in_words as asked_in_words
+from ._cutting import KNOWN_BYTES
+from ._presence import HOP_BYTES
+from ._state import Rules
+from .actions import (
+    Action,
+    Broke,
+    Compute,
+    News,
+    PrepareBatch,
+    Rule,
+    Say,
+    Send,
+    SetTimer,
+    StopTimer,
+    Timer,
+    Write,
+)
+from .chain import (
+    blank_chain,
+    check_chain,
+    extended_chain,
+    marks_of,
+    sealed,
+    updated_between,
+    updated_hops,
+    updates_of,
+    wrong_way,
+)
+from .fold import Account, Fold, Release, Resumable
+from .forks import Parted, parted, settled
+from .journal import (
+    Entry,
+    Forgotten,
+    Forked,
+    Gone,
+    Heard,
+    Kept,
+    Memory,
+    Over,
+    Passing,
+    Released,
+    Settled,
+    Starts,
+    Track,
+    Wished,
+)
+from .looks import MOST_PLACES, Told
+from .messages import (
+    MOST_TURN_BYTES,
+    Accepted,
+    Agree,
+    Answer,
+    Ask,
+    Ballot,
+    Copy,
+    Decided,
+    Doubt,
+    Final,
+    FinalAccepted,
+    Fine,
+    Fork,
+    Hello,
+    Here,
+    Kind,
+    LargeParameters,
+    Looks,
+    Message,
+    Moved,
+    Offer,
+    Outcome,
+    Parameters,
+    Pass,
+    Place,
+    Prepare,
+    Promise,
+    Rank,
+    Ready,
+    Refuse,
+    Reject,
+    Resume,
+    Resumed,
+    Signatures,
+    Ticket,
+    Token,
+    Trail,
+    WantLooks,
+    WantOutcome,
+    WantTicket,
+    WishesKnown,
+)
+from .numbers import field_numbers, message_number, numbered, on_wire
+from .order import agreed_path
+from .peer import Peer
+from .places import Places
+from .seal import Seal
+from .sight import FRESH, ClearSight, Sight
+from .stamps import Stamp, own_stamp, stamped, turns_of
+from .standing import Stand, Standing, asked_in_words

@@ -19,4 +19,4 @@ if TYPE_CHECKING:
     from .graphs import best_access as best_access
     from .graphs import gossip_graphs as gossip_graphs
 
-__getattr__, __dir__ = lazily(__name__)
+__getattr__, __dir__ = lazily(__name__, __file__)
