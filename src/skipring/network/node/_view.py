@@ -55,6 +55,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         budget=budget.epsilon,
         life_runs=None if life is None else life.runs,
         life_epsilon=None if life is None else life.epsilon(delta),
+        life_unit=None if life is None else life.unit,
         refused=telemetry.refused,
         refused_for_budget=telemetry.refused_for_budget,
         late=telemetry.late,

@@ -79,5 +79,5 @@ class TakingPart:
         return affordable
 
     def _say_spent(self, place: Place) -> None:
-        given = (self._account if self._lifetime is None else self._lifetime).epsilon(self._delta)
+        given = (self._account if self._lifetime is None else self._lifetime.total).epsilon(self._delta)
         self._note(BudgetSpent(place[1], given, self._budget.epsilon))
