@@ -16,8 +16,6 @@ from ._output import Json, print_json, tell
 if TYPE_CHECKING:
     from ..network import NodeConfig, NodeState, NodeStatus
 
-__all__ = ["network_status", "node_status"]
-
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder (skipring network init).")]
 
 

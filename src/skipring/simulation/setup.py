@@ -22,8 +22,6 @@ from .lateness import Lateness
 from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
-__all__ = ["Interrupted", "KernelArrays", "RunOutput", "Setup", "laid_out", "rule_of", "turns_of"]
-
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
 _MOST_TEST_LABEL = 1e18
 #: Into so many pieces a computation is cut where no batch is agreed on.

@@ -16,8 +16,6 @@ from .status import NodeStatus
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["status_of"]
-
 
 def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     """Return what a node knows about the run and about itself.

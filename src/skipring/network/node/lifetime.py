@@ -57,8 +57,6 @@ from .ledger import OwnAccount, willing
 if TYPE_CHECKING:
     from .driver import Journal
 
-__all__ = ["CountedJournal", "LifeTotal", "Lifetime", "known_of", "life_totals"]
-
 #: An account that is read back from a journal may differ from the one that was kept by this much.
 _ROUNDING = 1.0 + 1e-9
 

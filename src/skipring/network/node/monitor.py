@@ -20,8 +20,6 @@ from ..transport import Address, AddressInUse
 from .config import require_loopback
 from .status import NodeStatus
 
-__all__ = ["Monitor", "metrics_text", "status_text"]
-
 #: name, kind, what it says (what an epsilon hides follows from the status), and the value of the status that it shows.
 _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...] = (
     ("skipring_hop", "gauge", "The newest hop that this node knows of.", attrgetter("hop")),

@@ -12,17 +12,6 @@ from ...learning import Guess
 from ...privacy import HIDDEN, USUAL_UNIT, Relation, Unit
 from ..protocol import asked_in_words
 
-__all__ = [
-    "ALL_RUNS",
-    "RESULT",
-    "STOPPED",
-    "NodeStatus",
-    "OwnClaim",
-    "hidden_from_whom",
-    "hidden_in_all_runs",
-    "read_status",
-]
-
 #: The method of an epsilon of all runs in a ledger.
 ALL_RUNS = "own accounts, composed"
 
@@ -31,7 +20,7 @@ RESULT = "result.json"
 STOPPED = "stopped.json"
 
 
-class Account(Protocol):
+class _Account(Protocol):
     """What an epsilon of a node cannot be read without."""
 
     @property
@@ -46,7 +35,7 @@ class Account(Protocol):
     def view(self) -> str: ...
 
 
-def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
+def hidden_from_whom(account: _Account, *, no_noise: bool) -> str:
     """Say what the epsilons of a node hide, and from whom; without noise that is nothing, whatever was asked for."""
     if no_noise:
         return "nothing from anybody: there is no noise (privacy.noise_multiplier = 0)"
@@ -56,7 +45,7 @@ def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
     )
 
 
-def hidden_in_all_runs(account: Account, unit: Unit | None = None) -> str:
+def hidden_in_all_runs(account: _Account, unit: Unit | None = None) -> str:
     """Say what the epsilon of all runs in a ledger together hides from whom; `unit` may be less than this run hides."""
     return (
         f"{HIDDEN[unit or account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of all"

@@ -10,8 +10,6 @@ from .events import BudgetSpent, Event, OfferRefused, TooSlow
 from .ledger import OwnAccount, willing
 from .lifetime import Lifetime
 
-__all__ = ["TakingPart"]
-
 
 class TakingPart:
     """Says whether the node takes part at a place; data and parameters have no say in it.
