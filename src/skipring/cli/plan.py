@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..planning import Budget, Plans
     from ..privacy import Guarantee
 
-__all__ = ["plan"]
-
 #: What an epsilon has to do with orders, by schedule.
 _ON_ORDERS = {
     "random-ring": " --schedule designed-ring chooses an order for which it holds for every pair.",

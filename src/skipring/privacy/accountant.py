@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,27 +11,6 @@ from numpy.typing import NDArray
 
 from .._numbers import upper
 from ..errors import InvalidInput
-
-__all__ = [
-    "ALL_OTHERS",
-    "ALONE",
-    "AMPLIFIED",
-    "ANOTHER_NODE",
-    "IN_FULL",
-    "OUTSIDER",
-    "PROTECTED",
-    "RELATION",
-    "SERVER",
-    "SHOWN",
-    "USUAL_UNIT",
-    "WHOLE_NODE",
-    "Accountant",
-    "Guarantee",
-    "Unit",
-    "coalition",
-    "large_delta",
-    "promised",
-]
 
 #: What is protected: all data of a node, all rows of one person at a node, or one record of a node.
 Unit = Literal["node", "person", "record"]
@@ -115,7 +94,7 @@ class Guarantee:
     not_covered: str | None = None
     stated_by: str = ""
     also: tuple[Guarantee, ...] = ()
-    relation: str = field(default=RELATION)
+    relation: str = RELATION
 
     def __post_init__(self) -> None:
         if self.epsilon is None and self.refused is None:
@@ -185,8 +164,8 @@ def said(*sentences: str) -> str:
     return " ".join(f"{words[0].upper()}{words[1:]}." for words in sentences)
 
 
-def large_delta(delta: float, unit: Unit, units: int) -> str | None:
-    """Say so where delta is above 1 / units, the number of protected units of all nodes; None where it is not.
+def large_delta(delta: float, unit: Unit, units: int, *, at_least: bool = False) -> str | None:
+    """Say so where delta is above 1 / units, the (least) number of units of all nodes; None where it is not.
 
     A mechanism that gives away one unit chosen at random, and hides nothing of it, keeps such a delta.
 
@@ -197,9 +176,9 @@ def large_delta(delta: float, unit: Unit, units: int) -> str | None:
     """
     if delta * units <= 1.0:
         return None
+    number = f"and there are {units} {unit}s at least" if at_least else f"one over the number of {unit}s"
     return (
-        f"delta {delta:g} is above 1 / {units}, one over the number of {unit}s: giving one of them away would keep it;"
-        " choose a smaller one"
+        f"delta {delta:g} is above 1 / {units}, {number}: giving one of them away would keep it; choose a smaller one"
     )
 
 

@@ -9,8 +9,6 @@ from .accountant import Guarantee
 from .forecast import forecast
 from .record import PlannedRun, whole_node
 
-__all__ = ["promise"]
-
 
 def promise(run: PlannedRun, delta: float, *, units: int | None = 1, epsilon: float | None = None) -> Guarantee:
     """Return what a run promises at a delta, with what it promises against others than its view, and for a whole node.

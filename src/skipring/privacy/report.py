@@ -11,15 +11,6 @@ from ..schedules import KnownOrder
 from .accountant import PROTECTED, RELATION, USUAL_UNIT, Unit, promised
 from .record import PlannedRun
 
-__all__ = [
-    "Histogram",
-    "PrivacyReport",
-    "PublishedEpsilon",
-    "RealisedPrivacy",
-    "StatedEpsilon",
-    "average_words",
-]
-
 #: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
 Looker = Literal["offered", "any node", "server"]
 

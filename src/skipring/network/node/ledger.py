@@ -95,8 +95,6 @@ from .settled_account import Made, append_hops, line_transcript, new_transcript,
 if TYPE_CHECKING:
     from .config import NodeBudget
 
-__all__ = ["AccountTerms", "OwnAccount", "account_of", "willing"]
-
 #: Why nothing is protected where the run file asks for no noise.
 NO_NOISE = "there is no noise (privacy.noise_multiplier = 0)"
 #: What gives back all that rounding in a product of a few numbers may take away.
