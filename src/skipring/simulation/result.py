@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from .._arrays import Floats
 from .._json import from_json, json_text, to_json
 from .._numbers import number, upper
+from .._writing import whole_file, write_file
 from ..errors import InvalidInput
 from ..learning import Guess
 from ..privacy import HIDDEN, PrivacyReport
@@ -270,8 +270,8 @@ class Result:
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
-            _write(target / "run.json", json_text(self.all_settings(), indent=2).encode())
-            _write(target / "privacy.json", json_text(self.privacy, indent=2).encode())
+            write_file(target / "run.json", json_text(self.all_settings(), indent=2), synced=False)
+            write_file(target / "privacy.json", json_text(self.privacy, indent=2), synced=False)
             _write_arrays(target / "metrics.npz", {name: getattr(self, name) for name in _ARRAYS})
         except OSError as error:
             raise InvalidInput.because("out", target, f"cannot be written: {error.strerror}") from error
@@ -366,13 +366,5 @@ def load_run(path: Path) -> RunOutput:
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    half = path.with_suffix(".part.npz")
-    np.savez(half, **arrays)  # type: ignore[arg-type] # numpy's stub takes the names for its own options
-    os.replace(half, path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all."""
-    half = path.with_name(path.name + ".part")
-    half.write_bytes(content)
-    os.replace(half, path)
+    with whole_file(path, synced=False) as file:  # hundreds of them, and all can be computed again
+        np.savez(file, **arrays)  # type: ignore[arg-type] # numpy's stub takes the names for its own options

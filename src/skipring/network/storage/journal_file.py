@@ -26,6 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..._writing import sync_folder
 from ...errors import InvalidInput
 from ..protocol import Account, Entry, Kept, Memory, Over, Parameters, Release, Released, Token
 from ._entries import Line, Row, lines_in, token_in
@@ -46,7 +47,7 @@ from .journal_reading import (
     release_in,
     resumed,
 )
-from .model_file import ModelFile, digest_of, sync_folder
+from .model_file import ModelFile, digest_of
 
 __all__ = [
     "JournalBroken",
