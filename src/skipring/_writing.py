@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["sync_folder", "whole_file", "write_file"]
-
 
 @contextmanager
 def whole_file(path: str | Path, *, mode: int = 0o666, synced: bool = True) -> Iterator[BinaryIO]:

@@ -17,8 +17,6 @@ import numpy as np
 
 from .._writing import write_file
 
-__all__ = ["keep", "kept"]
-
 _DIGEST = 32
 
 

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from ..._writing import whole_file
 
-__all__ = ["cache_folder", "forget", "keep", "kept"]
-
 Rows = NDArray[np.float32]
 _MOST_BYTES = 16 << 30
 _PIECE = 1 << 24

@@ -26,18 +26,6 @@ from ..._writing import sync_folder
 from ...errors import InvalidInput
 from ..protocol import Parameters
 
-__all__ = [
-    "LARGE",
-    "ModelFile",
-    "ModelFolder",
-    "ModelWriter",
-    "chunks_of",
-    "digest_of",
-    "load",
-    "size_of",
-    "store",
-]
-
 #: Parameters of at least so many bytes are kept in files, smaller ones in memory.
 LARGE = 4 << 20
 _CHUNK = 1 << 20
