@@ -15,7 +15,6 @@ __all__ = [
     "no_noise",
     "not_covered",
     "not_covered_in_simulations",
-    "old_timeout",
     "rows_notes",
     "turns_per_node",
     "units_of_all_nodes",
@@ -28,16 +27,6 @@ def unsaid_data(run: RunFile) -> str | None:
     if run.data.path is not None or "name" in run.data.model_fields_set:
         return None
     return f"the file names no data (data.path, data.name), so these are rows for tries: {run.data.name}"
-
-
-def old_timeout(run: RunFile) -> str | None:
-    """Say what `timeout = "best"` means, which is called fastest now; None where a run file says anything else."""
-    if run.delay.timeout != "best":
-        return None
-    return (
-        'delay.timeout "best" is an earlier word for "fastest": the least time between updates; the timeout that is '
-        "best for a budget of time and privacy is what `skipring plan` finds"
-    )
 
 
 def no_noise(run: RunFile) -> str | None:
