@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +13,7 @@ import pytest
 
 import skipring
 import skipring.network
+from skipring._lazy import names_in
 
 #: What any room may use, for each house; it uses no room. The network is a house inside the house.
 FLOORS = {
@@ -45,8 +45,17 @@ def rooms_of(house: ModuleType) -> list[str]:
 @cache
 def offered_by(house: ModuleType, room: str) -> list[str]:
     """Return the names that may be taken from a room."""
-    names: list[str] = import_module(f"{house.__name__}.{room}").__all__
-    return names
+    root = Path(house.__path__[0])
+    door = root / f"{room}.py" if (root / f"{room}.py").exists() else root / room / "__init__.py"
+    body = ast.parse(door.read_text()).body
+    made = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    given = [target.id for node in body if isinstance(node, ast.Assign | ast.AnnAssign) for target in targets(node)]
+    return [*names_in(door), *(name for name in made + given if not name.startswith("_"))]
+
+
+def targets(node: ast.Assign | ast.AnnAssign) -> list[ast.Name]:
+    every = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [target for target in every if isinstance(target, ast.Name)]
 
 
 def imports(house: ModuleType) -> Iterator[tuple[str, str, str]]:
@@ -101,3 +110,10 @@ def test_a_room_offers_only_what_is_its_own(house: ModuleType) -> None:
         for name in node.names
     }
     assert not borrowed
+
+
+def test_a_name_that_a_room_offers_stands_once() -> None:
+    """In an import of the room's door: it needs no other list, and no module behind it needs one either."""
+    doors = {HOUSE / "__init__.py", HOUSE / "cli/__init__.py", *(HOUSE / f"{room}.py" for room in rooms_of(skipring))}
+    lists = {path for path in HOUSE.rglob("*.py") if re.search(r"^__all__", path.read_text(), re.MULTILINE)}
+    assert lists <= doors, "delete __all__ in the others"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ast
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-__all__ = ["lazily", "names_in"]
 
 
 def lazily(room: str, door: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -17,7 +14,7 @@ def lazily(room: str, door: str) -> tuple[Callable[[str], Any], Callable[[], lis
 
     So each name stands once: which module it lives in is read from that import.
     """
-    homes = dict(names_in(door))
+    homes = names_in(door)
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -25,15 +22,12 @@ def lazily(room: str, door: str) -> tuple[Callable[[str], Any], Callable[[], lis
         module = import_module(f".{homes[name] or name}", room)
         return getattr(module, name) if homes[name] else module
 
-    def names() -> list[str]:
-        return sorted(sys.modules[room].__all__)
-
-    return load, names
+    return load, lambda: sorted(homes)
 
 
-def names_in(door: str) -> Iterator[tuple[str, str]]:
-    """Yield the names that the file of a room imports from its own modules, each with its module; "" for a module."""
-    for node in ast.walk(ast.parse(Path(door).read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.level == 1:
-            for name in node.names:
-                yield name.name, node.module or ""
+def names_in(door: str | Path) -> dict[str, str]:
+    """Return the names that the file of a room imports from its own modules, each with its module; "" for a module."""
+    body = ast.parse(Path(door).read_text(encoding="utf-8")).body
+    body += [line for node in body if isinstance(node, ast.If) for line in node.body]
+    imports = [node for node in body if isinstance(node, ast.ImportFrom) and node.level == 1]
+    return {name.asname or name.name: node.module or "" for node in imports for name in node.names}

@@ -182,7 +182,9 @@ def test_compare_prints_a_table_and_leaves_figure_and_folders(skipring: Command,
 
 
 def test_compare_answers_in_json(skipring: Command) -> None:
-    line = "compare run.toml --timeouts fastest,inf --error 1e-9 --set schedule.steps=226 --set privacy.noise_multiplier=2"
+    line = (
+        "compare run.toml --timeouts fastest,inf --error 1e-9 --set schedule.steps=226 --set privacy.noise_multiplier=2"
+    )
     data = json.loads(skipring(f"{line} --json")[1])
     assert data["error"] == 1e-9
     assert data["figure"] == "run-compared/comparison.png"

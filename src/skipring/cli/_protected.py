@@ -11,8 +11,6 @@ from ..errors import InvalidInput, require_integer
 if TYPE_CHECKING:
     from ..privacy import PlannedRun, Unit
 
-__all__ = ["Beside", "Protected", "beside", "delta_note", "protected", "same_parts"]
-
 #: The most parts that are accounted for.
 _MOST_PARTS = 10**6
 

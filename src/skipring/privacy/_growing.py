@@ -10,8 +10,6 @@ from .accountant import Claim, Unit
 from .by_mu import GaussianAccountant
 from .transcript import _RANGE, WorstPair, _require_node, require_one_part
 
-__all__ = ["GrowingTranscript"]
-
 
 class GrowingTranscript(GaussianAccountant):
     """An account that is told of looks and updates one by one. Step sizes are kept in units of the first one.

@@ -9,19 +9,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ALONE",
-    "AMPLIFIED",
-    "IN_FULL",
-    "OUTSIDER",
-    "USUAL_UNIT",
-    "Accountant",
-    "Claim",
-    "Relation",
-    "Unit",
-    "large_delta",
-]
-
 #: What is hidden: all data of a node, all rows of one person at a node, or one record of a node.
 Unit = Literal["node", "person", "record"]
 #: What is hidden where nobody says; to hide a whole node is asked for.

@@ -16,8 +16,6 @@ from ._growing import GrowingTranscript
 from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
 from .transcript import WorstPair, _require_node, _rounding, require_part
 
-__all__ = ["OwnTranscript"]
-
 #: So many segments that nobody asks for any more are kept, to be dropped together.
 _SPARE = 256
 

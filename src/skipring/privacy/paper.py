@@ -16,8 +16,6 @@ from .gaussian import smallest
 from .record import PlannedRun
 from .theorems import theorem2, theorem3, theorem4, visits
 
-__all__ = ["PaperBound"]
-
 _THEOREMS = {"ring": theorem2, "random-ring": theorem3, "random-walk": theorem4}
 _NUMBERS = {"ring": 2, "random-ring": 3, "random-walk": 4}
 

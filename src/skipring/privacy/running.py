@@ -13,8 +13,6 @@ from ._growing import GrowingTranscript
 from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
 from .transcript import CONTRACTIONS, WorstPair, _require_node, _rounding, parts_of_nodes, require_part
 
-__all__ = ["RunningTranscript"]
-
 #: So many numbers are kept at most: one for each observer and part of a node.
 _MOST_RUNNING = 1 << 27
 

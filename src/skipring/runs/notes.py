@@ -9,18 +9,6 @@ from ..learning import Protection, unit_count
 from ..privacy import large_delta
 from .runfile import RunFile
 
-__all__ = [
-    "delta_notes",
-    "most_units_of_a_node",
-    "no_noise",
-    "not_covered",
-    "not_covered_in_simulations",
-    "rows_notes",
-    "turns_per_node",
-    "units_of_all_nodes",
-    "unsaid_data",
-]
-
 
 def unsaid_data(run: RunFile) -> str | None:
     """Say which rows are taken where the run file names none; None where it does."""

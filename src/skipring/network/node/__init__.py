@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._lazy import lazily, names_in
+from ..._lazy import lazily
 
 if TYPE_CHECKING:
+    from .account_terms import AccountTerms
     from .claims import final_claims, final_epsilon
     from .config import (
         IS_USER,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from .driver import Driver, Wires
     from .finish import FINISH
     from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
-    from .ledger import AccountTerms, OwnAccount, account_of, willing
+    from .ledger import OwnAccount, account_of, willing
     from .lifetime import CountedJournal, Lifetime, LifeTotal, known_of, life_totals
     from .monitor import Monitor, metrics_text, status_text
     from .node import Node
@@ -54,4 +55,3 @@ if TYPE_CHECKING:
 
 
 __getattr__, __dir__ = lazily(__name__, __file__)
-__all__ = [name for name, _ in names_in(__file__)]

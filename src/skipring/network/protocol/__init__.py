@@ -8,7 +8,6 @@ world around it. A token's `chain` tells which hops have updated it. docs/protoc
 
 from __future__ import annotations
 
-from ..._lazy import names_in
 from ._cutting import KNOWN_BYTES
 from ._presence import HOP_BYTES
 from ._state import Rules
@@ -107,5 +106,3 @@ from .seal import Seal
 from .sight import FRESH, ClearSight, Sight
 from .stamps import Stamp, own_stamp, stamped, turns_of
 from .standing import Stand, Standing, asked_in_words
-
-__all__ = [name for name, _ in names_in(__file__)]

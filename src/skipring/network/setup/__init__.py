@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._lazy import lazily, names_in
+from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .again import begin_again
@@ -58,4 +58,3 @@ if TYPE_CHECKING:
 
 
 __getattr__, __dir__ = lazily(__name__, __file__)
-__all__ = [name for name, _ in names_in(__file__)]

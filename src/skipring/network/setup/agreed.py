@@ -39,19 +39,6 @@ from ..node import NodeBudget, require_shared_data
 from .agreed_order import AgreedOrder, order_of, written_down
 from .agreed_values import require_network_run
 
-__all__ = [
-    "agreed_run",
-    "asked_budget",
-    "has_own_files",
-    "notes_on",
-    "require_data",
-    "resolved_run",
-    "run_text",
-    "timeout_of_a_law",
-    "why_nobody_skipped",
-    "without_shared_file",
-]
-
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
 _SPARE = 1.0 + 1e-7
 #: Beyond so many hops times nodes a bound takes the place of each node's own account.

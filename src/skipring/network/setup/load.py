@@ -49,8 +49,6 @@ from .checks import check_node
 from .hooks import admit_hooks
 from .run_mark import RunMark, require_identity
 
-__all__ = ["load_node", "open_journal", "require_journal", "require_reach", "terms_of"]
-
 #: What the ends of the noise may add to delta, as a share of it.
 _UNSEEN = 1e-9
 #: A step's noise is at least so many times the spacing of the numbers that it is added to.

@@ -7,12 +7,10 @@ bytes or a `ModelFile`; `store` and `load` turn an array into either and back, `
 
 from __future__ import annotations
 
-from ..._lazy import names_in
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
 from ._ledger_claim import LedgerClaim, LedgerInUse
+from ._ledger_lines import Spent
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, JournalSum, read_journal, sum_journal
-from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, LedgerWriter, Spent, boot
+from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, LedgerWriter, boot
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
-
-__all__ = [name for name, _ in names_in(__file__)]
