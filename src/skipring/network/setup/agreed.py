@@ -103,7 +103,7 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
     if run.privacy.protects == "node":
         notes += delta_notes(run, nodes)
     if has_own_files(run):  # nobody knows how many rows there are
-        return tuple(notes)
+        return (*notes, *(delta_notes(run, nodes, at_least=True) if run.privacy.protects != "node" else ()))
     protection = protection_of(run)
     if protection is not None and protection.unit != "node":
         # How many rows each node has does not depend on their features, which may take minutes.

@@ -130,7 +130,12 @@ def load_node(path: str | Path) -> NodeSetup:
         notes=(
             *_limits(config, no_noise(run)),
             *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
-            *delta_notes(run, learner.all_units),  # it knows of no rows but its own
+            # It knows of no rows but its own.
+            *delta_notes(
+                run,
+                len(roster) if run.privacy.protects == "node" else learner.all_units,
+                own_delta=config.budget.delta,
+            ),
         ),
     )
 
