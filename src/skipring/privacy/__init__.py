@@ -16,7 +16,7 @@ from .accountant import Accountant, Claim
 from .by_mu import GaussianAccountant
 from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
 from .forecast import Composition, Forecast, forecast
-from .gaussian import gdp_delta, gdp_epsilon, gdp_mu, rdp_delta, rdp_epsilon
+from .gaussian import gdp_delta, gdp_epsilon, gdp_mu
 from .gossip import (
     GossipAccountant,
     GossipGraph,
@@ -39,7 +39,6 @@ from .report import (
     average_words,
     promised,
 )
-from .running import RunningTranscript
 from .transcript import Transcript, TranscriptAccountant, WorstPair
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from .lateness import sure_others
     from .leakage import Leakage
     from .record import ScheduleName, View
-    from .theorems import paper_noise_multiplier, theorem3, theorem_curve
+    from .theorems import paper_noise_multiplier, stated_epsilon, theorem_curve
 
 __all__ = [
     "AMPLIFIED",
@@ -70,7 +69,6 @@ __all__ = [
     "PublishedEpsilon",
     "RealisedPrivacy",
     "Relation",
-    "RunningTranscript",
     "ScheduleName",
     "StatedEpsilon",
     "Transcript",
@@ -93,11 +91,9 @@ __all__ = [
     "paper_noise_for_budget",
     "paper_noise_multiplier",
     "promised",
-    "rdp_delta",
-    "rdp_epsilon",
+    "stated_epsilon",
     "steps_for_budget",
     "sure_others",
-    "theorem3",
     "theorem_curve",
     "whole_node",
 ]
@@ -115,8 +111,8 @@ __getattr__, __dir__ = lazily(
         "Unit": "accountant",
         "View": "record",
         "paper_noise_multiplier": "theorems",
+        "stated_epsilon": "theorems",
         "sure_others": "lateness",
-        "theorem3": "theorems",
         "theorem_curve": "theorems",
     },
 )
