@@ -23,7 +23,8 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from skipring.learning.neural import NeuralToken, paper_cnn
+from skipring.learning.neural import NeuralToken
+from skipring.learning.torch_module import paper_cnn
 
 BATCH, BOUND, STEP, STD = 500, 1.0, 1e-3, 1e-3
 Update = Callable[[torch.Tensor], None]

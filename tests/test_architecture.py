@@ -13,6 +13,7 @@ import pytest
 
 import skipring
 import skipring.network
+from skipring._lazy import names_in
 
 #: What any room may use, for each house; it uses no room. The network is a house inside the house.
 FLOORS = {
@@ -46,9 +47,15 @@ def offered_by(house: ModuleType, room: str) -> list[str]:
     """Return the names that may be taken from a room."""
     root = Path(house.__path__[0])
     door = root / f"{room}.py" if (root / f"{room}.py").exists() else root / room / "__init__.py"
-    values = [node.value for node in ast.parse(door.read_text()).body if isinstance(node, ast.Assign)]
-    names: list[str] = next(ast.literal_eval(value) for value in values if isinstance(value, ast.List))
-    return names
+    body = ast.parse(door.read_text()).body
+    made = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    given = [target.id for node in body if isinstance(node, ast.Assign | ast.AnnAssign) for target in targets(node)]
+    return [*names_in(door), *(name for name in made + given if not name.startswith("_"))]
+
+
+def targets(node: ast.Assign | ast.AnnAssign) -> list[ast.Name]:
+    every = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [target for target in every if isinstance(target, ast.Name)]
 
 
 def imports(house: ModuleType) -> Iterator[tuple[str, str, str]]:
@@ -103,3 +110,10 @@ def test_a_room_offers_only_what_is_its_own(house: ModuleType) -> None:
         for name in node.names
     }
     assert not borrowed
+
+
+def test_a_name_that_a_room_offers_stands_once() -> None:
+    """In an import of the room's door: it needs no other list, and no module behind it needs one either."""
+    doors = {HOUSE / "__init__.py", HOUSE / "cli/__init__.py", *(HOUSE / f"{room}.py" for room in rooms_of(skipring))}
+    lists = {path for path in HOUSE.rglob("*.py") if re.search(r"^__all__", path.read_text(), re.MULTILINE)}
+    assert lists <= doors, "delete __all__ in the others"

@@ -121,7 +121,10 @@ def test_a_record_is_what_is_hidden_unless_more_is_asked_for(skipring: Command, 
         ),
         ("--protects node", 0.04, ""),
         ("--protects node", 0.06, "Delta 0.06 is above 1 / 20, one over the number of nodes:"),
-        ("", 0.06, ""),  # nobody said how many records there are
+        # Nobody said how many records there are; each node has one at least.
+        ("", 0.04, ""),
+        ("", 0.06, "Delta 0.06 is above 1 / 20, and there are 20 records at least:"),
+        ("--batch 10", 0.06, "Delta 0.06 is above 1 / 20, and there are 20 records at least:"),
     ],
 )
 def test_a_delta_above_one_over_what_is_protected_is_warned_about(

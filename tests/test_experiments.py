@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from skipring._numbers import number
 from skipring.convergence import error_bound
 from skipring.errors import InvalidInput
 from skipring.experiments import figure_curves, theory_tables
 from skipring.privacy.theorems import stated_epsilon
-from skipring.report import draw_paper_figure, number, write_curves_csv
+from skipring.report import draw_paper_figure, write_curves_csv
 
 NOISE = 10.59762
 

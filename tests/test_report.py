@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skipring._numbers import upper
+from skipring._numbers import number, upper
 from skipring.privacy import Histogram, forecast
-from skipring.report import number, report_page
+from skipring.report import report_page
 from skipring.report.page import Folder, _epsilon_lines, load_folders, row_of
 from skipring.report.page_parts import error_chart, pair_chart, settings_table, skip_chart, xy_layout
 from skipring.runs import RunFile, with_changes

@@ -5,8 +5,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AnyInts", "Doubles", "Floats", "Ints"]
-
 #: Real numbers of any precision, and of twice the usual one.
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Doubles: TypeAlias = NDArray[np.float64]

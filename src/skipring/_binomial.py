@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ._arrays import Floats
 
-__all__ = ["binomial_floor", "binomial_floors", "binomial_pmf", "binomial_tails"]
-
 
 def binomial_pmf(trials: int, probability: float, *, log_cut: float = 745.0) -> tuple[int, Floats]:
     """Return the first count whose probability matters, and the probabilities from there on.

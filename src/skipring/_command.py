@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-__all__ = ["command"]
-
 
 def command(*words: object) -> str:
     """Return a skipring command as a shell reads it, whatever is in its words.

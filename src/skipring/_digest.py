@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["digest", "digest_of_array"]
-
 
 def digest(value: Any) -> bytes:
     """Return the digest of numbers, texts, lists, mappings and arrays, nested in any way.

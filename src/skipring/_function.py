@@ -11,8 +11,6 @@ from typing import Any
 
 from .errors import InvalidInput
 
-__all__ = ["IS_FUNCTION", "error_line", "file_of", "function_of", "made_by"]
-
 #: What such a name looks like.
 IS_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 

@@ -12,8 +12,6 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from .errors import InvalidInput
 
-__all__ = ["from_json", "json_text", "to_json"]
-
 T = TypeVar("T")
 
 _INFINITY = "\N{INFINITY} as a number"

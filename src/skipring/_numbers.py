@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 
-__all__ = ["is_number", "number", "ordinal", "upper", "upper_fixed"]
-
 
 def number(value: float) -> str:
     """Return a number with four digits, and no more zeros than needed.

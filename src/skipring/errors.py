@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["LEAST_DELTA", "InvalidInput", "given_as", "quoted_list"]
-
 #: No smaller delta is stated: the noise of a real node has no values beyond 18.84 standard deviations, where a Gaussian
 #: has a mass of 4e-79. (`network.node.unreached` says what that adds to delta for a run of so many numbers.)
 LEAST_DELTA = 1e-75

@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from skipring.errors import InvalidInput
 from skipring.learning import NeuralModel, maker
-from skipring.learning.neural import NeuralToken, paper_cnn
+from skipring.learning.neural import NeuralToken
+from skipring.learning.torch_module import paper_cnn
 
 
 def small() -> nn.Module:

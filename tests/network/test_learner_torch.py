@@ -21,8 +21,9 @@ from torch.nn.functional import cross_entropy
 
 from skipring.errors import InvalidInput
 from skipring.learning import Learner, NeuralModel, Protection, Rows
-from skipring.learning.neural import NeuralToken, paper_cnn
+from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_learner import TorchLearner
+from skipring.learning.torch_module import paper_cnn
 from skipring.network.node import OwnData, make_learner
 from skipring.runs import with_changes
 

@@ -373,6 +373,29 @@ def test_a_record_is_in_the_runs_of_its_person_and_of_its_node(tmp_path: Path, s
     assert "count for it, too" in " ".join(found.out.split())
 
 
+def test_a_node_tells_what_all_runs_have_given_away_whatever_this_one_hides(
+    tmp_path: Path, skipring_words: Command
+) -> None:
+    """A total of nodes leaves out what runs that hide less have told, so it is not that of all runs."""
+    ledger = tmp_path / "rows.ledger"
+    before = spent(tmp_path, "first", 9, terms=terms(protects="record"), ledger=ledger)
+    run = QUICK | {"schedule": {"steps": 30}, "privacy": {"noise_multiplier": 3.0, "protects": "node"}}
+    configs = make(tmp_path / "nodes", 3, run)
+    with_ledger(configs[0], ledger, NodeBudget(epsilon=30.0, delta=DELTA))
+    node, *_ = run_nodes(configs)
+    status = node.status()
+    assert (status.unit, status.life_unit, status.life_runs) == ("node", "record", 2)
+    both = gdp_epsilon(math.sqrt(before + node.account.mu2), DELTA)
+    assert status.life_epsilon == pytest.approx(both, rel=1e-9)
+    hidden = "one record (replace-one) at delta 1e-05 from the other nodes of all runs"
+    assert hidden in status.life_hides
+    (told,) = [line for line in metrics_text(status).splitlines() if line.startswith("# HELP skipring_life_epsilon")]
+    assert hidden in told
+    for command in (("network", "status", str(tmp_path / "nodes")), ("node", "status", str(configs[0].parent))):
+        words = " ".join(skipring_words(*command).out.split())
+        assert f"together: node1 {upper_fixed(both, 3)} (2 runs). It hides {hidden}" in words
+
+
 def test_no_total_exceeds_a_budget_whatever_the_next_run_hides(tmp_path: Path) -> None:
     before = math.fsum(
         spent(tmp_path, unit, updates, terms=terms(protects=unit))

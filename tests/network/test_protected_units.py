@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,26 @@ def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
     (note,) = nodes[0].setup.notes
     assert note.startswith("no budget: node1;")
     assert np.mean([node.updater.test_error for node in nodes]) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("protects", "own", "told"),
+    [
+        ("record", None, ""),
+        ("record", 0.01, "delta 0.01 is above 1 / 152, one over the number of records: .*budget.delta"),
+        ("node", 0.3, ""),
+        ("node", 0.4, "delta 0.4 is above 1 / 3, one over the number of nodes: .*budget.delta"),
+    ],
+)
+def test_a_node_warns_of_the_delta_that_it_goes_by(tmp_path: Path, protects: str, own: float | None, told: str) -> None:
+    """An owner may choose another delta than the one that was agreed on."""
+    run = RECORDS | {"learning": {"batch": 20}, "privacy": {"noise_multiplier": 4.0, "protects": protects}}
+    config = make(tmp_path / "net", 3, run)[0]
+    if own is not None:
+        config.write_text(config.read_text().replace("[budget]", f"[budget]\nepsilon = 9.0\ndelta = {own}"))
+    found = [note for note in load_node(config).notes if " is above 1 / " in note]
+    assert len(found) == bool(told)
+    assert all(re.match(told, note) for note in found)
 
 
 def test_a_run_goes_on_with_as_many_rows_as_it_began_with(tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def test_a_delta_above_one_over_the_number_of_protected_units_is_noted() -> None
         for delta in (0.9 / units, 1.1 / units):
             privacy = {"protects": unit, "noise_multiplier": 2.0, "delta": delta}
             run = parse_run({"data": {"nodes": 7}, "privacy": privacy, "simulation": {"runs": 1}} | also)
-            said = [f"privacy.delta {delta:g} is above 1 / {units}, one over the number of {unit}s"]
+            said = [f"delta {delta:g} is above 1 / {units}, one over the number of {unit}s"]
             for notes in (simulate(run).resolved.notes, notes_on(agreed_run(run, 7), 7)):
-                found = [note.partition(":")[0] for note in notes if note.startswith("privacy.delta")]
+                found = [note.partition(":")[0] for note in notes if note.endswith("(privacy.delta)")]
                 assert found == (said if delta * units > 1.0 else [])
 
 

@@ -88,7 +88,7 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def spellings(secret: int) -> list[bytes]:
     """Return how a file may have a number: as text, or in bytes, also in pieces of eight."""
-    size = 32
+    size = 48
     found = [str(secret).encode(), f"{secret:x}".encode(), f"{secret:X}".encode()]
     for order in ("little", "big"):
         whole = secret.to_bytes(size, order)
@@ -131,6 +131,23 @@ def test_path_and_noise_have_streams_of_their_own(tmp_path: Path, monkeypatch: p
     drawn = noted(monkeypatch)
     simulate(settings(runs=3), X, Y, OWNER, save_model=tmp_path / "model.npz")
     assert len(drawn) == len(set(drawn)) == 6
+
+
+def test_noise_is_not_of_a_generator_whose_numbers_tell_its_state() -> None:
+    """Three numbers of SFC64 tell the rest: each is a sum of state words, and one unknown word remains."""
+
+    def third(unknown: int, first: int, counter: int) -> int:
+        nine, rotated = 9 * unknown % 2**64, unknown << 24 | unknown >> 40
+        return ((nine ^ nine >> 11) + 9 * (rotated + first) + counter) % 2**64
+
+    seeded, secret = (
+        dataclasses.replace(build(parse_run(settings(runs=1) | {"data": {"nodes": 6}})), secret=each).streams(0)[1]
+        for each in (False, True)
+    )
+    inner = seeded.bit_generator.state["state"]["state"].tolist()
+    first, _, told = (int(number) for number in seeded.bit_generator.random_raw(3))
+    assert told == third(inner[2], first, inner[3] + 2), "why a seed's generator is not for secrets"
+    assert secret.bit_generator.state["bit_generator"] == "Philox"
 
 
 @pytest.mark.parametrize("kind", ["random-ring", "network"])

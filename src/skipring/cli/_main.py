@@ -35,8 +35,6 @@ from .sweep import sweep
 from .verify import network_verify
 from .worth import worth
 
-__all__ = ["app", "main"]
-
 # What the command line raises for words it cannot read; typer exports only this subclass by name.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 

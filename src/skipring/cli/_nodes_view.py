@@ -13,22 +13,6 @@ if TYPE_CHECKING:
 
     from ..network import NodeState, NodeStatus
 
-__all__ = [
-    "Row",
-    "Shown",
-    "asked_by",
-    "furthest",
-    "live_table",
-    "meaning",
-    "newest_of",
-    "numbers_of",
-    "remark_on",
-    "summary",
-    "table_of",
-    "tell_refusals",
-    "word_of",
-]
-
 
 class Shown(Protocol):
     """Nodes that are shown in a table, and for how long they have been looked at."""

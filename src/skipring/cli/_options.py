@@ -6,36 +6,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "Batch",
-    "Closing",
-    "Convexity",
-    "Delay",
-    "DeltaPrime",
-    "Distance",
-    "HopLatency",
-    "LearningRate",
-    "Method",
-    "Nodes",
-    "NoiseMultiplier",
-    "ObserverSkip",
-    "Observers",
-    "OrderSeed",
-    "Parts",
-    "Position",
-    "Protects",
-    "Rows",
-    "RowsPerPerson",
-    "Schedule",
-    "Search",
-    "Skip",
-    "Smoothness",
-    "StepSize",
-    "Steps",
-    "TargetSkip",
-    "View",
-]
-
 Delay = Annotated[
     str,
     typer.Option(

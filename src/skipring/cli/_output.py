@@ -11,22 +11,8 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from .._json import json_text
+from .._numbers import number
 from ..errors import InvalidInput
-
-__all__ = [
-    "Changes",
-    "Json",
-    "Threads",
-    "number_of",
-    "numbers_of",
-    "option_name",
-    "print_json",
-    "print_rows",
-    "printable",
-    "sentence",
-    "tell",
-    "words_of",
-]
 
 # Options that several commands have, and in which they must not differ.
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
@@ -106,8 +92,6 @@ def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
     from rich.text import Text
-
-    from ..report import number
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")

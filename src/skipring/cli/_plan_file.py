@@ -10,8 +10,6 @@ from ..errors import InvalidInput
 if TYPE_CHECKING:
     from ..planning import Plans
 
-__all__ = ["check_new", "plan_file", "write_plan"]
-
 
 def check_new(path: Path) -> None:
     """Refuse a file that is there already, before the work for it is done."""

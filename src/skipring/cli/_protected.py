@@ -11,8 +11,6 @@ from ..errors import InvalidInput, require_integer
 if TYPE_CHECKING:
     from ..privacy import PlannedRun, Unit
 
-__all__ = ["Beside", "Protected", "beside", "delta_note", "protected", "same_parts"]
-
 #: The most parts that are accounted for.
 _MOST_PARTS = 10**6
 
@@ -186,10 +184,10 @@ def beside(run: PlannedRun, units: int | None, epsilon: float, delta: float) -> 
 
 
 def delta_note(unit: Unit, of_a_node: int | None, nodes: int, delta: float) -> list[str]:
-    """Warn of a delta above one over the number of protected units of all nodes, where that number is known."""
+    """Warn of a delta above one over the number of protected units of all nodes; each node has one at least."""
     from ..privacy import large_delta
 
-    found = None if of_a_node is None else large_delta(delta, unit, nodes * of_a_node)
+    found = large_delta(delta, unit, nodes * (of_a_node or 1), at_least=of_a_node is None)
     return [] if found is None else [f"{found[0].upper()}{found[1:]}."]
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["counted_runs"]
-
 #: Seconds that work has to stop by itself after Ctrl-C. What is finished is on disk by then, whatever goes on.
 _PATIENCE = 1.0
 

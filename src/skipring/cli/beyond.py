@@ -14,8 +14,6 @@ from .paper import show_rows, simulate_sweep
 if TYPE_CHECKING:
     from ..simulation import RunSummary
 
-__all__ = ["beyond"]
-
 
 def beyond(
     name: Annotated[

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..delays import Delay
     from ..privacy import Claim, PlannedRun
 
-__all__ = ["error", "noise", "privacy", "timeout"]
-
 # Commands load the rooms they need when they run: `skipring timeout` must not wait for the accountants.
 
 

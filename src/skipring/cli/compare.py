@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .._command import command
-from .._numbers import upper
+from .._numbers import number, upper
 from ..errors import InvalidInput
 from ._output import Changes, Json, number_of, numbers_of, print_json, sentence, words_of
 from ._work import counted_runs
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ..runs import RunFile
     from ..simulation import Alternative, Compared, Comparison, Result
-
-__all__ = ["compare"]
 
 
 def compare(
@@ -211,8 +209,6 @@ def _not_covered(comparison: Comparison) -> str:
 
 def _table(comparison: Comparison, varies: str | None) -> Table:
     from rich.table import Table  # only where a table is shown
-
-    from ..report import number
 
     # One more column fits into 80 characters only if they are closer together.
     padding = (0, 1) if varies is None else (0, 1, 0, 0)

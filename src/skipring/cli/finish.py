@@ -17,8 +17,6 @@ from ._output import Json, print_json, tell
 if TYPE_CHECKING:
     from ..network import NodeConfig, NodeState, NodeStatus
 
-__all__ = ["finish_all", "node_finish"]
-
 _LOOK = 0.5  # seconds between two looks at the nodes
 _TAKEN_UP = 5.0  # seconds in which a node that runs has taken it up
 

@@ -13,8 +13,6 @@ from ._work import counted_runs
 if TYPE_CHECKING:
     from ..experiments import StudyRow
 
-__all__ = ["hospitals"]
-
 _NOTES = (
     "Hidden is one patient (one row each, so a record is a person) from each other hospital, if replaced by "
     "another; nothing is promised for a whole hospital, except where the hospital is hidden.",

@@ -13,8 +13,6 @@ from ._work import counted_runs
 if TYPE_CHECKING:
     from ..experiments import ImageRow
 
-__all__ = ["images"]
-
 _NOTES = (
     "Hidden is one record (replace-one) from each other node; nothing is promised for a whole node. 30 % of the hops"
     " are skipped. Epsilon is that of a pair named before.",

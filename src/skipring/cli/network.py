@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..network import NodeBudget
     from ..privacy import Unit
 
-__all__ = ["AgreedNow", "agreed_now", "network_check", "network_init", "network_pack", "own_file"]
-
 
 def network_init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make; it must not exist.")],

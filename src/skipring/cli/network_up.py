@@ -21,9 +21,6 @@ from ._output import Json, print_json, printable, tell
 if TYPE_CHECKING:
     from ..network import LocalNetwork, NodeState
 
-__all__ = ["network_stop", "network_up"]
-
-
 _LOOK = 0.5  # seconds between two looks at the nodes
 _AGAIN = 60.0  # seconds after which the same standstill is said again where there is no live view
 

@@ -17,8 +17,6 @@ from ._output import Json, print_json, printable
 if TYPE_CHECKING:
     from ..network import GivenAway, LifeAccount
 
-__all__ = ["node_ledger", "node_model", "node_privacy", "node_run"]
-
 
 def node_run(
     config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The node's settings (node.toml).")],

@@ -12,8 +12,6 @@ from ._work import counted_runs
 if TYPE_CHECKING:
     from ..experiments import OrderRow, WorstPairs
 
-__all__ = ["orders"]
-
 _NOTES = (
     "All data of a node is hidden (replace-one) from each other node that is always ready, final model included; nobody"
     " is skipped. Noise is for the worst pair of the order itself; where orders are drawn, a mean over 3 of them.",

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .._numbers import upper
+from .._numbers import number, upper
 from ..errors import InvalidInput
 from ._output import Json, print_json
 from ._work import counted_runs
 
 if TYPE_CHECKING:
     from ..experiments import EmpiricalCurve, Outcome, Sweep
-
-__all__ = ["figure", "show_rows", "simulate_sweep", "tables"]
 
 _THEORY, _SIMULATED = (2, 3, 6), (4, 5)
 
@@ -180,8 +178,6 @@ def show_rows(title: str, found: list[dict[str, Any]]) -> None:
     """Print rows of final numbers as a table."""
     from rich.console import Console  # only where a table is shown
     from rich.table import Table
-
-    from ..report import number
 
     table = Table(title=title, box=None, pad_edge=False, header_style="bold", title_justify="left")
     heads = [key for key in found[0] if key != "test_error_std"]

@@ -10,8 +10,6 @@ import typer
 
 from ._output import Json, print_json
 
-__all__ = ["numbers"]
-
 
 def numbers(
     results: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the CSV files of all figures.")] = Path(

@@ -16,8 +16,6 @@ from .network import agreed_now, own_file
 if TYPE_CHECKING:
     from ..network import Taken
 
-__all__ = ["network_again", "network_renew", "node_update"]
-
 
 def network_again(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder, or that of one node.")],

@@ -17,8 +17,6 @@ from ._protected import Beside, beside, delta_note, same_parts
 if TYPE_CHECKING:
     from ..planning import Budget, Plans
 
-__all__ = ["plan"]
-
 #: What an epsilon has to do with orders, by schedule.
 _ON_ORDERS = {
     "random-ring": " It is an average over orders, and in the one that is drawn some pairs are above it; --schedule"

@@ -14,8 +14,6 @@ from ._output import Json, print_json, print_rows, printable
 if TYPE_CHECKING:
     from ..models import Metrics
 
-__all__ = ["predict"]
-
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model's file (model.npz).")],

@@ -10,8 +10,6 @@ import typer
 from ..errors import InvalidInput
 from ._output import Json, print_json
 
-__all__ = ["report"]
-
 
 def report(
     folders: Annotated[

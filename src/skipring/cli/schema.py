@@ -13,8 +13,6 @@ from ._output import Json, print_json
 if TYPE_CHECKING:
     from ..data import SchemaDraft
 
-__all__ = ["schema"]
-
 
 def schema(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A table (csv or parquet) of public or made-up rows.")],

@@ -12,7 +12,7 @@ import typer
 
 from .._command import command
 from .._json import to_json
-from .._numbers import upper
+from .._numbers import number, upper
 from ..errors import InvalidInput
 from ._output import Changes, Json, Threads, print_json, print_rows, sentence
 from ._work import counted_runs
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..models import EpsilonClaim
     from ..privacy import PrivacyReport, StatedEpsilon
     from ..simulation import ResolvedFacts, Result, Spread
-
-__all__ = ["init", "simulate"]
 
 
 def init(
@@ -121,8 +119,6 @@ def _show(
         return
 
     def shown(spread: Spread) -> str:
-        from ..report import number
-
         return f"{number(spread.mean)} ± {number(spread.std)}"
 
     rows: list[tuple[str, object]] = [

@@ -10,13 +10,11 @@ import typer
 
 from .._command import command
 from ..errors import InvalidInput
-from ._nodes_view import Row, asked_by, furthest, meaning, newest_of, numbers_of, table_of, tell_refusals
+from ._nodes_view import Row, asked_by, furthest, meaning, newest_of, numbers_of, table_of, tell_lives, tell_refusals
 from ._output import Json, print_json, tell
 
 if TYPE_CHECKING:
     from ..network import NodeConfig, NodeState, NodeStatus
-
-__all__ = ["network_status", "node_status"]
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder (skipring network init).")]
 
@@ -101,6 +99,7 @@ def _show(
     console = Console(highlight=False, markup=False)
     console.print(table_of(f"hop {furthest(known, newest)} of {newest.steps}", rows, console))
     console.print(f"\n{meaning(newest)}", style="dim")
+    tell_lives(console, known)
     tell_refusals(console, known)
     if (asked := asked_by(known)) is not None:
         console.print(f"{asked}.", style="dim")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .._command import command
-from .._numbers import upper
+from .._numbers import number, upper
 from ..errors import InvalidInput
 from ._output import Json, print_json, sentence
 from ._work import counted_runs
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ..experiments import Cell, Outcome, Store, Sweep
-
-__all__ = ["sweep"]
 
 
 def sweep(
@@ -155,8 +153,6 @@ def _not_covered(outcome: Outcome) -> str:
 def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     from rich.console import Console  # only where a table is shown
 
-    from ..report import number
-
     console = Console(highlight=False)
     if outcome.results:
         console.print(_table(asked, outcome))
@@ -180,8 +176,6 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
 def _table(asked: Sweep, outcome: Outcome) -> Table:
     from rich.table import Table  # only where a table is shown
 
-    from ..report import number
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for key in asked.varied or ("cell",):
         table.add_column(key.replace(".", ".\n"), overflow="fold", vertical="bottom")
@@ -202,8 +196,6 @@ def _table(asked: Sweep, outcome: Outcome) -> Table:
 
 
 def _spelled(value: Any) -> str:
-    from ..report import number
-
     if value is None:
         return "-"
     return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

@@ -7,15 +7,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._numbers import upper
+from .._numbers import number, upper
 from ..errors import InvalidInput
 from ._output import print_json
 from ._work import counted_runs
 
 if TYPE_CHECKING:
     from ..experiments import TraceCurve
-
-__all__ = ["traces"]
 
 _NOTES = (
     "Timeouts are Lemma 2's for the times after which the trace's nodes answer. Updates: those of a node in a run, on"
@@ -77,7 +75,6 @@ def _show(title: str, curves: list[TraceCurve]) -> None:
     from rich.table import Table
 
     from ..experiments import TRACE_PANELS
-    from ..report import number
 
     console = Console(highlight=False)
     console.print(title)

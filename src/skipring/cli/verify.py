@@ -11,8 +11,6 @@ import typer
 from .._json import to_json
 from ._output import Json, print_json, tell
 
-__all__ = ["network_verify"]
-
 _ENDED_EARLY = 3  # an exit code: who only looks at whether it is 0 must not take half a run for a whole one
 
 

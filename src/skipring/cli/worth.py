@@ -17,8 +17,6 @@ from ._work import counted_runs
 if TYPE_CHECKING:
     from ..experiments import Worth
 
-__all__ = ["worth"]
-
 
 def worth(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file; `skipring init` writes one.")],

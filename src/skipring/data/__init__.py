@@ -10,58 +10,37 @@ commands take to run.
 
 from __future__ import annotations
 
-from .features import Encoder, check_encoder, encoded, encoder, watched
-from .ids import require_one_spelling
-from .made_up import made_up_rows
-from .prepare import (
-    PreparedRows,
-    Scaling,
-    prepare,
-    require_finite_labels,
-    require_single_precision,
-    require_unit_rows,
-    training_part,
-)
-from .schema import INDICATOR, Column, PlainColumns, Schema
-from .schema_draft import SchemaDraft, draft_schema
-from .schema_tables import SchemaRows, read_with_schema, rows_of_file, rows_of_frame
-from .sources import DATASETS, Dataset, load_dataset, not_a_table, require_two_kinds
-from .splits import SPLITS, NodeData, split_over_nodes
-from .tables import from_arrays, read_table
-
-__all__ = [
-    "DATASETS",
-    "INDICATOR",
-    "SPLITS",
-    "Column",
-    "Dataset",
-    "Encoder",
-    "NodeData",
-    "PlainColumns",
-    "PreparedRows",
-    "Scaling",
-    "Schema",
-    "SchemaDraft",
-    "SchemaRows",
-    "check_encoder",
-    "draft_schema",
-    "encoded",
-    "encoder",
-    "from_arrays",
-    "load_dataset",
-    "made_up_rows",
-    "not_a_table",
-    "prepare",
-    "read_table",
-    "read_with_schema",
-    "require_finite_labels",
-    "require_one_spelling",
-    "require_single_precision",
-    "require_two_kinds",
-    "require_unit_rows",
-    "rows_of_file",
-    "rows_of_frame",
-    "split_over_nodes",
-    "training_part",
-    "watched",
-]
+from .features import Encoder as Encoder
+from .features import check_encoder as check_encoder
+from .features import encoded as encoded
+from .features import encoder as encoder
+from .features import watched as watched
+from .ids import require_one_spelling as require_one_spelling
+from .made_up import made_up_rows as made_up_rows
+from .prepare import PreparedRows as PreparedRows
+from .prepare import Scaling as Scaling
+from .prepare import prepare as prepare
+from .prepare import require_finite_labels as require_finite_labels
+from .prepare import require_single_precision as require_single_precision
+from .prepare import require_unit_rows as require_unit_rows
+from .prepare import training_part as training_part
+from .schema import INDICATOR as INDICATOR
+from .schema import Column as Column
+from .schema import PlainColumns as PlainColumns
+from .schema import Schema as Schema
+from .schema_draft import SchemaDraft as SchemaDraft
+from .schema_draft import draft_schema as draft_schema
+from .schema_tables import SchemaRows as SchemaRows
+from .schema_tables import read_with_schema as read_with_schema
+from .schema_tables import rows_of_file as rows_of_file
+from .schema_tables import rows_of_frame as rows_of_frame
+from .sources import DATASETS as DATASETS
+from .sources import Dataset as Dataset
+from .sources import load_dataset as load_dataset
+from .sources import not_a_table as not_a_table
+from .sources import require_two_kinds as require_two_kinds
+from .splits import SPLITS as SPLITS
+from .splits import NodeData as NodeData
+from .splits import split_over_nodes as split_over_nodes
+from .tables import from_arrays as from_arrays
+from .tables import read_table as read_table

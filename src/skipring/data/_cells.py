@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput, quoted_list
 from .schema import INDICATOR, MISSING_WORDS, Column, spelled
 
-__all__ = ["Cells"]
-
-
 #: A number whose mark may be one of decimals, or one between thousands.
 _EITHER = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
 #: A number that would be so many times as large as its range, were it in thousands, is not.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["to_unit_norm"]
-
 
 def to_unit_norm(rows: NDArray[np.float64]) -> None:
     """Give every row norm 1, in place; a row of zeros stays one."""

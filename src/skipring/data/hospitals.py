@@ -16,8 +16,6 @@ from .._arrays import Floats
 from ..errors import InvalidInput
 from .sources import Dataset
 
-__all__ = ["HOSPITALS", "hospitals", "hospitals_file"]
-
 HOSPITALS = ("cleveland", "budapest", "zurich", "long-beach")
 
 #: What a value is clipped to before it is scaled to [-1, 1].

@@ -8,8 +8,6 @@ from decimal import Decimal, InvalidOperation
 
 from ..errors import InvalidInput
 
-__all__ = ["require_one_spelling"]
-
 
 def require_one_spelling(parameter: str, column: str, names: Iterable[str]) -> None:
     """Refuse texts that differ but are the same number, or look alike: who is called 7 and 007 would count as two.

@@ -11,8 +11,6 @@ from ..errors import InvalidInput, require_integer
 from .schema import Schema
 from .sources import Dataset
 
-__all__ = ["made_up_rows"]
-
 #: Noise on what the rule says, over its own deviation: an eighth of two classes or so is then not to be told.
 _NOISE = 0.4
 #: Numbers to predict lie within their range, but for some that are clipped to it.

@@ -17,16 +17,6 @@ from ._norms import to_unit_norm
 from .features import Encoder, encoded
 from .sources import Dataset, first_not_finite
 
-__all__ = [
-    "PreparedRows",
-    "Scaling",
-    "prepare",
-    "require_finite_labels",
-    "require_single_precision",
-    "require_unit_rows",
-    "training_part",
-]
-
 #: Rows as a model sees them: double precision, or single where an encoder made them.
 Rows = NDArray[np.floating[Any]]
 #: The largest number in single precision.

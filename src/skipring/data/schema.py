@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput, quoted_list
 
-__all__ = ["INDICATOR", "MISSING_WORDS", "Column", "PlainColumns", "Role", "Schema", "spelled"]
-
 Role = Literal["feature", "label", "person", "node", "ignore"]
 
 #: Texts that stand for a value that is not there, in any case, unless they are one of the column's categories.

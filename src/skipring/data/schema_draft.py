@@ -17,8 +17,6 @@ from .schema import INDICATOR, MISSING_WORDS, Column, Schema
 from .schema_tables import TABLES, csv_blocks, delimiter_of, parquet_blocks
 from .sources import not_a_table
 
-__all__ = ["SchemaDraft", "draft_schema"]
-
 #: A column with more different texts is nothing that a model could learn from.
 _MOST_CATEGORIES = 30
 #: Whole numbers with at most so many different values are taken for categories.

@@ -17,8 +17,6 @@ from .ids import require_one_spelling
 from .schema import Column, Schema
 from .sources import Dataset, not_a_table
 
-__all__ = ["SchemaRows", "delimiter_of", "read_with_schema", "rows_of_file", "rows_of_frame"]
-
 DELIMITERS = (",", ";", "\t", "|")
 #: How the names of files with tables end.
 TABLES = (".csv", ".tsv", ".txt", ".parquet")

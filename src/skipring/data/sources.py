@@ -20,18 +20,6 @@ from numpy.typing import NDArray
 from .._arrays import Doubles, Ints
 from ..errors import InvalidInput
 
-__all__ = [
-    "DATASETS",
-    "Dataset",
-    "Doubles",
-    "Ints",
-    "first_not_finite",
-    "load_dataset",
-    "not_a_table",
-    "read_arrays",
-    "require_two_kinds",
-]
-
 Arrays = dict[str, NDArray[Any]]
 #: Tables that are not read: what a cell holds in them is more than its text.
 _SPREADSHEETS = {".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".numbers"}

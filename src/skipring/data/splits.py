@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from .._arrays import Ints
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 
-__all__ = ["SPLITS", "NodeData", "split_over_nodes"]
-
 SPLITS = ("iid", "dirichlet", "dirichlet-even", "shards", "power-law", "groups")
 
 

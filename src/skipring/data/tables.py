@@ -19,8 +19,6 @@ from ..errors import InvalidInput
 from .ids import require_one_spelling
 from .sources import Dataset, first_not_finite, not_a_table, read_arrays
 
-__all__ = ["from_arrays", "read_table"]
-
 Values = NDArray[Any]
 _MOST_CLASSES = 100  # whole numbers with more different values than this are amounts, not classes
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}

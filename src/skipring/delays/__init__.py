@@ -12,28 +12,18 @@ plans take to compute, so it waits until asked for.
 
 from __future__ import annotations
 
-from .base import Delay
-from .closed_form import Constant, Exponential, Gamma, Lomax, Never
-from .composed import Mixture, Shifted
-from .empirical import Empirical
-from .from_scipy import ScipyDelay
-from .spelling import parse_delay, register_delay
-from .traces import Availability, PairLatency, Trace
-
-__all__ = [
-    "Availability",
-    "Constant",
-    "Delay",
-    "Empirical",
-    "Exponential",
-    "Gamma",
-    "Lomax",
-    "Mixture",
-    "Never",
-    "PairLatency",
-    "ScipyDelay",
-    "Shifted",
-    "Trace",
-    "parse_delay",
-    "register_delay",
-]
+from .base import Delay as Delay
+from .closed_form import Constant as Constant
+from .closed_form import Exponential as Exponential
+from .closed_form import Gamma as Gamma
+from .closed_form import Lomax as Lomax
+from .closed_form import Never as Never
+from .composed import Mixture as Mixture
+from .composed import Shifted as Shifted
+from .empirical import Empirical as Empirical
+from .from_scipy import ScipyDelay as ScipyDelay
+from .spelling import parse_delay as parse_delay
+from .spelling import register_delay as register_delay
+from .traces import Availability as Availability
+from .traces import PairLatency as PairLatency
+from .traces import Trace as Trace

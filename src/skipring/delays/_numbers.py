@@ -9,8 +9,6 @@ import numpy as np
 from .._arrays import Doubles
 from ..errors import InvalidInput
 
-__all__ = ["Doubles", "floats", "number", "spell"]
-
 
 def floats(values: Any) -> Doubles:
     """Return the values as an array of doubles."""

@@ -14,8 +14,6 @@ from .._numbers import is_number
 from ..errors import InvalidInput
 from ._numbers import number
 
-__all__ = ["Source", "columns_of", "source_of", "table_of"]
-
 
 class Source(NamedTuple):
     """Where a trace is: ``trace:FILE``, then the name of an array in an npz file, and what its numbers are times."""

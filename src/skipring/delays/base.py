@@ -15,8 +15,6 @@ from .._arrays import Doubles
 from ..errors import InvalidInput
 from ._numbers import floats
 
-__all__ = ["TAIL", "Delay", "Size", "usable_points"]
-
 Size = int | tuple[int, ...]
 Numbers = TypeVar("Numbers", float, Doubles)  # one number in, one out; an array in, an array out
 

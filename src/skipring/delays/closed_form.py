@@ -13,8 +13,6 @@ from ..errors import InvalidInput
 from ._numbers import floats, number, spell
 from .base import Delay, Size
 
-__all__ = ["Constant", "Exponential", "Gamma", "Lomax", "Never"]
-
 
 @dataclass(frozen=True)
 class _ClosedForm(Delay):

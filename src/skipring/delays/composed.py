@@ -14,8 +14,6 @@ from ..errors import InvalidInput
 from ._numbers import floats, number, spell
 from .base import Delay, Size, usable_points
 
-__all__ = ["Mixture", "Shifted"]
-
 
 @dataclass(frozen=True)
 class Shifted(Delay):

@@ -19,8 +19,6 @@ from ..errors import InvalidInput
 from ._numbers import number, spell
 from .base import Delay, Size, usable_points
 
-__all__ = ["Empirical"]
-
 _FLAGS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
 

@@ -16,8 +16,6 @@ from ..errors import InvalidInput
 from ._numbers import floats, spell
 from .base import TAIL, Delay, Size, usable_points
 
-__all__ = ["ScipyDelay"]
-
 
 @dataclass(frozen=True)
 class ScipyDelay(Delay):

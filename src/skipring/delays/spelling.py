@@ -16,8 +16,6 @@ from .empirical import Empirical
 from .from_scipy import ScipyDelay
 from .traces import Trace
 
-__all__ = ["parse_delay", "register_delay"]
-
 _CLOSED_FORMS: dict[str, Any] = {
     "constant": Constant,
     "exponential": Exponential,

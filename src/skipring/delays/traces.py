@@ -16,9 +16,6 @@ from .._arrays import Doubles, Ints
 from ._trace_files import Source, columns_of, source_of, table_of
 from .empirical import Empirical
 
-__all__ = ["Availability", "PairLatency", "Trace"]
-
-
 #: Nodes of a trace are numbered below this: a larger number is a mistake, and would fill the memory.
 _MOST_NODES = 10_000
 

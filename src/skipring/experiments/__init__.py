@@ -8,173 +8,72 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .theory import FIGURES, TheoryCurve, figure_curves
-from .theory_tables import TheoryTable, theory_tables
+from .theory import FIGURES as FIGURES
+from .theory import TheoryCurve as TheoryCurve
+from .theory import figure_curves as figure_curves
+from .theory_tables import TheoryTable as TheoryTable
+from .theory_tables import theory_tables as theory_tables
 
 if TYPE_CHECKING:
-    from .beyond import BEYOND, best_by_nodes, by_alpha, straggler_names, updates_of_quarters
-    from .curves import EmpiricalCurve, law_curves, paper_sweep, sweep_curves
-    from .fedau import with_fedau
-    from .hospitals import ALWAYS_SICK, DELTA, FLAMBY, METHODS, Study, StudyRow, hospital_study
-    from .images import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy, image_study
-    from .orders import (
-        ORDER_BUDGET,
-        ORDER_SCHEDULES,
-        OrderRow,
-        OrderStudy,
-        WorstPairs,
-        order_study,
-        worst_pairs,
-    )
-    from .rivals import proven_epsilon, published_epsilon
-    from .runner import Outcome, run_sweep
-    from .split_scores import Score
-    from .statements import paper_numbers, statements_markdown
-    from .store import Store
-    from .sweep import Cell, Sweep, parse_sweep, read_sweep
-    from .sweep_csv import write_sweep_csv
-    from .theory import SKIPS, longest_latency
-    from .theory_tables import table_cells
-    from .traces import (
-        TRACE_CASES,
-        TRACE_DELTA,
-        TRACE_FILES,
-        TRACE_NOISE,
-        TRACE_PANELS,
-        TraceCurve,
-        TraceStudy,
-        trace_study,
-    )
-    from .worth_study import Band, Worth, WorthRow, baselines, pieces_of, worth
+    from .beyond import BEYOND as BEYOND
+    from .beyond import best_by_nodes as best_by_nodes
+    from .beyond import by_alpha as by_alpha
+    from .beyond import straggler_names as straggler_names
+    from .beyond import updates_of_quarters as updates_of_quarters
+    from .curves import EmpiricalCurve as EmpiricalCurve
+    from .curves import law_curves as law_curves
+    from .curves import paper_sweep as paper_sweep
+    from .curves import sweep_curves as sweep_curves
+    from .fedau import with_fedau as with_fedau
+    from .hospitals import ALWAYS_SICK as ALWAYS_SICK
+    from .hospitals import DELTA as DELTA
+    from .hospitals import FLAMBY as FLAMBY
+    from .hospitals import METHODS as METHODS
+    from .hospitals import Study as Study
+    from .hospitals import StudyRow as StudyRow
+    from .hospitals import hospital_study as hospital_study
+    from .images import IMAGE_DELTA as IMAGE_DELTA
+    from .images import IMAGE_LINES as IMAGE_LINES
+    from .images import ImageRow as ImageRow
+    from .images import ImageStudy as ImageStudy
+    from .images import image_study as image_study
+    from .orders import ORDER_BUDGET as ORDER_BUDGET
+    from .orders import ORDER_SCHEDULES as ORDER_SCHEDULES
+    from .orders import OrderRow as OrderRow
+    from .orders import OrderStudy as OrderStudy
+    from .orders import WorstPairs as WorstPairs
+    from .orders import order_study as order_study
+    from .orders import worst_pairs as worst_pairs
+    from .rivals import proven_epsilon as proven_epsilon
+    from .rivals import published_epsilon as published_epsilon
+    from .runner import Outcome as Outcome
+    from .runner import run_sweep as run_sweep
+    from .split_scores import Score as Score
+    from .statements import paper_numbers as paper_numbers
+    from .statements import statements_markdown as statements_markdown
+    from .store import Store as Store
+    from .sweep import Cell as Cell
+    from .sweep import Sweep as Sweep
+    from .sweep import parse_sweep as parse_sweep
+    from .sweep import read_sweep as read_sweep
+    from .sweep_csv import write_sweep_csv as write_sweep_csv
+    from .theory import SKIPS as SKIPS
+    from .theory import longest_latency as longest_latency
+    from .theory_tables import table_cells as table_cells
+    from .traces import TRACE_CASES as TRACE_CASES
+    from .traces import TRACE_DELTA as TRACE_DELTA
+    from .traces import TRACE_FILES as TRACE_FILES
+    from .traces import TRACE_NOISE as TRACE_NOISE
+    from .traces import TRACE_PANELS as TRACE_PANELS
+    from .traces import TraceCurve as TraceCurve
+    from .traces import TraceStudy as TraceStudy
+    from .traces import trace_study as trace_study
+    from .worth_study import Band as Band
+    from .worth_study import Worth as Worth
+    from .worth_study import WorthRow as WorthRow
+    from .worth_study import baselines as baselines
+    from .worth_study import pieces_of as pieces_of
+    from .worth_study import worth as worth
 
-__all__ = [
-    "ALWAYS_SICK",
-    "BEYOND",
-    "DELTA",
-    "FIGURES",
-    "FLAMBY",
-    "IMAGE_DELTA",
-    "IMAGE_LINES",
-    "METHODS",
-    "ORDER_BUDGET",
-    "ORDER_SCHEDULES",
-    "SKIPS",
-    "TRACE_CASES",
-    "TRACE_DELTA",
-    "TRACE_FILES",
-    "TRACE_NOISE",
-    "TRACE_PANELS",
-    "Band",
-    "Cell",
-    "EmpiricalCurve",
-    "ImageRow",
-    "ImageStudy",
-    "OrderRow",
-    "OrderStudy",
-    "Outcome",
-    "Score",
-    "Store",
-    "Study",
-    "StudyRow",
-    "Sweep",
-    "TheoryCurve",
-    "TheoryTable",
-    "TraceCurve",
-    "TraceStudy",
-    "WorstPairs",
-    "Worth",
-    "WorthRow",
-    "baselines",
-    "best_by_nodes",
-    "by_alpha",
-    "figure_curves",
-    "hospital_study",
-    "image_study",
-    "law_curves",
-    "longest_latency",
-    "order_study",
-    "paper_numbers",
-    "paper_sweep",
-    "parse_sweep",
-    "pieces_of",
-    "proven_epsilon",
-    "published_epsilon",
-    "read_sweep",
-    "run_sweep",
-    "statements_markdown",
-    "straggler_names",
-    "sweep_curves",
-    "table_cells",
-    "theory_tables",
-    "trace_study",
-    "updates_of_quarters",
-    "with_fedau",
-    "worst_pairs",
-    "worth",
-    "write_sweep_csv",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "ALWAYS_SICK": "hospitals",
-        "BEYOND": "beyond",
-        "Band": "worth_study",
-        "Cell": "sweep",
-        "DELTA": "hospitals",
-        "EmpiricalCurve": "curves",
-        "FLAMBY": "hospitals",
-        "IMAGE_DELTA": "images",
-        "IMAGE_LINES": "images",
-        "ImageRow": "images",
-        "ImageStudy": "images",
-        "METHODS": "hospitals",
-        "Outcome": "runner",
-        "SKIPS": "theory",
-        "Score": "split_scores",
-        "Store": "store",
-        "Study": "hospitals",
-        "StudyRow": "hospitals",
-        "Worth": "worth_study",
-        "WorthRow": "worth_study",
-        "baselines": "worth_study",
-        "Sweep": "sweep",
-        "best_by_nodes": "beyond",
-        "by_alpha": "beyond",
-        "hospital_study": "hospitals",
-        "image_study": "images",
-        "law_curves": "curves",
-        "longest_latency": "theory",
-        "worst_pairs": "orders",
-        "order_study": "orders",
-        "WorstPairs": "orders",
-        "OrderStudy": "orders",
-        "OrderRow": "orders",
-        "ORDER_SCHEDULES": "orders",
-        "ORDER_BUDGET": "orders",
-        "paper_numbers": "statements",
-        "paper_sweep": "curves",
-        "parse_sweep": "sweep",
-        "pieces_of": "worth_study",
-        "proven_epsilon": "rivals",
-        "published_epsilon": "rivals",
-        "read_sweep": "sweep",
-        "run_sweep": "runner",
-        "statements_markdown": "statements",
-        "straggler_names": "beyond",
-        "updates_of_quarters": "beyond",
-        "TRACE_CASES": "traces",
-        "TRACE_DELTA": "traces",
-        "TRACE_FILES": "traces",
-        "TRACE_NOISE": "traces",
-        "TRACE_PANELS": "traces",
-        "TraceCurve": "traces",
-        "TraceStudy": "traces",
-        "trace_study": "traces",
-        "sweep_curves": "curves",
-        "table_cells": "theory_tables",
-        "with_fedau": "fedau",
-        "worth": "worth_study",
-        "write_sweep_csv": "sweep_csv",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

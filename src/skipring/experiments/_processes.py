@@ -20,8 +20,6 @@ from ..runs import RunFile
 from .store import Store
 from .sweep import Cell
 
-__all__ = ["compute_in_processes", "one_line", "work"]
-
 #: How often a cell is begun whose worker process dies.
 _ATTEMPTS = 3
 #: Seconds between two looks at what there is to report.

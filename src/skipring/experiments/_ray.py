@@ -24,8 +24,6 @@ from .sweep import CODE_VERSION, Cell
 if TYPE_CHECKING:
     from .runner import Board
 
-__all__ = ["check_address", "compute_on_ray"]
-
 #: So many cells are handed over at once: enough for a large cluster, and not too many claims to hold.
 _AT_ONCE = 256
 #: Results are small; Ray would otherwise take a third of the memory.

@@ -13,8 +13,6 @@ from ..simulation import Result, RunSummary
 from .runner import Outcome
 from .sweep import Cell, Sweep
 
-__all__ = ["BEYOND", "Series", "best_by_nodes", "by_alpha", "straggler_names", "updates_of_quarters"]
-
 BEYOND = ("skew", "stragglers", "traces", "nodes", "order", "hospitals", "images")
 #: Name -> (x, mean, standard deviation).
 Series = dict[str, tuple[list[float], list[float], list[float]]]

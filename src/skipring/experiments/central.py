@@ -15,8 +15,6 @@ from .._arrays import Floats
 from ..learning import LinearModel, StepSizes
 from ..privacy import PlannedRun, gdp_mu, noise_for_budget
 
-__all__ = ["Tuning", "central_noise", "descend", "ring_noise"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:

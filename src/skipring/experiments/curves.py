@@ -20,9 +20,6 @@ from .runner import Outcome
 from .sweep import Sweep, parse_sweep
 from .theory import LAWS
 
-__all__ = ["EmpiricalCurve", "draw_latencies", "law_curves", "paper_sweep", "shipped_sweeps", "sweep_curves"]
-
-
 #: Runs of --quick, at most.
 _QUICK_RUNS = 10
 

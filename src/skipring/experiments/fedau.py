@@ -23,8 +23,6 @@ from .beyond import straggler_names
 from .runner import Outcome
 from .sweep import Cell, Sweep
 
-__all__ = ["fedau_weights", "with_fedau"]
-
 
 def fedau_weights(
     path: NDArray[np.integer[Any]], updated: NDArray[np.bool_], nodes: int, cutoff: int

@@ -25,8 +25,6 @@ from ..runs import parse_run
 from ..simulation import Interrupted, Setup, build, planned, run_one
 from .central import Tuning, central_noise, descend, ring_noise
 
-__all__ = ["ALWAYS_SICK", "DELTA", "FLAMBY", "METHODS", "Study", "StudyRow", "hospital_study"]
-
 DELTA = 1e-4
 #: Who learns from what, and whom the noise hides.
 METHODS = {

@@ -20,8 +20,6 @@ from ..privacy import forecast
 from ..runs import RunFile, Shape, dealt_rows, parse_run
 from ..simulation import Interrupted, Setup, planned, prepare_runs, run_one, setup_on
 
-__all__ = ["IMAGE_DELTA", "IMAGE_LINES", "IMAGE_WAYS", "ImageRow", "ImageStudy", "image_study"]
-
 IMAGE_DELTA = 1e-5
 #: The share of hops that are skipped.
 _SKIP = 0.3

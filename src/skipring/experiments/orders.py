@@ -22,8 +22,6 @@ from ..runs import parse_run
 from ..schedules import DesignedRing, KnownOrder, RandomRing, Schedule, designed_order, schedule
 from ..simulation import Interrupted, simulate
 
-__all__ = ["ORDER_BUDGET", "ORDER_SCHEDULES", "OrderRow", "OrderStudy", "WorstPairs", "order_study", "worst_pairs"]
-
 #: What every pair is to keep: epsilon and delta.
 ORDER_BUDGET = (8.0, 1e-5)
 ORDER_SCHEDULES = ("ring", "random-ring", "designed-ring", "random-walk")

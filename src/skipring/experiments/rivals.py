@@ -14,9 +14,6 @@ from ..simulation import Setup, build, chosen_pairs, gossip_graphs, planned, who
 from .sweep import Cell
 from .theory import THEOREMS
 
-__all__ = ["proven_epsilon", "published_epsilon"]
-
-
 #: The delta' of the paper's Figure 5.
 DELTA_PRIME = 1e-12
 

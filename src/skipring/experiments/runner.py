@@ -15,8 +15,6 @@ from ._processes import compute_in_processes, one_line
 from .store import Store
 from .sweep import Cell, Sweep
 
-__all__ = ["Outcome", "run_sweep"]
-
 Progress = Callable[[int, int], None]
 #: Seconds between two looks at a cell that another process is computing.
 _LOOK = 0.5

@@ -28,8 +28,6 @@ from ..schedules import Schedule
 from ..simulation import Lateness, Setup, Stragglers, planned, run_one, setup_of_rows
 from .central import central_noise, ring_noise
 
-__all__ = ["Case", "Score", "Split", "cases_of"]
-
 
 @dataclass(frozen=True)
 class Case:

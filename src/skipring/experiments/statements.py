@@ -12,8 +12,6 @@ from pathlib import Path
 from ..errors import InvalidInput
 from ..privacy import PlannedRun, forecast, stated_epsilon
 
-__all__ = ["Statement", "paper_numbers", "statements_markdown"]
-
 _NOISE = 10.5976
 
 

@@ -17,8 +17,6 @@ from ..runs import RunFile
 from ..simulation import Result, simulate
 from .sweep import CODE_VERSION, Cell
 
-__all__ = ["Store", "simulate_cell"]
-
 _FORMAT = 1
 
 

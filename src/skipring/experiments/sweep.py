@@ -19,8 +19,6 @@ from .._version import RESULTS, __version__
 from ..errors import InvalidInput
 from ..runs import RunFile, change_value, parse_change, parse_run, read_toml
 
-__all__ = ["CODE_VERSION", "Cell", "Sweep", "parse_sweep", "read_sweep"]
-
 #: What results depend on beside a run file: another code version may give other numbers for the same seed.
 CODE_VERSION = f"{__version__}+{RESULTS}"
 _KEYS = ("name", "title", "base", "grid", "figure")

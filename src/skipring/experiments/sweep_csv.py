@@ -14,8 +14,6 @@ from ..errors import InvalidInput
 from .runner import Outcome
 from .sweep import Sweep
 
-__all__ = ["write_sweep_csv"]
-
 _METRICS = ("steps", "updates_mean", "latency_mean", "latency_std", "test_error_mean", "test_error_std")
 
 

@@ -15,20 +15,6 @@ from ..errors import InvalidInput
 from ..privacy import paper_noise_multiplier, theorem_curve
 from ..timeouts import expected_latency, timeout_for_skip
 
-__all__ = [
-    "DELTA",
-    "FIGURES",
-    "HOP_LATENCY",
-    "LAWS",
-    "NOISE_MULTIPLIER",
-    "SKIPS",
-    "THEOREMS",
-    "TheoryCurve",
-    "figure_curves",
-    "longest_latency",
-]
-
-
 #: The delay laws, by the name that the figures show.
 LAWS: dict[str, Delay] = {"exponential": Exponential(1.0), "gamma": Gamma(0.25, 1.0), "Lomax": Lomax(3.0, 2.0)}
 SKIPS = (1e-4, 0.5, 0.7)

@@ -9,8 +9,6 @@ from ..privacy import PaperBound, PlannedRun, ScheduleName, forecast
 from ..timeouts import choose_timeout, timeout_for_skip
 from .theory import DELTA, HOP_LATENCY, LAWS, NOISE_MULTIPLIER, SKIPS
 
-__all__ = ["TheoryTable", "theory_tables"]
-
 #: (nodes, steps, delta') of the paper's theory figures and of its experiment with 1000 nodes.
 _SIZES = ((10, 1000, 1e-6), (500, 5000, 1e-6), (500, 50_000, 1e-6), (1000, 24_000, 1e-12))
 

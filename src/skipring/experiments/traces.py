@@ -25,18 +25,6 @@ from ..runs import RunFile, parse_run
 from ..simulation import Setup, build, one_blas_thread, prepare_runs, run_one, who_is_ready
 from ..timeouts import best_timeout
 
-__all__ = [
-    "TRACE_CASES",
-    "TRACE_DELTA",
-    "TRACE_FILES",
-    "TRACE_NOISE",
-    "TRACE_PANELS",
-    "TraceCurve",
-    "TraceStudy",
-    "trace_study",
-]
-
-
 TRACE_DELTA, TRACE_NOISE = 1e-6, 30.0
 TRACE_FILES = ("phones.npz", "alibaba-minibatch.npz", "seattle-rtt.npz")
 TRACE_PANELS = {

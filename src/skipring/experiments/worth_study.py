@@ -18,8 +18,6 @@ from ..runs import RunFile, dataset_of, keys, not_covered, stream
 from ..simulation import Interrupted, one_blas_thread
 from .split_scores import Case, Score, Split, cases_of
 
-__all__ = ["Band", "Worth", "WorthRow", "baselines", "made_up", "pieces_of", "worth"]
-
 #: In so large a share of the splits somebody must be better, so that we say it.
 _MOSTLY = 0.8
 #: The stream of random numbers that made-up rows are drawn from.

@@ -12,75 +12,43 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .guessing import Guess, guess_errors, guess_of
-from .linear import LinearModel
-from .linear_learner import LinearLearner
-from .losses import LOSSES, MarginLoss, register_loss
-from .networks import NETWORKS, NeuralModel
-from .reference import row_errors
-from .step_sizes import StepSizes
-from .units import Batches, Protection, deal_parts, most_units, parts_stream, unit_count
-from .update import Learner, Noise, NothingFits, Pieces, PrepareRows, Rows
+from .guessing import Guess as Guess
+from .guessing import guess_errors as guess_errors
+from .guessing import guess_of as guess_of
+from .linear import LinearModel as LinearModel
+from .linear_learner import LinearLearner as LinearLearner
+from .losses import LOSSES as LOSSES
+from .losses import MarginLoss as MarginLoss
+from .losses import register_loss as register_loss
+from .networks import NETWORKS as NETWORKS
+from .networks import NeuralModel as NeuralModel
+from .reference import row_errors as row_errors
+from .step_sizes import StepSizes as StepSizes
+from .units import Batches as Batches
+from .units import Protection as Protection
+from .units import deal_parts as deal_parts
+from .units import most_units as most_units
+from .units import parts_stream as parts_stream
+from .units import unit_count as unit_count
+from .update import Learner as Learner
+from .update import Noise as Noise
+from .update import NothingFits as NothingFits
+from .update import Pieces as Pieces
+from .update import PrepareRows as PrepareRows
+from .update import Rows as Rows
 
 if TYPE_CHECKING:
-    from .networks import require_torch
-    from .neural import NeuralToken
-    from .torch_learner import TorchLearner
-    from .torch_linear import LinearToken
-    from .torch_module import choose_device, drawn, maker, require_usable, rows_for, with_parameters
-    from .torch_update import mean_loss
+    from .networks import require_torch as require_torch
+    from .neural import NeuralToken as NeuralToken
+    from .torch_learner import TorchLearner as TorchLearner
+    from .torch_linear import LinearToken as LinearToken
+    from .torch_module import choose_device as choose_device
+    from .torch_module import drawn as drawn
+    from .torch_module import maker as maker
+    from .torch_module import require_usable as require_usable
+    from .torch_module import rows_for as rows_for
+    from .torch_module import with_parameters as with_parameters
+    from .torch_update import mean_loss as mean_loss
 
-__all__ = [
-    "LOSSES",
-    "NETWORKS",
-    "Batches",
-    "Guess",
-    "Learner",
-    "LinearLearner",
-    "LinearModel",
-    "LinearToken",
-    "MarginLoss",
-    "NeuralModel",
-    "NeuralToken",
-    "Noise",
-    "NothingFits",
-    "Pieces",
-    "PrepareRows",
-    "Protection",
-    "Rows",
-    "StepSizes",
-    "TorchLearner",
-    "choose_device",
-    "deal_parts",
-    "drawn",
-    "guess_errors",
-    "guess_of",
-    "maker",
-    "mean_loss",
-    "most_units",
-    "parts_stream",
-    "register_loss",
-    "require_torch",
-    "require_usable",
-    "row_errors",
-    "rows_for",
-    "unit_count",
-    "with_parameters",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "LinearToken": "torch_linear",
-        "NeuralToken": "neural",
-        "TorchLearner": "torch_learner",
-        "choose_device": "torch_module",
-        "drawn": "torch_module",
-        "maker": "torch_module",
-        "mean_loss": "torch_update",
-        "require_torch": "networks",
-        "require_usable": "torch_module",
-        "rows_for": "torch_module",
-        "with_parameters": "torch_module",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -26,37 +26,6 @@ from .linear import LinearModel
 from .losses import MarginLoss
 from .units import Protection
 
-__all__ = [
-    "FAST",
-    "MARGIN",
-    "SOFTMAX",
-    "SOURCE",
-    "SQUARED",
-    "Examples",
-    "Margin",
-    "Metrics",
-    "Rule",
-    "Scratch",
-    "Softmax",
-    "Squared",
-    "Test",
-    "compiled_model",
-    "draw_batch",
-    "draw_noise",
-    "examples_of",
-    "kind_of",
-    "loss_table",
-    "margin_gradients",
-    "project",
-    "rule_of",
-    "scratch_for",
-    "softmax_gradients",
-    "squared_gradients",
-    "take_step",
-    "tests_of",
-]
-
-
 #: Width of a cell of the tables, for a smoothness of at most 1/4: linear interpolation is then good to 2e-8.
 _CELL = 1.0 / 820.0
 #: No table has more cells: 8 MB.

@@ -9,8 +9,6 @@ from .._arrays import Floats
 from ._compiled import FAST, Margin, Scratch, Softmax, Squared, Test
 from ._vectors import SINGLES, add_product, load, spread, store
 
-__all__ = ["evaluate_margin", "evaluate_softmax", "evaluate_squared"]
-
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
 def _scores(w: Floats, columns: Floats, scores: Floats) -> None:

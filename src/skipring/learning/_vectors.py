@@ -13,8 +13,6 @@ from numba import extending, types
 from numba.core import cgutils
 from numba.extending import models, register_model
 
-__all__ = ["DOUBLES", "SINGLES", "add_product", "fetch", "load", "product", "spread", "store", "total"]
-
 # numba's and llvmlite's own functions carry no types, hence the two calls that mypy is told not to look at.
 #: Of no type: what it makes are functions for compiled code only.
 intrinsic: Any = extending.intrinsic

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 
-__all__ = ["Guess", "guess_errors", "guess_of"]
-
 
 @dataclass(frozen=True)
 class Guess:

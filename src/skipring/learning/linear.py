@@ -13,8 +13,6 @@ from typing import Any, ClassVar, Literal
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from .losses import MarginLoss, loss_named, register_loss
 
-__all__ = ["LinearModel", "LossName"]
-
 #: The losses that are always there.
 LossName = Literal["logistic", "softmax", "squared"]
 #: Steps of this size and noise for them still have squares that a double holds.

@@ -16,8 +16,6 @@ from .prepared import PreparedRows
 from .units import Batches, Protection, deal_parts, most_units, unit_count
 from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, require_step, usable, whole, without_tiny
 
-__all__ = ["LinearLearner"]
-
 #: Squares of larger numbers overflow, and with them the mean squared error.
 _MOST_TEST_LABEL = 1e150
 

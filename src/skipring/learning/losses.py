@@ -17,8 +17,6 @@ from .._arrays import Floats
 from ..errors import InvalidInput, require_positive
 from .networks import NETWORKS
 
-__all__ = ["LOGISTIC", "LOSSES", "OTHER_LOSSES", "MarginLoss", "loss_named", "register_loss"]
-
 #: Losses that are none of a margin: their names are taken.
 OTHER_LOSSES = ("softmax", "squared")
 #: How many margins a loss is tried at, how far beyond `flat`, and what rounding may change, in units of its bound.

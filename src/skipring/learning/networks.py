@@ -9,8 +9,6 @@ from typing import ClassVar, Literal
 
 from ..errors import InvalidInput, require_non_negative, require_positive
 
-__all__ = ["NETWORKS", "NeuralModel", "require_torch"]
-
 #: The networks that are built in: those of the paper, and a small one that learns more where noise is strong.
 NETWORKS = ("cnn", "small-cnn")
 

@@ -23,11 +23,9 @@ from torch import nn
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..privacy import Unit
 from .torch_fixed import refusal_of_change, require_fixed, versions
-from .torch_module import drawn, paper_cnn, require_same_size, trainable
+from .torch_module import drawn, require_same_size, trainable
 from .torch_units import UnitGradients, numbered, require_divisor
 from .torch_update import clip_, project_, row_errors, step_
-
-__all__ = ["NeuralToken", "paper_cnn"]
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 

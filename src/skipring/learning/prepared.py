@@ -12,8 +12,6 @@ from ..errors import InvalidInput
 from .units import Batches
 from .update import PrepareRows, without_tiny
 
-__all__ = ["PreparedRows"]
-
 
 class PreparedRows:
     """Which rows an update takes, and what a user's function has made of them; what was got ready is used once.

@@ -16,8 +16,6 @@ from .._arrays import Floats
 from .linear import LinearModel
 from .update import norm
 
-__all__ = ["gradient", "mean_loss", "projected", "row_errors", "row_norms", "stepped", "test_error"]
-
 
 def row_norms(x: Floats) -> Floats:
     """Return the norm of each row."""

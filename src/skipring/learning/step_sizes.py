@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_positive
 
-__all__ = ["StepSizes"]
-
 
 @dataclass(frozen=True)
 class StepSizes:

@@ -18,8 +18,6 @@ from ..errors import InvalidInput
 from .torch_layers import Units, add_weighted_, squared_lengths
 from .torch_rowwise import CannotCompute, first_that_works, same
 
-__all__ = ["EachUnit", "row_losses"]
-
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Scales = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 #: Numbers that are kept at a time: gradients of some units.

@@ -14,8 +14,6 @@ from torch import nn
 
 from ..errors import InvalidInput
 
-__all__ = ["changed_since", "refusal_of_change", "require_fixed", "unchanged", "versions", "written_bits"]
-
 #: Bits are added up in pieces of so many numbers: a CPU copies them into wider ones first.
 _PIECE = 1 << 16
 Written = dict[str, tuple[int, torch.Tensor]]

@@ -34,8 +34,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-__all__ = ["LAYERS", "ROUNDED", "Layer", "Lengths", "Units", "add_weighted_", "squared_lengths"]
-
 #: Numbers that one layer may keep for all rows: gradients of a row each, or the patches that a convolution looks at.
 #: What is larger is computed anew, and in pieces. An H200 at work on the paper's networks needs 2^26.
 _KEPT = {"cpu": 1 << 26, "cuda": 1 << 28}

@@ -26,8 +26,6 @@ from .torch_update import clip_, mean_loss, project_, row_errors, step_
 from .units import Batches, Protection, deal_parts, most_units, unit_count
 from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, require_step, usable, whole
 
-__all__ = ["TorchLearner"]
-
 _TEST_CHUNK = 1000
 
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from .linear import LinearModel
 
-__all__ = ["LinearToken"]
-
 #: What a device has an update for.
 DEVICE_LOSSES = ("logistic", "softmax", "squared")
 

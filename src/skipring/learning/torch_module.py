@@ -34,20 +34,6 @@ from .networks import NeuralModel
 from .torch_fixed import require_fixed, unchanged
 from .update import without_tiny
 
-__all__ = [
-    "choose_device",
-    "drawn",
-    "made_up",
-    "maker",
-    "paper_cnn",
-    "require_same_size",
-    "require_usable",
-    "rows_for",
-    "small_cnn",
-    "trainable",
-    "with_parameters",
-]
-
 # A network is drawn from the generator that all threads of torch share.
 _DRAWING = threading.Lock()
 #: A seed that no run has, by which one sees what a seed decides.

@@ -20,8 +20,6 @@ from .._function import error_line
 from ..errors import InvalidInput
 from .torch_layers import LAYERS
 
-__all__ = ["CannotCompute", "first_that_works", "layers_of_chain", "mixes", "require_records_apart", "same"]
-
 Result = TypeVar("Result")
 
 

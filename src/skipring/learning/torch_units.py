@@ -26,8 +26,6 @@ from .torch_module import made_up
 from .torch_rowwise import layers_of_chain, mixes, require_records_apart
 from .torch_update import BELOW, LONGEST
 
-__all__ = ["UnitGradients", "numbered", "require_divisor"]
-
 
 class UnitGradients:
     """The sum of the clipped gradients of all records or persons in a batch.

@@ -16,8 +16,6 @@ from torch.nn.functional import cross_entropy
 
 from .update import norm
 
-__all__ = ["BELOW", "LONGEST", "clip_", "mean_loss", "project_", "row_errors", "step_"]
-
 #: Rounding must not lift a clipped gradient above its bound. A GPU adds up the squares of a gradient in single
 #: precision, each thread some hundred of them, and is off by less than this.
 BELOW = 1.0 - 1e-5

@@ -21,8 +21,6 @@ from .._arrays import AnyInts
 from ..errors import InvalidInput, require_integer
 from ..privacy import Unit
 
-__all__ = ["Batches", "Protection", "deal_parts", "most_units", "parts_stream", "unit_count"]
-
 #: The stream of random numbers that deals a node's rows into parts: the same in a simulation and at the node.
 _PARTS = 2**32 - 5
 

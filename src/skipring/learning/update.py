@@ -20,20 +20,6 @@ from ..errors import InvalidInput, require_integer, require_non_negative, requir
 from .guessing import Guess, guess_of
 from .units import Protection
 
-__all__ = [
-    "Learner",
-    "Noise",
-    "NothingFits",
-    "Pieces",
-    "PrepareRows",
-    "Rows",
-    "norm",
-    "require_step",
-    "usable",
-    "whole",
-    "without_tiny",
-]
-
 _PIECE = 1 << 16
 
 

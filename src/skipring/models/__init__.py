@@ -10,41 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .facts import EpsilonClaim, ModelFacts, claims_of
-from .inputs import Inputs, inputs_of
-from .trained import TrainedModel, fixed_weights, kind_of
+from .facts import EpsilonClaim as EpsilonClaim
+from .facts import ModelFacts as ModelFacts
+from .facts import claims_of as claims_of
+from .inputs import Inputs as Inputs
+from .inputs import inputs_of as inputs_of
+from .trained import TrainedModel as TrainedModel
+from .trained import fixed_weights as fixed_weights
+from .trained import kind_of as kind_of
 
 if TYPE_CHECKING:
-    from .file import ParameterBytes, load_model, save_model, write_model
-    from .tables import Metrics, Prediction, predict_file
+    from .file import ParameterBytes as ParameterBytes
+    from .file import load_model as load_model
+    from .file import save_model as save_model
+    from .file import write_model as write_model
+    from .tables import Metrics as Metrics
+    from .tables import Prediction as Prediction
+    from .tables import predict_file as predict_file
 
-__all__ = [
-    "EpsilonClaim",
-    "Inputs",
-    "Metrics",
-    "ModelFacts",
-    "ParameterBytes",
-    "Prediction",
-    "TrainedModel",
-    "claims_of",
-    "fixed_weights",
-    "inputs_of",
-    "kind_of",
-    "load_model",
-    "predict_file",
-    "save_model",
-    "write_model",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "Metrics": "tables",
-        "ParameterBytes": "file",
-        "Prediction": "tables",
-        "load_model": "file",
-        "predict_file": "tables",
-        "save_model": "file",
-        "write_model": "file",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

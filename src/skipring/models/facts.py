@@ -10,8 +10,6 @@ from .._numbers import upper
 from .._version import __version__
 from ..privacy import HIDDEN, PrivacyReport, Relation, Unit
 
-__all__ = ["FORMAT", "EpsilonClaim", "ModelFacts", "claims_of"]
-
 #: Files with another number are not understood. New keys that may be missing do not change it.
 FORMAT = 1
 

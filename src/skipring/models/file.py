@@ -28,8 +28,6 @@ from .facts import FORMAT, ModelFacts
 from .inputs import Inputs
 from .trained import TrainedModel, kind_of
 
-__all__ = ["ParameterBytes", "load_model", "save_model", "write_model"]
-
 _PIECE = 1 << 20
 _ABOUT, _PARAMETERS, _CLASSES, _CENTRE, _SCALE, _FIXED = "about", "parameters", "classes", "centre", "scale", "fixed"
 #: A text that describes a model is not longer; nor has any model more columns.

@@ -16,8 +16,6 @@ from ..data import Column, PlainColumns, Scaling, Schema, encoder, rows_of_frame
 from ..errors import InvalidInput
 from ..runs import RunFile
 
-__all__ = ["Inputs", "inputs_of"]
-
 _ANY = (-np.inf, np.inf)
 
 

@@ -12,8 +12,6 @@ from torch import nn
 from ..errors import InvalidInput
 from ..learning import NeuralModel, drawn, maker, require_usable, rows_for, with_parameters
 
-__all__ = ["answers", "fixed_bytes", "linear_module", "network"]
-
 _CHUNK = 2000
 
 

@@ -16,8 +16,6 @@ from ..data import SchemaRows, rows_of_file
 from ..errors import InvalidInput
 from .trained import TrainedModel, chosen, log_shares
 
-__all__ = ["Metrics", "Prediction", "predict_file"]
-
 _ROWS = 1 << 14
 
 

@@ -19,8 +19,6 @@ from .inputs import Inputs
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Kind", "TrainedModel", "fixed_weights", "kind_of"]
-
 Kind = Literal["margin", "softmax", "squared", "network"]
 
 

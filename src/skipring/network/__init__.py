@@ -19,232 +19,89 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .protocol import Action, Ballot, Copy, Entry, Kind, Memory, Message, Peer, Place, Rules, Token, agreed_path
+from .protocol import Action as Action
+from .protocol import Ballot as Ballot
+from .protocol import Copy as Copy
+from .protocol import Entry as Entry
+from .protocol import Kind as Kind
+from .protocol import Memory as Memory
+from .protocol import Message as Message
+from .protocol import Peer as Peer
+from .protocol import Place as Place
+from .protocol import Rules as Rules
+from .protocol import Token as Token
+from .protocol import agreed_path as agreed_path
 
 if TYPE_CHECKING:
-    from .node import (
-        NO_ROWS,
-        NodeBudget,
-        NodeConfig,
-        NodeStatus,
-        OwnClaim,
-        hidden_from_whom,
-        no_budget,
-        read_node_config,
-    )
-    from .setup import (
-        ASKED,
-        ExitCode,
-        GivenAway,
-        LifeAccount,
-        LocalNetwork,
-        NodeState,
-        Taken,
-        agreed_run,
-        all_have_files,
-        around_node,
-        ask_to_finish,
-        asked_budget,
-        begin_again,
-        begin_with_others,
-        budget_notes,
-        check_network,
-        check_node,
-        differing_runs,
-        given_away,
-        has_authority,
-        in_whole_rounds,
-        is_here,
-        is_node_folder,
-        life_account,
-        make_network,
-        members_of,
-        new_identity,
-        node_result,
-        node_status,
-        notes_on,
-        pack_node,
-        pack_relay,
-        parse_via,
-        place_problems,
-        quorum_of,
-        read_network,
-        relay_addresses,
-        renew_certificates,
-        require_data,
-        run_node,
-        run_notes,
-        run_text,
-        running_pid,
-        save_node_model,
-        set_steps,
-        stop_nodes,
-        timeout_of_a_law,
-        update_node,
-        verify_outcome,
-        why_nobody_skipped,
-        why_not_started,
-        with_designed_order,
-        without_shared_file,
-    )
-    from .storage import LedgerBroken, LedgerUnusable
-    from .transport import parse_joining, parse_nodes, read_roster, renewed_in, require_cryptography, spelled
+    from .node import NO_ROWS as NO_ROWS
+    from .node import NodeBudget as NodeBudget
+    from .node import NodeConfig as NodeConfig
+    from .node import NodeStatus as NodeStatus
+    from .node import OwnClaim as OwnClaim
+    from .node import hidden_from_whom as hidden_from_whom
+    from .node import no_budget as no_budget
+    from .node import read_node_config as read_node_config
+    from .setup import ASKED as ASKED
+    from .setup import ExitCode as ExitCode
+    from .setup import GivenAway as GivenAway
+    from .setup import LifeAccount as LifeAccount
+    from .setup import LocalNetwork as LocalNetwork
+    from .setup import NodeState as NodeState
+    from .setup import Taken as Taken
+    from .setup import agreed_run as agreed_run
+    from .setup import all_have_files as all_have_files
+    from .setup import around_node as around_node
+    from .setup import ask_to_finish as ask_to_finish
+    from .setup import asked_budget as asked_budget
+    from .setup import begin_again as begin_again
+    from .setup import begin_with_others as begin_with_others
+    from .setup import budget_notes as budget_notes
+    from .setup import check_network as check_network
+    from .setup import check_node as check_node
+    from .setup import differing_runs as differing_runs
+    from .setup import given_away as given_away
+    from .setup import has_authority as has_authority
+    from .setup import in_whole_rounds as in_whole_rounds
+    from .setup import is_here as is_here
+    from .setup import is_node_folder as is_node_folder
+    from .setup import life_account as life_account
+    from .setup import make_network as make_network
+    from .setup import members_of as members_of
+    from .setup import new_identity as new_identity
+    from .setup import node_result as node_result
+    from .setup import node_status as node_status
+    from .setup import notes_on as notes_on
+    from .setup import pack_node as pack_node
+    from .setup import pack_relay as pack_relay
+    from .setup import parse_via as parse_via
+    from .setup import place_problems as place_problems
+    from .setup import quorum_of as quorum_of
+    from .setup import read_network as read_network
+    from .setup import relay_addresses as relay_addresses
+    from .setup import renew_certificates as renew_certificates
+    from .setup import require_data as require_data
+    from .setup import run_node as run_node
+    from .setup import run_notes as run_notes
+    from .setup import run_text as run_text
+    from .setup import running_pid as running_pid
+    from .setup import save_node_model as save_node_model
+    from .setup import set_steps as set_steps
+    from .setup import stop_nodes as stop_nodes
+    from .setup import timeout_of_a_law as timeout_of_a_law
+    from .setup import update_node as update_node
+    from .setup import verify_outcome as verify_outcome
+    from .setup import why_nobody_skipped as why_nobody_skipped
+    from .setup import why_not_started as why_not_started
+    from .setup import with_designed_order as with_designed_order
+    from .setup import without_shared_file as without_shared_file
+    from .storage import LedgerBroken as LedgerBroken
+    from .storage import LedgerUnusable as LedgerUnusable
+    from .transport import parse_joining as parse_joining
+    from .transport import parse_nodes as parse_nodes
+    from .transport import read_roster as read_roster
+    from .transport import renewed_in as renewed_in
+    from .transport import require_cryptography as require_cryptography
+    from .transport import spelled as spelled
 
-__all__ = [
-    "ASKED",
-    "NO_ROWS",
-    "Action",
-    "Ballot",
-    "Copy",
-    "Entry",
-    "ExitCode",
-    "GivenAway",
-    "Kind",
-    "LedgerBroken",
-    "LedgerUnusable",
-    "LifeAccount",
-    "LocalNetwork",
-    "Memory",
-    "Message",
-    "NodeBudget",
-    "NodeConfig",
-    "NodeState",
-    "NodeStatus",
-    "OwnClaim",
-    "Peer",
-    "Place",
-    "Rules",
-    "Taken",
-    "Token",
-    "agreed_path",
-    "agreed_run",
-    "all_have_files",
-    "around_node",
-    "ask_to_finish",
-    "asked_budget",
-    "begin_again",
-    "begin_with_others",
-    "budget_notes",
-    "check_network",
-    "check_node",
-    "differing_runs",
-    "given_away",
-    "has_authority",
-    "hidden_from_whom",
-    "in_whole_rounds",
-    "is_here",
-    "is_node_folder",
-    "life_account",
-    "make_network",
-    "members_of",
-    "new_identity",
-    "no_budget",
-    "node_result",
-    "node_status",
-    "notes_on",
-    "pack_node",
-    "pack_relay",
-    "parse_joining",
-    "parse_nodes",
-    "parse_via",
-    "place_problems",
-    "quorum_of",
-    "read_network",
-    "read_node_config",
-    "read_roster",
-    "relay_addresses",
-    "renew_certificates",
-    "renewed_in",
-    "require_cryptography",
-    "require_data",
-    "run_node",
-    "run_notes",
-    "run_text",
-    "running_pid",
-    "save_node_model",
-    "set_steps",
-    "spelled",
-    "stop_nodes",
-    "timeout_of_a_law",
-    "update_node",
-    "verify_outcome",
-    "why_nobody_skipped",
-    "why_not_started",
-    "with_designed_order",
-    "without_shared_file",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "no_budget": "node",
-        "read_node_config": "node",
-        "NodeConfig": "node",
-        "ask_to_finish": "setup",
-        "read_roster": "transport",
-        "Taken": "setup",
-        "parse_joining": "transport",
-        "has_authority": "setup",
-        "update_node": "setup",
-        "renew_certificates": "setup",
-        "members_of": "setup",
-        "all_have_files": "setup",
-        "begin_with_others": "setup",
-        "ASKED": "setup",
-        "ExitCode": "setup",
-        "GivenAway": "setup",
-        "LedgerBroken": "storage",
-        "LedgerUnusable": "storage",
-        "LifeAccount": "setup",
-        "LocalNetwork": "setup",
-        "NO_ROWS": "node",
-        "NodeBudget": "node",
-        "NodeState": "setup",
-        "NodeStatus": "node",
-        "OwnClaim": "node",
-        "hidden_from_whom": "node",
-        "agreed_run": "setup",
-        "timeout_of_a_law": "setup",
-        "why_nobody_skipped": "setup",
-        "in_whole_rounds": "setup",
-        "with_designed_order": "setup",
-        "without_shared_file": "setup",
-        "asked_budget": "setup",
-        "begin_again": "setup",
-        "check_network": "setup",
-        "check_node": "setup",
-        "given_away": "setup",
-        "around_node": "setup",
-        "budget_notes": "setup",
-        "is_here": "setup",
-        "is_node_folder": "setup",
-        "life_account": "setup",
-        "make_network": "setup",
-        "new_identity": "setup",
-        "node_result": "setup",
-        "node_status": "setup",
-        "notes_on": "setup",
-        "pack_node": "setup",
-        "pack_relay": "setup",
-        "parse_nodes": "transport",
-        "parse_via": "setup",
-        "place_problems": "setup",
-        "quorum_of": "setup",
-        "read_network": "setup",
-        "relay_addresses": "setup",
-        "renewed_in": "transport",
-        "require_cryptography": "transport",
-        "require_data": "setup",
-        "run_node": "setup",
-        "differing_runs": "setup",
-        "run_notes": "setup",
-        "run_text": "setup",
-        "running_pid": "setup",
-        "save_node_model": "setup",
-        "set_steps": "setup",
-        "spelled": "transport",
-        "stop_nodes": "setup",
-        "verify_outcome": "setup",
-        "why_not_started": "setup",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ..errors import InvalidInput
 from ..runs import expected, read_toml, unknown_key
 
-__all__ = ["Section", "quoted", "read_checked", "write_new", "write_over"]
-
 
 class Section(BaseModel):
     """A table of a TOML file: unknown keys are errors."""

@@ -14,8 +14,6 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import Any
 
-__all__ = ["Packer"]
-
 _SMALL = 0x80  # from here on a byte is a number by itself
 _NONE, _FALSE, _TRUE, _NUMBER, _NEGATIVE, _LARGE, _FLOAT, _BYTES, _ARRAY, _TEXT = range(10)
 _TUPLE, _LIST, _SET, _MAPPING, _COUNTER, _OBJECT, _FROZEN = range(10, 17)

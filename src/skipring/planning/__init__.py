@@ -8,7 +8,11 @@ how many rows an update takes.
 
 from __future__ import annotations
 
-from .budget import ASSUMED_SMOOTHNESS, Budget, Ready
-from .planner import FrontierPoint, Plan, Plans, frontier, plan
-
-__all__ = ["ASSUMED_SMOOTHNESS", "Budget", "FrontierPoint", "Plan", "Plans", "Ready", "frontier", "plan"]
+from .budget import ASSUMED_SMOOTHNESS as ASSUMED_SMOOTHNESS
+from .budget import Budget as Budget
+from .budget import Ready as Ready
+from .planner import FrontierPoint as FrontierPoint
+from .planner import Plan as Plan
+from .planner import Plans as Plans
+from .planner import frontier as frontier
+from .planner import plan as plan

@@ -15,8 +15,6 @@ from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, 
 from ..privacy import USUAL_UNIT, PlannedRun, ScheduleName, Unit, sure_others
 from ..timeouts import RoundLaw, best_timeout_ready, expected_latency, round_law, timeout_for_skip
 
-__all__ = ["ASSUMED_SMOOTHNESS", "Budget", "Ready"]
-
 Ready = Literal["fresh", "kept", "ahead"]
 
 #: Skip probabilities that are tried before the best one is refined.

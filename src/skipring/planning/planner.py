@@ -25,8 +25,6 @@ from ..schedules import usual_search
 from ..timeouts import skip_probability
 from .budget import Budget, Ready
 
-__all__ = ["FrontierPoint", "Plan", "Plans", "frontier", "plan"]
-
 
 @dataclass(frozen=True)
 class Plan:

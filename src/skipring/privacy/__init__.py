@@ -12,107 +12,55 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .accountant import Accountant, Claim
-from .by_mu import GaussianAccountant
-from .calibrate import noise_for_budget, paper_noise_for_budget, steps_for_budget
-from .forecast import Composition, Forecast, forecast
-from .gaussian import gdp_delta, gdp_epsilon, gdp_mu
-from .gossip import (
-    GossipAccountant,
-    GossipGraph,
-    federated_mu,
-    federated_node_mu,
-    gossip_mu,
-    gossip_mu_curve,
-    muffliato_epsilon,
-)
-from .own import OwnTranscript
-from .paper import PaperBound
-from .record import PlannedRun, whole_node
-from .report import (
-    HIDDEN,
-    Histogram,
-    PrivacyReport,
-    PublishedEpsilon,
-    RealisedPrivacy,
-    StatedEpsilon,
-    average_words,
-    promised,
-)
-from .transcript import Transcript, TranscriptAccountant, WorstPair
+from .accountant import Accountant as Accountant
+from .accountant import Claim as Claim
+from .by_mu import GaussianAccountant as GaussianAccountant
+from .calibrate import noise_for_budget as noise_for_budget
+from .calibrate import paper_noise_for_budget as paper_noise_for_budget
+from .calibrate import steps_for_budget as steps_for_budget
+from .forecast import Composition as Composition
+from .forecast import Forecast as Forecast
+from .forecast import forecast as forecast
+from .gaussian import gdp_delta as gdp_delta
+from .gaussian import gdp_epsilon as gdp_epsilon
+from .gaussian import gdp_mu as gdp_mu
+from .gossip import GossipAccountant as GossipAccountant
+from .gossip import GossipGraph as GossipGraph
+from .gossip import federated_mu as federated_mu
+from .gossip import federated_node_mu as federated_node_mu
+from .gossip import gossip_mu as gossip_mu
+from .gossip import gossip_mu_curve as gossip_mu_curve
+from .gossip import muffliato_epsilon as muffliato_epsilon
+from .own import OwnTranscript as OwnTranscript
+from .paper import PaperBound as PaperBound
+from .record import PlannedRun as PlannedRun
+from .record import whole_node as whole_node
+from .report import HIDDEN as HIDDEN
+from .report import Histogram as Histogram
+from .report import PrivacyReport as PrivacyReport
+from .report import PublishedEpsilon as PublishedEpsilon
+from .report import RealisedPrivacy as RealisedPrivacy
+from .report import StatedEpsilon as StatedEpsilon
+from .report import average_words as average_words
+from .report import promised as promised
+from .transcript import Transcript as Transcript
+from .transcript import TranscriptAccountant as TranscriptAccountant
+from .transcript import WorstPair as WorstPair
 
 if TYPE_CHECKING:
-    from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Relation, Unit, large_delta
-    from .lateness import sure_others
-    from .leakage import Leakage
-    from .record import ScheduleName, View
-    from .theorems import paper_noise_multiplier, stated_epsilon, theorem_curve
+    from .accountant import AMPLIFIED as AMPLIFIED
+    from .accountant import IN_FULL as IN_FULL
+    from .accountant import USUAL_UNIT as USUAL_UNIT
+    from .accountant import Relation as Relation
+    from .accountant import Unit as Unit
+    from .accountant import large_delta as large_delta
+    from .lateness import sure_others as sure_others
+    from .leakage import Leakage as Leakage
+    from .record import ScheduleName as ScheduleName
+    from .record import View as View
+    from .theorems import paper_noise_multiplier as paper_noise_multiplier
+    from .theorems import stated_epsilon as stated_epsilon
+    from .theorems import theorem_curve as theorem_curve
 
-__all__ = [
-    "AMPLIFIED",
-    "HIDDEN",
-    "IN_FULL",
-    "USUAL_UNIT",
-    "Accountant",
-    "Claim",
-    "Composition",
-    "Forecast",
-    "GaussianAccountant",
-    "GossipAccountant",
-    "GossipGraph",
-    "Histogram",
-    "Leakage",
-    "OwnTranscript",
-    "PaperBound",
-    "PlannedRun",
-    "PrivacyReport",
-    "PublishedEpsilon",
-    "RealisedPrivacy",
-    "Relation",
-    "ScheduleName",
-    "StatedEpsilon",
-    "Transcript",
-    "TranscriptAccountant",
-    "Unit",
-    "View",
-    "WorstPair",
-    "average_words",
-    "federated_mu",
-    "federated_node_mu",
-    "forecast",
-    "gdp_delta",
-    "gdp_epsilon",
-    "gdp_mu",
-    "gossip_mu",
-    "gossip_mu_curve",
-    "large_delta",
-    "muffliato_epsilon",
-    "noise_for_budget",
-    "paper_noise_for_budget",
-    "paper_noise_multiplier",
-    "promised",
-    "stated_epsilon",
-    "steps_for_budget",
-    "sure_others",
-    "theorem_curve",
-    "whole_node",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "AMPLIFIED": "accountant",
-        "IN_FULL": "accountant",
-        "USUAL_UNIT": "accountant",
-        "large_delta": "accountant",
-        "Leakage": "leakage",
-        "Relation": "accountant",
-        "ScheduleName": "record",
-        "Unit": "accountant",
-        "View": "record",
-        "paper_noise_multiplier": "theorems",
-        "stated_epsilon": "theorems",
-        "sure_others": "lateness",
-        "theorem_curve": "theorems",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

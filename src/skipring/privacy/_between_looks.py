@@ -7,9 +7,6 @@ from numba import njit
 
 from .._arrays import Floats, Ints
 
-__all__ = ["observers_mu2"]
-
-
 _LARGEST_WEIGHT = 1e60
 
 # A path is the same arrays in every signature, one by one, in the order in which a transcript hands them over.

@@ -20,8 +20,6 @@ from ._step_sizes import group_starts, share, share_after
 from .leakage import Block, IndependentLeakage, Terms, spread
 from .record import PlannedRun
 
-__all__ = ["random_ring_final", "ring_final"]
-
 
 def _count(trials: int, ready: float, most: int = 64) -> tuple[Floats, Floats]:
     """Return values and probabilities of Bin(trials, ready), or of something smaller with fewer values.

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from .._arrays import Doubles
 
-__all__ = ["Phase", "leaked_mu2", "phase_seen_by"]
-
 Nodes = NDArray[np.intp]
 
 #: Singular values (relative to the largest possible) up to the first are 0 and from the second on are not. What lies

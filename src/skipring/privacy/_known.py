@@ -29,9 +29,6 @@ from .gaussian import gdp_delta, gdp_epsilon
 from .leakage import Block, IndependentLeakage, Leakage
 from .record import PlannedRun
 
-__all__ = ["FixedLeakage", "OrderLeakage", "OutsiderLeakage", "PairLeakage"]
-
-
 #: Bounds are raised by this much, which is more than rounding can take.
 _ROUNDING = 1.0 + 1e-9
 #: Exponents of the quick bound are powers of this.

@@ -7,8 +7,6 @@ from numba import njit
 
 from .._arrays import Floats, Ints
 
-__all__ = ["cut", "pair_log_mgfs"]
-
 
 @njit(nogil=True, cache=True)
 def cut(

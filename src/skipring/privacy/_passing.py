@@ -9,8 +9,6 @@ from ..schedules import KnownOrder
 from .record import PlannedRun
 from .transcript import Transcript, TranscriptAccountant
 
-__all__ = ["exact_account"]
-
 
 class _PassedOn(TranscriptAccountant):
     """Nobody is skipped, but each observer looks at its turns and passes the token on unchanged.

@@ -17,8 +17,6 @@ from ._step_sizes import group_starts, share
 from .leakage import Block, IndependentLeakage
 from .record import PlannedRun
 
-__all__ = ["Floor", "contributions", "counter_floors", "random_ring_leakage", "ring_leakage"]
-
 
 @dataclass(frozen=True)
 class Floor:

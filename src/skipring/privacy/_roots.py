@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["narrow"]
-
 
 def narrow(
     excess: Callable[[float], float], low: float, at_low: float, high: float, at_high: float, *, width: float

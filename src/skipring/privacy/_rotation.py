@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["ClassRange", "class_ranges", "least_parts", "parts_that_count"]
-
 #: So many different numbers of parts are accounted for one by one.
 _MOST_NUMBERS = 32
 

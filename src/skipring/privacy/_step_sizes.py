@@ -11,8 +11,6 @@ from scipy.special import psi
 from .._arrays import Floats
 from .record import StepSizeLaw
 
-__all__ = ["group_starts", "share", "share_after"]
-
 
 def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
     """Return rho: the leakage of update number c once H updates (its own included) have added noise, at most 1.

@@ -27,9 +27,6 @@ from ._step_sizes import group_starts, share
 from .leakage import Block, IndependentLeakage, Terms
 from .record import PlannedRun
 
-__all__ = ["random_walk_leakage"]
-
-
 #: Events per long segment. The end of a segment closes a gap like an event does, so more are better; the work grows.
 _EVENTS = 40
 #: At most so many floors of the update number are used.

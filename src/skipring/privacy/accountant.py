@@ -9,19 +9,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "ALONE",
-    "AMPLIFIED",
-    "IN_FULL",
-    "OUTSIDER",
-    "USUAL_UNIT",
-    "Accountant",
-    "Claim",
-    "Relation",
-    "Unit",
-    "large_delta",
-]
-
 #: What is hidden: all data of a node, all rows of one person at a node, or one record of a node.
 Unit = Literal["node", "person", "record"]
 #: What is hidden where nobody says; to hide a whole node is asked for.
@@ -90,8 +77,8 @@ class Claim:
         return " ".join(f"{words[0].upper()}{words[1:]}." for words in sentences)
 
 
-def large_delta(delta: float, unit: Unit, units: int) -> str | None:
-    """Say so where delta is above 1 / units, the number of protected units of all nodes; None where it is not.
+def large_delta(delta: float, unit: Unit, units: int, *, at_least: bool = False) -> str | None:
+    """Say so where delta is above 1 / units, the (least) number of units of all nodes; None where it is not.
 
     A mechanism that gives away one unit chosen at random, and hides nothing of it, keeps such a delta.
 
@@ -102,9 +89,9 @@ def large_delta(delta: float, unit: Unit, units: int) -> str | None:
     """
     if delta * units <= 1.0:
         return None
+    number = f"and there are {units} {unit}s at least" if at_least else f"one over the number of {unit}s"
     return (
-        f"delta {delta:g} is above 1 / {units}, one over the number of {unit}s: giving one of them away would keep it;"
-        " choose a smaller one"
+        f"delta {delta:g} is above 1 / {units}, {number}: giving one of them away would keep it; choose a smaller one"
     )
 
 

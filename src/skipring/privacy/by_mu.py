@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from ..errors import LEAST_DELTA
 from .gaussian import gdp_delta, gdp_epsilon
 
-__all__ = ["GaussianAccountant"]
-
 
 class GaussianAccountant(ABC):
     """Answers what an `Accountant` is asked for from `_worst_mu`; who inherits gives that, and a `claim`."""

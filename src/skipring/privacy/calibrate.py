@@ -14,8 +14,6 @@ from .leakage import Leakage
 from .paper import PaperBound
 from .record import MOST_DESIGNED_STEPS, PlannedRun
 
-__all__ = ["noise_for_budget", "paper_noise_for_budget", "steps_for_budget"]
-
 
 def noise_for_budget(run: PlannedRun | Forecast, epsilon: float, delta: float) -> float:
     """Return the smallest noise multiplier with which a run keeps (epsilon, delta); the run's own does not matter.

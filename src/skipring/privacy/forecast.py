@@ -26,9 +26,6 @@ from .gaussian import gdp_epsilon
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
 from .record import PlannedRun
 
-__all__ = ["Composition", "Forecast", "PrivacyCurve", "forecast"]
-
-
 #: So many ways to be of some class in each of several runs are looked at, at most.
 _MOST_COMBINATIONS = 300
 

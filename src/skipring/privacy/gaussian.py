@@ -13,9 +13,6 @@ from scipy.special import erfcx, ndtr
 from .._arrays import Floats
 from ..errors import InvalidInput, require_delta, require_non_negative
 
-__all__ = ["gdp_delta", "gdp_epsilon", "gdp_mu"]
-
-
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)

@@ -20,17 +20,6 @@ from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
 from .by_mu import GaussianAccountant
 from .transcript import _require_node
 
-__all__ = [
-    "GossipAccountant",
-    "GossipGraph",
-    "federated_mu",
-    "federated_node_mu",
-    "gossip_mu",
-    "gossip_mu_curve",
-    "muffliato_epsilon",
-]
-
-
 #: The neighbours of node w are indices[indptr[w]:indptr[w + 1]], in order, without w; (indptr, indices).
 GossipGraph = tuple[NDArray[np.int64], NDArray[np.int32]]
 

@@ -18,8 +18,6 @@ from .._arrays import Doubles
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_open_unit
 
-__all__ = ["fewest_successes", "sure_others"]
-
 #: Beyond so many rounds ago a preparation is taken to be unfinished with the probability of that many rounds.
 _MOST_ROUNDS = 10_000
 #: Into so many equal pieces a timeout is cut, to be divided between preparing and computing.

@@ -26,9 +26,6 @@ from .._arrays import Floats
 from .._binomial import binomial_pmf
 from .gaussian import gdp_delta
 
-__all__ = ["BinomialLeakage", "Block", "IndependentLeakage", "Leakage", "Terms", "spread"]
-
-
 #: Every step below is accurate to some 1e-11; the bound is raised by this much.
 _ROUNDING = 1.0 + 1e-9
 

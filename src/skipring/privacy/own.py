@@ -17,8 +17,6 @@ from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
 from .by_mu import GaussianAccountant
 from .transcript import _RANGE, WorstPair, _require_node, _rounding, require_one_part, require_part
 
-__all__ = ["OwnTranscript"]
-
 #: So many segments that nobody asks for any more are kept, to be dropped together.
 _SPARE = 256
 

@@ -16,8 +16,6 @@ from .gaussian import smallest
 from .record import PlannedRun
 from .theorems import stated_epsilon, visits
 
-__all__ = ["PaperBound"]
-
 _NUMBERS = {"ring": 2, "random-ring": 3, "random-walk": 4}
 
 

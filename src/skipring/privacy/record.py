@@ -18,8 +18,6 @@ from ..schedules import DesignedRing, KnownOrder
 from ._rotation import least_parts
 from .accountant import USUAL_UNIT, Unit
 
-__all__ = ["PlannedRun", "ScheduleName", "StepSizeLaw", "View", "whole_node"]
-
 ScheduleName = Literal["ring", "random-ring", "random-walk", "designed-ring"]
 #: What an observer is shown: the token at each of its turns, or at those where it takes part; or only the final model.
 View = Literal["offered", "participants", "final"]

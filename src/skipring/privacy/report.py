@@ -12,17 +12,6 @@ from ..schedules import KnownOrder
 from .accountant import USUAL_UNIT, Unit
 from .record import PlannedRun
 
-__all__ = [
-    "HIDDEN",
-    "Histogram",
-    "PrivacyReport",
-    "PublishedEpsilon",
-    "RealisedPrivacy",
-    "StatedEpsilon",
-    "average_words",
-    "promised",
-]
-
 #: What is hidden, in a few words.
 HIDDEN: dict[Unit, str] = {"node": "all data of a node", "person": "all rows of one person", "record": "one record"}
 #: Beyond this, an epsilon says nothing: the odds of a guess may change by more than 10^43.

@@ -26,14 +26,6 @@ from ..errors import (
     require_probability_below_one,
 )
 
-__all__ = [
-    "paper_noise_multiplier",
-    "stated_epsilon",
-    "theorem_curve",
-    "visits",
-]
-
-
 _CHUNK = 1 << 17  # Numbers of updates handled at once: bounds the memory, and fits a cache.
 _QUADRATURE = 20  # Nodes that replace the sum over all numbers of updates from round 2 on.
 _DIRECT = 64  # Rounds summed one by one before Euler-Maclaurin takes over.

@@ -23,9 +23,6 @@ from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
 from .by_mu import GaussianAccountant
 from .record import View
 
-__all__ = ["OUTSIDE", "Transcript", "TranscriptAccountant", "WorstPair"]
-
-
 CONTRACTIONS = (
     "the noise of others counts: no update may bring two models further apart than its contraction factor says"
 )

@@ -7,76 +7,32 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 
 if TYPE_CHECKING:
-    from .curves import draw_law_panels, draw_lines, draw_rivals, draw_series, write_empirical_csv
-    from .figures import check_writable, draw_comparison, draw_frontier, draw_paper_figure, write_curves_csv
-    from .hospitals import draw_hospitals, write_hospitals_csv
-    from .images import draw_images, write_images_csv
-    from .numbers import number
-    from .orders import draw_orders, write_orders_csv
-    from .page import load_folders, report_page, row_of
-    from .tables import plan_table, theory_table
-    from .traces import draw_traces, write_traces_csv
-    from .worth import draw_worth, worth_names, worth_table
+    from .curves import draw_law_panels as draw_law_panels
+    from .curves import draw_lines as draw_lines
+    from .curves import draw_rivals as draw_rivals
+    from .curves import draw_series as draw_series
+    from .curves import write_empirical_csv as write_empirical_csv
+    from .figures import check_writable as check_writable
+    from .figures import draw_comparison as draw_comparison
+    from .figures import draw_frontier as draw_frontier
+    from .figures import draw_paper_figure as draw_paper_figure
+    from .figures import write_curves_csv as write_curves_csv
+    from .hospitals import draw_hospitals as draw_hospitals
+    from .hospitals import write_hospitals_csv as write_hospitals_csv
+    from .images import draw_images as draw_images
+    from .images import write_images_csv as write_images_csv
+    from .orders import draw_orders as draw_orders
+    from .orders import write_orders_csv as write_orders_csv
+    from .page import load_folders as load_folders
+    from .page import report_page as report_page
+    from .page import row_of as row_of
+    from .tables import plan_table as plan_table
+    from .tables import theory_table as theory_table
+    from .traces import draw_traces as draw_traces
+    from .traces import write_traces_csv as write_traces_csv
+    from .worth import draw_worth as draw_worth
+    from .worth import worth_names as worth_names
+    from .worth import worth_table as worth_table
 
-__all__ = [
-    "check_writable",
-    "draw_comparison",
-    "draw_frontier",
-    "draw_hospitals",
-    "draw_images",
-    "draw_law_panels",
-    "draw_lines",
-    "draw_orders",
-    "draw_paper_figure",
-    "draw_rivals",
-    "draw_series",
-    "draw_traces",
-    "draw_worth",
-    "load_folders",
-    "number",
-    "plan_table",
-    "report_page",
-    "row_of",
-    "theory_table",
-    "worth_names",
-    "worth_table",
-    "write_curves_csv",
-    "write_empirical_csv",
-    "write_hospitals_csv",
-    "write_images_csv",
-    "write_orders_csv",
-    "write_traces_csv",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "check_writable": "figures",
-        "draw_comparison": "figures",
-        "draw_frontier": "figures",
-        "draw_hospitals": "hospitals",
-        "draw_traces": "traces",
-        "write_traces_csv": "traces",
-        "draw_images": "images",
-        "draw_law_panels": "curves",
-        "draw_lines": "curves",
-        "draw_paper_figure": "figures",
-        "draw_rivals": "curves",
-        "draw_series": "curves",
-        "draw_worth": "worth",
-        "load_folders": "page",
-        "write_orders_csv": "orders",
-        "draw_orders": "orders",
-        "number": "numbers",
-        "plan_table": "tables",
-        "report_page": "page",
-        "row_of": "page",
-        "theory_table": "tables",
-        "worth_names": "worth",
-        "worth_table": "worth",
-        "write_curves_csv": "figures",
-        "write_empirical_csv": "curves",
-        "write_hospitals_csv": "hospitals",
-        "write_images_csv": "images",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ..experiments import EmpiricalCurve
 
-__all__ = ["draw_law_panels", "draw_lines", "draw_rivals", "draw_series", "write_empirical_csv"]
-
 #: Error bars on this many points of a curve: more would hide it.
 _BARS = 9
 #: Lines of a curve in a CSV file, at most.

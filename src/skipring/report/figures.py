@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
     from ..simulation import Result
 
-__all__ = [
-    "PALETTE",
-    "check_writable",
-    "draw_comparison",
-    "draw_frontier",
-    "draw_paper_figure",
-    "new_figure",
-    "save_figure",
-    "style",
-    "write_curves_csv",
-]
-
 # Okabe and Ito's colours: told apart by colour-blind eyes, and of different lightness in print.
 _COLOURS = ("#0072B2", "#E69F00", "#000000", "#009E73")
 # All eight, those that stand out on white first.

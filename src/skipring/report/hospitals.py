@@ -14,8 +14,6 @@ from .figures import PALETTE, new_figure, save_figure, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_hospitals", "write_hospitals_csv"]
-
 #: Colour, marker and dashes of each method.
 _LOOKS: dict[str, tuple[str, str, Any]] = {
     "record": (PALETTE[0], "o", "-"),

@@ -16,8 +16,6 @@ from .figures import PALETTE, new_figure, save_figure, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_images", "write_images_csv"]
-
 _TITLES = {"mnist": "MNIST, 60 nodes of 1000 rows", "cifar10": "CIFAR-10, 50 nodes of 1000 rows"}
 _LOOKS = (("o", "-"), ("s", "--"))
 _HEADS = (

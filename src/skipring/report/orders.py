@@ -13,8 +13,6 @@ from ..errors import InvalidInput
 from ..experiments import ORDER_BUDGET, ORDER_SCHEDULES, OrderRow, WorstPairs
 from .figures import PALETTE, new_figure, save_figure, style
 
-__all__ = ["draw_orders", "write_orders_csv"]
-
 _MARKERS = dict(zip(ORDER_SCHEDULES, ("s", "o", "D", "^"), strict=True))
 _HEADS = (
     *("nodes", "rounds", "schedule", "epsilon", "delta", "unit", "view", "leakage_worst_pair", "noise_multiplier"),

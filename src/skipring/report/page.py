@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
+from .._numbers import number, upper
 from ..errors import InvalidInput
 from ..privacy import PaperBound, PublishedEpsilon, RealisedPrivacy, forecast
 from ..runs import RunFile
 from ..simulation import COLUMNS, WORDS, Result, ResultRow, latex_rows, result_row
-from .numbers import number, upper
 from .page_parts import (
     LATENCY,
     chart,
@@ -31,8 +31,6 @@ from .page_parts import (
     skip_chart,
     xy_layout,
 )
-
-__all__ = ["Folder", "load_folders", "report_page", "row_of"]
 
 #: How often epsilon is computed along a run.
 _MOMENTS = 8

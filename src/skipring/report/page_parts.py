@@ -8,25 +8,11 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
+from .._numbers import upper
 from ..errors import quoted_list
 from ..privacy import Histogram
 from ..simulation import Result
 from .figures import PALETTE
-from .numbers import upper
-
-__all__ = [
-    "LATENCY",
-    "STYLE",
-    "chart",
-    "colour",
-    "differing_settings",
-    "document",
-    "error_chart",
-    "pair_chart",
-    "settings_table",
-    "skip_chart",
-    "xy_layout",
-]
 
 #: More nodes than this are shown as a histogram: thinner bars cannot be told apart.
 _MOST_BARS = 200

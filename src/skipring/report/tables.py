@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from .._numbers import number
 from ..experiments import TheoryTable
 from ..planning import Plan, Plans
-from .numbers import number
-
-__all__ = ["plan_table", "theory_table"]
 
 
 def plan_table(plans: Plans) -> Table:

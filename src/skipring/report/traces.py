@@ -16,8 +16,6 @@ from .figures import PALETTE, new_figure, save_figure, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_traces", "write_traces_csv"]
-
 _HEADS = ("panel", "case", "timeout", "step", "updates", "latency", "test_error", "test_error_std", "epsilon")
 _MARKERS = ("v", "o", "s", "^", "D", "X")
 _DASHES = (":", "-", "--", "-.", (0, (5, 1)), (0, (1, 1)))

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
 
-__all__ = ["draw_worth", "worth_names", "worth_table"]
-
 #: How lines look: colour, marker, dashes.
 _LOOKS = {
     "together": ("#0072B2", "o", "-"),

@@ -7,113 +7,55 @@ and deals its data. What is wrong in a run file is named by its key (`keys`).
 
 from __future__ import annotations
 
-from .changes import change_value, parse_change, read_toml
-from .example import example_run_file, toml_value
-from .keys import RUN_KEYS, keys
-from .notes import (
-    delta_notes,
-    most_units_of_a_node,
-    no_noise,
-    not_covered,
-    not_covered_in_simulations,
-    old_timeout,
-    rows_notes,
-    turns_per_node,
-    units_of_all_nodes,
-    unsaid_data,
-)
-from .resolve import (
-    Budget,
-    ResolvedRun,
-    Shape,
-    budget_of,
-    designed_ring_of,
-    model_of,
-    no_privacy,
-    protection_of,
-    require_cuttable,
-    require_own_scales,
-    resolve,
-    step_sizes_of,
-    usual_batch,
-)
-from .rows import (
-    DEFAULT_NODES,
-    check_agreement,
-    clipped_labels,
-    dataset_of,
-    dealt_rows,
-    first_rows_of_persons,
-    label_bound_is_agreed,
-    prepared_rows,
-    protected_rows,
-    stream,
-)
-from .runfile import (
-    FLOOR,
-    RIVALS,
-    USUAL_LAW,
-    Late,
-    Ready,
-    RunFile,
-    StragglersSection,
-    parse_run,
-    read_run_file,
-    with_changes,
-)
-from .wording import expected, unknown_key
-
-__all__ = [
-    "DEFAULT_NODES",
-    "FLOOR",
-    "RIVALS",
-    "RUN_KEYS",
-    "USUAL_LAW",
-    "Budget",
-    "Late",
-    "Ready",
-    "ResolvedRun",
-    "RunFile",
-    "Shape",
-    "StragglersSection",
-    "budget_of",
-    "change_value",
-    "check_agreement",
-    "clipped_labels",
-    "dataset_of",
-    "dealt_rows",
-    "delta_notes",
-    "designed_ring_of",
-    "example_run_file",
-    "expected",
-    "first_rows_of_persons",
-    "keys",
-    "label_bound_is_agreed",
-    "model_of",
-    "most_units_of_a_node",
-    "no_noise",
-    "no_privacy",
-    "not_covered",
-    "not_covered_in_simulations",
-    "old_timeout",
-    "parse_change",
-    "parse_run",
-    "prepared_rows",
-    "protected_rows",
-    "protection_of",
-    "read_run_file",
-    "read_toml",
-    "require_cuttable",
-    "require_own_scales",
-    "resolve",
-    "rows_notes",
-    "step_sizes_of",
-    "stream",
-    "toml_value",
-    "turns_per_node",
-    "units_of_all_nodes",
-    "unknown_key",
-    "unsaid_data",
-    "usual_batch",
-    "with_changes",
-]
+from .changes import change_value as change_value
+from .changes import parse_change as parse_change
+from .changes import read_toml as read_toml
+from .example import example_run_file as example_run_file
+from .example import toml_value as toml_value
+from .keys import RUN_KEYS as RUN_KEYS
+from .keys import keys as keys
+from .notes import delta_notes as delta_notes
+from .notes import most_units_of_a_node as most_units_of_a_node
+from .notes import no_noise as no_noise
+from .notes import not_covered as not_covered
+from .notes import not_covered_in_simulations as not_covered_in_simulations
+from .notes import old_timeout as old_timeout
+from .notes import rows_notes as rows_notes
+from .notes import turns_per_node as turns_per_node
+from .notes import units_of_all_nodes as units_of_all_nodes
+from .notes import unsaid_data as unsaid_data
+from .resolve import Budget as Budget
+from .resolve import ResolvedRun as ResolvedRun
+from .resolve import Shape as Shape
+from .resolve import budget_of as budget_of
+from .resolve import designed_ring_of as designed_ring_of
+from .resolve import model_of as model_of
+from .resolve import no_privacy as no_privacy
+from .resolve import protection_of as protection_of
+from .resolve import require_cuttable as require_cuttable
+from .resolve import require_own_scales as require_own_scales
+from .resolve import resolve as resolve
+from .resolve import step_sizes_of as step_sizes_of
+from .resolve import usual_batch as usual_batch
+from .rows import DEFAULT_NODES as DEFAULT_NODES
+from .rows import check_agreement as check_agreement
+from .rows import clipped_labels as clipped_labels
+from .rows import dataset_of as dataset_of
+from .rows import dealt_rows as dealt_rows
+from .rows import first_rows_of_persons as first_rows_of_persons
+from .rows import label_bound_is_agreed as label_bound_is_agreed
+from .rows import prepared_rows as prepared_rows
+from .rows import protected_rows as protected_rows
+from .rows import stream as stream
+from .runfile import FLOOR as FLOOR
+from .runfile import RIVALS as RIVALS
+from .runfile import USUAL_LAW as USUAL_LAW
+from .runfile import Late as Late
+from .runfile import Ready as Ready
+from .runfile import RunFile as RunFile
+from .runfile import StragglersSection as StragglersSection
+from .runfile import parse_run as parse_run
+from .runfile import read_run_file as read_run_file
+from .runfile import with_changes as with_changes
+from .wording import expected as expected
+from .wording import unknown_key as unknown_key

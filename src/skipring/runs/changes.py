@@ -8,8 +8,6 @@ from typing import Any
 
 from ..errors import InvalidInput
 
-__all__ = ["EITHER", "change_value", "parse_change", "read_toml"]
-
 #: A section, and two of its keys of which one may be given.
 EITHER = (
     ("delay", "timeout", "skip"),

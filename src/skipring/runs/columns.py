@@ -12,8 +12,6 @@ from typing import Any
 from ..data import Schema
 from ..errors import InvalidInput
 
-__all__ = ["with_columns", "with_path_beside", "with_schema_file", "with_traces_beside"]
-
 #: Which keys may name the file of a trace.
 _TRACES = (("delay", "law"), ("compute", "law"), ("network", "latency"), ("stragglers", "availability"))
 

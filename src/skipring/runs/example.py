@@ -8,8 +8,6 @@ from pydantic import BaseModel
 
 from .runfile import RunFile
 
-__all__ = ["example_run_file", "toml_value"]
-
 
 def example_run_file() -> str:
     """Return a run file with every key, its default and what it means."""

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from ..errors import InvalidInput
 
-__all__ = ["RUN_KEYS", "keys"]
-
 #: Where the run file says what planned runs and simulations alike call by these names.
 RUN_KEYS = {
     "steps": "schedule.steps",

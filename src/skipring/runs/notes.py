@@ -9,19 +9,6 @@ from ..learning import Protection, unit_count
 from ..privacy import large_delta
 from .runfile import RunFile
 
-__all__ = [
-    "delta_notes",
-    "most_units_of_a_node",
-    "no_noise",
-    "not_covered",
-    "not_covered_in_simulations",
-    "old_timeout",
-    "rows_notes",
-    "turns_per_node",
-    "units_of_all_nodes",
-    "unsaid_data",
-]
-
 
 def unsaid_data(run: RunFile) -> str | None:
     """Say which rows are taken where the run file names none; None where it does."""
@@ -96,10 +83,14 @@ def units_of_all_nodes(owned: NodeData, protection: Protection) -> int:
     return sum(unit_count(int(rows), protection, own) for rows, own in zip(owned.sizes, whose, strict=True))
 
 
-def delta_notes(run: RunFile, units: int) -> tuple[str, ...]:
-    """Warn of a delta above one over the number of what is protected; nothing where there is no noise to judge."""
-    found = large_delta(run.privacy.delta, run.privacy.protects, units)
-    return () if found is None or run.privacy.noise_multiplier == 0.0 else (f"privacy.{found}",)
+def delta_notes(run: RunFile, units: int, *, at_least: bool = False, own_delta: float | None = None) -> tuple[str, ...]:
+    """Warn of a delta above one over the (least) number of what is protected; nothing where there is no noise to judge.
+
+    `own_delta` is what a node's owner has chosen in place of what is agreed on.
+    """
+    delta, key = (run.privacy.delta, "privacy.delta") if own_delta is None else (own_delta, "budget.delta")
+    found = large_delta(delta, run.privacy.protects, units, at_least=at_least)
+    return () if found is None or run.privacy.noise_multiplier == 0.0 else (f"{found} ({key})",)
 
 
 def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool = True) -> tuple[str, ...]:

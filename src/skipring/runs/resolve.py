@@ -27,21 +27,6 @@ from .keys import RUN_KEYS, keys
 from .rows import label_bound_is_agreed
 from .runfile import RIVALS, USUAL_LAW, RunFile
 
-__all__ = [
-    "Budget",
-    "NoiseRule",
-    "ResolvedRun",
-    "Shape",
-    "budget_of",
-    "model_of",
-    "no_privacy",
-    "protection_of",
-    "require_own_scales",
-    "resolve",
-    "step_sizes_of",
-    "usual_batch",
-]
-
 #: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
 DEFAULT_ROUNDS = 30
 DEFAULT_EPSILON = 8.0

@@ -26,19 +26,6 @@ from ..errors import InvalidInput, quoted_list
 from .keys import keys
 from .runfile import RunFile
 
-__all__ = [
-    "DEFAULT_NODES",
-    "check_agreement",
-    "clipped_labels",
-    "dataset_of",
-    "dealt_rows",
-    "first_rows_of_persons",
-    "label_bound_is_agreed",
-    "prepared_rows",
-    "protected_rows",
-    "stream",
-]
-
 #: How many nodes a data set is dealt to if nobody says.
 DEFAULT_NODES = 113
 #: The stream of random numbers that prepares and deals rows; runs have the streams 0, 1, 2, ...

@@ -37,19 +37,6 @@ from .columns import with_columns, with_path_beside, with_schema_file, with_trac
 from .keys import keys
 from .wording import refusal, require_no_quotes
 
-__all__ = [
-    "FLOOR",
-    "RIVALS",
-    "USUAL_LAW",
-    "Late",
-    "Ready",
-    "RunFile",
-    "StragglersSection",
-    "parse_run",
-    "read_run_file",
-    "with_changes",
-]
-
 #: Ways to learn together without a token, which simulations compare it with.
 RIVALS = ("gossip", "federated")
 #: No learned timeout is shorter, in seconds, unless nodes agree on another floor: long enough for a small update of a

@@ -12,8 +12,6 @@ from pydantic import BaseModel
 from ..delays import Delay
 from ..errors import InvalidInput
 
-__all__ = ["expected", "refusal", "require_no_quotes", "unknown_key"]
-
 #: What pydantic adds to the place of a value that may be of several types.
 _TYPES = ("literal", "float", "function")
 _OTHER_TYPES = ("int", "list[str]")

@@ -7,22 +7,14 @@ nodes is unlucky. `KnownOrder` is an order that all agreed on before the run, wh
 from __future__ import annotations
 
 from ..errors import InvalidInput
-from .designed import DesignedRing, KnownOrder, designed_order, usual_search
-from .drawn import RandomRing, RandomWalk, Ring, Schedule
-
-__all__ = [
-    "SCHEDULES",
-    "DesignedRing",
-    "KnownOrder",
-    "RandomRing",
-    "RandomWalk",
-    "Ring",
-    "Schedule",
-    "designed_order",
-    "register_schedule",
-    "schedule",
-    "usual_search",
-]
+from .designed import DesignedRing as DesignedRing
+from .designed import KnownOrder as KnownOrder
+from .designed import designed_order as designed_order
+from .designed import usual_search as usual_search
+from .drawn import RandomRing as RandomRing
+from .drawn import RandomWalk as RandomWalk
+from .drawn import Ring as Ring
+from .drawn import Schedule as Schedule
 
 SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Ring, RandomRing, RandomWalk, DesignedRing)}
 

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["keep", "kept"]
-
 _DIGEST = 32
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats, Ints
 
-__all__ = ["all_leakages", "searched"]
-
 #: In a search among at most so many nodes the sum of weights may grow by a share of 1 / nodes at first: a few nodes get
 #: stuck else, and many have no time for it.
 _FEW = 50

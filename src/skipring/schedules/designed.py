@@ -20,8 +20,6 @@ from ..errors import InvalidInput, require_integer
 from . import _kept
 from .drawn import Path, Schedule
 
-__all__ = ["MOST_CLOSING", "DesignedRing", "KnownOrder", "designed_order", "usual_search"]
-
 #: Orders are designed for so many nodes, and for so many hops.
 MOST_NODES = 2000
 _MOST_HOPS = 10**6

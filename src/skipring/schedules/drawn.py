@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_integer
 
-__all__ = ["Path", "RandomRing", "RandomWalk", "Ring", "Schedule"]
-
 Path = NDArray[np.int32]
 
 

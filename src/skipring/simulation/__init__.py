@@ -9,76 +9,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .build import build
-from .comparison import Alternative, Comparison, alternatives, compare_runs
-from .lateness import Lateness
-from .result import ResolvedFacts, Result, RunSummary, Spread, gather
-from .simulate import Interrupted, one_blas_thread, simulate
-from .stragglers import Stragglers
+from .build import build as build
+from .comparison import Alternative as Alternative
+from .comparison import Comparison as Comparison
+from .comparison import alternatives as alternatives
+from .comparison import compare_runs as compare_runs
+from .lateness import Lateness as Lateness
+from .result import ResolvedFacts as ResolvedFacts
+from .result import Result as Result
+from .result import RunSummary as RunSummary
+from .result import Spread as Spread
+from .result import gather as gather
+from .setup import Interrupted as Interrupted
+from .simulate import one_blas_thread as one_blas_thread
+from .simulate import simulate as simulate
+from .stragglers import Stragglers as Stragglers
 
 if TYPE_CHECKING:
-    from .account import planned
-    from .build import setup_of_rows, setup_on
-    from .comparison import Compared
-    from .engine import prepare_runs, run_one
-    from .rivals import gossip_graphs
-    from .rivals.privacy import chosen_pairs, why_not_hidden
-    from .rivals.runs import who_is_ready
-    from .setup import Setup
-    from .table import COLUMNS, WORDS, ResultRow, latex_rows, result_row
+    from .account import planned as planned
+    from .build import setup_of_rows as setup_of_rows
+    from .build import setup_on as setup_on
+    from .comparison import Compared as Compared
+    from .engine import prepare_runs as prepare_runs
+    from .engine import run_one as run_one
+    from .rivals import gossip_graphs as gossip_graphs
+    from .rivals.privacy import chosen_pairs as chosen_pairs
+    from .rivals.privacy import why_not_hidden as why_not_hidden
+    from .rivals.runs import who_is_ready as who_is_ready
+    from .setup import Setup as Setup
+    from .table import COLUMNS as COLUMNS
+    from .table import WORDS as WORDS
+    from .table import ResultRow as ResultRow
+    from .table import latex_rows as latex_rows
+    from .table import result_row as result_row
 
-__all__ = [
-    "COLUMNS",
-    "WORDS",
-    "Alternative",
-    "Compared",
-    "Comparison",
-    "Interrupted",
-    "Lateness",
-    "ResolvedFacts",
-    "Result",
-    "ResultRow",
-    "RunSummary",
-    "Setup",
-    "Spread",
-    "Stragglers",
-    "alternatives",
-    "build",
-    "chosen_pairs",
-    "compare_runs",
-    "gather",
-    "gossip_graphs",
-    "latex_rows",
-    "one_blas_thread",
-    "planned",
-    "prepare_runs",
-    "result_row",
-    "run_one",
-    "setup_of_rows",
-    "setup_on",
-    "simulate",
-    "who_is_ready",
-    "why_not_hidden",
-]
 
-__getattr__, __dir__ = lazily(
-    __name__,
-    {
-        "COLUMNS": "table",
-        "Compared": "comparison",
-        "ResultRow": "table",
-        "Setup": "setup",
-        "WORDS": "table",
-        "chosen_pairs": "rivals.privacy",
-        "gossip_graphs": "rivals",
-        "latex_rows": "table",
-        "planned": "account",
-        "prepare_runs": "engine",
-        "result_row": "table",
-        "run_one": "engine",
-        "setup_of_rows": "build",
-        "setup_on": "build",
-        "who_is_ready": "rivals.runs",
-        "why_not_hidden": "rivals.privacy",
-    },
-)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -28,8 +28,6 @@ from ..learning._compiled import (
 )
 from ..learning._evaluated import evaluate_margin, evaluate_softmax, evaluate_squared
 
-__all__ = ["WALKS"]
-
 
 def _walk_for(kind: int, source: int) -> Any:
     """Return a run for one kind of model; branches for the others vanish before they are compiled."""

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats, Ints
 
-__all__ = ["AHEAD", "FRESH", "KEPT", "follow"]
-
 Bools = NDArray[np.bool_]
 
 FRESH, KEPT, AHEAD = 0, 1, 2

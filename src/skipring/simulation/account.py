@@ -33,8 +33,6 @@ from ..timeouts import no_update_probability, skip_probability
 from .setup import RunOutput, Setup
 from .whole_node import node_epsilon
 
-__all__ = ["noise_for", "planned", "privacy_of"]
-
 #: Beyond this many nodes the matrix of all pairs is not computed.
 _MOST_NODES = 3000
 _BINS = 40

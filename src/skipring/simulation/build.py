@@ -35,8 +35,6 @@ from .rivals import Federated, Gossip
 from .setup import Setup
 from .stragglers import Stragglers, stragglers_of
 
-__all__ = ["build", "built", "setup_of_rows", "setup_on"]
-
 #: The stream of random numbers in which gossip's access to the channel is simulated.
 _ACCESS = 2**32 - 2
 

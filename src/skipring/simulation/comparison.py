@@ -20,9 +20,8 @@ from ..runs import RIVALS, RunFile, with_changes
 from ..schedules import SCHEDULES
 from .build import build
 from .result import Result
-from .simulate import Interrupted, simulate
-
-__all__ = ["Alternative", "Compared", "Comparison", "alternatives", "compare_runs"]
+from .setup import Interrupted
+from .simulate import simulate
 
 #: Without a given error, the alternatives race to the best final error, give or take this factor.
 _NEAR_BEST = 1.1

@@ -21,9 +21,6 @@ from .setup import Interrupted, KernelArrays, RunOutput, Setup, laid_out, rule_o
 from .stragglers import Drawn, draw_hops
 from .wide_runs import WideRuns, is_wide
 
-__all__ = ["prepare_runs", "run_many", "run_one"]
-
-
 #: What all runs of a setup share.
 Shared = KernelArrays | NeuralRuns | WideRuns
 

@@ -19,8 +19,6 @@ from ..delays import Availability, Delay, PairLatency
 from ..errors import InvalidInput
 from ..runs import Late, Ready
 
-__all__ = ["Lateness", "Timeline", "rows_that_fit", "timeline"]
-
 #: Where the rows of a shortened update begin: multiples of the golden ratio visit all places evenly.
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 

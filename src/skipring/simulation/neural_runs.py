@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..learning import NeuralToken
 
-__all__ = ["NeuralRuns"]
-
 _SIDE_BY_SIDE = 3
 
 

@@ -13,8 +13,6 @@ from ..learning import LinearModel, reference
 from ..schedules import Schedule
 from .setup import Setup
 
-__all__ = ["ReferenceRun", "noisy_gradient", "reference_run"]
-
 
 class ReferenceRun(NamedTuple):
     """Test errors and mean losses at the setup's points, the last model, and how long all hops took."""

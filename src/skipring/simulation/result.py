@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-__all__ = ["ResolvedFacts", "Result", "RunSummary", "Spread", "gather", "load_run", "save_run"]
-
 _ARRAYS = ("points", "test_error", "loss", "latency", "updates", "models", "offered", "skipped")
 
 

@@ -22,8 +22,6 @@ from .lateness import Lateness
 from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
-__all__ = ["Interrupted", "KernelArrays", "RunOutput", "Setup", "laid_out", "rule_of", "turns_of"]
-
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
 _MOST_TEST_LABEL = 1e18
 #: Into so many pieces a computation is cut where no batch is agreed on.
@@ -256,8 +254,13 @@ class RunOutput:
 
 
 def _unforeseeable() -> np.random.Generator:
-    """Return a generator that begins with the operating system's randomness: 192 bits of state, drawn from 256."""
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(secrets.randbits(256), pool_size=8)))
+    """Return a generator that begins with 384 bits of the operating system's randomness.
+
+    Philox makes each block of its numbers from a secret key and a counter. The generator of runs with a seed would not
+    do: a few of its numbers determine all others, and a model after one update shows as many as it has parameters.
+    """
+    secret = secrets.randbits(384)
+    return np.random.Generator(np.random.Philox(key=secret >> 256, counter=secret & ((1 << 256) - 1)))
 
 
 class LaidOut(NamedTuple):

@@ -45,9 +45,6 @@ from .rivals import Federated, Gossip
 from .setup import Interrupted, RunOutput, Setup
 from .trained import require_run, trained_model
 
-__all__ = ["Interrupted", "one_blas_thread", "simulate"]
-
-
 _HELD = "holds a simulation already; --resume goes on with one that was interrupted, --out names another folder"
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..data import NodeData
     from ..runs import RunFile
 
-__all__ = ["Drawn", "Stragglers", "draw_delays", "draw_hops", "stragglers_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Stragglers:

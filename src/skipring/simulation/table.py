@@ -11,8 +11,6 @@ from .._numbers import number, upper
 if TYPE_CHECKING:
     from .result import Result, Spread
 
-__all__ = ["COLUMNS", "WORDS", "ResultRow", "latex_rows", "latex_table", "result_row"]
-
 #: The columns of the table and their heads; delta is said beside it.
 COLUMNS = {
     "name": "name",

@@ -14,8 +14,6 @@ from ..models import Inputs, ModelFacts, TrainedModel, claims_of, fixed_weights,
 from .result import Result
 from .setup import RunOutput
 
-__all__ = ["require_run", "trained_model"]
-
 #: Why a model states no epsilon although its runs would have one.
 _ON_A_GPU = (
     "a GPU drew its noise from too few random bits to keep it secret; with model.device = cpu there is an epsilon"

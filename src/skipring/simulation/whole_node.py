@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..privacy import PlannedRun, StatedEpsilon, forecast, whole_node
 from .setup import Setup
 
-__all__ = ["node_epsilon"]
-
 
 def node_epsilon(setup: Setup, run: PlannedRun, delta: float) -> StatedEpsilon | None:
     """Return what holds for all data of a node, where less than that is protected."""

@@ -21,8 +21,6 @@ from .setup import Interrupted, Setup, laid_out
 if TYPE_CHECKING:
     from ..learning import LinearToken
 
-__all__ = ["WideRuns", "is_wide"]
-
 #: Numbers of a batch (rows x features x outputs) from which matrix products are quicker (benchmarks/wide.py).
 _MANY = 1_000_000
 

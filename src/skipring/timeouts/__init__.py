@@ -7,29 +7,15 @@ other way round: `round_law` finds the duration that fits itself, and `choose_ti
 
 from __future__ import annotations
 
-from .fresh import (
-    TimeoutChoice,
-    best_timeout,
-    choose_timeout,
-    expected_latency,
-    no_update_probability,
-    skip_probability,
-    time_between_updates,
-    timeout_for_skip,
-)
-from .remembering import RoundLaw, best_timeout_ready, choose_timeout_ready, round_law
-
-__all__ = [
-    "RoundLaw",
-    "TimeoutChoice",
-    "best_timeout",
-    "best_timeout_ready",
-    "choose_timeout",
-    "choose_timeout_ready",
-    "expected_latency",
-    "no_update_probability",
-    "round_law",
-    "skip_probability",
-    "time_between_updates",
-    "timeout_for_skip",
-]
+from .fresh import TimeoutChoice as TimeoutChoice
+from .fresh import best_timeout as best_timeout
+from .fresh import choose_timeout as choose_timeout
+from .fresh import expected_latency as expected_latency
+from .fresh import no_update_probability as no_update_probability
+from .fresh import skip_probability as skip_probability
+from .fresh import time_between_updates as time_between_updates
+from .fresh import timeout_for_skip as timeout_for_skip
+from .remembering import RoundLaw as RoundLaw
+from .remembering import best_timeout_ready as best_timeout_ready
+from .remembering import choose_timeout_ready as choose_timeout_ready
+from .remembering import round_law as round_law

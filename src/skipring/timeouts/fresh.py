@@ -12,18 +12,6 @@ from .._arrays import Doubles
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_probability_below_one
 
-__all__ = [
-    "TimeoutChoice",
-    "best_timeout",
-    "choose_timeout",
-    "expected_latency",
-    "no_update_probability",
-    "skip_probability",
-    "time_between_updates",
-    "timeout_for_skip",
-]
-
-
 SMALLEST = 1e-280  # stands for "towards 0": far below any clock, far above where doubles lose digits
 GAIN = 1e-3  # stretches that provably cannot be better than the best by this much are not searched further
 SAME = 1e-10  # gains below this are rounding

@@ -21,8 +21,6 @@ from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative
 from .fresh import TimeoutChoice, choose_timeout, expected_latency, skip_probability
 
-__all__ = ["RoundLaw", "best_timeout_ready", "choose_timeout_ready", "round_law"]
-
 Ready = Literal["fresh", "kept", "ahead"]
 #: A designed order, too, has each node anywhere in its rounds.
 Order = Literal["ring", "random-ring", "random-walk", "designed-ring"]

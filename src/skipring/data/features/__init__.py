@@ -33,8 +33,6 @@ from .fourier import RandomFourier
 from .function import FunctionEncoder, same_rows
 from .scattering import Scattering
 
-__all__ = ["Encoder", "check_encoder", "encoded", "encoder", "watched"]
-
 _ALLOWED = "none, scattering, random-fourier:N (a number of features) or module:function"
 #: So many numbers are computed at a time.
 _PART = 1 << 22

@@ -6,8 +6,6 @@ import os
 from contextlib import AbstractContextManager
 from typing import Any
 
-__all__ = ["cores", "one_blas_thread"]
-
 
 def cores() -> int:
     """Return how many cores this process may use."""

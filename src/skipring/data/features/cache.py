@@ -21,8 +21,6 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["cache_folder", "forget", "keep", "kept"]
-
 Rows = NDArray[np.float32]
 _MOST_BYTES = 16 << 30
 _PIECE = 1 << 24

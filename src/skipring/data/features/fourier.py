@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from ...errors import require_integer
 from ._blocks import cores, one_blas_thread
 
-__all__ = ["RandomFourier"]
-
 _SEED = 20070
 #: Rows of norm 1 are at most 2 apart, and those that have nothing in common 1.4: their product is then exp(-2).
 BANDWIDTH = 0.7071067811865476

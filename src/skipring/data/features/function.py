@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from ..._function import error_line, made_by
 from ...errors import InvalidInput
 
-__all__ = ["FunctionEncoder"]
-
 #: A row alone and among others may differ by so much of the largest number: sums are added up in another order then.
 _TOLERANCE = 1e-4
 _TRIED = 5

@@ -28,8 +28,6 @@ from numpy.typing import NDArray
 from ...errors import InvalidInput
 from ._blocks import cores, one_blas_thread
 
-__all__ = ["Scattering"]
-
 _DIRECTIONS = 8
 _STRIDE = 4  # 2^J for J = 2: how far apart the averages are
 _CHANNELS = 1 + 2 * _DIRECTIONS + _DIRECTIONS**2

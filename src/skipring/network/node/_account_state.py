@@ -17,8 +17,6 @@ from .settled_account import Made
 if TYPE_CHECKING:
     from .ledger import OwnAccount
 
-__all__ = ["packed", "resumed"]
-
 #: What follows from the terms, or from the rest.
 _FOLLOWS = {"terms", "_one", "_sizes", "_mu2"}
 _PACKER = Packer({OwnTranscript: 1, OwnUpdates: 2, Way: 3, Made: 4})

@@ -6,8 +6,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 
-__all__ = ["OwnTurns"]
-
 
 class OwnTurns:
     """The hops of the agreed path that are one node's, skipped or not; a few bytes for each.

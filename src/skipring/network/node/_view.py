@@ -16,8 +16,6 @@ from .status import NodeStatus
 if TYPE_CHECKING:
     from .node import Node
 
-__all__ = ["status_of"]
-
 
 def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     """Return what a node knows about the run and about itself.
@@ -57,6 +55,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         budget=budget.epsilon,
         life_runs=None if life is None else life.runs,
         life_epsilon=None if life is None else life.epsilon(delta),
+        life_unit=None if life is None else life.unit,
         refused=telemetry.refused,
         refused_for_budget=telemetry.refused_for_budget,
         late=telemetry.late,

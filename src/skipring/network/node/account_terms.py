@@ -16,8 +16,6 @@ from ...privacy import USUAL_UNIT, Unit
 from ..protocol import turns_of
 from ._own_turns import OwnTurns
 
-__all__ = ["AccountTerms"]
-
 #: Step sizes may differ by this factor, and the noise from 1; squares of what is allowed cannot overflow.
 _RANGE = 1e50
 

@@ -9,8 +9,6 @@ from typing import Any
 from ..protocol import Broke, Final, Message, Outcome, Parameters, Pass, Rule, Token, wrong_way
 from ..storage import ModelFile
 
-__all__ = ["Arrivals", "discard"]
-
 
 def discard(parameters: Parameters) -> None:
     """Delete a large model that nobody has taken."""

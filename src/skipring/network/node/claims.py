@@ -7,10 +7,9 @@ import math
 from ...models import EpsilonClaim
 from ...privacy import OwnTranscript, gdp_epsilon
 from ..protocol import Token, updated_hops
-from .ledger import AccountTerms, OwnAccount
+from .account_terms import AccountTerms
+from .ledger import OwnAccount
 from .settled_account import append_hops
-
-__all__ = ["final_claims", "final_epsilon"]
 
 
 def final_claims(

@@ -18,8 +18,6 @@ from ..transport import Address, within
 #: The name of an account, in a relay's address.
 IS_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
-__all__ = ["IS_USER", "NodeBudget", "NodeConfig", "NodeDelay", "NodeRelay", "OwnData", "no_budget", "read_node_config"]
-
 
 class OwnData(Section):
     """This node's own rows, which never leave it."""

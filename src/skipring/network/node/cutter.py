@@ -9,8 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-__all__ = ["Cutter"]
-
 #: Of the time that is left, so much is planned with: a machine has other things to do at times.
 _PLANNED = 0.9
 #: If all rows fit into so much of it, they are taken at once; if not, in pieces of an eighth.

@@ -52,8 +52,6 @@ from .telemetry import Telemetry
 from .turn_times import TurnTimes
 from .updater import Stopped
 
-__all__ = ["Driver", "Journal", "Updates", "Wires"]
-
 
 class Journal(Protocol):
     """Where entries are on disk once `append` returns; it knows what they add up to."""

@@ -10,32 +10,6 @@ from typing import ClassVar
 
 from ..protocol import News, Rule
 
-__all__ = [
-    "BudgetSpent",
-    "CertificateEnds",
-    "Disagreeing",
-    "Event",
-    "GoesOn",
-    "Incomplete",
-    "LabelsClipped",
-    "Note",
-    "OfferRefused",
-    "OwnUpdatesForgotten",
-    "Prepared",
-    "ProtocolNews",
-    "RelayNews",
-    "RowsLeftOut",
-    "RuleBroken",
-    "RunOver",
-    "Standstill",
-    "Started",
-    "StillPreparing",
-    "TokenAccepted",
-    "ToldToStop",
-    "TooSlow",
-    "Updated",
-]
-
 
 @dataclass(frozen=True)
 class Event:

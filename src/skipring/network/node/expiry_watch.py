@@ -8,8 +8,6 @@ from collections.abc import Callable
 from ..transport import Expiry, Keys, expiries
 from .events import CertificateEnds, Event
 
-__all__ = ["ExpiryWatch"]
-
 _DAY = 86400.0
 _LEAST = 1.0  # seconds between two looks, also right before the end
 

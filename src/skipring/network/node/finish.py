@@ -12,8 +12,6 @@ from pathlib import Path
 
 from ..protocol import Peer
 
-__all__ = ["FINISH", "FinishWatch"]
-
 #: The file by which an owner asks; it has the identity of the run in it.
 FINISH = "finish"
 _LOOK = 0.5  # seconds between two looks

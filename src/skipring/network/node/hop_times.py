@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 from statistics import median
 
-__all__ = ["HopTimes"]
-
 _RECENT = 200  # hops that medians are taken over
 
 

@@ -36,8 +36,6 @@ from ...runs import (
 )
 from .config import OwnData
 
-__all__ = ["NO_ROWS", "learner_on", "make_learner", "node_rows", "require_shared_data"]
-
 #: What is said of a node whose owner has not filled in where its own file is.
 NO_ROWS = "this node has not said where its rows are; give path under [data] in its node.toml"
 

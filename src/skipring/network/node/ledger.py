@@ -84,8 +84,6 @@ from .settled_account import Made, append_hops, line_transcript, new_transcript,
 if TYPE_CHECKING:
     from .config import NodeBudget
 
-__all__ = ["AccountTerms", "OwnAccount", "account_of", "willing"]
-
 #: What gives back all that rounding in a product of a few numbers may take away.
 _UP = 1.0 + 1e-10
 #: Deltas are computed to about 11 digits.

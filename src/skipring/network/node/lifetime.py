@@ -57,13 +57,11 @@ from .ledger import OwnAccount, willing
 if TYPE_CHECKING:
     from .driver import Journal
 
-__all__ = ["CountedJournal", "LifeTotal", "Lifetime", "known_of", "life_totals"]
-
 #: An account that is read back from a journal may differ from the one that was kept by this much.
 _ROUNDING = 1.0 + 1e-9
 
 
-#: The units of the runs that tell of each unit: its own, and those which hold it.
+#: The units of the runs that tell of each unit: its own, and those which hold it. The least unit comes last.
 _TOLD_BY: dict[Unit, tuple[Unit, ...]] = {
     "node": ("node",),
     "person": ("person", "node"),
@@ -167,9 +165,12 @@ class Lifetime:
 
     @property
     def total(self) -> LifeTotal:
-        """What all runs of the ledger have given away of the unit that this run hides, this one among them."""
-        kind = self._about.unit, self._about.relation
-        return next(each for each in life_totals(self._ledger.records) if (each.unit, each.relation) == kind)
+        """What all runs of the ledger have given away, whatever they hide: of the least unit that one of them hides.
+
+        Of a larger unit only runs that hide it say anything, so its total would leave the others out.
+        """
+        totals = {each.unit: each for each in life_totals(self._ledger.records)}
+        return next(totals[unit] for unit in reversed(_TOLD_BY) if unit in totals)
 
     @property
     def _now(self) -> Spent:
@@ -328,10 +329,6 @@ class Lifetime:
         own = records[self._place]
         least = own.in_full if in_full else own.mu2  # it stays, also where the account has fallen
         return willing(self._account, budget, *place, token, before=before, least=least)
-
-    def epsilon(self, delta: float) -> float:
-        """Return the largest total of the ledger, of whichever unit, at a delta: what a budget for life goes by."""
-        return max((each.epsilon(delta) for each in life_totals(self._ledger.records)), default=0.0)
 
 
 class CountedJournal:

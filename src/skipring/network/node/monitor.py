@@ -20,8 +20,6 @@ from ..transport import Address, AddressInUse
 from .config import require_loopback
 from .status import NodeStatus
 
-__all__ = ["Monitor", "metrics_text", "status_text"]
-
 #: name, kind, what it says (what an epsilon hides follows from the status), and the value of the status that it shows.
 _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...] = (
     ("skipring_hop", "gauge", "The newest hop that this node knows of.", attrgetter("hop")),
@@ -73,7 +71,7 @@ _METRICS: tuple[tuple[str, str, str, Callable[[NodeStatus], float | None]], ...]
     (
         "skipring_life_epsilon",
         "gauge",
-        "Epsilon so far of all runs in the ledger of this node's data together; hides {}. Absent without a ledger.",
+        "Epsilon so far of all runs in the ledger of this node's data together; hides {life}. Absent without a ledger.",
         attrgetter("life_epsilon"),
     ),
     ("skipring_epsilon_budget", "gauge", "Epsilon that this node does not exceed; hides {}.", attrgetter("budget")),
@@ -125,7 +123,7 @@ def _lines(status: NodeStatus) -> Iterator[str]:
         value = value_of(status)
         if value is not None:
             # Names of nodes are letters, digits and -, so that nothing has to be escaped.
-            yield f"# HELP {name} {what.format(status.hides)}\n# TYPE {name} {kind}\n"
+            yield f"# HELP {name} {what.format(status.hides, life=status.life_hides)}\n# TYPE {name} {kind}\n"
             yield f'{name}{{node="{status.name}"}} {_number(value)}\n'
 
 

@@ -37,8 +37,6 @@ from .tunnel import Tunnel
 from .turn_times import TurnTimes
 from .updater import Stopped, Updater
 
-__all__ = ["Node", "over_tls"]
-
 #: How long a node that was told to stop may go on, until it has passed the token on.
 _GRACE = 15.0
 #: How often a node says what it waits for before the run begins.

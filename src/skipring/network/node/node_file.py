@@ -12,8 +12,6 @@ from ...runs import RunFile
 from ..protocol import Token
 from ..storage import chunks_of, size_of
 
-__all__ = ["NodeFacts", "write_node_model"]
-
 
 class NodeFacts(NamedTuple):
     """What a node says of the model that it has: in which run it was trained, and what it cost this node."""

@@ -32,16 +32,14 @@ from ..transport import (
     Statement,
     Way,
 )
+from .account_terms import AccountTerms
 from .config import NodeConfig, read_node_config
-from .ledger import AccountTerms
 from .monitor import status_text
 from .node_file import NodeFacts, write_node_model
 from .owner import read_owner
 from .pace import AdaptivePace, FixedPace, Pace
 from .ssh_words import forwards, ssh_words
 from .status import RESULT, STOPPED, NodeStatus, read_status
-
-__all__ = ["NodeSetup"]
 
 #: Norms are computed from rounded numbers; this much above the bound is rounding.
 _ROUNDING = 1e-5

@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from ..._arrays import Doubles
 from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
-__all__ = ["NoiseSource", "unreached"]
-
-
 #: Gaussians in each sum: the low bits of one can be traced back to the bits it was made from, those of a sum cannot.
 _TERMS = 4
 #: So many numbers at a time: what they are made from fits into a processor's cache.

@@ -19,9 +19,6 @@ from hashlib import sha256
 
 from ..protocol import Token, Trail, marks_of, own_stamp
 
-__all__ = ["OwnUpdates"]
-
-
 _KEPT = 8  # bytes of a digest
 
 

@@ -15,8 +15,6 @@ from pydantic import Field
 from ...errors import InvalidInput
 from .._files import Section, read_checked
 
-__all__ = ["Owner", "OwnerHooks", "OwnerSsh", "is_within", "owner_path", "read_owner"]
-
 #: The variable that names the file.
 _VARIABLE = "SKIPRING_OWNER"
 

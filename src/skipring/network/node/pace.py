@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
-__all__ = ["AdaptivePace", "FixedPace", "Pace"]
-
 #: The timeout is reconsidered after so many observations.
 _ROUND = 16
 #: Fewer nodes that were ready teach nothing.

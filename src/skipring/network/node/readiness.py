@@ -11,8 +11,6 @@ from typing import Any
 
 from ...runs import Ready
 
-__all__ = ["Readiness"]
-
 
 class Readiness:
     """What a node has ready, and what it gets ready.

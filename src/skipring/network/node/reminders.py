@@ -13,8 +13,6 @@ from .events import Event, OwnUpdatesForgotten
 from .ledger import OwnAccount
 from .updater import Stopped
 
-__all__ = ["OLD_JOURNAL", "OldJournal", "Reminders", "is_old"]
-
 #: What the others are told, and what the next start says.
 OLD_JOURNAL = "is an old copy, or was lost and made anew: others have updates of this node that are not in it"
 

@@ -19,8 +19,6 @@ from ...privacy import OwnTranscript
 from ..protocol import Ballot, Parted, Settled, marks_of, own_stamp, updated_between
 from .account_terms import AccountTerms
 
-__all__ = ["Made", "append_hops", "line_transcript", "new_transcript", "on_the_line"]
-
 _KEPT = 8  # bytes of a digest
 
 

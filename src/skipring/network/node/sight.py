@@ -6,8 +6,6 @@ from typing import Protocol
 
 from .pace import Pace
 
-__all__ = ["NodeSight"]
-
 #: However long a node has taken to be ready, it may compute for this share of the timeout, and for so many seconds: a
 #: machine that does something else for a moment must not cost a turn.
 _SHARE, _LEAST = 0.125, 0.05

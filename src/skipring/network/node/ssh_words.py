@@ -9,8 +9,6 @@ from __future__ import annotations
 from ..transport import Roster
 from .config import NodeRelay
 
-__all__ = ["NODE_KEY", "RELAY", "RELAY_ALIAS", "forwards", "ssh_words"]
-
 #: The folder of a node's files for the relay in its own, and the relay's own folder in that of a network.
 RELAY = "relay"
 #: The node's key for the relay.

@@ -10,8 +10,6 @@ from ..protocol import Peer, Rules, Stand
 from .events import GoesOn, Standstill
 from .telemetry import Telemetry
 
-__all__ = ["StandstillWatch"]
-
 #: How often a node looks whether something has moved, after how long it says that nothing has, and how often again.
 _LOOK, _FIRST, _AGAIN = 0.5, 9.4, 60.0
 #: The holder greets once per beat, and as soon as somebody holds the token again: so much later there is no sign of it.

@@ -12,17 +12,6 @@ from ...learning import Guess
 from ...privacy import HIDDEN, USUAL_UNIT, Relation, Unit
 from ..protocol import asked_in_words
 
-__all__ = [
-    "ALL_RUNS",
-    "RESULT",
-    "STOPPED",
-    "NodeStatus",
-    "OwnClaim",
-    "hidden_from_whom",
-    "hidden_in_all_runs",
-    "read_status",
-]
-
 #: The method of an epsilon of all runs in a ledger.
 ALL_RUNS = "own accounts, composed"
 
@@ -31,7 +20,7 @@ RESULT = "result.json"
 STOPPED = "stopped.json"
 
 
-class Account(Protocol):
+class _Account(Protocol):
     """What an epsilon of a node cannot be read without."""
 
     @property
@@ -46,7 +35,7 @@ class Account(Protocol):
     def view(self) -> str: ...
 
 
-def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
+def hidden_from_whom(account: _Account, *, no_noise: bool) -> str:
     """Say what the epsilons of a node hide, and from whom; without noise that is nothing, whatever was asked for."""
     if no_noise:
         return "nothing from anybody: there is no noise (privacy.noise_multiplier = 0)"
@@ -56,11 +45,11 @@ def hidden_from_whom(account: Account, *, no_noise: bool) -> str:
     )
 
 
-def hidden_in_all_runs(account: Account) -> str:
-    """Say what the epsilon of all runs in a ledger together hides, and from whom."""
+def hidden_in_all_runs(account: _Account, unit: Unit | None = None) -> str:
+    """Say what the epsilon of all runs in a ledger together hides from whom; `unit` may be less than this run hides."""
     return (
-        f"{HIDDEN[account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of all runs"
-        f" (method {ALL_RUNS}, view {account.view})"
+        f"{HIDDEN[unit or account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of all"
+        f" runs (method {ALL_RUNS}, view {account.view})"
     )
 
 
@@ -98,9 +87,9 @@ class NodeStatus:
     no_noise : whether there is no noise at all, so that nothing is hidden.
     not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
-    life_runs, life_epsilon : how many runs the ledger of the node's data has that hide the same unit, or what holds it,
-        and the epsilon of all of them together, for somebody who knows what the one who knows most knew in each; None
-        without a ledger.
+    life_runs, life_epsilon, life_unit : how many runs the ledger of the node's data has, the epsilon of all of them
+        together, for somebody who knows what the one who knows most knew in each, and what it hides: the least that one
+        of these runs hides; None without a ledger.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
     late, declined, cut : own turns without an update because it was not there in time; turns that were let go at once,
         since it would not have been; updates of fewer rows than there are, for want of time.
@@ -172,6 +161,7 @@ class NodeStatus:
     expiring: str | None = None
     life_runs: int | None = None
     life_epsilon: float | None = None
+    life_unit: Unit | None = None
     waits_for: str | None = None
     stands_still: float = 0.0
 
@@ -183,7 +173,7 @@ class NodeStatus:
     @property
     def life_hides(self) -> str:
         """What the epsilon of all runs in the ledger of the node's data hides from whom."""
-        return hidden_in_all_runs(self)
+        return hidden_in_all_runs(self, self.life_unit)
 
     @property
     def asked_to_finish(self) -> str | None:

@@ -19,8 +19,6 @@ from ...learning import Learner
 from ..protocol import Token, marks_of
 from ..storage import chunks_of, size_of
 
-__all__ = ["Strides"]
-
 #: The chance that the noise of one honest update is longer than what is allowed for.
 UNLUCKY = 1e-15
 _CHUNK = 1 << 20

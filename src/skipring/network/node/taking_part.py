@@ -10,8 +10,6 @@ from .events import BudgetSpent, Event, OfferRefused, TooSlow
 from .ledger import OwnAccount, willing
 from .lifetime import Lifetime
 
-__all__ = ["TakingPart"]
-
 
 class TakingPart:
     """Says whether the node takes part at a place; data and parameters have no say in it.
@@ -81,5 +79,5 @@ class TakingPart:
         return affordable
 
     def _say_spent(self, place: Place) -> None:
-        given = (self._account if self._lifetime is None else self._lifetime).epsilon(self._delta)
+        given = (self._account if self._lifetime is None else self._lifetime.total).epsilon(self._delta)
         self._note(BudgetSpent(place[1], given, self._budget.epsilon))

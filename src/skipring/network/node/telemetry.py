@@ -22,8 +22,6 @@ from .events import (
 from .hop_times import HopTimes
 from .status import NodeStatus
 
-__all__ = ["Telemetry"]
-
 
 class Telemetry:
     """Takes the events of a node: counts them, times its hops, and tells the people who run it.

@@ -12,8 +12,6 @@ from pathlib import Path
 from ...errors import InvalidInput
 from .events import Event, RelayNews
 
-__all__ = ["Tunnel", "require_ssh"]
-
 #: Seconds before another attempt, at first and at most; an attempt itself may take ten (ConnectTimeout).
 _FIRST, _LONGEST = 0.5, 5.0
 #: A connection is open if it has not ended so many seconds after the relay has let the node in: by then ports are lent.

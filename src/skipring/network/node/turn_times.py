@@ -14,8 +14,6 @@ from collections.abc import Callable
 from ..protocol import MOST_TURN_BYTES
 from .pace import Pace
 
-__all__ = ["TurnTimes"]
-
 _TURN = struct.Struct("<If?")
 _MOST = MOST_TURN_BYTES // _TURN.size
 #: No turn that is told of took longer, in seconds.

@@ -26,8 +26,6 @@ from .node_setup import NodeSetup
 from .noise import NoiseSource
 from .worker import Worker
 
-__all__ = ["Stopped", "Updater"]
-
 #: Models of so few bytes are checked and stored at once; larger ones in a thread.
 _QUICK = 1 << 16
 #: An update is made at once where none of the newest has taken longer than this; otherwise messages are answered

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-__all__ = ["Worker"]
-
 
 class Worker(Executor):
     """Does one thing after the other in one thread, which ends with the process, whatever it is doing.

@@ -25,8 +25,6 @@ from .seal import Seal
 from .sight import Sight
 from .stamps import StampCheck, turns_of
 
-__all__ = ["STEP", "Core", "Willing"]
-
 #: How far one message moves the highest ballot that a node knows of.
 STEP = 1000
 

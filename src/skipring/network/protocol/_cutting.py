@@ -12,8 +12,6 @@ from dataclasses import replace
 
 from .messages import Copy, Pass, Token
 
-__all__ = ["KNOWN_BYTES", "cut", "known", "marks_before", "whole"]
-
 _DIGEST = 32
 _SIZE = 8
 #: How many bytes it takes to say which marks one has.

@@ -27,8 +27,6 @@ from .messages import (
     WantOutcome,
 )
 
-__all__ = ["Ending"]
-
 
 class Ending:
     """A node's part in ending a run."""

@@ -30,8 +30,6 @@ from .messages import (
 from .sight import FRESH
 from .standing import too_few
 
-__all__ = ["Keeping"]
-
 #: A receiver that does not answer is asked so often before it is doubted that the token is still there.
 _ASKED = 3
 

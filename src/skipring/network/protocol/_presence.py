@@ -27,8 +27,6 @@ from .messages import (
     Resumed,
 )
 
-__all__ = ["HOP_BYTES", "Presence"]
-
 #: Bytes of the hop at which a node was last heard from.
 HOP_BYTES = 4
 

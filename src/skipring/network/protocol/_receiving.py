@@ -10,8 +10,6 @@ from .actions import Rule
 from .journal import Gone, Kept
 from .messages import Accepted, Answer, Ask, Ballot, Copy, Hello, Here, Kind, Offer, Pass, Place, Ready, Refuse, Reject
 
-__all__ = ["Receiving"]
-
 
 class Receiving:
     """A node's part while somebody else has the token."""

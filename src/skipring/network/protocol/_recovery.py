@@ -35,8 +35,6 @@ from .messages import (
     WantTicket,
 )
 
-__all__ = ["Recovery"]
-
 #: Recoveries that fail wait longer and longer, up to so many times the first wait.
 _LONGEST = 8
 #: A final model is proposed, or everybody greeted, so often before a holder asks whether a recovery would help.

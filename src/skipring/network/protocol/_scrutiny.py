@@ -34,8 +34,6 @@ from .messages import (
 )
 from .stamps import Split, split
 
-__all__ = ["Scrutiny"]
-
 
 class Scrutiny:
     """A node's eye on what others send."""

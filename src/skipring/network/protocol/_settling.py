@@ -11,8 +11,6 @@ from .forks import settled
 from .looks import MOST_PLACES, Told
 from .messages import Looks, WantLooks
 
-__all__ = ["Settling"]
-
 #: Those who do not answer are asked so often, a lease apart; then it is settled without them.
 _ASKED = 5
 

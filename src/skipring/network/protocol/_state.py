@@ -15,24 +15,6 @@ from .journal import Memory
 from .looks import Told
 from .messages import Ballot, Place, Rank, Token
 
-__all__ = [
-    "Computing",
-    "Deciding",
-    "Doing",
-    "Doubted",
-    "Ended",
-    "Holding",
-    "Idle",
-    "Invitation",
-    "Offering",
-    "Recovering",
-    "Rules",
-    "State",
-    "Unconfirmed",
-    "Waiting",
-    "Watching",
-]
-
 #: Patience grows with the recoveries that a node has started, up to so many of them.
 _SLOWEST = 8
 

@@ -12,8 +12,6 @@ from .journal import Wished
 from .messages import Signatures, WishesKnown
 from .standing import asked_in_words
 
-__all__ = ["Wishing"]
-
 
 class Wishing:
     """A node's own wish, and what it knows of the others'."""

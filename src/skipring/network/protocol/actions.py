@@ -11,21 +11,6 @@ from enum import StrEnum
 from .journal import Entry
 from .messages import Ballot, Message, Token
 
-__all__ = [
-    "Action",
-    "Broke",
-    "Compute",
-    "News",
-    "PrepareBatch",
-    "Rule",
-    "Say",
-    "Send",
-    "SetTimer",
-    "StopTimer",
-    "Timer",
-    "Write",
-]
-
 
 class Timer(StrEnum):
     """What a node waits for; of each there is one at a time."""

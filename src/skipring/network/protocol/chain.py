@@ -17,19 +17,6 @@ from collections.abc import Sequence
 from ...errors import InvalidInput, require_integer
 from .messages import Ballot, Token
 
-__all__ = [
-    "blank_chain",
-    "check_chain",
-    "extended_chain",
-    "marks_of",
-    "sealed",
-    "updated_between",
-    "updated_by",
-    "updated_hops",
-    "updates_of",
-    "wrong_way",
-]
-
 _DIGEST = 32
 _ROOT = b"skipring chain"
 

@@ -16,8 +16,6 @@ from typing import Protocol, runtime_checkable
 from .journal import Entry, Forgotten, Forked, Heard, Kept, Memory, Over, Released, Settled, Starts
 from .messages import Ballot, Parameters, Rank, Trail
 
-__all__ = ["Account", "Fold", "Release", "Resumable"]
-
 
 @dataclass(frozen=True)
 class Release:

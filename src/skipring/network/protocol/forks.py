@@ -23,8 +23,6 @@ from .messages import Ballot, Kind, Rank, Token
 if TYPE_CHECKING:
     from ._state import Rules
 
-__all__ = ["Parted", "parted", "settled", "starts_before"]
-
 _End = tuple[int, Kind]
 
 

@@ -8,24 +8,6 @@ from dataclasses import dataclass, field, replace
 from .messages import Ballot, Copy, Kind, Place, Rank, Signatures, Token, Trail
 from .places import Places
 
-__all__ = [
-    "Entry",
-    "Forgotten",
-    "Forked",
-    "Gone",
-    "Heard",
-    "Kept",
-    "Memory",
-    "Over",
-    "Passing",
-    "Released",
-    "Settled",
-    "Starts",
-    "Track",
-    "Wished",
-]
-
-
 #: Ballots of recoveries, in order, and the copy with which each was gone on, if that is known.
 Starts = tuple[tuple[Ballot, Rank | None], ...]
 

@@ -15,8 +15,6 @@ from ...errors import InvalidInput
 from .journal import Memory
 from .messages import Ballot, Kind, Rank
 
-__all__ = ["MOST_PLACES", "Told", "hops_in"]
-
 #: The most bytes of an answer; a node that would have to say more does not answer.
 MOST_PLACES = 1 << 20
 #: The most that such bytes may grow to; enough for a hundred recoveries in a run of half a million hops.

@@ -9,50 +9,6 @@ from typing import Any, Protocol
 
 from .numbers import numbered, on_wire
 
-__all__ = [
-    "MOST_TURN_BYTES",
-    "Accepted",
-    "Agree",
-    "Answer",
-    "Ask",
-    "Ballot",
-    "Copy",
-    "Decided",
-    "Doubt",
-    "Final",
-    "FinalAccepted",
-    "Fine",
-    "Fork",
-    "Hello",
-    "Here",
-    "Kind",
-    "LargeParameters",
-    "Looks",
-    "Message",
-    "Moved",
-    "Offer",
-    "Outcome",
-    "Parameters",
-    "Pass",
-    "Place",
-    "Prepare",
-    "Promise",
-    "Rank",
-    "Ready",
-    "Refuse",
-    "Reject",
-    "Resume",
-    "Resumed",
-    "Signatures",
-    "Ticket",
-    "Token",
-    "Trail",
-    "WantLooks",
-    "WantOutcome",
-    "WantTicket",
-    "WishesKnown",
-]
-
 #: (number, node): ballots are ordered, and no two nodes choose the same.
 Ballot = tuple[int, int]
 #: (ballot, hop): where a run is.

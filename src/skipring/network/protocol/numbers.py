@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-__all__ = ["field_numbers", "message_number", "numbered", "on_wire"]
-
 _FIELD = "number on the wire"
 _MESSAGE = "__number_on_the_wire__"
 _Kind = TypeVar("_Kind", bound=type[Any])

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from ...errors import InvalidInput, require_integer
 
-__all__ = ["agreed_path"]
-
 
 def agreed_path(schedule: str, nodes: int, steps: int, seed: bytes) -> list[int]:
     """Return the node of each hop.

@@ -67,8 +67,6 @@ from .seal import Seal
 from .sight import ClearSight, Sight
 from .standing import Standing, standing_of
 
-__all__ = ["Peer"]
-
 
 class Peer:
     """One node of a run.

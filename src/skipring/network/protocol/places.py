@@ -9,8 +9,6 @@ from typing import overload
 
 from .messages import Ballot, Place
 
-__all__ = ["Places"]
-
 
 class Places(Sequence[Place]):
     """Places in the order in which they came. It never changes; `plus` returns a longer one, which shares its memory.

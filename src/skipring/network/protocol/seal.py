@@ -10,8 +10,6 @@ from typing import Protocol
 
 from .messages import Ballot, Token
 
-__all__ = ["Seal"]
-
 
 class Seal(Protocol):
     """Signs for one node of a run, and checks what all nodes of that run have signed."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["FRESH", "ClearSight", "Sight"]
-
 #: Seconds that a message waits for a connection; later it may be wrong, and is dropped.
 FRESH = 1.0
 

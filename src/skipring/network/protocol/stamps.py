@@ -19,8 +19,6 @@ from .chain import extended_chain, marks_of
 from .messages import Ballot, Parameters, Token, Trail
 from .seal import Seal
 
-__all__ = ["Split", "Stamp", "StampCheck", "own_stamp", "split", "stamped", "turns_of"]
-
 _BALLOT, _DIGEST = 16, 32
 
 

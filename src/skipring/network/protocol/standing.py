@@ -13,8 +13,6 @@ from .messages import Place
 if TYPE_CHECKING:
     from ._core import Core
 
-__all__ = ["Stand", "Standing", "asked_in_words", "standing_of", "too_few"]
-
 
 class Stand(StrEnum):
     """What a node waits for."""

@@ -17,8 +17,6 @@ from .folders import ASKED
 from .local import read_network, running_pid
 from .update import write_update
 
-__all__ = ["begin_again", "require_stopped", "take_up"]
-
 _LEFT = ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED, FINISH, "node.log")
 
 

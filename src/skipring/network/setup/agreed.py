@@ -39,19 +39,6 @@ from ..node import NodeBudget, require_shared_data
 from .agreed_order import AgreedOrder, order_of, written_down
 from .agreed_values import require_network_run
 
-__all__ = [
-    "agreed_run",
-    "asked_budget",
-    "has_own_files",
-    "notes_on",
-    "require_data",
-    "resolved_run",
-    "run_text",
-    "timeout_of_a_law",
-    "why_nobody_skipped",
-    "without_shared_file",
-]
-
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
 _SPARE = 1.0 + 1e-7
 #: Beyond so many hops times nodes a bound takes the place of each node's own account.
@@ -116,7 +103,7 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
     if run.privacy.protects == "node":
         notes += delta_notes(run, nodes)
     if has_own_files(run):  # nobody knows how many rows there are
-        return tuple(notes)
+        return (*notes, *(delta_notes(run, nodes, at_least=True) if run.privacy.protects != "node" else ()))
     protection = protection_of(run)
     if protection is not None and protection.unit != "node":
         # How many rows each node has does not depend on their features, which may take minutes.

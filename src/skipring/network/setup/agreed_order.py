@@ -12,8 +12,6 @@ from ...runs import RunFile, designed_ring_of
 from ...schedules import KnownOrder, usual_search
 from ..protocol import agreed_path
 
-__all__ = ["AgreedOrder", "in_whole_rounds", "order_of", "with_designed_order"]
-
 
 @dataclass(frozen=True)
 class AgreedOrder:

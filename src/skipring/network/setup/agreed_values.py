@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ...runs import RunFile
     from ..transport import Roster
 
-__all__ = ["MOST_STEPS", "agreement_of", "quorum_of", "require_network_run"]
-
 #: A node's own affair: where its files and its processor are, and what only a simulation knows.
 _OWN = {
     "data": ("path", "node"),

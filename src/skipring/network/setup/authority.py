@@ -13,8 +13,6 @@ from ..transport import require_cryptography
 if TYPE_CHECKING:
     from ..transport import certificates
 
-__all__ = ["CLOCKS", "has_authority", "lasting_authority", "read_authority"]
-
 CLOCKS = timedelta(hours=1)  # how far the clocks of two machines may be apart when a certificate is new
 
 

@@ -16,8 +16,6 @@ from ..transport import certificates as known
 from .ports import shared_ports
 from .relay_checks import check_node_relay, check_relay, mode_problem
 
-__all__ = ["Checked", "check_network", "check_node", "is_node_folder"]
-
 _SMALL = 1 << 20  # no key is longer
 
 

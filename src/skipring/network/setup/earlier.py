@@ -8,8 +8,6 @@ from ..._command import command
 from ...errors import InvalidInput
 from ..node import NodeConfig, read_node_config
 
-__all__ = ["RUNS", "SETTINGS", "files_of", "why_no_journal"]
-
 #: The folder of earlier runs, beside the journal.
 RUNS = "runs"
 #: The node's settings as they were in an earlier run. It is not called node.toml: nobody is to start a node with it.

@@ -9,8 +9,6 @@ from ..node import OldJournal
 from ..storage import JournalInUse, JournalUnusable
 from ..transport import AddressInUse
 
-__all__ = ["ExitCode", "exit_code_of"]
-
 
 class ExitCode(IntEnum):
     """How `skipring node run` ends; what a signal or the system ends has another code, and may be started again.

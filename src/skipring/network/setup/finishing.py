@@ -9,8 +9,6 @@ from ..node import FINISH, NodeConfig
 from .local import node_result
 from .run_mark import require_identity
 
-__all__ = ["ask_to_finish"]
-
 
 def ask_to_finish(config: NodeConfig) -> bool:
     """Ask for the run of a node to end; return whether there was something to ask: False if the run is over there.

@@ -18,8 +18,6 @@ from .authority import CLOCKS
 from .ports import metrics_ports
 from .relay import HOST_KEY, Via, node_host, node_relay_files, relay_files
 
-__all__ = ["ASKED", "make_network", "write_node_folder"]
-
 #: The run as it was asked for, before it was made into one for so many nodes.
 ASKED = "asked.toml"
 

@@ -40,8 +40,6 @@ _UP = 1.0 + 1e-9
 #: What showing somebody a token in the middle of a run means; everybody gets to see the final model.
 _NOT_OVER = "the run is not over, so this is what one node has seen: shown to another node, the two look together"
 
-__all__ = ["GivenAway", "KnownByObserver", "NodeModel", "given_away", "save_node_model"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class KnownByObserver:

@@ -17,8 +17,6 @@ from ...errors import InvalidInput
 from ...runs import RunFile, read_run_file
 from ..node import NodeConfig, is_within, owner_path, read_node_config, read_owner
 
-__all__ = ["Hook", "admit_hooks", "hooks_of"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Hook:

@@ -12,8 +12,6 @@ from ...privacy import Relation, Unit, gdp_epsilon
 from ..node import ALL_RUNS, hidden_in_all_runs, known_of, life_totals, read_node_config
 from ..storage import LedgerFile, LedgerRecord, LedgerUnusable
 
-__all__ = ["LedgerLine", "LedgerTotal", "LifeAccount", "life_account"]
-
 #: If neither the settings nor any run says which.
 _DELTA = 1e-5
 #: How each line of a ledger begins.

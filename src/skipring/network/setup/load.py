@@ -49,8 +49,6 @@ from .checks import check_node
 from .hooks import admit_hooks
 from .run_mark import RunMark, require_identity
 
-__all__ = ["load_node", "open_journal", "require_journal", "require_reach", "terms_of"]
-
 #: What the ends of the noise may add to delta, as a share of it.
 _UNSEEN = 1e-9
 #: A step's noise is at least so many times the spacing of the numbers that it is added to.
@@ -132,7 +130,12 @@ def load_node(path: str | Path) -> NodeSetup:
         notes=(
             *_limits(config, no_noise(run)),
             *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
-            *delta_notes(run, learner.all_units),  # it knows of no rows but its own
+            # It knows of no rows but its own.
+            *delta_notes(
+                run,
+                len(roster) if run.privacy.protects == "node" else learner.all_units,
+                own_delta=config.budget.delta,
+            ),
         ),
     )
 

@@ -25,8 +25,6 @@ from .agreed_values import MOST_STEPS
 from .exit_codes import ExitCode
 from .process import process_start
 
-__all__ = ["LocalNetwork", "NodeState", "node_result", "node_status", "read_network", "set_steps", "stop_nodes"]
-
 #: A node that ends by itself is not started again, whatever the code: somebody is looking on, and is told why.
 _FINAL = tuple(ExitCode)
 

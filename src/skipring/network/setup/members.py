@@ -22,8 +22,6 @@ from .folders import ASKED, require_days, write_node_folder
 from .ports import metrics_ports
 from .update import write_update
 
-__all__ = ["LEFT", "Members", "all_have_files", "begin_with_others", "members_of"]
-
 #: Where the folders of those who have left are.
 LEFT = "left"
 

@@ -14,8 +14,6 @@ from ..transport import read_roster, require_cryptography
 from .relay import HOST_KEY
 from .update import UPDATE
 
-__all__ = ["pack_node", "pack_relay"]
-
 #: All that ever leaves a network's folder.
 _FILES = ("node.key", "node.crt", "ca.crt", "roster.toml", "node.toml", "run.toml", UPDATE)
 _FILES_FOR_RELAY = tuple(f"{RELAY}/{file}" for file in ("known_hosts", NODE_KEY))

@@ -17,8 +17,6 @@ from ..transport import AddressInUse, listening_sockets, read_roster
 from .hooks import Hook, hooks_of
 from .local import running_pid
 
-__all__ = ["Around", "around_node", "is_here", "place_problems"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Around:

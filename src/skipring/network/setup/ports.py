@@ -11,8 +11,6 @@ from ...errors import InvalidInput
 from ..node import NodeConfig, read_node_config
 from ..transport import Address, Roster
 
-__all__ = ["metrics_ports", "shared_ports"]
-
 #: Metrics are so far above the port that a node listens on.
 _ABOVE = 1000
 _LAST = 65535

@@ -22,8 +22,6 @@ from ...errors import InvalidInput
 if TYPE_CHECKING:
     from ..node import Node, NodeStatus
 
-__all__ = ["process_start", "run_node"]
-
 #: Whoever asks for a node's state waits so many seconds for a test of the newest model.
 _FOR_A_TEST = 2.0
 

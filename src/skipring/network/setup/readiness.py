@@ -15,8 +15,6 @@ from .giving import given_away
 from .load import load_node, require_journal
 from .local import read_network
 
-__all__ = ["budget_notes", "differing_runs", "no_room", "run_notes", "why_not_started"]
-
 
 def why_not_started(folder: str | Path) -> str:
     """Say why a node would not start with its run, data, model, journal and ledger; nothing if it would."""

@@ -15,8 +15,6 @@ from ...errors import InvalidInput
 from ..node import IS_USER, RELAY_ALIAS
 from ..transport import Address, Roster, within
 
-__all__ = ["Via", "node_host", "node_relay_files", "parse_via", "relay_addresses", "relay_files"]
-
 #: The relay's own key, which nobody else may read.
 HOST_KEY = "ssh_host_ed25519_key"
 _THERE = "127.0.0.1"  # the relay's ports for nodes: nobody else can reach them

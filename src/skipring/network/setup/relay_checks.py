@@ -10,8 +10,6 @@ from ..transport import Roster
 from .relay import HOST_KEY, allowed_line
 from .ssh_keys import public_line_of
 
-__all__ = ["check_node_relay", "check_relay", "mode_problem"]
-
 
 def check_node_relay(config: NodeConfig, folder: Path) -> list[str]:
     """Check what a node reaches the relay with: its key, the relay's, and where the tunnel ends."""

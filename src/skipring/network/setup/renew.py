@@ -15,8 +15,6 @@ from .folders import require_days
 from .local import running_pid
 from .update import UPDATE, write_update
 
-__all__ = ["Renewed", "renew_certificates"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Renewed:

@@ -9,8 +9,6 @@ from urllib.parse import parse_qsl, urlencode
 
 from ...errors import InvalidInput
 
-__all__ = ["RunMark", "new_identity", "require_identity"]
-
 _BYTES = 12  # nobody meets the same twice
 _KEY, _MARKS = "run=", "agreed:"
 _NAMED = 6  # keys; more would hide the others

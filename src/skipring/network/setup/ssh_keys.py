@@ -5,8 +5,6 @@ from __future__ import annotations
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["new_ssh_key", "public_line_of"]
-
 
 def new_ssh_key() -> tuple[bytes, str]:
     """Make a key; return it as the text of its file, not encrypted, and its public half as one line without a name."""

@@ -18,8 +18,6 @@ from .checks import is_node_folder
 from .local import running_pid
 from .update import UPDATE, Update, moment_of, read_update
 
-__all__ = ["Taken", "update_node"]
-
 _Values = Mapping[str, tuple[str, str]]
 
 

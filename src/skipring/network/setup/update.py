@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ..transport import certificates
 
-__all__ = ["UPDATE", "Update", "read_update", "write_update"]
-
 #: The file, in a network's folder and in that of each node.
 UPDATE = "update.json"
 _TAG = b"skipring: what the authority tells the nodes of its network\n"

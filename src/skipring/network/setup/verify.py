@@ -12,8 +12,6 @@ from ...errors import InvalidInput, given_as
 from ...models import load_model
 from ..transport import CERTIFICATE, OutcomeCertificate, Statement, Way, read_roster
 
-__all__ = ["Verified", "verify_outcome"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:

@@ -9,39 +9,8 @@ from __future__ import annotations
 
 from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalInUse, JournalUnusable
 from ._ledger_claim import LedgerClaim, LedgerInUse
+from ._ledger_lines import Spent
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, JournalSum, read_journal, sum_journal
-from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, LedgerWriter, Spent, boot
+from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, LedgerWriter, boot
 from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
-
-__all__ = [
-    "LARGE",
-    "JournalBroken",
-    "JournalError",
-    "JournalFile",
-    "JournalFull",
-    "JournalInUse",
-    "JournalReading",
-    "JournalSum",
-    "JournalUnusable",
-    "LedgerBroken",
-    "LedgerClaim",
-    "LedgerFile",
-    "LedgerInUse",
-    "LedgerRecord",
-    "LedgerRun",
-    "LedgerUnusable",
-    "LedgerWriter",
-    "ModelFile",
-    "ModelFolder",
-    "ModelWriter",
-    "Spent",
-    "boot",
-    "chunks_of",
-    "digest_of",
-    "load",
-    "read_journal",
-    "size_of",
-    "store",
-    "sum_journal",
-]

@@ -35,8 +35,6 @@ from ..protocol import (
     Wished,
 )
 
-__all__ = ["Line", "Lines", "Row", "lines_in", "ranked", "sum_of", "token_in", "with_kinds"]
-
 _DIGEST = 32
 _WITHOUT, _WITH_SUM = b"\0", b"\1"  # the first byte of a row
 _HEAD = 9  # bytes of that and of the time

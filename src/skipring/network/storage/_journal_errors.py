@@ -8,17 +8,6 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 
-__all__ = [
-    "JournalBroken",
-    "JournalError",
-    "JournalFull",
-    "JournalInUse",
-    "JournalUnusable",
-    "code_of",
-    "damaged",
-    "failure",
-]
-
 
 class JournalUnusable(InvalidInput):
     """The journal is damaged, of another run, or an old copy: its node must not go on with it, now or later."""

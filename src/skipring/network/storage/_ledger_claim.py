@@ -19,8 +19,6 @@ from ..._json import json_text
 from ...errors import InvalidInput
 from ._journal_errors import JournalInUse
 
-__all__ = ["LedgerClaim", "LedgerInUse"]
-
 
 class LedgerInUse(JournalInUse):
     """Another process takes part in the same run as the same node: this one can be started once that has ended."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from ..._json import json_text
 
-__all__ = ["Level", "Now", "Spent", "level_in", "now_in", "text_of"]
-
 #: How a line ends if what recoveries have cost has become certain; what stands there else is 0, or ends with ]].
 _CERTAIN = b",1]"
 #: Releases, mu^2, and mu^2 with each release in full: they never fall.

@@ -15,8 +15,6 @@ from .._packing import Packer
 from ..protocol import Copy, Heard, Kind, Memory, Places, Settled, Token, Track, Trail
 from ._entries import ranked, with_kinds
 
-__all__ = ["Needed", "Summary", "now_needed"]
-
 #: What for (initial, copy, outcome) -> SHA-256 of parameters, and their size if they are in a file.
 Needed = Mapping[str, tuple[str, int | None]]
 

@@ -16,8 +16,6 @@ from pathlib import Path
 from ...errors import InvalidInput
 from ._journal_errors import JournalInUse, damaged
 
-__all__ = ["lock_witness", "parse_witness", "read_witness", "witness_text", "write_witness"]
-
 
 def lock_witness(path: Path, create: int) -> int:
     """Open and lock the witness of a journal; `create` is os.O_CREAT if there may be none yet."""

@@ -29,7 +29,7 @@ from typing import Any
 from ...errors import InvalidInput
 from ..protocol import Account, Entry, Kept, Memory, Over, Parameters, Release, Released, Token
 from ._entries import Line, Row, lines_in, token_in
-from ._journal_errors import JournalBroken, JournalError, JournalFull, JournalUnusable, failure
+from ._journal_errors import JournalBroken, JournalError, JournalUnusable, failure
 from ._summary import Summary, now_needed
 from ._witness import lock_witness, read_witness, write_witness
 from .journal_reading import (
@@ -37,25 +37,14 @@ from .journal_reading import (
     FORMAT,
     ROOT,
     TABLES,
-    JournalReading,
     connect,
     first_row,
     folder_of,
     load,
-    read_journal,
     release_in,
     resumed,
 )
 from .model_file import ModelFile, digest_of, sync_folder
-
-__all__ = [
-    "JournalBroken",
-    "JournalError",
-    "JournalFile",
-    "JournalFull",
-    "JournalReading",
-    "read_journal",
-]
 
 #: A start adds up so many rows anew, at most, of so many bytes on average: where there are many nodes, rows are longer,
 #: and to add one up takes longer, too. Once a sum has become large, there may be more, one for so many bytes of it.

@@ -38,23 +38,6 @@ from ._summary import Summary, now_needed
 from ._witness import parse_witness, witness_text
 from .model_file import ModelFile, ModelFolder, digest_of
 
-__all__ = [
-    "APPLICATION",
-    "FORMAT",
-    "ROOT",
-    "TABLES",
-    "Found",
-    "JournalReading",
-    "JournalSum",
-    "connect",
-    "first_row",
-    "folder_of",
-    "load",
-    "read_journal",
-    "release_in",
-    "sum_journal",
-]
-
 # What the file is; `journal_file` makes it so.
 FORMAT = 4
 APPLICATION = 0x736B7267

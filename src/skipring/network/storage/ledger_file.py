@@ -39,17 +39,6 @@ from ._journal_errors import JournalError, JournalUnusable
 from ._ledger_lines import Level, Now, Spent, level_in, now_in, text_of
 from .model_file import sync_folder
 
-__all__ = [
-    "LedgerBroken",
-    "LedgerFile",
-    "LedgerRecord",
-    "LedgerRun",
-    "LedgerUnusable",
-    "LedgerWriter",
-    "Spent",
-    "boot",
-]
-
 _FORMAT = 1
 _ROOT = b"skipring ledger"
 _PATIENCE = 10.0

@@ -25,19 +25,6 @@ from numpy.typing import DTypeLike, NDArray
 from ...errors import InvalidInput
 from ..protocol import Parameters
 
-__all__ = [
-    "LARGE",
-    "ModelFile",
-    "ModelFolder",
-    "ModelWriter",
-    "chunks_of",
-    "digest_of",
-    "load",
-    "size_of",
-    "store",
-    "sync_folder",
-]
-
 #: Parameters of at least so many bytes are kept in files, smaller ones in memory.
 LARGE = 4 << 20
 _CHUNK = 1 << 20

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Allowance", "Call"]
-
 #: Messages per second, and at once, that a peer may send; two nodes alone with hops of 1 ms send each other 2500.
 _RATE, _BURST = 5000.0, 10000.0
 _PENALTY = 10.0

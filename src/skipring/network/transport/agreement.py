@@ -8,8 +8,6 @@ from typing import Any
 
 from ..._digest import digest
 
-__all__ = ["PROTOCOL", "Agreement", "shown_in"]
-
 #: Nodes with another number do not understand each other.
 PROTOCOL = 4
 _SHOWN, _MOST = 60, 12  # signs of a value, and keys, that two nodes show each other

@@ -20,8 +20,6 @@ from ..storage import LARGE, ModelWriter, digest_of
 from .stream import Closed, FrameKind, Refusal, Refusing, Stream
 from .wire import Heading
 
-__all__ = ["collect", "hand_over"]
-
 _AHEAD = 8  # chunks that may wait for the disk
 _STALLED = 60.0  # seconds in which some of a large model must arrive
 

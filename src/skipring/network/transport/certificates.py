@@ -15,8 +15,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from .roster import ip_of
 
-__all__ = ["Authority", "issue", "new_authority"]
-
 
 @dataclass(frozen=True)
 class Authority:

@@ -34,8 +34,6 @@ from .stream import CHUNK, Closed, FrameKind, Refusal, Refused, Refusing, Stream
 from .tls import HANDSHAKE, Keys, reason_of
 from .wire import INLINE, Done, Frame, Heading, Malformed, decode, encode
 
-__all__ = ["Receiver", "Shape", "Transport"]
-
 _FAREWELL = 1.0  # seconds in which a node that leaves for good tells so: calls are made again within 100 ms
 _PULSE, _SILENT = 5.0, 15.0  # seconds: how often something is said, and how long nothing may be heard
 _CLOSE = 1.0  # seconds in which the other end must agree that a connection is over

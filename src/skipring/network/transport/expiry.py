@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-__all__ = ["SOON", "Expiry", "expiries", "renewal", "renewed_in"]
-
 #: So long before a certificate expires its owner is told.
 SOON = timedelta(days=30)
 _RENEW = "renew it: skipring network renew"

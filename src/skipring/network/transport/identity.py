@@ -13,8 +13,6 @@ from ...errors import InvalidInput
 from .expiry import renewal
 from .roster import NODE_DOMAIN, Roster
 
-__all__ = ["node_uri", "peer_name", "require_cryptography", "server_name"]
-
 _URI = "skipring://node/"
 
 

@@ -21,8 +21,6 @@ from .carrying import hand_over
 from .stream import Closed, FrameKind, Refusal, Refused, Refusing, Stream
 from .wire import Done
 
-__all__ = ["Caller", "Link"]
-
 _WAITING, _WAITING_BYTES = 1000, 8 << 20  # messages that may wait for a slow link, and how long they are together
 _STALLED = 60.0  # a large model of which nothing has left for so many seconds does not move any more
 _FETCHED = 30.0  # seconds in which a large model must be called for

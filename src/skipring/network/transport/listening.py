@@ -7,8 +7,6 @@ from ipaddress import IPv6Address, ip_address, ip_network
 
 from .roster import AddressInUse
 
-__all__ = ["listening_sockets", "source_of"]
-
 _WAITING = 512  # connections that may wait to be taken
 
 

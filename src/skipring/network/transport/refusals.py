@@ -12,8 +12,6 @@ from .roster import Roster
 from .stream import Closed, Refusal, Refused, Refusing
 from .tls import is_turned_away
 
-__all__ = ["Refusals"]
-
 _THERE = 15.0  # a node that was refused so many seconds ago is still there
 _QUIET = 600.0  # seconds in which the same refusal is said once
 #: Numbers that stand alone: two refusals that differ only in them are of one kind.

@@ -14,18 +14,6 @@ from ..._digest import digest
 from ...errors import InvalidInput
 from .._files import Section, quoted, read_checked
 
-__all__ = [
-    "Address",
-    "AddressInUse",
-    "Roster",
-    "parse_joining",
-    "parse_nodes",
-    "read_roster",
-    "roster_of_text",
-    "spelled",
-    "within",
-]
-
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _HOST = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*"

@@ -15,19 +15,6 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Any, cast
 
-__all__ = [
-    "CHUNK",
-    "LARGEST",
-    "Closed",
-    "FrameKind",
-    "Refusal",
-    "Refused",
-    "Refusing",
-    "Stream",
-    "json_of",
-    "json_text",
-]
-
 #: A large model is cut into pieces of so many bytes.
 CHUNK = 1 << 20
 #: No frame is larger.

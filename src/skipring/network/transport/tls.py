@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from ...errors import InvalidInput
 
-__all__ = ["HANDSHAKE", "Keys", "is_turned_away", "reason_of"]
-
 #: Seconds in which TLS must stand, and a caller must have said what it wants.
 HANDSHAKE = 10.0
 #: OpenSSL's words in ours.

@@ -17,8 +17,6 @@ from ..protocol import Ballot, Token, check_chain, marks_of, updates_of
 from ..storage import digest_of
 from .roster import Roster
 
-__all__ = ["CERTIFICATE", "Notary", "OutcomeCertificate", "RunSeal", "Statement", "Way"]
-
 #: The file with the votes, beside the final model.
 CERTIFICATE = "outcome.json"
 

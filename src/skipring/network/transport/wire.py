@@ -32,8 +32,6 @@ from ..protocol import (
     numbered,
 )
 
-__all__ = ["INLINE", "Done", "Frame", "Heading", "Malformed", "decode", "encode"]
-
 PACKAGE = "skipring.network.v1"
 DIGEST_BYTES = 32
 #: Parameters of at most so many bytes travel inside their frame.

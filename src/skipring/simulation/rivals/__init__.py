@@ -7,25 +7,16 @@ they should speak.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .kinds import Federated, Gossip
+from ..._lazy import lazily
+from .kinds import Federated as Federated
+from .kinds import Gossip as Gossip
 
 if TYPE_CHECKING:
-    from .graphs import access_slots, best_access, gossip_graphs, random_graph
+    from ._kernel import random_graph as random_graph
+    from .graphs import access_slots as access_slots
+    from .graphs import best_access as best_access
+    from .graphs import gossip_graphs as gossip_graphs
 
-__all__ = ["Federated", "Gossip", "access_slots", "best_access", "gossip_graphs", "random_graph"]
-
-
-def __getattr__(name: str) -> Any:
-    """Load compiled code when it is first used: a run file that needs none must not wait for numba."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import graphs
-
-    return getattr(graphs, name)
-
-
-def __dir__() -> list[str]:
-    """Show the names that are loaded when they are first used, too."""
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -34,8 +34,6 @@ from ...learning._compiled import (
 )
 from ...learning._evaluated import evaluate_margin, evaluate_softmax, evaluate_squared
 
-__all__ = ["FEDERATED", "GOSSIP", "Averaging", "Graph", "random_graph"]
-
 #: The neighbours of node v are the second array's from the first array's v-th number to its next.
 Graph = tuple[NDArray[np.int64], NDArray[np.int32]]
 

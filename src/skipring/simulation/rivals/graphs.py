@@ -15,16 +15,6 @@ from ._kernel import Graph, random_graph
 if TYPE_CHECKING:
     from ..setup import Setup
 
-__all__ = [
-    "acceleration",
-    "access_slots",
-    "best_access",
-    "even_graph",
-    "gossip_graphs",
-    "graph_stream",
-    "random_graph",
-]
-
 #: Beyond this many nodes the slots are those of a smaller graph of the same degree: they grow with ln(nodes) only.
 _MOST_NODES = 20_000
 #: If the busiest node hears a neighbour in less than one slot of so many, a simulation of all slots would take hours.

@@ -12,8 +12,6 @@ from ..._arrays import Floats
 from ...delays import Delay
 from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
-__all__ = ["Federated", "Gossip"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Gossip:

@@ -28,8 +28,6 @@ from ..whole_node import node_epsilon
 from .graphs import gossip_graphs
 from .kinds import Gossip
 
-__all__ = ["chosen_pairs", "gossip_pairs", "privacy_of_rival", "why_not_hidden"]
-
 #: Pairs of gossip that are accounted for: all of them would take hours.
 _OBSERVERS, _TARGETS = 4, 50
 #: Beyond this many visits of nodes to graphs even some pairs are left out.

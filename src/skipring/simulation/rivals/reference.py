@@ -14,8 +14,6 @@ from ..reference import noisy_gradient
 from ..setup import Setup
 from .kinds import Gossip
 
-__all__ = ["dense", "gossip_matrix", "reference_federated", "reference_gossip"]
-
 #: Which nodes are neighbours, as a matrix of all pairs.
 Links = NDArray[np.bool_]
 

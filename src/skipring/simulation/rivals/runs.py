@@ -16,8 +16,6 @@ from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
 from .kinds import Federated, Gossip
 
-__all__ = ["run_rival", "who_is_ready"]
-
 #: Every node of gossip has a model of its own; the test error is the mean over this many of them.
 _JUDGES = 32
 
