@@ -64,7 +64,7 @@ class Comparison:
 def alternatives(
     file: str | Path | None,
     *,
-    timeouts: Sequence[float | Literal["fastest", "best"]] | None = None,
+    timeouts: Sequence[float | Literal["fastest"]] | None = None,
     schedules: Sequence[str] | None = None,
     noise: Sequence[float] | None = None,
     epsilons: Sequence[float] | None = None,

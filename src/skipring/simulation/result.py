@@ -21,7 +21,6 @@ from .._writing import whole_file, write_file
 from ..errors import InvalidInput
 from ..learning import Guess
 from ..privacy import HIDDEN, PrivacyReport
-from ..runs import no_privacy, parse_run
 from .rivals.kinds import Federated, Gossip
 from .setup import RunOutput
 from .table import latex_rows, result_row
@@ -44,7 +43,7 @@ class ResolvedFacts:
     protected), and `rows_left_out` how many rows were left out because a person has too many. `notes` say what somebody
     who chose these values may not expect, each a sentence without capital and full stop. `guess` is the test error of
     whoever always guesses the commonest class (of numbers: the mean) of the training rows. `rows` are learned from,
-    `test_rows` tested on, and `columns` are those of the table that a model sees; None in folders of earlier versions.
+    `test_rows` tested on, and `columns` are those of the table that a model sees.
     """
 
     nodes: int
@@ -55,25 +54,24 @@ class ResolvedFacts:
     smoothness: float | None
     model: str
     parameters: int
+    noise_std: float
+    rows: int
+    test_rows: int
+    columns: int
     labels_clipped: int | None = None
     rival: Gossip | Federated | None = None
-    noise_std: float | None = None
     batch: int | None = None
     parts: int | None = None
     rows_left_out: int | None = None
     notes: tuple[str, ...] = ()
     guess: Guess | None = None
-    rows: int | None = None
-    test_rows: int | None = None
-    columns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as run.json has it: what the rival says of itself stands beside the rest."""
         own = to_json(dataclasses.replace(self, rival=None))
         if not self.notes:
             del own["notes"]
-        timeout = {"timeout": "infinity"} if math.isinf(self.timeout) else {}
-        return ({} if self.rival is None else dataclasses.asdict(self.rival)) | own | timeout
+        return ({} if self.rival is None else dataclasses.asdict(self.rival)) | own
 
     @classmethod
     def from_json(cls, values: Any) -> ResolvedFacts:
@@ -166,9 +164,10 @@ class Result:
     def data_words(self) -> str:
         """The same with how much of it there is, as far as that is known."""
         facts = self.resolved
-        parts = [] if facts.rows is None else [f"{facts.rows} rows to learn from", f"{facts.test_rows} to test"]
-        parts += [] if facts.columns is None else [f"{facts.columns} column{'' if facts.columns == 1 else 's'}"]
-        return f"{self.data}: {', '.join([*parts, f'{facts.nodes} nodes'])}"
+        columns = f"{facts.columns} column{'' if facts.columns == 1 else 's'}"
+        return (
+            f"{self.data}: {facts.rows} rows to learn from, {facts.test_rows} to test, {columns}, {facts.nodes} nodes"
+        )
 
     @property
     def runs(self) -> int:
@@ -295,30 +294,7 @@ class Result:
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise InvalidInput.because("folder", source, f"is damaged: {error}") from None
-        privacy = _believable(privacy, settings, resolved)
         return cls(settings=settings, resolved=resolved, versions=versions, privacy=privacy, **arrays)
-
-
-def _believable(privacy: PrivacyReport, settings: Mapping[str, Any], resolved: ResolvedFacts) -> PrivacyReport:
-    """Take back what an earlier version stated and this one would not: it kept no record of the planned run."""
-    if privacy.planned is not None or privacy.refused is not None:
-        return privacy
-    keys = (("stragglers", "slow_class"), ("model", "label_bound"), ("learning", "gradient_bound"))
-    run = parse_run({section: {key: settings.get(section, {}).get(key)} for section, key in keys})
-    refusal = no_privacy(run, resolved.model)
-    if refusal is not None:
-        return PrivacyReport(
-            delta=privacy.delta,
-            noise_multiplier=privacy.noise_multiplier,
-            view=privacy.view,
-            amplified=privacy.amplified,
-            refused=refusal.reason,
-            unit=privacy.unit,
-        )
-    if privacy.paper is not None and privacy.paper.epsilon is not None and privacy.paper.method is None:
-        unchecked = dataclasses.replace(privacy.paper, trusted=False, doubt="an earlier version wrote it unchecked")
-        return dataclasses.replace(privacy, paper=unchecked)
-    return privacy
 
 
 def gather(
