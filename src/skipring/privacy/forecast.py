@@ -332,7 +332,7 @@ def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[L
         # The ring of those who are sure to update, of target and observer; whoever else updates only adds noise
         # (docs/privacy.md, "Nodes that remember").
         ring = run.others + 2
-        run = run.replace(nodes=ring, steps=ring * run.rounds, failure=0.0)
+        run = run.replace(nodes=ring, steps=ring * run.rounds, failure=0.0, observers=1)
     # Somebody outside is shown less than a member, so what holds against those holds as well, range by range.
     final = run.view == "final" and amplified and run.others is None
     as_member = run.replace(view="offered") if run.view == "final" else run

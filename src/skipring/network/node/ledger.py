@@ -54,24 +54,13 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidInput, require_integer
-from ...privacy import (
-    ALL_OTHERS,
-    AMPLIFIED,
-    ANOTHER_NODE,
-    IN_FULL,
-    GaussianAccountant,
-    Guarantee,
-    OwnTranscript,
-    gdp_delta,
-    gdp_epsilon,
-)
+from ...privacy import GaussianAccountant, Guarantee, OwnTranscript, gdp_delta, gdp_epsilon
 from ..protocol import (
     Ballot,
     Entry,
@@ -89,14 +78,13 @@ from ..protocol import (
 )
 from ._account_state import packed, resumed
 from .account_terms import AccountTerms
+from .claims import own_guarantee
 from .own_updates import OwnUpdates
 from .settled_account import Made, append_hops, line_transcript, new_transcript, on_the_line
 
 if TYPE_CHECKING:
     from .config import NodeBudget
 
-#: Why nothing is protected where the run file asks for no noise.
-NO_NOISE = "there is no noise (privacy.noise_multiplier = 0)"
 #: What gives back all that rounding in a product of a few numbers may take away.
 _UP = 1.0 + 1e-10
 #: Deltas are computed to about 11 digits.
@@ -370,32 +358,8 @@ class OwnAccount(GaussianAccountant):
         return sum(1 << (hop - 1) for hop in range(first, last + 1) if path[hop - 1] != me)
 
     def guarantee(self, delta: float) -> Guarantee:
-        """Return what another node learns of this one's data at most, and what all others do together."""
-        convex = self.terms.convex
-        one = Guarantee(
-            protects=self.terms.protects,
-            whose=f"node {self.terms.me}",
-            against=ANOTHER_NODE,
-            sees="which sees the token when it is its turn, knows the path and sees the final model",
-            method="own account",
-            delta=delta,
-            epsilon=self.epsilon(delta),
-            refused=None if self.terms.noise_multiplier else NO_NOISE,
-            assumptions=(
-                "it is about what was released so far, which no data may have decided",
-                AMPLIFIED if convex else IN_FULL,
-                *(("a fork of the run counts from when this node hears of it",) if convex else ()),
-                *(("where recoveries went on from, and who saw it, is as nodes have told",) if self._told else ()),
-            ),
-        )
-        together = replace(
-            one,
-            against=ALL_OTHERS,
-            sees="who put together what they saw, whatever happened elsewhere",
-            epsilon=self.epsilon_of_releases(delta),
-            assumptions=(one.assumptions[0], IN_FULL),
-        )
-        return replace(one, also=(together,))
+        """Return what another node knows of this one's data at most, and what all others do together."""
+        return own_guarantee(self, delta, told=self._told)
 
     def _worst_mu(self) -> float:
         return math.sqrt(self.mu2)
