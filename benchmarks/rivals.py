@@ -1,6 +1,6 @@
 """The rivals of the token against the public way of writing them: a loop over nodes, a dense matrix of all pairs.
 
-The public way is in `simulation/rivals/reference.py`, which the tests judge ours by. The workload: 1000 nodes of 16
+The public way is in `tests/simulation/plain_loops.py`, which the tests judge ours by. The workload: 1000 nodes of 16
 rows or so and 8 features (the housing data if SKIPRING_DATA says where it is), whole batches, evaluated every 100
 iterations.
 """
@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from plain_loops import Links, reference_federated, reference_gossip
 
-from simulation import seconds, workload  # the benchmark beside this one
+from simulation import seconds, workload  # the benchmark beside this one, which finds the next file
 from skipring.learning import LinearModel, StepSizes
 from skipring.runs import with_changes
 from skipring.simulation import build
 from skipring.simulation.engine import run_one
 from skipring.simulation.rivals import Federated, Gossip
-from skipring.simulation.rivals.reference import Links, reference_federated, reference_gossip
 from skipring.simulation.setup import Setup
 from skipring.timeouts import timeout_for_skip
 

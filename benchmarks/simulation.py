@@ -10,11 +10,16 @@ import dataclasses
 import math
 import os
 import resource
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 from numba import njit
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "simulation"))
+from plain_loops import reference_run
 
 from skipring.data import NodeData
 from skipring.delays import Exponential
@@ -22,9 +27,8 @@ from skipring.learning import LinearModel, StepSizes
 from skipring.schedules import RandomRing, Schedule
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.lateness import Lateness
-from skipring.simulation.reference import reference_run
 from skipring.simulation.setup import Setup
-from skipring.simulation.stragglers import draw_delays
+from skipring.simulation.stragglers import draw_hops
 
 
 def workload(nodes: int = 1000, steps: int = 24_000, rows: int = 16_512) -> Setup:
@@ -82,7 +86,7 @@ def limit(setup: Setup, runs: int) -> float:
     def one(number: int) -> None:
         rng = np.random.Generator(np.random.SFC64(number))
         path = schedule.path(setup.steps, rng)
-        delays = draw_delays(setup.delay, path, setup.data.nodes, setup.stragglers, rng)
+        delays = draw_hops(setup.delay, path, setup.data.nodes, setup.stragglers, rng).answers
         draw(rng, int((delays <= setup.timeout).sum()), 2, setup.model.parameters)
 
     one(0)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.privacy.running import RunningTranscript
 from skipring.privacy.transcript import Transcript, TranscriptAccountant
 from skipring.schedules import RandomRing
 
@@ -97,37 +96,12 @@ def compare_all_pairs() -> None:
         raise SystemExit("the two do not agree")
 
 
-def report_running(nodes: int, updates: int) -> None:
-    path = RandomRing(nodes).path(updates, np.random.default_rng(0)).tolist()
-    account = RunningTranscript(nodes)
-
-    def append() -> None:
-        for c, node in enumerate(path):
-            account.update(node, step_size=1.0 / math.sqrt(1.0 + c), noise_multiplier=NOISE)
-
-    each = seconds(append) / updates
-    worst = seconds(account.worst, 3)
-    finished = TranscriptAccountant(random_ring(nodes, updates)).worst().mu
-    print(
-        f"running account, n = {nodes}, {updates:,} updates: {each * 1e6:.1f} µs per appended update, "
-        f"{worst * 1e3:.2f} ms to ask for the worst pair"
-    )
-    if abs(account.worst().mu / finished - 1.0) > 1e-9:
-        raise SystemExit("the running account does not agree with that of the finished run")
-
-
 def main() -> None:
     def warm_up() -> None:
         TranscriptAccountant(random_ring(3, 9)).matrix()
-        report = RunningTranscript(3)
-        for node in (0, 1, 2):
-            report.update(node, step_size=1.0, noise_multiplier=NOISE)
-        report.worst()
 
     print(f"compiling (or loading compiled code from its cache), not in the times below: {seconds(warm_up):.2f} s")
     compare_all_pairs()
-    report_running(100, 10_000)
-    report_running(NODES, UPDATES)
 
 
 if __name__ == "__main__":

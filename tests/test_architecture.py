@@ -28,6 +28,7 @@ FLOORS = {
         "_lazy",
         "_numbers",
         "_version",
+        "_writing",
     },
     skipring.network: {"_files", "_packing"},
 }

@@ -414,7 +414,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             scaling=dataclasses.replace(self.scaling_, encoder=None),
             features=self.features,
             intercept=bool(self.intercept),
-            label=getattr(self, "_label", None),  # an older pickle has none
+            label=self._label,
         )
         save_model(TrainedModel(facts, inputs, self._vector), path)
 
@@ -465,7 +465,7 @@ def _delay(given: str | Delay | None) -> Delay | None:
 
 
 def _timeout(given: Any) -> float | str | None:
-    if given is None or (isinstance(given, str) and given in ("fastest", "best")):
+    if given is None or (isinstance(given, str) and given == "fastest"):
         return given
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
         raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'fastest'")

@@ -142,8 +142,7 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert rest.partition(": ")[2] in " ".join(answer.err.split())
 
 
-def test_results_without_features_keep_their_keys() -> None:
-    assert "features" not in RunFile().model_dump()["model"]
+def test_features_come_back_from_the_values_of_a_run() -> None:
     assert run_of("scattering").model_dump()["model"]["features"] == "scattering"
     assert with_changes(None, ["model.features=scattering"]).model.features == "scattering"
     assert parse_run(run_of("scattering").model_dump(mode="json")) == run_of("scattering")

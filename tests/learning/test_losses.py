@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from plain_loops import reference_federated, reference_run
 
 from skipring.data import NodeData
 from skipring.delays import Exponential
@@ -30,9 +31,7 @@ from skipring.learning._compiled import loss_table
 from skipring.learning.losses import LOGISTIC
 from skipring.schedules import RandomRing
 from skipring.simulation.engine import run_one
-from skipring.simulation.reference import reference_run
 from skipring.simulation.rivals import Federated
-from skipring.simulation.rivals.reference import reference_federated
 from skipring.simulation.rivals.runs import who_is_ready
 from skipring.simulation.setup import Setup
 

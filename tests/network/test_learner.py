@@ -600,25 +600,13 @@ def test_what_the_noise_hides_is_bounded_for_tiny_rows_and_huge_labels(prices: P
     assert np.linalg.norm(noise.before[0]) <= 0.3
 
 
-def test_results_of_simulations_keep_their_keys() -> None:
-    """A new key with its default would be a new digest for every cell of every sweep."""
-    assert list(RunFile().model_dump()["model"]) == ["name", "intercept", "ridge", "device"]
-    assert json.loads(RunFile().model_dump_json())["model"]["device"] == "auto"
+def test_a_run_file_comes_back_from_its_values() -> None:
     full = with_changes(None, [NODE, "model.columns=3", CLASSES])
     assert full.model_dump()["model"]["columns"] == 3
     assert RunFile.model_validate(full.model_dump()) == full
     assert RunFile.model_validate_json(full.model_dump_json()) == full
-
-
-def test_a_number_of_features_means_columns_as_it_used_to() -> None:
-    old = parse_run({"model": {"features": 3, "classes": ["a", "b"]}})
-    assert old == parse_run({"model": {"columns": 3, "classes": ["a", "b"]}})
-    assert with_changes(None, [NODE, "model.features=3"]).model.columns == 3
-    assert parse_run({"model": {"features": 3, "columns": 3}}).model.columns == 3
-    with pytest.raises(InvalidInput, match=r"^model\.features = 3: is the earlier name of columns, which is 4"):
-        parse_run({"model": {"features": 3, "columns": 4}})
     with pytest.raises(InvalidInput, match=r"^model\.columns = 0"):
-        parse_run({"model": {"features": 0}})
+        parse_run({"model": {"columns": 0}})
 
 
 def test_the_example_says_all_of_it() -> None:

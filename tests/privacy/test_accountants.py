@@ -23,7 +23,6 @@ from skipring.privacy import (
     OwnTranscript,
     PaperBound,
     PlannedRun,
-    RunningTranscript,
     Transcript,
     TranscriptAccountant,
     forecast,
@@ -49,13 +48,6 @@ def transcript(*, convex: bool = True, **more: Any) -> TranscriptAccountant:
             **more,
         )
     )
-
-
-def running(*, convex: bool = True) -> RunningTranscript:
-    account = RunningTranscript(6, convex=convex)
-    for node in (0, 1, 3, 0, 5, 4, 2, 0, 1):
-        account.update(node, step_size=1.0, noise_multiplier=6.0)
-    return account
 
 
 def own(*, convex: bool = True) -> OwnTranscript:
@@ -106,8 +98,6 @@ ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
     "transcript, in parts": lambda: transcript(parts=[1, 2, 3, 4, 2, 1], protects="person"),
     "transcript, final model": lambda: transcript(view="final"),
     "transcript, not convex": lambda: transcript(convex=False),
-    "running transcript": running,
-    "running transcript, not convex": lambda: running(convex=False),
     "own transcript": own,
     "own transcript, not convex": lambda: own(convex=False),
     "a node's account": node_account,
@@ -199,7 +189,6 @@ def test_a_claim_tells_amplified_from_plain() -> None:
     for amplified, plain in (
         ("forecast random-ring", "forecast, not convex"),
         ("transcript", "transcript, not convex"),
-        ("running transcript", "running transcript, not convex"),
         ("own transcript", "own transcript, not convex"),
         ("a node's account", "a node's account, not convex"),
         ("gossip", "gossip, own releases"),
@@ -240,11 +229,10 @@ def test_who_has_seen_nothing_knows_nothing() -> None:
 @pytest.mark.parametrize(
     "account",
     [
-        RunningTranscript(3),
         OwnTranscript(3, 0),
         OwnAccount(AccountTerms(3, 1, [0, 1, 2], [1.0, 1.0, 1.0], 6.0, convex=True)),
     ],
-    ids=["running transcript", "own transcript", "a node's account"],
+    ids=["own transcript", "a node's account"],
 )
 def test_before_anything_happened_an_account_is_empty(account: Accountant) -> None:
     assert (account.epsilon(1e-6), account.delta(0.0), account.curve([1.0]).tolist()) == (0.0, 0.0, [0.0])
@@ -253,6 +241,4 @@ def test_before_anything_happened_an_account_is_empty(account: Accountant) -> No
 def test_an_account_of_one_node_says_whose_it_is() -> None:
     assert own().claim.protected == "node 0"
     assert node_account().claim.protected == "node 1"
-    assert RunningTranscript(3, target=2).claim.protected == "node 2"
-    assert running().claim.protected == "any node"
     assert "fork" in node_account().claim.sentence()

@@ -12,7 +12,7 @@ import pytest
 from plain_run import Run, exact_mu, random_run, worst_factors
 
 from skipring.errors import InvalidInput
-from skipring.privacy import OwnTranscript, RunningTranscript, Transcript, TranscriptAccountant, transcript
+from skipring.privacy import OwnTranscript, Transcript, TranscriptAccountant, transcript
 from skipring.privacy.transcript import OUTSIDE
 
 
@@ -116,31 +116,26 @@ def test_other_parts_of_a_node_are_noise() -> None:
     assert whole.mu(0, 1) == pytest.approx(math.sqrt(2.0), rel=1e-9)
 
 
-def test_running_and_own_accounts_agree_at_every_hop() -> None:
+def test_own_accounts_are_those_of_the_run_so_far() -> None:
     rng = np.random.default_rng(3)
     for _ in range(25):
         run, convex = random_run(rng, most_parts=4), bool(rng.random() < 0.8)
-        running = RunningTranscript(run.nodes, parts=run.parts, convex=convex)
-        alone = [RunningTranscript(run.nodes, target=u, parts=run.parts, convex=convex) for u in range(run.nodes)]
         own = [OwnTranscript(run.nodes, u, parts=run.parts[u], convex=convex) for u in range(run.nodes)]
-        accounts: list[RunningTranscript | OwnTranscript] = [running, *alone, *own]
         used, made = run.used(), 0
         for hop, (node, updated) in enumerate(run.hops, start=1):
-            for account in accounts:
+            for account in own:
                 if not updated:
                     account.look(node)
                     continue
                 what: dict[str, Any] = {"step_size": run.steps[made], "noise_multiplier": run.noises[made]}
-                mine = not isinstance(account, OwnTranscript) or account.target == node
-                account.update(node, **what, part=used[made][1] if mine else None)
+                account.update(node, **what, part=used[made][1] if account.target == node else None)
             made += updated
             if hop % 4 == 0 or hop == len(run.hops):
                 mu2 = run.first(hop).account(convex=convex, view="offered").matrix(threads=1) ** 2
-                assert running.worst().mu ** 2 == pytest.approx(mu2.max(), rel=1e-9, abs=0.0)
                 for u in range(run.nodes):
                     assert own[u].mu2_by_observer() == pytest.approx(mu2[u], rel=1e-9, abs=0.0)
                     assert np.all(own[u].mu2_by_observer() >= mu2[u] * (1.0 - 1e-12))
-                    assert own[u].worst().mu == pytest.approx(alone[u].worst().mu, rel=1e-9, abs=0.0)
+                    assert own[u].worst().mu ** 2 == pytest.approx(mu2[u].max(), rel=1e-9, abs=0.0)
                     by_part = [own[u].mu2_by_observer(part) for part in range(run.parts[u])]
                     assert np.array_equal(np.max(by_part, axis=0), own[u].mu2_by_observer())
 
@@ -169,7 +164,7 @@ def test_what_is_no_number_of_parts_is_refused(parts: Any) -> None:
     with pytest.raises(InvalidInput, match="parts"):
         run.account(parts=parts)
     with pytest.raises(InvalidInput, match="parts"):
-        RunningTranscript(3, parts=parts)
+        OwnTranscript(3, 0, parts=parts)
 
 
 def test_what_would_be_a_guess_is_refused() -> None:
@@ -178,21 +173,16 @@ def test_what_would_be_a_guess_is_refused() -> None:
         run.account(protects="node")
     with pytest.raises(InvalidInput, match="protects"):
         run.account(protects="row")
-    with pytest.raises(InvalidInput, match="parts"):
-        RunningTranscript(10_000, parts=1000)
-    for account in (RunningTranscript(3, parts=2), OwnTranscript(3, 0, parts=2)):
-        for part in (None, 2, -1):
-            with pytest.raises(InvalidInput, match="part"):
-                account.update(0, step_size=1.0, noise_multiplier=5.0, part=part)
-        assert account.worst().mu == 0.0
+    account = OwnTranscript(3, 0, parts=2)
+    for part in (None, 2, -1):
+        with pytest.raises(InvalidInput, match="part"):
+            account.update(0, step_size=1.0, noise_multiplier=5.0, part=part)
+    assert account.worst().mu == 0.0
     for claimed in ("node", "row"):  # what is hidden is in one part: a whole node is not
-        with pytest.raises(InvalidInput, match=r"protects|parts"):
-            RunningTranscript(3, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
         with pytest.raises(InvalidInput, match=r"protects|parts"):
             OwnTranscript(3, 0, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
     for parts in (1, 2):
-        usual = RunningTranscript(3, parts=parts), OwnTranscript(3, 0, parts=parts)
-        assert {account.claim.unit for account in usual} == {"record"}
+        assert OwnTranscript(3, 0, parts=parts).claim.unit == "record"
     outside = run.account(view="final")
     for ask in (outside.matrix, lambda: outside.mu(0, 1), lambda: outside.seen_by(1)):
         with pytest.raises(InvalidInput, match="final"):

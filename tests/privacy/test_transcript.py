@@ -14,9 +14,9 @@ from plain_run import VIEWS, Run, exact_mu, random_run, worst_factors
 from scipy.optimize import lsq_linear
 
 from skipring.errors import InvalidInput
+from skipring.privacy import OwnTranscript
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon
 from skipring.privacy.record import View
-from skipring.privacy.running import RunningTranscript
 from skipring.privacy.transcript import Transcript, TranscriptAccountant
 from skipring.schedules import schedule
 
@@ -273,63 +273,6 @@ def test_the_matrix_is_the_same_bytes_for_any_number_of_threads() -> None:
             assert account.seen_by(observer).tobytes() == np.ascontiguousarray(matrix[:, observer]).tobytes()
 
 
-# While a run goes on -------------------------------------------------------------------------------------------------
-
-
-def play(account: RunningTranscript, run: Run, first: int, last: int) -> None:
-    """Report hops first..last-1 as they happen."""
-    made = sum(updated for _, updated in run.hops[:first])
-    for node, updated in run.hops[first:last]:
-        if updated:
-            account.update(
-                node, step_size=run.steps[made], noise_multiplier=run.noises[made], contraction=run.factors[made]
-            )
-            made += 1
-        elif run.view == "offered":
-            account.look(node)
-
-
-def test_the_running_account_is_that_of_the_run_so_far() -> None:
-    rng = np.random.default_rng(13)
-    for factors in [(1.0, 1.0), (0.2, 1.0), (0.7, 1.6)] * 4:
-        run = random_run(rng, factors=factors)
-        own = int(rng.integers(run.nodes))
-        everyone, ledger = RunningTranscript(run.nodes), RunningTranscript(run.nodes, target=own)
-        for hop in range(len(run.hops)):
-            for account in (everyone, ledger):
-                play(account, run, hop, hop + 1)
-            matrix = run.first(hop + 1).account().matrix(threads=1)
-            worst, mine = everyone.worst(), ledger.worst()
-            assert worst.mu == pytest.approx(matrix.max(), rel=1e-12, abs=0.0)
-            assert mine.mu == pytest.approx(matrix[own].max(), rel=1e-12, abs=0.0)
-            if worst.mu > 0.0:
-                assert matrix[worst.target, worst.observer] == pytest.approx(worst.mu, rel=1e-12, abs=0.0)
-            if mine.mu > 0.0:
-                assert mine.target == own
-                assert matrix[own, mine.observer] == pytest.approx(mine.mu, rel=1e-12, abs=0.0)
-
-
-def test_the_running_account_can_grow_and_be_asked_at_any_time() -> None:
-    rng = np.random.default_rng(14)
-    updates = 1100
-    run = Run(
-        nodes=5,
-        view="offered",
-        hops=[(int(node), True) for node in rng.integers(0, 5, updates)],
-        steps=(1.0 / np.sqrt(1.0 + np.arange(updates))).tolist(),
-        noises=rng.uniform(5.0, 15.0, updates).tolist(),
-        factors=rng.uniform(0.8, 1.0, updates).tolist(),
-        parts=[1] * 5,
-    )
-    account = RunningTranscript(5)
-    done = 0
-    for hops in (1, 63, 64, 65, 127, 128, 129, 256, 257, 513, 1024, 1025, updates):
-        play(account, run, done, hops)
-        done = hops
-        assert account.worst().mu == pytest.approx(run.first(hops).account().worst().mu, rel=1e-11, abs=0.0)
-        assert account.worst() == account.worst()
-
-
 @pytest.mark.parametrize("factor", [0.9, 0.3])
 def test_twenty_thousand_updates_under_strong_contraction_stay_finite(factor: float) -> None:
     """Only the last few hundred updates matter to an observer who sees but the final token."""
@@ -337,14 +280,10 @@ def test_twenty_thousand_updates_under_strong_contraction_stay_finite(factor: fl
     hops = [(c % 2, True) for c in range(updates)]
     run = Run(3, "offered", hops, [1.0] * updates, [10.0] * updates, [factor] * updates, [1] * 3)
     account = run.account()
-    running = RunningTranscript(3)
-    play(running, run, 0, updates)
     recent = Run(3, "offered", hops[-400:], [1.0] * 400, [10.0] * 400, [factor] * 400, [1] * 3)
     for target in (0, 1):
         assert account.mu(target, 2) == pytest.approx(slow_mu(recent, target, [2]), rel=1e-8, abs=0.0)
-    worst = running.worst()
-    assert worst.mu == pytest.approx(account.worst().mu, rel=1e-9, abs=0.0)
-    assert worst.mu == pytest.approx(
+    assert account.worst().mu == pytest.approx(
         0.2 * math.sqrt(updates / 2), rel=1e-9, abs=0.0
     )  # 0 and 1 see each other's every update
     assert np.all(np.isfinite(account.matrix()))
@@ -413,10 +352,10 @@ def test_an_empty_run_leaks_nothing(view: View) -> None:
             account = TranscriptAccountant(good(view=view, convex=convex, **hops))
             assert np.all(account.matrix() == 0.0)
             assert account.mu(0, 1) == account.mu(0, [1, 2]) == account.worst().mu == account.epsilon(1e-6) == 0.0
-    running = RunningTranscript(3)
-    assert running.worst().mu == 0.0
-    running.look(1)
-    assert running.worst().mu == 0.0
+    own = OwnTranscript(3, 0)
+    assert own.worst().mu == 0.0
+    own.look(1)
+    assert own.worst().mu == 0.0
 
 
 @pytest.mark.parametrize("nodes", [1, 0, -3, 2.5, True])
@@ -424,7 +363,7 @@ def test_fewer_than_two_nodes_are_refused(nodes: Any) -> None:
     with pytest.raises(InvalidInput, match="nodes"):
         good(nodes=nodes)
     with pytest.raises(InvalidInput, match="nodes"):
-        RunningTranscript(nodes)
+        OwnTranscript(nodes, 0)
 
 
 @pytest.mark.parametrize("offered", [[0, 1, 2, 3], [0, -1, 2, 0], [0.0, 1.0, 2.0, 0.0], [True, True, False, True]])
@@ -486,12 +425,10 @@ def test_a_target_must_be_a_node(target: Any) -> None:
         (0, {"noise_multiplier": 0.0}, "noise_multiplier"),
         (0, {"noise_multiplier": -1.0}, "noise_multiplier"),
         (0, {"noise_multiplier": math.inf}, "noise_multiplier"),
-        (0, {"contraction": -0.5}, "contraction"),
-        (0, {"contraction": math.nan}, "contraction"),
     ],
 )
 def test_a_bad_update_is_refused_and_changes_nothing(node: int, changes: dict[str, Any], parameter: str) -> None:
-    account = RunningTranscript(3)
+    account = OwnTranscript(3, 0)
     fine: dict[str, Any] = {"step_size": 1.0, "noise_multiplier": 10.0}
     account.update(0, **fine)
     before = account.worst()

@@ -13,7 +13,6 @@ from skipring.privacy import (
     OwnTranscript,
     PaperBound,
     PlannedRun,
-    RunningTranscript,
     federated_mu,
     federated_node_mu,
     forecast,
@@ -26,7 +25,7 @@ from skipring.privacy import (
     steps_for_budget,
 )
 from skipring.privacy.record import ScheduleName
-from skipring.privacy.theorems import label_epsilon, paper_noise_multiplier, theorem2, theorem3, theorem4, visits
+from skipring.privacy.theorems import paper_noise_multiplier, stated_epsilon, visits
 
 SIGMA = 10.597605053700947  # the noise that the paper calls (1, 1e-6)
 
@@ -193,26 +192,18 @@ def test_a_small_type_does_not_change_any_other_account(kind: Any) -> None:
         lambda z, _: federated_node_mu([3, 2], [True, True], noise_multiplier=z),
         lambda z, _: muffliato_epsilon([pair], nodes=2, rounds=2, noise_multiplier=z, delta=1e-6, points=[1])[0],
         lambda z, _: gossip_mu([pair], nodes=2, rounds=1, noise_multiplier=z, observer=0, targets=[1])[0],
-        lambda z, _: theorem2(nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
-        lambda z, _: theorem3(nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
-        lambda z, _: theorem4(nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
-        lambda z, s: theorem3(nodes=5, steps=50, skip=s, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
-        lambda z, s: theorem4(nodes=5, steps=50, skip=s, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
-        lambda z, _: label_epsilon(z, 1e-6),
+        lambda z, _: stated_epsilon(2, nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
+        lambda z, _: stated_epsilon(3, nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
+        lambda z, _: stated_epsilon(4, nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
+        lambda z, s: stated_epsilon(3, nodes=5, steps=50, skip=s, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
+        lambda z, s: stated_epsilon(4, nodes=5, steps=50, skip=s, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
         lambda z, _: paper_noise_multiplier(z, 1e-6),
         lambda z, _: gdp_epsilon(z, 1e-6),
         lambda z, _: gdp_mu(z, 1e-6),
-        lambda z, s: _running(RunningTranscript(3), z, s),
         lambda z, s: _own(OwnTranscript(3, 0), z, s),
     ]
     for door in doors:
         assert float(door(noise, step)) == float(door(float(noise), float(step)))
-
-
-def _running(account: RunningTranscript, noise: float, step: float) -> float:
-    for node in (0, 1, 2, 0):
-        account.update(node, step_size=step, noise_multiplier=noise)
-    return account.worst().mu
 
 
 def _own(account: OwnTranscript, noise: float, step: float) -> float:

@@ -9,16 +9,8 @@ from typing import Any
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.runs import RunFile, example_run_file, parse_run, read_run_file, require_cuttable
+from skipring.runs import example_run_file, parse_run, read_run_file, require_cuttable
 from skipring.simulation import simulate
-
-
-def test_a_run_file_without_them_has_the_settings_it_always_had() -> None:
-    values = RunFile().model_dump(mode="json")
-    assert "compute" not in values
-    assert "network" not in values
-    assert "ready" not in values["delay"]
-    assert "availability" not in values["stragglers"]
 
 
 @pytest.mark.parametrize(

@@ -90,12 +90,6 @@ def test_the_estimator_and_worth_warn_of_a_large_delta() -> None:
         assert found is None if delta == 0.002 else str(found).startswith("delta 0.003 is above 1 / 455")
 
 
-def test_what_is_not_given_does_not_change_the_key_of_a_result() -> None:
-    dumped = parse_run({}).model_dump(mode="json")
-    assert dumped["privacy"]["protects"] == "record"
-    assert not {"person", "rows_per_person"} & set(dumped["data"])
-
-
 def test_the_usual_batch_is_the_largest_node_and_nobody_rotates() -> None:
     setup = build(parse_run({"data": {"nodes": 7, "split": "power-law"}, "privacy": {"protects": "record"}}))
     assert setup.batch == setup.data.sizes.max()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_loops import reference_run
 
 from skipring.data import NodeData
 from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture, Never
@@ -17,9 +18,8 @@ from skipring.privacy import Unit, forecast, noise_for_budget
 from skipring.schedules import RandomRing, schedule
 from skipring.simulation.account import noise_for, planned, privacy_of
 from skipring.simulation.engine import run_many, run_one
-from skipring.simulation.reference import reference_run
 from skipring.simulation.setup import RunOutput, Setup
-from skipring.simulation.stragglers import Stragglers, draw_delays
+from skipring.simulation.stragglers import Stragglers, draw_hops
 from skipring.timeouts import best_timeout, expected_latency, skip_probability, timeout_for_skip
 
 
@@ -255,7 +255,7 @@ def hops(nodes: int, rounds: int) -> Any:
 
 def test_slow_nodes_take_longer() -> None:
     rng = np.random.default_rng(0)
-    delays = draw_delays(Exponential(1.0), hops(2, 50_000), 2, Stragglers(speeds=(1.0, 3.0)), rng)
+    delays = draw_hops(Exponential(1.0), hops(2, 50_000), 2, Stragglers(speeds=(1.0, 3.0)), rng).answers
     assert delays[0::2].mean() == pytest.approx(1.0, abs=0.03)
     assert delays[1::2].mean() == pytest.approx(3.0, abs=0.09)
 
@@ -265,7 +265,7 @@ def test_stragglers_persist() -> None:
     rng = np.random.default_rng(0)
     law = Empirical([1.0])
     who = Stragglers(slow_factor=9.0, become_slow=0.025, become_fast=0.1)
-    slow = draw_delays(law, hops(100, 2000), 100, who, rng).reshape(2000, 100) > 5.0
+    slow = draw_hops(law, hops(100, 2000), 100, who, rng).answers.reshape(2000, 100) > 5.0
     assert slow.mean() == pytest.approx(0.2, abs=0.02)
     ends = slow[:-1] & ~slow[1:]
     assert ends.sum() / slow[:-1].sum() == pytest.approx(0.1, abs=0.01)
@@ -273,7 +273,7 @@ def test_stragglers_persist() -> None:
 
 def test_the_dead_do_not_answer_until_they_return() -> None:
     rng = np.random.default_rng(0)
-    delays = draw_delays(Exponential(1.0), hops(50, 1000), 50, Stragglers(die=0.01, revive=0.04), rng)
+    delays = draw_hops(Exponential(1.0), hops(50, 1000), 50, Stragglers(die=0.01, revive=0.04), rng).answers
     dead = np.isinf(delays).reshape(1000, 50)
     assert not dead[0].any()
     assert dead[200:].mean() == pytest.approx(0.2, abs=0.04)
@@ -287,7 +287,9 @@ def test_lost_links_are_skips() -> None:
 def test_a_walk_visits_states_by_visits() -> None:
     rng = np.random.default_rng(0)
     path = rng.integers(0, 30, 60_000)
-    delays = draw_delays(Empirical([1.0]), path, 30, Stragglers(slow_factor=2.0, become_slow=0.3, become_fast=0.3), rng)
+    delays = draw_hops(
+        Empirical([1.0]), path, 30, Stragglers(slow_factor=2.0, become_slow=0.3, become_fast=0.3), rng
+    ).answers
     assert (delays > 1.5).mean() == pytest.approx(0.5, abs=0.02)
 
 

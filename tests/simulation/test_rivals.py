@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from plain_loops import dense, reference_federated, reference_gossip
 from scipy import stats
 
 from skipring.data import NodeData
@@ -25,7 +26,6 @@ from skipring.simulation.rivals import (
     random_graph,
 )
 from skipring.simulation.rivals.graphs import acceleration, even_graph
-from skipring.simulation.rivals.reference import dense, reference_federated, reference_gossip
 from skipring.simulation.rivals.runs import who_is_ready
 from skipring.simulation.setup import RunOutput, Setup
 from skipring.simulation.stragglers import Stragglers

@@ -1,4 +1,4 @@
-"""What a result folder holds, and what one of an earlier version held: both can be read, and say the same."""
+"""What a result folder holds: it can be read, and says the same."""
 
 from __future__ import annotations
 
@@ -6,81 +6,44 @@ import json
 import math
 import threading
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from skipring._json import from_json, to_json
 from skipring.errors import InvalidInput
 from skipring.privacy import PrivacyReport, forecast
-from skipring.report.page import load_folders, report_page
 from skipring.runs import with_changes
-from skipring.simulation import Interrupted, ResolvedFacts, Result, simulate
+from skipring.simulation import Interrupted, Result, simulate
 from skipring.simulation.rivals import Federated, Gossip
-
-#: run.json and privacy.json of folders that skipring 0.1.0 wrote before privacy.json had a record of the planned run.
-BEFORE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("folders_of_0_1_0.json").read_text())
 
 SMALL = ["data.nodes=10", "schedule.steps=40", "simulation.runs=2", "simulation.evaluate_every=20"]
 
 
-def write_before(folder: Path, name: str) -> Path:
-    """Write a folder as it was written then."""
-    folder.mkdir()
-    (folder / "run.json").write_text(json.dumps(BEFORE[name]["run"], indent=2))
-    (folder / "privacy.json").write_text(json.dumps(BEFORE[name]["privacy"] | {"unit": "node"}, indent=2))
-    steps = int(BEFORE[name]["run"]["resolved"]["steps"])
-    numbers = np.tile([0.5, 0.2], (2, 1))
-    np.savez(
-        folder / "metrics.npz",
-        points=np.array([0, steps]),
-        test_error=numbers,
-        loss=numbers,
-        latency=np.tile([0.0, 3.0], (2, 1)),
-        updates=np.tile([0, 5], (2, 1)),
-        models=np.zeros((2, 3)),
-        offered=np.full(10, steps // 5),
-        skipped=np.ones(10, dtype=np.int64),
-    )
+def saved(folder: Path, *changes: str) -> Path:
+    """Leave the result of a simulation in a folder."""
+    simulate(with_changes(None, [*SMALL, *changes]), out=folder)
     return folder
 
 
-@pytest.mark.parametrize("name", BEFORE)
-def test_a_folder_of_before_is_read_and_written_with_the_same_keys_and_values(name: str, tmp_path: Path) -> None:
-    result = Result.load(write_before(tmp_path / "before", name))
-    assert result.schedule == BEFORE[name]["run"]["schedule"]["name"]
-    assert result.privacy.planned is None
+@pytest.mark.parametrize("name", ["ring", "random-ring", "random-walk", "gossip", "federated"])
+def test_a_folder_is_read_and_written_with_the_same_keys_and_values(name: str, tmp_path: Path) -> None:
+    result = Result.load(saved(tmp_path / "before", f"schedule.name={name}"))
+    assert result.schedule == name
     result.save(tmp_path / "after")
-    privacy = dict(BEFORE[name]["privacy"])
-    if "epsilon" in privacy.get("paper", {}) and "method" not in privacy["paper"]:  # trusted then, and unchecked
-        privacy["paper"] = privacy["paper"] | {"trusted": False, "doubt": "an earlier version wrote it unchecked"}
-    privacy |= {"unit": "node", "every": 1}  # all that was protected then; now it is named
-    for file, before in (("run.json", BEFORE[name]["run"]), ("privacy.json", privacy)):
-        after = json.loads((tmp_path / "after" / file).read_text())
+    for file in ("run.json", "privacy.json"):
+        before, after = ((tmp_path / folder / file).read_text() for folder in ("before", "after"))
         assert after == before
-        assert list(after) == list(before)
     again = Result.load(tmp_path / "after")
     assert (again.privacy, again.resolved, again.summary()) == (result.privacy, result.resolved, result.summary())
-    assert result.summary().to_json()["privacy"] == privacy
+    assert result.summary().to_json()["privacy"] == json.loads((tmp_path / "after" / "privacy.json").read_text())
 
 
 def test_what_was_resolved_has_types(tmp_path: Path) -> None:
-    found = {name: ResolvedFacts.from_json(parts["run"]["resolved"]) for name, parts in BEFORE.items()}
-    assert math.isinf(found["ring"].timeout)
-    assert found["ring"].rival is None
-    assert isinstance(found["gossip"].rival, Gossip)
-    assert found["gossip"].rival.slots == 5.0
-    assert isinstance(found["federated"].rival, Federated)
-    assert {resolved.nodes for resolved in found.values()} == {10}
-
-
-def test_a_page_about_a_folder_of_before_has_all_but_the_lines_of_epsilon(tmp_path: Path) -> None:
-    folders = load_folders([write_before(tmp_path / name, name) for name in BEFORE])
-    page = report_page(folders)
-    assert "kept no record of the planned run; simulate it again" in page
-    assert '<div id="error"' in page
-    assert '<div id="epsilon"' not in page
+    gossip = Result.load(saved(tmp_path / "gossip", "schedule.name=gossip", "gossip.slots=5")).resolved.rival
+    assert isinstance(gossip, Gossip)
+    assert gossip.slots == 5.0
+    assert isinstance(Result.load(saved(tmp_path / "federated", "schedule.name=federated")).resolved.rival, Federated)
+    assert Result.load(saved(tmp_path / "ring", "schedule.name=ring")).resolved.rival is None
 
 
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk", "gossip", "federated"])
@@ -113,16 +76,17 @@ def test_a_ring_that_ends_within_a_round_has_no_forecast_but_a_record_for_whole_
 
 
 def test_where_there_is_no_record_it_is_said_why() -> None:
-    for name, reason in (("no-noise", "without noise"), ("not-alike", "alike"), ("ring", "kept no record")):
-        report = from_json(PrivacyReport, BEFORE[name]["privacy"], "privacy")
+    for change, reason in (("privacy.noise_multiplier=0", "without noise"), ("stragglers.die=0.1", "alike")):
+        changes = [*SMALL, "delay.timeout=1", "privacy.noise_multiplier=2", change]
+        report = simulate(with_changes(None, changes)).privacy
         with pytest.raises(InvalidInput, match=reason):
             report.planned_for(10)
 
 
 def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> None:
-    folder = write_before(tmp_path / "folder", "random-ring")
-    privacy = BEFORE["random-ring"]["privacy"] | {"unit": "node"}
+    folder = saved(tmp_path / "folder")
     path = folder / "privacy.json"
+    privacy = json.loads(path.read_text())
     path.write_text(json.dumps(privacy | {"new": 1, "forecast": {"epsilon": 2.0, "newer": []}}))
     assert Result.load(folder).privacy.epsilon == 2.0
     for broken, words in (
@@ -146,7 +110,7 @@ def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> 
 
 
 def test_infinity_is_valid_json_and_comes_back(tmp_path: Path) -> None:
-    result = Result.load(write_before(tmp_path / "folder", "ring"))
+    result = Result.load(saved(tmp_path / "folder", "schedule.name=ring"))
     endless = to_json(result.privacy) | {"forecast": {"epsilon": math.inf}}
     object.__setattr__(result, "privacy", from_json(PrivacyReport, endless))
     result.save(tmp_path / "again")
@@ -161,11 +125,6 @@ def test_an_endless_timeout_is_one_in_the_folder_too(tmp_path: Path) -> None:
     for found in (result, Result.load(tmp_path / "folder")):
         assert (found.settings["delay"]["timeout"], found.settings["learning"]["diameter"]) == (math.inf, math.inf)
         assert found.resolved.timeout == math.inf
-    # Earlier versions wrote null, which is what a run file without a timeout is, too.
-    path = tmp_path / "folder" / "run.json"
-    path.write_text(path.read_text().replace('"timeout": 1e999', '"timeout": null'))
-    before = Result.load(tmp_path / "folder")
-    assert (before.settings["delay"]["timeout"], before.resolved.timeout) == (None, math.inf)
 
 
 def test_a_run_that_was_begun_with_an_endless_timeout_goes_on_with_no_other(tmp_path: Path) -> None:

@@ -456,21 +456,3 @@ def test_standardising_over_all_nodes_is_named_where_an_epsilon_is_printed(
     plain = skipring_words(*words, str(tmp_path / "none"), *agreed)
     assert "epsilon, forecast" in plain[1]
     assert "no epsilon covers" not in plain[1]
-
-
-def test_folders_of_an_earlier_version_state_no_more_than_this_one_would(tmp_path: Path) -> None:
-    """It kept no record, stated an epsilon though labels decided who was late, and trusted the paper unseen."""
-    simulate(with_changes(None, ["privacy.noise_multiplier=4", "schedule.steps=226"]), out=tmp_path / "run")
-    privacy = json.loads((tmp_path / "run" / "privacy.json").read_text())
-    del privacy["planned"]
-    (tmp_path / "run" / "privacy.json").write_text(json.dumps(privacy))
-    old = Result.load(tmp_path / "run").privacy
-    assert old.epsilon == privacy["forecast"]["epsilon"]
-    assert old.paper is not None
-    assert not old.paper.trusted
-    settings = json.loads((tmp_path / "run" / "run.json").read_text())
-    settings["stragglers"]["slow_class"] = 1
-    (tmp_path / "run" / "run.json").write_text(json.dumps(settings))
-    late = Result.load(tmp_path / "run").privacy
-    assert "depends on the nodes' labels" in (late.refused or "")
-    assert (late.forecast, late.paper, late.realised) == (None, None, None)

@@ -58,7 +58,6 @@ def compare(
     guessing, each node alone, and all rows in one place reach without noise.
     """
     from ..report import check_writable, draw_comparison  # loaded when the command runs
-    from ..runs import old_timeout
     from ..simulation import alternatives
 
     if runs is not None and runs < 1:
@@ -92,15 +91,11 @@ def compare(
         )
         return
     varies = "noise" if noise is not None else "budget" if epsilons is not None else None
-    old = old_timeout(chosen[0].run)
-    _show(comparison, folder, near, varies=varies, noted=[] if old is None else [old])
+    _show(comparison, folder, near, varies=varies)
 
 
-def _timeout(word: str) -> float | Literal["fastest", "best"]:
-    match word:
-        case "fastest" | "best":
-            return word
-    return number_of("timeouts", word)
+def _timeout(word: str) -> float | Literal["fastest"]:
+    return "fastest" if word == "fastest" else number_of("timeouts", word)
 
 
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
@@ -144,9 +139,7 @@ def _baselines(run: RunFile, comparison: Comparison) -> dict[str, float]:
     return {who: score.mean_over_nodes for who, score in baselines(run).items()}
 
 
-def _show(
-    comparison: Comparison, folder: Path, near: dict[str, float], *, varies: str | None, noted: list[str]
-) -> None:
+def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varies: str | None) -> None:
     from rich.console import Console  # only where a table is shown
 
     from ..report import worth_names
@@ -161,14 +154,13 @@ def _show(
     names = {row.result.schedule for row in comparison.rows}
     rivals = " Gossip: a node's own releases." if "gossip" in names else ""
     rivals += " Federated: against the server." if "federated" in names else ""
-    noted = [*noted, *_noted(comparison)]
     console.print(
         f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon of all, at the end: the"
         f" forecast where it holds for every pair, else the worst pair of the first run.{_averages(comparison)}"
         f" Epsilon then: the forecast (method tight, view offered), at delta {delta:g}, for a length fixed beforehand"
         " at the whole rounds made by then;"
         f" - where the error was not reached or no forecast holds.{rivals}"
-        f" {' '.join([_not_covered(comparison), *map(sentence, noted)])}"
+        f" {' '.join([_not_covered(comparison), *map(sentence, _noted(comparison))])}"
         f"\nResults and figure are in {folder}; next:",
         style="dim",
         markup=False,

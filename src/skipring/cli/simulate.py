@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +60,7 @@ def simulate(
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
     from ..models import load_model
-    from ..runs import old_timeout, unsaid_data, with_changes  # loaded when the command runs
+    from ..runs import unsaid_data, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(file, changes or [])
@@ -92,7 +91,8 @@ def simulate(
     if save_model is not None:
         claims = load_model(save_model).facts.epsilon
         model = {"model": str(save_model), "model_run": model_run, "model_epsilon": to_json(claims)}
-    notes = [note for note in (unsaid_data(run), old_timeout(run)) if note is not None]
+    unsaid = unsaid_data(run)
+    notes = [] if unsaid is None else [unsaid]
     _show(result, folder, time.perf_counter() - began, notes, as_json, model, claims)
 
 
@@ -128,10 +128,10 @@ def _show(
         ("latency", shown(summary.latency)),
         ("updates", shown(summary.updates)),
         ("skip rate", summary.skip_rate),
-        ("timeout", "infinity" if math.isinf(resolved.timeout) else resolved.timeout),
+        ("timeout", resolved.timeout),
         ("noise multiplier", resolved.noise_multiplier),
     ]
-    if resolved.noise_std is not None and privacy.unit != "node":
+    if privacy.unit != "node":
         rows.append(("noise std on the gradient", resolved.noise_std))
         rows.append(("rows per update", _batch(resolved)))
     rows += _privacy_rows(privacy)

@@ -98,7 +98,8 @@ def draw_latencies(result: Result, law: Delay, rng: np.random.Generator) -> Floa
         raise InvalidInput.because("result", result.schedule, "must be of a token with a skip probability")
     if settings["delay"]["patient_every"] is not None or settings["stragglers"] != StragglersSection().model_dump():
         raise InvalidInput.because("result", "stragglers", "must have skips that are independent and alike")
-    if settings["delay"].get("ready") not in (None, "fresh") or {"compute", "network"} & settings.keys():
+    late = settings["compute"]["law"], settings["network"]["latency"]
+    if settings["delay"]["ready"] not in (None, "fresh") or late != (None, None):
         raise InvalidInput.because("result", "late", "must have nodes that begin anew and compute in no time")
     timeout = timeout_for_skip(law, float(settings["delay"]["skip"]))
     hops = np.diff(result.points)

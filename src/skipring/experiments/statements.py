@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..privacy import PlannedRun, forecast, theorem3
+from ..privacy import PlannedRun, forecast, stated_epsilon
 
 _NOISE = 10.5976
 
@@ -92,7 +92,9 @@ def _logistic(folder: Path) -> list[Statement]:
     run = PlannedRun(
         schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, protects="node"
     )
-    published = theorem3(nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, delta=1e-6, delta_prime=1e-12)
+    published = stated_epsilon(
+        3, nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, delta=1e-6, delta_prime=1e-12
+    )
     ends = {law: [curve.error() for curve in _skips(row2, law).values()] for law in ("exponential", "gamma", "Lomax")}
     crossings = [curve.reaches(0.3) for curve in _skips(row2, "Lomax").values()]
     return [

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal
 
+from .._writing import write_file
 from ..errors import InvalidInput
 from ..runs import RunFile
 from ..simulation import Result, simulate
@@ -48,9 +49,7 @@ class Store:
         try:
             self.cells.mkdir(parents=True, exist_ok=True)
             if not self._marker.exists():
-                half = self._marker.with_name(f"sweeps.json.{os.getpid()}")
-                half.write_text(json.dumps({"format": _FORMAT, "code_version": CODE_VERSION}, indent=2) + "\n")
-                os.replace(half, self._marker)
+                write_file(self._marker, json.dumps({"format": _FORMAT, "code_version": CODE_VERSION}, indent=2) + "\n")
         except OSError as error:
             raise InvalidInput.because("out", self.folder, f"cannot be written: {error.strerror}") from error
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .._writing import whole_file
 from ..errors import InvalidInput
 from .runner import Outcome
 from .sweep import Sweep
@@ -19,9 +20,8 @@ _METRICS = ("steps", "updates_mean", "latency_mean", "latency_std", "test_error_
 
 def write_sweep_csv(sweep: Sweep, outcome: Outcome, path: str | Path) -> None:
     """Write the mean and standard deviation over runs of every finished cell, at all its evaluation points."""
-    half = Path(f"{path}.{os.getpid()}")
     try:
-        with half.open("w", newline="", encoding="utf-8") as file:
+        with whole_file(path) as whole, TextIOWrapper(whole, encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["label", *sweep.varied, *_METRICS])
             for cell in sweep.cells:
@@ -39,7 +39,6 @@ def write_sweep_csv(sweep: Sweep, outcome: Outcome, path: str | Path) -> None:
                 )
                 for row in zip(*(column.tolist() for column in columns), strict=True):
                     writer.writerow([*known, *row])
-        os.replace(half, path)
     except OSError as error:
         raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
 

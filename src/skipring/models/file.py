@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import tokenize
 import zipfile
 import zlib
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from .._function import IS_FUNCTION
 from .._json import from_json, json_text, to_json
+from .._writing import whole_file
 from ..data import Scaling, Schema, check_encoder
 from ..errors import InvalidInput, require_open_unit
 from ..learning import NETWORKS
@@ -109,22 +109,15 @@ def write_model(model: TrainedModel, path: str | Path, parameters: ParameterByte
         arrays |= {_CENTRE: inputs.scaling.centre, _SCALE: inputs.scaling.scale}
     if model.fixed.size:
         arrays[_FIXED] = model.fixed
-    path = Path(path)
-    draft = path.with_name(path.name + ".part")
-    try:
-        with zipfile.ZipFile(draft, "w") as file:
-            for name, array in arrays.items():
-                with _entry(file, name) as entry:
-                    np.lib.format.write_array(entry, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
-            with _entry(file, _PARAMETERS) as entry:
-                header = {"descr": given.dtype, "fortran_order": False, "shape": (given.size,)}
-                np.lib.format.write_array_header_1_0(entry, header)
-                for chunk in given.chunks:
-                    entry.write(chunk)
-        os.replace(draft, path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    with whole_file(path) as whole, zipfile.ZipFile(whole, "w") as file:
+        for name, array in arrays.items():
+            with _entry(file, name) as entry:
+                np.lib.format.write_array(entry, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
+        with _entry(file, _PARAMETERS) as entry:
+            header = {"descr": given.dtype, "fortran_order": False, "shape": (given.size,)}
+            np.lib.format.write_array_header_1_0(entry, header)
+            for chunk in given.chunks:
+                entry.write(chunk)
 
 
 def _entry(file: zipfile.ZipFile, name: str) -> Any:

@@ -6,12 +6,14 @@ import csv
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._writing import whole_file
 from ..data import SchemaRows, rows_of_file
 from ..errors import InvalidInput
 from .trained import TrainedModel, chosen, log_shares
@@ -53,11 +55,9 @@ def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Pred
     `out` is a CSV file: the person of each row, if the table says so, the prediction, and for classes the probability
     of each (the score, where a model has no probabilities). It is there as a whole or not at all.
     """
-    target = Path(out)
-    draft = target.with_name(target.name + ".part")
     judge, blank = _Judge(model), False
     try:
-        with draft.open("w", newline="", encoding="utf-8") as file:
+        with whole_file(out) as whole, TextIOWrapper(whole, encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             for block in _small_blocks(path, model):
                 scores = model.scores(block.features)
@@ -66,13 +66,10 @@ def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Pred
                 writer.writerows(_lines(model, block, scores))
                 judge.saw(scores, block.labels)
                 blank |= block.blank_label
-        if judge.rows == 0:
-            raise InvalidInput.because("path", path, "has no rows")
-        draft.replace(target)
+            if judge.rows == 0:
+                raise InvalidInput.because("path", path, "has no rows")
     except OSError as error:
         raise InvalidInput.because("out", out, f"cannot be written: {error.strerror}") from None
-    finally:
-        draft.unlink(missing_ok=True)
     label = model.inputs.table.label
     return Prediction(
         rows=judge.rows, metrics=judge.metrics(), blank_label=label.name if blank and label is not None else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,11 +61,10 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
         raise
 
 
-def write_over(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file in the place of the one that is there, which stays as it was until the new one is complete."""
-    draft = path.with_name(f".{path.name}.part")
-    draft.unlink(missing_ok=True)
-    write_new(draft, content, mode)
-    with open(draft, "rb") as file:
-        os.fsync(file.fileno())
-    draft.replace(path)
+@contextmanager
+def writing(folder: str | Path) -> Iterator[None]:
+    """Refuse a folder in one line if something in it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error

@@ -24,8 +24,6 @@ from .forecast import forecast as forecast
 from .gaussian import gdp_delta as gdp_delta
 from .gaussian import gdp_epsilon as gdp_epsilon
 from .gaussian import gdp_mu as gdp_mu
-from .gaussian import rdp_delta as rdp_delta
-from .gaussian import rdp_epsilon as rdp_epsilon
 from .gossip import GossipAccountant as GossipAccountant
 from .gossip import GossipGraph as GossipGraph
 from .gossip import federated_mu as federated_mu
@@ -45,7 +43,6 @@ from .report import RealisedPrivacy as RealisedPrivacy
 from .report import StatedEpsilon as StatedEpsilon
 from .report import average_words as average_words
 from .report import promised as promised
-from .running import RunningTranscript as RunningTranscript
 from .transcript import Transcript as Transcript
 from .transcript import TranscriptAccountant as TranscriptAccountant
 from .transcript import WorstPair as WorstPair
@@ -62,7 +59,7 @@ if TYPE_CHECKING:
     from .record import ScheduleName as ScheduleName
     from .record import View as View
     from .theorems import paper_noise_multiplier as paper_noise_multiplier
-    from .theorems import theorem3 as theorem3
+    from .theorems import stated_epsilon as stated_epsilon
     from .theorems import theorem_curve as theorem_curve
 
 

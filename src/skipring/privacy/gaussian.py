@@ -1,4 +1,4 @@
-"""How well two Gaussians can be told apart: mu-GDP and Rényi divergences as (epsilon, delta)."""
+"""How well two Gaussians can be told apart: mu-GDP as (epsilon, delta)."""
 
 from __future__ import annotations
 
@@ -158,41 +158,3 @@ def smallest(holds: Callable[[float], bool], low: float, high: float, *, relativ
         else:
             low = middle
     return high
-
-
-def _check_orders(alpha: Floats, divergence: Floats) -> None:
-    if alpha.shape != divergence.shape or alpha.ndim != 1 or alpha.size == 0:
-        raise InvalidInput("alpha", alpha.shape, "a list of orders as long as the list of divergences")
-    if not np.all((alpha > 1.0) & np.isfinite(alpha)):
-        raise InvalidInput("alpha", alpha.tolist(), "finite and above 1")
-    if not np.all(divergence >= 0.0):
-        raise InvalidInput("divergence", divergence.tolist(), "at least 0")
-
-
-def rdp_epsilon(alpha: ArrayLike, divergence: ArrayLike, delta: float) -> float:
-    """Return epsilon for a delta from Rényi divergences at some orders (the best order wins).
-
-    The conversion is the improved one of Canonne, Kamath & Steinke (2020) and Balle et al. (2020):
-    r + ln((alpha-1)/alpha) - (ln delta + ln alpha)/(alpha-1).
-
-    >>> round(rdp_epsilon([5.0, 8.0, 12.0], [2.5, 4.0, 6.0], 1e-6), 4)
-    5.3284
-    """
-    require_delta(delta)
-    orders, rdp = np.asarray(alpha, dtype=np.float64), np.asarray(divergence, dtype=np.float64)
-    _check_orders(orders, rdp)
-    epsilon = rdp + np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0)
-    return max(0.0, float(np.min(epsilon)))
-
-
-def rdp_delta(alpha: ArrayLike, divergence: ArrayLike, epsilon: float) -> float:
-    """Return delta for an epsilon from Rényi divergences at some orders (the best order wins).
-
-    >>> round(rdp_delta([5.0, 8.0, 12.0], [2.5, 4.0, 6.0], 5.328414) * 1e6, 3)
-    1.0
-    """
-    require_non_negative("epsilon", epsilon)
-    orders, rdp = np.asarray(alpha, dtype=np.float64), np.asarray(divergence, dtype=np.float64)
-    _check_orders(orders, rdp)
-    log_delta = (orders - 1.0) * (rdp - epsilon + np.log1p(-1.0 / orders)) - np.log(orders)
-    return min(1.0, math.exp(min(0.0, float(np.min(log_delta)))))

@@ -64,7 +64,7 @@ def _chart_exponents() -> Floats:
 
 @dataclass(frozen=True)
 class _Orders:
-    """The Rényi orders alpha of the chart's exponents, and what `gaussian.rdp_epsilon` makes of them."""
+    """The Rényi orders alpha of the chart's exponents, and what the conversion to epsilon needs of them."""
 
     usable: NDArray[np.bool_]
     less_one: Floats  # alpha - 1

@@ -1,26 +1,27 @@
 """What each observer has learned about one node, while a run goes on: the account that a node keeps of itself.
 
-It is `RunningTranscript` for one target, without a compiler: a node process starts quickly, and needs memory for the
-nodes and for those of its own updates that somebody has not looked after yet, however long the run.
+It says what `TranscriptAccountant` would say of the run so far, without a compiler: a node process starts quickly, and
+needs memory for the nodes and for those of its own updates that some node has not looked after yet, however long it is.
 """
 
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..errors import require_integer
-from ._growing import GrowingTranscript
+from .._arrays import Doubles
+from ..errors import InvalidInput, require_integer, require_positive
 from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Claim, Unit
-from .transcript import WorstPair, _require_node, _rounding, require_part
+from .by_mu import GaussianAccountant
+from .transcript import _RANGE, WorstPair, _require_node, _rounding, require_one_part, require_part
 
 #: So many segments that nobody asks for any more are kept, to be dropped together.
 _SPARE = 256
 
 
-class OwnTranscript(GrowingTranscript):
+class OwnTranscript(GaussianAccountant):
     """What observers learned about one target: append what happens, ask what it has cost so far.
 
     An observer's interval is what happened between two of its looks. Of an interval only the target's own updates
@@ -49,9 +50,15 @@ class OwnTranscript(GrowingTranscript):
     def __init__(
         self, nodes: int, target: int, *, convex: bool = True, parts: int = 1, protects: Unit = USUAL_UNIT
     ) -> None:
+        require_integer("nodes", nodes, 2)
         require_integer("parts", parts, 1, 10**6)
-        super().__init__(nodes, convex=convex, parts=parts, protects=protects)
+        if protects not in get_args(Unit):
+            raise InvalidInput("protects", protects, "one of " + ", ".join(get_args(Unit)))
+        require_one_part(parts, protects)
         _require_node("target", target, nodes)
+        self.nodes, self.convex, self.protects = nodes, convex, protects
+        self._unit = 1.0  # the first step size; only ratios matter
+        self._updates = 0
         self.parts = parts
         self._of_part: dict[int, OwnTranscript] = {}  # of several parts: each a target of its own, from its first use
         self.target = target
@@ -109,6 +116,19 @@ class OwnTranscript(GrowingTranscript):
             if self._noises:
                 self._noises[-1] += variance
 
+    def _checked(self, node: int, step_size: float, noise_multiplier: float) -> tuple[float, float]:
+        """Return the step size of a node's update, in units of the first one, and its noise; refuse what is none."""
+        require_positive("step_size", step_size)
+        require_positive("noise_multiplier", noise_multiplier)
+        _require_node("node", node, self.nodes)
+        step_size, noise_multiplier = float(step_size), float(noise_multiplier)  # a float16 would round the bound
+        if self._updates == 0:
+            self._unit = step_size
+        step = step_size / self._unit
+        if not (1.0 / _RANGE < step < _RANGE and 1.0 / _RANGE < noise_multiplier < _RANGE):
+            raise InvalidInput.because("step_size", step_size, f"or its noise is out of range (a factor of {_RANGE:g})")
+        return step, noise_multiplier
+
     @property
     def _segments(self) -> int:
         """How many there have been."""
@@ -134,7 +154,7 @@ class OwnTranscript(GrowingTranscript):
                 account._updates += 1
                 account._noises[-1] += (step * noise_multiplier) ** 2
 
-    def mu2_by_observer(self, part: int | None = None) -> NDArray[np.float64]:
+    def mu2_by_observer(self, part: int | None = None) -> Doubles:
         """Return mu^2 for each observer if the run ended now and everyone were sent the model; 0 for the target.
 
         It is about the part of which most is known to that observer, or about the one that is asked for.
@@ -162,10 +182,23 @@ class OwnTranscript(GrowingTranscript):
         observer = int(np.argmax(mu2))
         return WorstPair(math.sqrt(float(mu2[observer])), self.target, observer)
 
+    def _worst_mu(self) -> float:
+        return self.worst().mu
+
     @property
     def claim(self) -> Claim:
         """Who is protected from whom, and by which argument."""
-        return self._claimed(f"node {self.target}", "own transcript", AMPLIFIED if self.convex else IN_FULL)
+        return Claim(
+            protected=f"node {self.target}",
+            against="any other node, which sees the token when it is sent it, knows the path and sees the final model",
+            method="own transcript",
+            view="offered",
+            assumptions=(
+                "it is about the path that was taken so far, which no data may have decided",
+                AMPLIFIED if self.convex else IN_FULL,
+            ),
+            unit=self.protects,
+        )
 
     def _costs(self, first: int) -> list[float]:
         """Return what a look now costs if the one before was in the segment before `first`, `first` + 1, and so on.

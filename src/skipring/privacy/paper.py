@@ -14,9 +14,8 @@ from .accountant import Claim
 from .forecast import forecast
 from .gaussian import smallest
 from .record import PlannedRun
-from .theorems import theorem2, theorem3, theorem4, visits
+from .theorems import stated_epsilon, visits
 
-_THEOREMS = {"ring": theorem2, "random-ring": theorem3, "random-walk": theorem4}
 _NUMBERS = {"ring": 2, "random-ring": 3, "random-walk": 4}
 
 
@@ -122,7 +121,8 @@ class PaperBound:
         if not delta + self.delta_prime < 1.0:
             raise InvalidInput("delta_prime", self.delta_prime, f"so small that with delta = {delta:g} it is below 1")
         run = self.run
-        return _THEOREMS[run.schedule](
+        return stated_epsilon(
+            _NUMBERS[run.schedule],
             nodes=run.nodes,
             steps=run.steps,
             skip=run.skip,

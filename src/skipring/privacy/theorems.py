@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,22 +31,11 @@ _QUADRATURE = 20  # Nodes that replace the sum over all numbers of updates from 
 _DIRECT = 64  # Rounds summed one by one before Euler-Maclaurin takes over.
 
 
-def label_epsilon(noise_multiplier: float, delta: float) -> float:
-    """Return the epsilon by which the paper names a noise level.
-
-    It is what the classical Gaussian mechanism promises, with `delta`, for one update seen on its own when
-    all of a node's data may change (sensitivity 2k).
-
-    >>> round(label_epsilon(10.5976, 1e-6), 4)
-    1.0
-    """
-    require_positive("noise_multiplier", noise_multiplier)
-    require_open_unit("delta", delta)
-    return math.sqrt(8.0 * math.log(1.25 / float(delta))) / float(noise_multiplier)
-
-
 def paper_noise_multiplier(epsilon: float, delta: float) -> float:
-    """Return the noise multiplier the paper calls (epsilon, delta): the inverse of `label_epsilon`.
+    """Return the noise multiplier that the paper calls (epsilon, delta).
+
+    With it one update, seen on its own when all of a node's data may change (sensitivity 2k), is (epsilon, delta)-DP by
+    the classical Gaussian mechanism.
 
     >>> round(paper_noise_multiplier(1.0, 1e-6), 4)
     10.5976
@@ -69,59 +59,14 @@ def visits(nodes: int, steps: int, skip: float, delta_prime: float) -> int:
     return int(_visits(nodes, [steps], skip, delta_prime)[0])
 
 
-# One function for each theorem, though two differ only in its number: each has its own claim and its own doubts.
+def stated_epsilon(theorem: int, *, steps: int, **run: Any) -> float:
+    """Return what Theorem 2, 3 or 4 states for one length, with the keywords of `theorem_curve`.
 
-
-def theorem2(
-    *, nodes: int, steps: int, skip: float, noise_multiplier: float, delta: float, delta_prime: float
-) -> float:
-    """Return the paper's epsilon for the fixed ring, which holds with delta + delta_prime.
-
-    It is composition over the target's own updates, so it needs no convexity and holds for the other two
-    schedules too; on small rings it can be below theirs.
-
-    >>> round(theorem2(nodes=10, steps=1000, skip=1e-4, noise_multiplier=10.5976, delta=1e-6,
-    ...                delta_prime=1e-6), 3)
-    15.681
+    >>> given = dict(nodes=10, steps=1000, skip=1e-4, noise_multiplier=10.5976, delta=1e-6, delta_prime=1e-6)
+    >>> [round(stated_epsilon(theorem, **given), 3) for theorem in (2, 3, 4)]
+    [15.681, 12.108, 12.152]
     """
-    _require_whole_rounds(nodes, steps, skip, delta_prime)
-    counts = _visits(nodes, [steps], skip, delta_prime)
-    return float(_epsilons(2, nodes, skip, counts, noise_multiplier=noise_multiplier, delta=delta)[0])
-
-
-def theorem3(
-    *, nodes: int, steps: int, skip: float, noise_multiplier: float, delta: float, delta_prime: float
-) -> float:
-    """Return the paper's epsilon for the random ring, which it claims with delta + delta_prime.
-
-    Ask `PaperBound.doubt` first: for few nodes and many skips the claim is false.
-
-    >>> round(theorem3(nodes=10, steps=1000, skip=1e-4, noise_multiplier=10.5976, delta=1e-6,
-    ...                delta_prime=1e-6), 3)
-    12.108
-    """
-    _require_whole_rounds(nodes, steps, skip, delta_prime)
-    counts = _visits(nodes, [steps], skip, delta_prime)
-    return float(_epsilons(3, nodes, skip, counts, noise_multiplier=noise_multiplier, delta=delta)[0])
-
-
-def theorem4(
-    *, nodes: int, steps: int, skip: float, noise_multiplier: float, delta: float, delta_prime: float
-) -> float:
-    """Return the paper's epsilon for the random walk, which it claims with delta + delta_prime.
-
-    Two misprints are mended: the geometric weight is (1 - 2/n)^(d-1), and the order alpha is the best one, as
-    in Theorem 3. (The printed alpha is legal too. It gives up to 6 % more where alpha is not capped: 5.70 in
-    the example.) For few nodes and many skips this claim is false as well.
-
-    >>> round(theorem4(nodes=100, steps=10_000, skip=0.5, noise_multiplier=10.5976, delta=1e-6,
-    ...                delta_prime=1e-6), 2)
-    5.54
-    """
-    _require_walk(nodes, skip, delta_prime)
-    require_integer("steps", steps, 1)
-    counts = _visits(nodes, [steps], skip, delta_prime)
-    return float(_epsilons(4, nodes, skip, counts, noise_multiplier=noise_multiplier, delta=delta)[0])
+    return float(theorem_curve(theorem, steps=[steps], **run)[0])
 
 
 def theorem_curve(
@@ -136,7 +81,12 @@ def theorem_curve(
 ) -> Doubles:
     """Return Theorem 2, 3 or 4 at many step counts, at little more than the cost of one.
 
-    The formulas are evaluated at every count, whole rounds or not, as in the paper's staircase figures.
+    It holds, as the paper has it, with delta + delta_prime. Theorem 2 (fixed ring) is composition over the target's own
+    updates, so it needs no convexity and holds for the other schedules, too. Theorem 3 is about the random ring, and
+    Theorem 4 about the walk. For few nodes and many skips both are false: ask `PaperBound.doubt` first. Misprints of
+    Theorem 4 are mended: the geometric weight is (1 - 2/n)^(d-1), and the order alpha is the best one, as in Theorem 3.
+    (The printed alpha is legal too, and gives up to 6 % more where alpha is not capped.) The formulas are evaluated at
+    every count, whole rounds or not, as in the paper's staircase figures.
 
     >>> theorem_curve(2, nodes=10, steps=[100, 105, 1000], skip=1e-4, noise_multiplier=10.5976, delta=1e-6,
     ...               delta_prime=1e-6).round(3).tolist()
@@ -156,16 +106,6 @@ def _require_walk(nodes: int, skip: float, delta_prime: float) -> None:
     require_integer("nodes", nodes, 2)
     require_probability_below_one("skip", skip)
     require_open_unit("delta_prime", delta_prime)
-
-
-def _require_whole_rounds(nodes: int, steps: int, skip: float, delta_prime: float) -> None:
-    _require_walk(nodes, skip, delta_prime)
-    require_integer("steps", steps, 1)
-    n = int(nodes)
-    rounds, rest = divmod(int(steps), n)
-    if rest:
-        nearest = f"{rounds * n} or {(rounds + 1) * n}" if rounds else f"{n}"
-        raise InvalidInput("steps", steps, f"a multiple of the {n} nodes on a ring; the nearest allowed: {nearest}")
 
 
 def _visits(nodes: int, steps: ArrayLike, skip: float, delta_prime: float) -> Doubles:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._arrays import Floats, Ints
-from ..errors import LEAST_DELTA, InvalidInput, require_integer
+from ..errors import InvalidInput, require_integer
 from .accountant import IN_FULL, USUAL_UNIT, Claim, Unit
-from .gaussian import gdp_delta, gdp_epsilon
+from .by_mu import GaussianAccountant
 from .record import View
 
 CONTRACTIONS = (
@@ -225,7 +225,7 @@ def _links(updaters: Ints) -> tuple[Ints, Ints]:
     return previous, following
 
 
-class TranscriptAccountant:
+class TranscriptAccountant(GaussianAccountant):
     """What each observer learned about each target in a run that happened.
 
     >>> import numpy as np
@@ -317,7 +317,7 @@ class TranscriptAccountant:
         plain = self._own_releases()
         out = np.zeros((last - first, len(plain)))
         if self.transcript.convex:
-            from ._intervals import observers_mu2  # numba is loaded only where it is needed
+            from ._between_looks import observers_mu2  # numba is loaded only where it is needed
 
             chain = self._chain(self._steps if steps is None else steps)
             observers_mu2(first, last, looks, start, *chain, out)
@@ -399,16 +399,5 @@ class TranscriptAccountant:
         observer, target = divmod(int(np.argmax(rows)), self.transcript.nodes)
         return WorstPair(math.sqrt(float(rows[observer, target])), target, observer)
 
-    def epsilon(self, delta: float) -> float:
-        """Return epsilon of the pair that leaks most."""
-        return gdp_epsilon(self.worst().mu, delta)
-
-    def delta(self, epsilon: float) -> float:
-        """Return delta of the pair that leaks most; unless it is 0, it is at least `LEAST_DELTA`."""
-        return float(self.curve([epsilon])[0])
-
-    def curve(self, epsilons: Iterable[float]) -> Floats:
-        """Return delta of the pair that leaks most, for each epsilon."""
-        mu = self.worst().mu
-        least = LEAST_DELTA if mu > 0.0 else 0.0
-        return np.array([max(gdp_delta(mu, float(epsilon)), least) for epsilon in epsilons])
+    def _worst_mu(self) -> float:
+        return self.worst().mu

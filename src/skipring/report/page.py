@@ -369,8 +369,9 @@ def _used(settings: dict[str, Any], schedule: str) -> dict[str, Any]:
     used = {section: values for section, values in settings.items() if section not in ("gossip", "federated")}
     if schedule in ("gossip", "federated") and schedule in settings:
         used[schedule] = settings[schedule]
-    if used.get("stragglers") == usual["stragglers"]:  # nobody is one
-        del used["stragglers"]
+    for section in ("stragglers", "compute", "network"):  # nobody is one, computing takes no time, nothing is real
+        if used.get(section) == usual[section]:
+            del used[section]
     data = dict(used.get("data", {}))
     split = data.get("split") or ""
     for key, kind in (("alpha", "dirichlet"), ("shards_per_node", "shards"), ("exponent", "power-law")):

@@ -256,6 +256,8 @@ def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return all settings that have a value, as section.key and text."""
     found = {}
     for section, values in settings.items():
+        if values is None:  # no schema
+            continue
         if isinstance(values, Sequence):  # the columns of a schema
             for number, entry in enumerate(values, start=1):
                 found[f"{section}.{entry.get('name', number)}"] = _column(entry)

@@ -19,7 +19,6 @@ from .notes import most_units_of_a_node as most_units_of_a_node
 from .notes import no_noise as no_noise
 from .notes import not_covered as not_covered
 from .notes import not_covered_in_simulations as not_covered_in_simulations
-from .notes import old_timeout as old_timeout
 from .notes import rows_notes as rows_notes
 from .notes import turns_per_node as turns_per_node
 from .notes import units_of_all_nodes as units_of_all_nodes

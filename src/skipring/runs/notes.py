@@ -17,16 +17,6 @@ def unsaid_data(run: RunFile) -> str | None:
     return f"the file names no data (data.path, data.name), so these are rows for tries: {run.data.name}"
 
 
-def old_timeout(run: RunFile) -> str | None:
-    """Say what `timeout = "best"` means, which is called fastest now; None where a run file says anything else."""
-    if run.delay.timeout != "best":
-        return None
-    return (
-        'delay.timeout "best" is an earlier word for "fastest": the least time between updates; the timeout that is '
-        "best for a budget of time and privacy is what `skipring plan` finds"
-    )
-
-
 def no_noise(run: RunFile) -> str | None:
     """Say so where a run file asks for no noise, which hides nothing; None where there is some."""
     if run.privacy.noise_multiplier != 0.0:

@@ -317,7 +317,7 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: boo
             delay = _answers(delay, run.compute.law)
         if given.skip is not None:
             return timeout_for_skip(delay, given.skip)
-        if given.timeout is None or given.timeout in ("fastest", "best"):  # two words for one
+        if given.timeout is None or given.timeout == "fastest":
             if not learns and remembers and run.schedule.name in get_args(ScheduleName):
                 order = cast(ScheduleName, run.schedule.name)
                 return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", order=order)

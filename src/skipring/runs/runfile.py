@@ -9,15 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    ValidationError,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .._function import IS_FUNCTION
 from ..data import Schema, check_encoder
@@ -44,18 +36,11 @@ RIVALS = ("gossip", "federated")
 FLOOR = 0.1
 #: How long nodes take in virtual time where a run file does not say. Nobody is skipped by it, nor do real nodes use it.
 USUAL_LAW = "gamma:0.25,1"
-#: What nodes with files of their own must agree on, since nobody sees all of the data.
-_AGREED = ("classes", "columns", "label_bound")
 #: More moves of a search for an order take minutes, and find hardly anything.
 _MOST_MOVES = 100_000_000
 #: What becomes of what a node has prepared, and what a node does that cannot compute in time.
 Ready = Literal["fresh", "kept", "ahead"]
 Late = Literal["skip", "decline", "fewer-rows"]
-
-
-def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Leave out those of these values that are not given."""
-    return {name: value for name, value in values.items() if value is not None or name not in names}
 
 
 class _Section(BaseModel):
@@ -97,11 +82,6 @@ class DataSection(_Section):
         if self.rows_per_person is not None:
             require_integer("data.rows_per_person", self.rows_per_person, 1)
 
-    @model_serializer(mode="wrap")
-    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out persons, or a validation part, where there are none: they must not change the key of a result."""
-        return _without(values_of(self), "person", "rows_per_person", "validation")
-
 
 class ModelSection(_Section):
     """Which model."""
@@ -136,18 +116,6 @@ class ModelSection(_Section):
         None, description="labels that are numbers: clip them to this absolute value, which the noise follows from"
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _as_it_was_called(cls, values: Any) -> Any:
-        """Take a whole number in `features` for `columns`, which was called so before encoders were."""
-        number = values.get("features") if isinstance(values, Mapping) else None
-        if not isinstance(number, int) or isinstance(number, bool):
-            return values
-        if values.get("columns") not in (None, number):
-            reason = f"is the earlier name of columns, which is {values['columns']}; give one of them"
-            raise InvalidInput.because("model.features", number, reason)
-        return {key: value for key, value in values.items() if key != "features"} | {"columns": number}
-
     def model_post_init(self, _: Any) -> None:
         """Refuse a model that nobody can make, and an agreement that is none."""
         known = (*LOSSES, "softmax", "squared", *NETWORKS)
@@ -169,14 +137,6 @@ class ModelSection(_Section):
             require_integer("model.columns", self.columns, 1)
         if self.label_bound is not None:
             require_positive("model.label_bound", self.label_bound)
-
-    @model_serializer(mode="wrap")
-    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not used, as the agreement and features: it must not change the key of a result."""
-        values: dict[str, Any] = values_of(self)
-        if values.get("features") == "none":
-            del values["features"]
-        return _without(values, "intercept_share", *_AGREED)
 
     @property
     def takes_pixels(self) -> bool:
@@ -232,11 +192,6 @@ class ScheduleSection(_Section):
             if key == "search" and given > _MOST_MOVES:
                 raise InvalidInput("schedule.search", given, f"at most {_MOST_MOVES}, which take minutes")
 
-    @model_serializer(mode="wrap")
-    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what only designed rings have: it must not change the key of a result."""
-        return _without(values_of(self), "closing", "search")
-
 
 class DelaySection(_Section):
     """How long nodes take, and how long they are waited for."""
@@ -248,7 +203,7 @@ class DelaySection(_Section):
         f"(default: nobody is skipped, and simulations tell the time by {USUAL_LAW})",
     )
     hop_latency: float = Field(0.01, description="time a hop takes")
-    timeout: float | Literal["fastest", "best", "adaptive"] | None = Field(
+    timeout: float | Literal["fastest", "adaptive"] | None = Field(
         None,
         description='a time, inf (never skip; the default without a law), "fastest" (least time between updates; the '
         "default with one; `skipring plan` finds the time that is best for a budget) or "
@@ -266,11 +221,6 @@ class DelaySection(_Section):
         description="what becomes of a node's preparation: fresh (begun anew at each turn, and lost if it is skipped), "
         "kept (a skipped node goes on) or ahead (the next one begins right after an update); simulations: fresh",
     )
-
-    @model_serializer(mode="wrap")
-    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what files of earlier versions do not say: it must not change the key of a result."""
-        return _without(values_of(self), "ready", "floor")
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a floor that no learned timeout can have."""
@@ -323,11 +273,6 @@ class StragglersSection(_Section):
     availability: str | None = Field(
         None, description="trace:FILE, when each node can be reached at all (docs/lateness.md has the format)"
     )
-
-    @model_serializer(mode="wrap")
-    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what files of earlier versions do not say: it must not change the key of a result."""
-        return _without(values_of(self), "availability")
 
 
 class LearningSection(_Section):
@@ -432,15 +377,6 @@ class RunFile(_Section):
     def table(self) -> Schema | None:
         """What the columns of tables mean, if the file says so in `[[column]]` entries."""
         return None if self.column is None else Schema.of(self.column)
-
-    @model_serializer(mode="wrap")
-    def _as_ever(self, values_of: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what only real nodes use, or is not there: it must not change the key of a simulation's result."""
-        values: dict[str, Any] = values_of(self)
-        unused = {name for name in ("network", "compute") if getattr(self, name) == type(getattr(self, name))()}
-        return {
-            name: value for name, value in values.items() if name not in unused and (name, value) != ("column", None)
-        }
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two values where one is meant."""

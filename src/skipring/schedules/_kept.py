@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .._writing import write_file
+
 _DIGEST = 32
 
 
@@ -48,8 +50,6 @@ def keep(key: str, nodes: Sequence[int]) -> None:
     if (folder := _folder()) is None:
         return
     body = np.array(nodes, dtype="<u2").tobytes()
-    unfinished = folder / f"{key}.{os.getpid()}.part"
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        unfinished.write_bytes(body + hashlib.sha256(key.encode() + body).digest())
-        unfinished.replace(folder / key)
+        write_file(folder / key, body + hashlib.sha256(key.encode() + body).digest(), synced=False)

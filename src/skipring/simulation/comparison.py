@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from .._writing import write_file
 from ..errors import InvalidInput, require_positive
 from ..privacy import forecast
 from ..runs import RIVALS, RunFile, with_changes
@@ -63,7 +64,7 @@ class Comparison:
 def alternatives(
     file: str | Path | None,
     *,
-    timeouts: Sequence[float | Literal["fastest", "best"]] | None = None,
+    timeouts: Sequence[float | Literal["fastest"]] | None = None,
     schedules: Sequence[str] | None = None,
     noise: Sequence[float] | None = None,
     epsilons: Sequence[float] | None = None,
@@ -207,7 +208,7 @@ def _mark(out: Path, chosen: Sequence[Alternative]) -> None:
         known = json.loads(marker.read_text())["alternatives"] if marker.exists() else []
         out.mkdir(parents=True, exist_ok=True)
         names = list(dict.fromkeys([*known, *(alternative.name for alternative in chosen)]))
-        marker.write_text(json.dumps({"alternatives": names}, indent=2) + "\n")
+        write_file(marker, json.dumps({"alternatives": names}, indent=2) + "\n", synced=False)
     except OSError as error:
         raise InvalidInput.because("out", out, f"cannot be written: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):

@@ -56,7 +56,7 @@ def run_one(
     timeouts = _timeouts(setup)
     waited: Floats
     if setup.lateness.usual:
-        delays = np.where(drawn.dead | drawn.lost, np.inf, drawn.delays)
+        delays = drawn.answers
         ready, passed_on, fewer = delays <= timeouts, np.zeros(0, np.bool_), np.zeros((0, 2), np.int64)
         waited = np.cumsum(np.minimum(delays, timeouts) + setup.hop_latency)
     else:

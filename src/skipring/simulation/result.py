@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,10 +17,10 @@ from numpy.typing import NDArray
 from .._arrays import Floats
 from .._json import from_json, json_text, to_json
 from .._numbers import number, upper
+from .._writing import whole_file, write_file
 from ..errors import InvalidInput
 from ..learning import Guess
 from ..privacy import HIDDEN, PrivacyReport
-from ..runs import no_privacy, parse_run
 from .rivals.kinds import Federated, Gossip
 from .setup import RunOutput
 from .table import latex_rows, result_row
@@ -44,7 +43,7 @@ class ResolvedFacts:
     protected), and `rows_left_out` how many rows were left out because a person has too many. `notes` say what somebody
     who chose these values may not expect, each a sentence without capital and full stop. `guess` is the test error of
     whoever always guesses the commonest class (of numbers: the mean) of the training rows. `rows` are learned from,
-    `test_rows` tested on, and `columns` are those of the table that a model sees; None in folders of earlier versions.
+    `test_rows` tested on, and `columns` are those of the table that a model sees.
     """
 
     nodes: int
@@ -55,25 +54,24 @@ class ResolvedFacts:
     smoothness: float | None
     model: str
     parameters: int
+    noise_std: float
+    rows: int
+    test_rows: int
+    columns: int
     labels_clipped: int | None = None
     rival: Gossip | Federated | None = None
-    noise_std: float | None = None
     batch: int | None = None
     parts: int | None = None
     rows_left_out: int | None = None
     notes: tuple[str, ...] = ()
     guess: Guess | None = None
-    rows: int | None = None
-    test_rows: int | None = None
-    columns: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as run.json has it: what the rival says of itself stands beside the rest."""
         own = to_json(dataclasses.replace(self, rival=None))
         if not self.notes:
             del own["notes"]
-        timeout = {"timeout": "infinity"} if math.isinf(self.timeout) else {}
-        return ({} if self.rival is None else dataclasses.asdict(self.rival)) | own | timeout
+        return ({} if self.rival is None else dataclasses.asdict(self.rival)) | own
 
     @classmethod
     def from_json(cls, values: Any) -> ResolvedFacts:
@@ -166,9 +164,10 @@ class Result:
     def data_words(self) -> str:
         """The same with how much of it there is, as far as that is known."""
         facts = self.resolved
-        parts = [] if facts.rows is None else [f"{facts.rows} rows to learn from", f"{facts.test_rows} to test"]
-        parts += [] if facts.columns is None else [f"{facts.columns} column{'' if facts.columns == 1 else 's'}"]
-        return f"{self.data}: {', '.join([*parts, f'{facts.nodes} nodes'])}"
+        columns = f"{facts.columns} column{'' if facts.columns == 1 else 's'}"
+        return (
+            f"{self.data}: {facts.rows} rows to learn from, {facts.test_rows} to test, {columns}, {facts.nodes} nodes"
+        )
 
     @property
     def runs(self) -> int:
@@ -268,8 +267,8 @@ class Result:
         target = Path(folder)
         try:
             target.mkdir(parents=True, exist_ok=True)
-            _write(target / "run.json", json_text(self.all_settings(), indent=2).encode())
-            _write(target / "privacy.json", json_text(self.privacy, indent=2).encode())
+            write_file(target / "run.json", json_text(self.all_settings(), indent=2), synced=False)
+            write_file(target / "privacy.json", json_text(self.privacy, indent=2), synced=False)
             _write_arrays(target / "metrics.npz", {name: getattr(self, name) for name in _ARRAYS})
         except OSError as error:
             raise InvalidInput.because("out", target, f"cannot be written: {error.strerror}") from error
@@ -295,30 +294,7 @@ class Result:
             ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
             raise InvalidInput.because("folder", source, f"is damaged: {error}") from None
-        privacy = _believable(privacy, settings, resolved)
         return cls(settings=settings, resolved=resolved, versions=versions, privacy=privacy, **arrays)
-
-
-def _believable(privacy: PrivacyReport, settings: Mapping[str, Any], resolved: ResolvedFacts) -> PrivacyReport:
-    """Take back what an earlier version stated and this one would not: it kept no record of the planned run."""
-    if privacy.planned is not None or privacy.refused is not None:
-        return privacy
-    keys = (("stragglers", "slow_class"), ("model", "label_bound"), ("learning", "gradient_bound"))
-    run = parse_run({section: {key: settings.get(section, {}).get(key)} for section, key in keys})
-    refusal = no_privacy(run, resolved.model)
-    if refusal is not None:
-        return PrivacyReport(
-            delta=privacy.delta,
-            noise_multiplier=privacy.noise_multiplier,
-            view=privacy.view,
-            amplified=privacy.amplified,
-            refused=refusal.reason,
-            unit=privacy.unit,
-        )
-    if privacy.paper is not None and privacy.paper.epsilon is not None and privacy.paper.method is None:
-        unchecked = dataclasses.replace(privacy.paper, trusted=False, doubt="an earlier version wrote it unchecked")
-        return dataclasses.replace(privacy, paper=unchecked)
-    return privacy
 
 
 def gather(
@@ -364,13 +340,5 @@ def load_run(path: Path) -> RunOutput:
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    half = path.with_suffix(".part.npz")
-    np.savez(half, **arrays)  # type: ignore[arg-type] # numpy's stub takes the names for its own options
-    os.replace(half, path)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all."""
-    half = path.with_name(path.name + ".part")
-    half.write_bytes(content)
-    os.replace(half, path)
+    with whole_file(path, synced=False) as file:  # hundreds of them, and all can be computed again
+        np.savez(file, **arrays)  # type: ignore[arg-type] # numpy's stub takes the names for its own options

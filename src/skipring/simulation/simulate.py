@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from .._digest import digest
 from .._version import __version__
+from .._writing import write_file
 from ..data import Dataset, from_arrays
 from ..delays import Delay
 from ..errors import InvalidInput
@@ -278,7 +279,7 @@ def _begin(folder: Path, asked: str, resume: bool) -> list[RunOutput]:
         if (folder / "metrics.npz").exists() or any((folder / "runs").glob("*.npz")):
             raise InvalidInput.because("out", folder, _HELD)
         (folder / "runs").mkdir(parents=True, exist_ok=True)
-        marker.write_text(asked)
+        write_file(marker, asked, synced=False)
     except OSError as error:
         raise InvalidInput.because("out", folder, f"cannot be written: {error.strerror}") from error
     return []

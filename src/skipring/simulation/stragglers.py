@@ -100,6 +100,11 @@ class Drawn(NamedTuple):
     lost: NDArray[np.bool_]
     factors: Floats
 
+    @property
+    def answers(self) -> Floats:
+        """How long each hop's node takes to answer; infinity means no answer."""
+        return np.where(self.dead | self.lost, np.inf, self.delays)
+
 
 def draw_hops(
     delay: Delay, path: NDArray[np.integer[Any]], nodes: int, stragglers: Stragglers, rng: np.random.Generator
@@ -122,14 +127,6 @@ def draw_hops(
     if stragglers.lost_link > 0.0:
         lost = rng.random(hops) < stragglers.lost_link
     return Drawn(delays, dead, lost, factors)
-
-
-def draw_delays(
-    delay: Delay, path: NDArray[np.integer[Any]], nodes: int, stragglers: Stragglers, rng: np.random.Generator
-) -> Floats:
-    """Draw the delay of every hop of a path; infinity means no answer."""
-    drawn = draw_hops(delay, path, nodes, stragglers, rng)
-    return np.where(drawn.dead | drawn.lost, np.inf, drawn.delays)
 
 
 def _two_states(

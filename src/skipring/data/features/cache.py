@@ -21,6 +21,8 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._writing import whole_file
+
 Rows = NDArray[np.float32]
 _MOST_BYTES = 16 << 30
 _PIECE = 1 << 24
@@ -92,34 +94,26 @@ def keep(key: str, shape: tuple[int, int], parts: Callable[[], Iterator[Rows]]) 
     with lock, _alone(lock):
         if (found := kept(key, shape)) is not None:
             return found
-        half = folder / f"{key}.{os.getpid()}.part"
         try:
-            _write(half, shape, parts())
-            os.replace(half, folder / f"{key}.npy")
+            with whole_file(folder / f"{key}.npy", mode=0o600) as file:
+                _write(file, shape, parts())
         except OSError:
             return None
-        finally:
-            with suppress(OSError):
-                half.unlink()
         _make_room(folder, key)
         with suppress(OSError):
             (folder / f"{key}.lock").unlink()
     return kept(key, shape)
 
 
-def _write(path: Path, shape: tuple[int, int], parts: Iterator[Rows]) -> None:
+def _write(file: IO[bytes], shape: tuple[int, int], parts: Iterator[Rows]) -> None:
     checksum = 0
-    with _private(path) as file:
-        file.truncate(0)
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        for part in parts:
-            plain = np.ascontiguousarray(part, "<f4")
-            checksum = zlib.crc32(plain.data, checksum)
-            file.write(plain.data)
-        file.write(checksum.to_bytes(_CHECKSUM, "little"))
-        file.flush()
-        os.fsync(file.fileno())
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    for part in parts:
+        plain = np.ascontiguousarray(part, "<f4")
+        checksum = zlib.crc32(plain.data, checksum)
+        file.write(plain.data)
+    file.write(checksum.to_bytes(_CHECKSUM, "little"))
 
 
 def _checksum(rows: Rows) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._json import to_json
+from ..._writing import whole_file, write_file
 from ...delays import Delay
 from ...errors import InvalidInput
 from ...learning import Learner, PrepareRows
@@ -132,10 +133,9 @@ class NodeSetup:
     def keep_pace(self, pace: Pace) -> None:
         """Write down what was learned about how long turns take; if it is lost, it is learned anew."""
         if isinstance(pace, AdaptivePace):
-            draft = self._pace_file.with_suffix(".json.part")
+            known = json.dumps({"run": self.agreement.digest.hex(), **pace.learned})
             with contextlib.suppress(OSError):
-                draft.write_text(json.dumps({"run": self.agreement.digest.hex(), **pace.learned}), encoding="utf-8")
-                draft.rename(self._pace_file)
+                write_file(self._pace_file, known, synced=False)
 
     @property
     def _pace_file(self) -> Path:
@@ -162,14 +162,11 @@ class NodeSetup:
 
     def write_model(self, parameters: Any) -> None:
         """Write the final model where its owner finds it: model.npy in the node's folder."""
-        path = self.config.journal.parent / "model.npy"
-        draft = path.with_suffix(".npy.part")
         header = {"descr": self.shape.dtype, "fortran_order": False, "shape": self.learner.shape}
-        with open(draft, "wb") as file:
+        with whole_file(self.config.journal.parent / "model.npy") as file:
             np.lib.format.write_array_header_1_0(file, header)
             for chunk in chunks_of(parameters, 1 << 20):
                 file.write(chunk)
-        draft.rename(path)
 
     def write_trained(self, token: Token, claims: tuple[EpsilonClaim, ...]) -> None:
         """Write the same as a model that can be used: model.npz in the node's folder, with this node's own account."""
@@ -188,11 +185,8 @@ class NodeSetup:
         assert memory.decided is not None
         statement = Statement.of(self.agreement.digest, memory.decided, memory.outcome)
         way = Way(memory.outcome.chain, self.rules.steps, dict(memory.asked))
-        path = self.config.journal.parent / CERTIFICATE
-        draft = path.with_suffix(".json.part")
         certificate = OutcomeCertificate(statement, dict(memory.votes), way)
-        draft.write_text(certificate.to_json(self.roster), encoding="utf-8")
-        draft.rename(path)
+        write_file(self.config.journal.parent / CERTIFICATE, certificate.to_json(self.roster))
 
     def left_at_a_stop(self) -> NodeStatus | None:
         """Return what the node knew when it was last told to stop, if it has not run since."""
@@ -204,7 +198,4 @@ class NodeSetup:
 
     def write_result(self, status: NodeStatus, name: str = RESULT) -> None:
         """Write what the node knows at the end, or when it is told to stop: a file in its folder."""
-        path = self.config.journal.parent / name
-        draft = path.with_suffix(".json.part")
-        draft.write_text(status_text(to_json(status)) + "\n", encoding="utf-8")
-        draft.rename(path)
+        write_file(self.config.journal.parent / name, status_text(to_json(status)) + "\n")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ..._writing import write_file
 from ...errors import InvalidInput
 from ...runs import read_run_file
-from .._files import write_over
 from ..node import FINISH, RESULT, STOPPED, NodeConfig, read_node_config
 from ..transport import CERTIFICATE
 from .authority import has_authority, read_authority
@@ -37,9 +37,9 @@ def begin_again(folder: str | Path, text: str, asked: str | None = None) -> tupl
         places = [(config, folder if alone else folder / config.name) for config in configs]
         kept = tuple(place for config, home in places if (place := take_up(config, home, public)) is not None)
         if not alone:
-            write_over(folder / "run.toml", public["run.toml"])
+            write_file(folder / "run.toml", public["run.toml"], mode=0o644)
             if asked is not None:
-                write_over(folder / ASKED, asked.encode())
+                write_file(folder / ASKED, asked.encode(), mode=0o644)
             if has_authority(folder):
                 write_update(folder, read_authority(folder))
     except OSError as error:
@@ -65,7 +65,7 @@ def take_up(config: NodeConfig, folder: Path, public: Mapping[str, bytes]) -> Pa
     assert config.run is not None
     place = _put_away(config, folder)
     for name, content in public.items():
-        write_over(config.run if name == "run.toml" else folder / name, content)
+        write_file(config.run if name == "run.toml" else folder / name, content, mode=0o644)
     return place
 
 

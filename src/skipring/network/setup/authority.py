@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..._writing import write_file
 from ...errors import InvalidInput
-from .._files import write_over
 from ..transport import require_cryptography
 
 if TYPE_CHECKING:
@@ -50,5 +50,5 @@ def lasting_authority(folder: Path, begin: datetime, end: datetime) -> tuple[cer
     if authority.certificate.not_valid_after_utc >= end:
         return authority, False
     renewed = known.new_authority(begin, end, authority.key)
-    write_over(folder / "ca" / "ca.crt", known.certificate_pem(renewed.certificate))
+    write_file(folder / "ca" / "ca.crt", known.certificate_pem(renewed.certificate), mode=0o644)
     return renewed, True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ..._writing import write_file
 from ...errors import InvalidInput
 from ...runs import read_run_file
-from .._files import write_over
 from ..node import FINISH, NodeConfig
 from .local import node_result
 from .run_mark import require_identity
@@ -25,7 +25,7 @@ def ask_to_finish(config: NodeConfig) -> bool:
         reason = f"{config.name} has not begun a run that could end"
         raise InvalidInput.because("DIR", config.journal.parent, reason)
     try:
-        write_over(config.journal.parent / FINISH, f"{identity}\n".encode(), 0o600)
+        write_file(config.journal.parent / FINISH, f"{identity}\n".encode(), mode=0o600)
     except OSError as error:
         raise InvalidInput.because("DIR", config.journal.parent, f"cannot be written: {error.strerror}") from None
     return True

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..._command import command
 from ..._json import from_json
+from ..._writing import write_file
 from ...errors import InvalidInput, require_integer
 from ...runs import change_value, parse_run, read_run_file
 from ..node import RESULT, STOPPED, NodeConfig, NodeStatus, read_node_config, read_status
@@ -66,7 +67,7 @@ def set_steps(folder: str | Path, steps: int) -> None:
         if begun:
             raise InvalidInput.because("steps", steps, f"the run has begun with other steps: {begun[0]} has a journal")
         change_value(values, "schedule.steps", steps)
-        path.write_text(run_text(parse_run(values)), encoding="utf-8")
+        write_file(path, run_text(parse_run(values)), mode=0o644)
 
 
 def node_status(config: NodeConfig, timeout: float = 1.0) -> NodeStatus | None:

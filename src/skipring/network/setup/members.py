@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from ..._writing import write_file
 from ...errors import InvalidInput, given_as
 from ...runs import read_run_file
-from .._files import write_over
 from ..node import NodeBudget, NodeConfig, read_node_config
 from ..transport import Address, Roster, node_uri, read_roster, server_name
 from .again import require_stopped, take_up
@@ -140,9 +140,9 @@ def begin_with_others(
             (folder / LEFT).mkdir(mode=0o700, exist_ok=True)
             (folder / name).mkdir(mode=0o700, exist_ok=True)  # its owner may have taken it along
             (folder / name).rename(folder / LEFT / name)
-        write_over(folder / "run.toml", public["run.toml"])
-        write_over(folder / ASKED, asked.encode())
-        write_over(folder / "roster.toml", public["roster.toml"])
+        write_file(folder / "run.toml", public["run.toml"], mode=0o644)
+        write_file(folder / ASKED, asked.encode(), mode=0o644)
+        write_file(folder / "roster.toml", public["roster.toml"], mode=0o644)
         write_update(folder, authority)
     except OSError as error:
         raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error

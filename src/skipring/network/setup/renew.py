@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from ..._writing import write_file
 from ...errors import InvalidInput
-from .._files import write_over
 from ..node import read_node_config
 from ..transport import node_uri, read_roster, server_name
 from .authority import CLOCKS, lasting_authority
@@ -52,10 +52,10 @@ def renew_certificates(folder: str | Path, node: str | None = None, *, days: int
             hosts = server_name(name), *(() if address is None else (address.host,))
             own = made.certify(authority, key, name, hosts, node_uri(name), begin, end)
             (folder / name).mkdir(mode=0o700, exist_ok=True)  # its owner may have taken the folder along
-            write_over(folder / name / "node.crt", made.certificate_pem(own))
+            write_file(folder / name / "node.crt", made.certificate_pem(own), mode=0o644)
         for name in roster.names:
             if (folder / name).is_dir():
-                write_over(folder / name / "ca.crt", made.certificate_pem(authority.certificate))
+                write_file(folder / name / "ca.crt", made.certificate_pem(authority.certificate), mode=0o644)
         write_update(folder, authority)
     except OSError as error:
         raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..._writing import write_file
 from ...errors import InvalidInput
 from ...runs import RunFile, parse_run, read_run_file
-from .._files import write_over
 from ..node import NodeConfig, read_node_config
 from ..transport import Roster, node_uri, read_roster, require_cryptography, roster_of_text
 from .again import require_stopped, take_up
@@ -91,8 +91,8 @@ def update_node(folder: str | Path, file: str | Path) -> Taken:
             kept = take_up(config, folder, public | both)
         else:
             for name in renewed:
-                write_over(folder / name, public[name])
-        write_over(folder / UPDATE, file.read_bytes())  # last: what was interrupted can be done again
+                write_file(folder / name, public[name], mode=0o644)
+        write_file(folder / UPDATE, file.read_bytes(), mode=0o644)  # last: what was interrupted can be done again
     except OSError as error:
         raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error
     return Taken(

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..._writing import write_file
 from ...errors import InvalidInput
-from .._files import write_over
 from ..transport import read_roster
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def write_update(folder: Path, authority: certificates.Authority) -> Update:
     text = json.dumps({"update": asdict(found), "signature": signature}, indent=1) + "\n"
     for place in (folder, *(folder / name for name in roster.names)):
         if place.is_dir():
-            write_over(place / UPDATE, text.encode())
+            write_file(place / UPDATE, text.encode(), mode=0o644)
     return found
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..._writing import sync_folder
 from ...errors import InvalidInput
 from ..protocol import Account, Entry, Kept, Memory, Over, Parameters, Release, Released, Token
 from ._entries import Line, Row, lines_in, token_in
@@ -44,7 +45,7 @@ from .journal_reading import (
     release_in,
     resumed,
 )
-from .model_file import ModelFile, digest_of, sync_folder
+from .model_file import ModelFile, digest_of
 
 #: A start adds up so many rows anew, at most, of so many bytes on average: where there are many nodes, rows are longer,
 #: and to add one up takes longer, too. Once a sum has become large, there may be more, one for so many bytes of it.

@@ -33,11 +33,11 @@ from pathlib import Path
 from typing import Any
 
 from ..._json import from_json, json_text
+from ..._writing import sync_folder
 from ...errors import InvalidInput
 from ...privacy import Relation, Unit
 from ._journal_errors import JournalError, JournalUnusable
 from ._ledger_lines import Level, Now, Spent, level_in, now_in, text_of
-from .model_file import sync_folder
 
 _FORMAT = 1
 _ROOT = b"skipring ledger"

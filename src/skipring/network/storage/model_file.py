@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from ..._writing import sync_folder
 from ...errors import InvalidInput
 from ..protocol import Parameters
 
@@ -370,15 +371,6 @@ class ModelFolder:
                 raise OSError(errno.EIO, "is not what was written", str(given.path))
             os.replace(copy.path, kept.path)
             copy._moved_to(kept.path)
-
-
-def sync_folder(path: Path) -> None:
-    """See to it that the names in a folder are on the disk itself."""
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _view(values: NDArray[Any] | bytes | bytearray | memoryview) -> memoryview:

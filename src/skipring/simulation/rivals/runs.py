@@ -86,7 +86,7 @@ def _all_delays(setup: Setup, rng: np.random.Generator) -> NDArray[np.floating[A
     nodes, lateness = setup.data.nodes, setup.lateness
     everyone = np.tile(np.arange(nodes, dtype=np.int32), setup.steps)
     drawn = draw_hops(setup.delay, everyone, nodes, setup.stragglers, rng)
-    delays = np.where(drawn.dead | drawn.lost, np.inf, drawn.delays)
+    delays = drawn.answers
     if lateness.compute is not None:
         delays = delays + lateness.compute.at_turns(everyone, rng) * drawn.factors
     delays = delays.reshape(setup.steps, nodes)

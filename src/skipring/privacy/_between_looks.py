@@ -55,7 +55,7 @@ def _add_short_interval(
 
 
 @njit(nogil=True, cache=True)
-def add_interval(
+def _add_interval(
     low: int,
     high: int,
     node: Ints,
@@ -119,7 +119,7 @@ def observers_mu2(
         row = out[v - first]
         for i in range(look_start[v], look_start[v + 1]):
             if look[i] > low:
-                add_interval(
+                _add_interval(
                     low,
                     look[i],
                     node,
@@ -134,52 +134,3 @@ def observers_mu2(
                     row,
                 )
                 low = look[i]
-
-
-@njit(nogil=True, cache=True)
-def worst_open(
-    updates: int,
-    last_look: Ints,
-    targets: Ints,
-    owner: Ints,
-    closed: Floats,
-    plain: Floats,
-    node: Ints,
-    previous: Ints,
-    following: Ints,
-    shift: Floats,
-    variance: Floats,
-    contraction: Floats,
-) -> tuple[float, int, int]:
-    """Return the largest mu^2, and its target and observer, if everyone looked now; owner[u] is whose target u is."""
-    weight = np.empty(updates)
-    noise = np.empty(updates)
-    stack = np.empty((2, updates + 1))
-    nodes, all_targets = closed.shape
-    row = np.empty(all_targets)
-    worst, target, observer = 0.0, -1, -1
-    for v in range(nodes):
-        for u in range(all_targets):
-            row[u] = closed[v, u]
-        if last_look[v] < updates:
-            # All arguments once more: numba inlines calls, but knows no partial application.
-            add_interval(
-                last_look[v],
-                updates,
-                node,
-                previous,
-                following,
-                shift,
-                variance,
-                contraction,
-                weight,
-                noise,
-                stack,
-                row,
-            )
-        for u in targets:
-            # Written so that an overflow (nan) falls back to the bound that always holds.
-            cost = row[u] if row[u] <= plain[u] else plain[u]
-            if owner[u] != v and cost > worst:
-                worst, target, observer = cost, u, v
-    return worst, target, observer
