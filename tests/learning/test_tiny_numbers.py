@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from skipring.learning import LinearLearner, LinearModel, Protection, Rows
+from skipring.learning import LinearLearner, LinearModel, NeuralModel, Protection, Rows, rows_for
 from skipring.learning.update import without_tiny
 
 
@@ -32,6 +32,13 @@ def test_only_what_no_result_can_tell_from_zero_is_taken_as_zero(dtype: type[np.
 def test_labels_that_are_no_fractions_stay_what_they_are() -> None:
     labels = np.array([0, 1, 2])
     assert without_tiny(labels) is labels
+
+
+def test_rows_of_a_network_have_none_of_them() -> None:
+    model = NeuralModel(name="skipring_has_no_such:function", features=3, classes=2)
+    x, y = rows_for(model, np.full((4, 3), 1e-30), np.full(4, 1e-30), "training")
+    assert not x.any()
+    assert not y.any()
 
 
 def test_a_learner_computes_with_none_of_them() -> None:

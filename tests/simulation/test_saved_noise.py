@@ -150,6 +150,21 @@ def test_noise_is_not_of_a_generator_whose_numbers_tell_its_state() -> None:
     assert secret.bit_generator.state["bit_generator"] == "Philox"
 
 
+def test_the_noise_of_a_saved_network_is_not_of_a_generator_with_few_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    """PyTorch's generator on a CPU begins with 32 bits, which can all be tried."""
+    import torch
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise AssertionError("noise of PyTorch")
+
+    monkeypatch.setattr(torch, "randn", refused)
+    simulate(settings("network", runs=1), X, Y, OWNER, save_model=tmp_path / "model.npz")
+    with pytest.raises(AssertionError, match="noise of PyTorch"):
+        simulate(settings("network", runs=1), X, Y, OWNER)
+
+
 @pytest.mark.parametrize("kind", ["random-ring", "network"])
 def test_the_digest_of_a_model_tests_no_guess(tmp_path: Path, kind: str, one_thread: None) -> None:
     def facts(seed: int, rows: np.ndarray[Any, Any]) -> tuple[str, dict[str, Any]]:
