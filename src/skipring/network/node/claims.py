@@ -3,13 +3,49 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ...models import EpsilonClaim
-from ...privacy import OwnTranscript, gdp_epsilon
+from ...privacy import ALL_OTHERS, AMPLIFIED, ANOTHER_NODE, IN_FULL, Guarantee, OwnTranscript, gdp_epsilon
 from ..protocol import Token, updated_hops
 from .account_terms import AccountTerms
-from .ledger import OwnAccount
 from .settled_account import append_hops
+
+if TYPE_CHECKING:
+    from .ledger import OwnAccount
+
+#: Why nothing is protected where the run file asks for no noise.
+_NO_NOISE = "there is no noise (privacy.noise_multiplier = 0)"
+
+
+def own_guarantee(account: OwnAccount, delta: float, *, told: bool) -> Guarantee:
+    """Return what another node knows of a node's data at most, and what all others do; `told`: as nodes have said."""
+    terms = account.terms
+    one = Guarantee(
+        protects=terms.protects,
+        whose=f"node {terms.me}",
+        against=ANOTHER_NODE,
+        sees="which sees the token when it is its turn, knows the path and sees the final model",
+        method="own account",
+        delta=delta,
+        epsilon=account.epsilon(delta),
+        refused=None if terms.noise_multiplier else _NO_NOISE,
+        assumptions=(
+            "it is about what was released so far, which no data may have decided",
+            AMPLIFIED if terms.convex else IN_FULL,
+            *(("a fork of the run counts from when this node hears of it",) if terms.convex else ()),
+            *(("where recoveries went on from, and who saw it, is as nodes have told",) if told else ()),
+        ),
+    )
+    together = replace(
+        one,
+        against=ALL_OTHERS,
+        sees="who put together what they saw, whatever happened elsewhere",
+        epsilon=account.epsilon_of_releases(delta),
+        assumptions=(one.assumptions[0], IN_FULL),
+    )
+    return replace(one, also=(together,))
 
 
 def final_claims(
