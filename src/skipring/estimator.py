@@ -38,7 +38,8 @@ _ROWS_PER_NODE = 4
 #: Below this, epsilon is in the tens of millions, and the accountants run out of digits.
 _LEAST_NOISE = 1e-3
 #: What no epsilon counts.
-_READ_OFF = "the mean and standard deviation of each feature, read off all training rows"
+_SCALES = "the mean and standard deviation of each feature, and "
+_READ_OFF = "which classes there are, read off all training rows; nor other fits on the same rows"
 #: Why a saved model states no epsilon.
 _KNOWN_NOISE = "its noise follows from random_state, and who knows that can take it off; fit without one"
 _ON_A_GPU = "a GPU drew its noise from too few random bits to keep it secret"
@@ -403,7 +404,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             updates=self.updates_,
             run=self._run_digest,
             epsilon=(claim,),
-            not_covered=_READ_OFF if self.standardise else None,
+            not_covered=f"{_SCALES if self.standardise else ''}{_READ_OFF}",
             source="SkipRingClassifier",
             made=made,
         )

@@ -262,6 +262,14 @@ class TestTheEstimator:
         claim, estimator = self.fitted(tmp_path)
         assert claim.epsilon == estimator.epsilon_
 
+    @pytest.mark.parametrize("standardise", [True, False])
+    def test_its_file_says_what_is_not_covered(self, tmp_path: Path, standardise: bool) -> None:
+        self.fitted(tmp_path, standardise=standardise)
+        told = str(load_model(tmp_path / "model.npz").facts.not_covered)
+        assert "which classes there are" in told
+        assert "other fits on the same rows" in told
+        assert ("the mean and standard deviation of each feature" in told) == standardise
+
     @pytest.mark.parametrize("state", [1, np.random.RandomState(1)])
     def test_a_given_state_has_none(self, tmp_path: Path, state: Any) -> None:
         claim, estimator = self.fitted(tmp_path, random_state=state)
