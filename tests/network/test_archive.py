@@ -140,6 +140,11 @@ def test_the_owners_module_is_used_and_not_the_archives(site: Site) -> None:
         assert done.returncode == 0, done
         assert f"node1: calls clinic_hook:prepare (data.prepare) of {mine / 'clinic_hook.py'}" in done.stdout
         assert (mine / "imported").exists()
+    # Nor is a link followed that leads into the node's folder.
+    (mine / "clinic_hook.py").rename(mine / "kept.py")
+    (mine / "clinic_hook.py").symlink_to(site.here / "node1" / "clinic_hook.py")
+    done = site.skipring("network", "check", "node1")
+    assert (done.returncode, "is in the node's folder, which others have packed" in done.stdout) == (1, True), done
     # What is said of where code is must not lie among what others have packed.
     site.owner.write_text(allow.replace(str(mine), str(site.here / "node1")))
     done = site.skipring("network", "check", "node1")

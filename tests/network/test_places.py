@@ -47,6 +47,17 @@ def test_a_ledger_that_cannot_be_written_is_found(skipring_words: Command, tmp_p
         assert not list((net / "node1" / "nowhere").iterdir())  # nothing is left
 
 
+def test_a_ledger_that_is_a_link_to_nothing_is_found(skipring_words: Command, tmp_path: Path) -> None:
+    """No node makes a ledger through a link, wherever it leads."""
+    net = init_net(skipring_words, tmp_path, RUN, "--nodes", "2")
+    settings = budget(net, 'ledger = "rows.ledger"')
+    (net / "node1" / "rows.ledger").symlink_to(tmp_path / "elsewhere")
+    answer = skipring_words("network", "check", "net/node1")
+    assert (answer.code, len(answer.out.splitlines())) == (1, 1), answer
+    assert "rows.ledger: is a link to a file that does not exist" in answer.out
+    assert skipring_words("node", "run", str(settings)).code == 2
+
+
 def test_ports_in_use_are_found(skipring_words: Command, tmp_path: Path) -> None:
     net = init_net(skipring_words, tmp_path, RUN, "--nodes", "2")
     config = read_node_config(net / "node1" / "node.toml")

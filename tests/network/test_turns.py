@@ -292,6 +292,18 @@ def test_what_a_timeout_was_learned_from_survives_a_restart() -> None:
         assert fresh.timeout == AdaptivePace().timeout
 
 
+@pytest.mark.parametrize(("delay", "floor"), [({}, 0.1), ({"floor": 0.5}, 0.5)])
+def test_no_node_learns_a_timeout_below_the_floor_of_its_run(
+    tmp_path: Path, delay: dict[str, float], floor: float
+) -> None:
+    configs = make(tmp_path / "net", 2, QUICK | {"delay": {"timeout": "adaptive", **delay}})
+    pace = load_node(configs[0]).new_pace()
+    for _ in range(100):
+        pace.saw(1e-6, True, own=False)
+    assert isinstance(pace, AdaptivePace)
+    assert pace.timeout == floor
+
+
 def test_a_worker_that_never_returns_keeps_nobody() -> None:
     worker, forever = Worker("test"), threading.Event()
     assert worker.submit(lambda: 3).result(10.0) == 3

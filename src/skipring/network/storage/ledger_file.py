@@ -170,6 +170,9 @@ class LedgerFile:
         if self._exists():
             self.read()
             return
+        if self.path.is_symlink():  # no ledger would ever be made through it
+            reason = "is a link to a file that does not exist; name the ledger itself"
+            raise InvalidInput.because("budget.ledger", self.path, reason)
         if not self.path.parent.is_dir():
             raise InvalidInput.because("budget.ledger", self.path, "its folder does not exist")
         self._require_not_known()
