@@ -231,7 +231,7 @@ class TestBadInput:
             ({"delay": 3}, "delay = 3: must be text"),
             ({"timeout": 0.0}, "timeout = 0.0: must be above 0"),
             ({"timeout": math.nan}, "timeout = nan"),
-            ({"timeout": "never"}, "timeout = 'never': must be a number above 0, infinity or 'fastest'"),
+            ({"timeout": "never"}, "timeout = 'never': must be a number above 0, infinity or 'most-updates'"),
             ({"timeout": True}, "timeout = True"),
             ({"delay": "0.9*exponential:1|0.1*never", "timeout": math.inf}, "timeout = infinity"),
             ({"hop_latency": -1.0}, "hop_latency = -1.0"),

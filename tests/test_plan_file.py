@@ -77,8 +77,11 @@ def test_a_plan_says_where_its_bound_promises_nothing(skipring: Command) -> None
     assert quiet["remark"] is None
 
 
-def test_the_fastest_timeout_is_the_usual_one() -> None:
+def test_the_timeout_of_most_updates_is_the_usual_one() -> None:
     law = {"law": "gamma:0.25,1"}
-    runs = [RunFile.model_validate({"delay": law | {"timeout": "fastest"}}), RunFile.model_validate({"delay": law})]
+    runs = [
+        RunFile.model_validate({"delay": law | {"timeout": "most-updates"}}),
+        RunFile.model_validate({"delay": law}),
+    ]
     setups = [build(run) for run in runs]
     assert {setup.timeout for setup in setups} == {best_timeout(setups[0].delay, 0.01)}

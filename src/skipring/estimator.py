@@ -69,7 +69,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     delay : how long a node takes, as text (``exponential:1``, ``lomax:3,2``, ...) or as a law of `skipring.delays`.
         Without one nobody is skipped, and virtual time goes by gamma:0.25,1.
     timeout : how long a node is waited for: a time, ``inf`` (skip nobody; the default without a `delay`), or
-        ``fastest`` (least time per update; the default with one).
+        ``most-updates`` (least time per update; the default with one).
     hop_latency : the time that a hop takes.
     learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
     protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
@@ -466,10 +466,10 @@ def _delay(given: str | Delay | None) -> Delay | None:
 
 
 def _timeout(given: Any) -> float | str | None:
-    if given is None or (isinstance(given, str) and given == "fastest"):
+    if given is None or (isinstance(given, str) and given == "most-updates"):
         return given
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
-        raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'fastest'")
+        raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'most-updates'")
     return float(given)
 
 

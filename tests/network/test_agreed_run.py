@@ -149,7 +149,7 @@ def test_what_is_endless_in_a_run_file_is_so_for_all_nodes() -> None:
     assert parse_run(tomllib.loads(run_text(run))) == run
 
 
-@pytest.mark.parametrize("delay", [{"timeout": "fastest"}, {"skip": 0.3}])
+@pytest.mark.parametrize("delay", [{"timeout": "most-updates"}, {"skip": 0.3}])
 def test_no_timeout_follows_from_a_law_that_nobody_named(delay: dict[str, object]) -> None:
     with pytest.raises(InvalidInput, match=r"delay\.(timeout|skip).*law of delays that nobody measured"):
         agreed_run(parse_run({"delay": delay}), 8)

@@ -462,7 +462,7 @@ def test_run_files_name_models_that_exist() -> None:
     [
         (
             "delay.timeout=adaptive",
-            "delay.timeout = adaptive: only a network's nodes can learn a timeout from what they see; use fastest",
+            "delay.timeout = adaptive: only a network's nodes can learn a timeout from what they see; use most-updates",
         ),
     ],
 )

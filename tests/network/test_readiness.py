@@ -35,7 +35,7 @@ def prepared(skipring_words: Command, tmp_path: Path, noise: float = 3.0) -> Pat
         ("run.toml", 'name = "breast-cancer"', 'name = "iris"', "data.name = iris"),
         ("run.toml", 'name = "logistic"', 'name = "squared"', "model.label_bound"),
         ("run.toml", "steps = 12", "step = 12", "schedule.step = 12: is not a key of a run file; did you mean"),
-        ("run.toml", "timeout = 20.0", 'timeout = "fastest"', "delay.timeout = fastest"),
+        ("run.toml", "timeout = 20.0", 'timeout = "most-updates"', "delay.timeout = most-updates"),
         ("node.toml", "[data]", '[data]\npath = "rows.csv"\nlabel = "ill"', "rows.csv"),
         ("node.toml", 'run = "run.toml"', 'run = "other.toml"', "other.toml: does not exist"),
     ],

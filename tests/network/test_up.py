@@ -429,7 +429,7 @@ def test_a_model_of_1_gb_needs_at_most_two_and_a_half_times_its_size_in_memory(
         (("node.toml", '# law = "gamma:0.25,1"', 'law = "gamma"'), "gamma"),
         (("run.toml", "noise_multiplier = 3.0", "epsilon = 2.0"), "privacy.noise_multiplier = missing"),
         (("run.toml", "steps = 10", "steps = 0"), "schedule.steps"),
-        (("run.toml", "timeout = 30.0", 'timeout = "fastest"'), "delay.timeout = fastest"),
+        (("run.toml", "timeout = 30.0", 'timeout = "most-updates"'), "delay.timeout = most-updates"),
         (("run.toml", 'name = "logistic"', 'name = "squared"'), "model.label_bound"),
         (("run.toml", "nodes = 2", "nodes = 5"), "the roster has 2 nodes"),
     ],

@@ -63,5 +63,5 @@ def test_nobody_is_skipped_unless_the_run_file_names_a_law_of_delays() -> None:
     named = simulate(small | {"delay": {"law": "gamma:0.25,1"}})
     assert named.resolved.timeout == pytest.approx(0.004802, rel=1e-3)
     assert named.skipped.any()
-    asked = simulate(small | {"delay": {"timeout": "fastest"}})  # who asks for skips gets them, by the usual law
+    asked = simulate(small | {"delay": {"timeout": "most-updates"}})  # who asks for skips gets them, by the usual law
     assert asked.resolved.timeout == named.resolved.timeout

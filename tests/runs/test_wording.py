@@ -31,7 +31,7 @@ Command = Callable[..., Any]
         ('[privacy]\nepsilon = "8x"\n', "error: privacy.epsilon '8x': must be a number without quotes"),
         (
             '[delay]\ntimeout = "bst"\n',
-            'error: delay.timeout bst: must be a number without quotes, or "fastest" or "adaptive"',
+            'error: delay.timeout bst: must be a number without quotes, or "most-updates" or "adaptive"',
         ),
         ('[data]\nschema_file = "gone.toml"\n', "error: data.schema_file gone.toml: does not exist; `skipring schema`"),
         ('[schedule]\nsteps = "many"\n', "error: schedule.steps 'many': must be a whole number without quotes"),

@@ -25,7 +25,7 @@ SMALL = ["simulation.runs=3", "simulation.evaluate_every=200"]
 @pytest.fixture(scope="module")
 def comparison() -> Comparison:
     return compare_runs(
-        alternatives(None, timeouts=["fastest", math.inf], schedules=["ring", "random-ring"], changes=SMALL)
+        alternatives(None, timeouts=["most-updates", math.inf], schedules=["ring", "random-ring"], changes=SMALL)
     )
 
 
@@ -183,7 +183,8 @@ def test_compare_prints_a_table_and_leaves_figure_and_folders(skipring: Command,
 
 def test_compare_answers_in_json(skipring: Command) -> None:
     line = (
-        "compare run.toml --timeouts fastest,inf --error 1e-9 --set schedule.steps=226 --set privacy.noise_multiplier=2"
+        "compare run.toml --timeouts most-updates,inf --error 1e-9 --set schedule.steps=226"
+        " --set privacy.noise_multiplier=2"
     )
     data = json.loads(skipring(f"{line} --json")[1])
     assert data["error"] == 1e-9
@@ -258,7 +259,7 @@ def test_epsilons_are_compared_with_no_noise_and_with_what_needs_none(
     assert [other.run.privacy.noise_multiplier for other in chosen] == [None, 0.0]
     assert [other.run.privacy.epsilon for other in chosen] == [1.0, None]
     monkeypatch.chdir(tmp_path)
-    written = "[schedule]\nsteps = 226\n[simulation]\nruns = 2\n[delay]\ntimeout = 'fastest'\n"
+    written = "[schedule]\nsteps = 226\n[simulation]\nruns = 2\n[delay]\ntimeout = 'most-updates'\n"
     (tmp_path / "run.toml").write_text(written)
     answer = skipring("compare run.toml --epsilons 1,inf --out a")
     assert max(map(len, answer.out.splitlines())) <= 80

@@ -262,8 +262,8 @@ def test_saying_fresh_changes_nothing() -> None:
     assert said.latency.tobytes() == unsaid.latency.tobytes()
 
 
-def test_the_fastest_timeout_leaves_time_to_compute() -> None:
-    law = ["delay.law=exponential:0.1", "delay.timeout=fastest", "schedule.steps=200"]
+def test_the_timeout_of_most_updates_leaves_time_to_compute() -> None:
+    law = ["delay.law=exponential:0.1", "delay.timeout=most-updates", "schedule.steps=200"]
     quick, slow = (some_run(*law, *more) for more in ([], ["compute.law=0.9*constant:2|0.1*constant:50"]))
     assert quick.timeout == np.inf
     assert 2.0 < slow.timeout < 50.0  # who needs 50 is not worth it
@@ -358,7 +358,7 @@ def test_fewer_rows_are_a_sum_over_those_that_fit(model: str, unit: str) -> None
         (["schedule.name=federated", "compute.law=exponential:1", "compute.late=fewer-rows"], "compute.late"),
         (["schedule.name=federated", "compute.law=exponential:1", "compute.late=decline"], "compute.late"),
         (["compute.law=nothing"], "compute.law"),
-        (["compute.law=exponential:1", "delay.ready=kept", "delay.timeout=fastest"], "delay.timeout"),
+        (["compute.law=exponential:1", "delay.ready=kept", "delay.timeout=most-updates"], "delay.timeout"),
         (["compute.law=0.5*exponential:1|0.5*never"], "compute.law"),
         (["network.latency=trace:missing.csv"], "network.latency"),
         (["stragglers.availability=trace:missing.npz"], "stragglers.availability"),

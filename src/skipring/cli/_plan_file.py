@@ -36,7 +36,7 @@ def plan_file(plans: Plans, law: str) -> str:
     from ..runs import toml_value  # loaded when the command runs
 
     best, budget = plans.best, plans.budget
-    fastest = next((other for other in plans.alternatives if other.name == "shortest time between updates"), None)
+    most = next((other for other in plans.alternatives if other.name == "most updates"), None)
     sections: dict[str, dict[str, Any]] = {
         "data": {"nodes": budget.nodes, "rows_per_person": budget.rows_per_person},
         "schedule": {"name": budget.schedule, "steps": best.steps},
@@ -53,7 +53,7 @@ def plan_file(plans: Plans, law: str) -> str:
     }
     beside = {
         "nodes": 'of your own file: path = "rows.csv", label = "...", and node = "..." in place of nodes',
-        "timeout": "best for this budget" + ("" if fastest is None else f'; "fastest" would be {fastest.timeout:.4g}'),
+        "timeout": "best for this budget" + ("" if most is None else f'; "most-updates" would be {most.timeout:.4g}'),
         "epsilon": f"planned with noise_multiplier = {best.noise_multiplier:.4g}",
     }
     spent = f"time {budget.time:g}" if budget.time is not None else f"{budget.steps} steps"

@@ -23,7 +23,8 @@ def timeout(
     delay: options.Delay,
     hop_latency: options.HopLatency = 0.01,
     skip: Annotated[
-        float | None, typer.Option(help="Find the timeout for this skip probability instead of the fastest one.")
+        float | None,
+        typer.Option(help="Find the timeout for this skip probability instead of the one with most updates."),
     ] = None,
     ready: options.Ready = None,
     nodes: Annotated[int | None, typer.Option(help="With --ready kept or ahead: number of nodes.")] = None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def compare(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file; `skipring init` writes one.")],
     timeouts: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Timeouts to compare: numbers, inf (never skip) or fastest.")
+        str | None, typer.Option(metavar="LIST", help="Timeouts to compare: numbers, inf (never skip) or most-updates.")
     ] = None,
     schedules: Annotated[
         str | None,
@@ -94,8 +94,8 @@ def compare(
     _show(comparison, folder, near, varies=varies)
 
 
-def _timeout(word: str) -> float | Literal["fastest"]:
-    return "fastest" if word == "fastest" else number_of("timeouts", word)
+def _timeout(word: str) -> float | Literal["most-updates"]:
+    return "most-updates" if word == "most-updates" else number_of("timeouts", word)
 
 
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:

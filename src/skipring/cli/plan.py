@@ -58,8 +58,8 @@ def plan(
 ) -> None:
     """Choose timeout, length, noise and learning rate for a budget of time and privacy.
 
-    The timeout is the one with the smallest error bound for this budget. With the "fastest" of run files (`skipring
-    timeout`) updates come soonest, whatever noise they then ask for: right without a budget of privacy.
+    The timeout is the one with the smallest error bound for this budget. The "most-updates" of run files (`skipring
+    timeout`) has updates come soonest, whatever noise they then ask for: right without a budget of privacy.
     """
     from rich.console import Console  # loaded when the command runs, as in all commands
     from rich.progress import Progress

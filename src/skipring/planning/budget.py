@@ -187,13 +187,13 @@ class Budget:
             return expected_latency(self.delay, timeout, self.hop_latency, steps)
         return steps * self.law(timeout).duration / self.nodes
 
-    def fastest_timeout(self) -> float:
+    def most_updates_timeout(self) -> float:
         """Return the timeout with the least time between updates."""
         return best_timeout_ready(self.delay, self.hop_latency, self.nodes, self.ready, order=self.schedule)
 
     def timeouts(self) -> set[float]:
         """Return timeouts that a search may begin with."""
-        found = {self.fastest_timeout()}
+        found = {self.most_updates_timeout()}
         for skip in _SKIPS:
             # Not every law has a timeout for every skip probability: nodes may be dead, or ready at once.
             with contextlib.suppress(InvalidInput):

@@ -287,7 +287,7 @@ def plan(budget: Budget, modes: Sequence[Ready] = ()) -> Plans:
     alternatives, left_out = [], []
     for name, timeout in (
         ("never skip", math.inf),
-        ("shortest time between updates", budget.fastest_timeout()),
+        ("most updates", budget.most_updates_timeout()),
     ):
         candidate = planner.at(budget.epsilon, timeout)
         if candidate is not None:

@@ -313,11 +313,11 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: boo
         if run.compute.law is not None and (given.skip is not None or not isinstance(given.timeout, float)):
             if remembers and not learns:
                 reason = "no law of rounds knows both readiness that is remembered and computing; say how long to wait"
-                raise InvalidInput.because("delay.timeout", given.timeout or "fastest", reason)
+                raise InvalidInput.because("delay.timeout", given.timeout or "most-updates", reason)
             delay = _answers(delay, run.compute.law)
         if given.skip is not None:
             return timeout_for_skip(delay, given.skip)
-        if given.timeout is None or given.timeout == "fastest":
+        if given.timeout is None or given.timeout == "most-updates":
             if not learns and remembers and run.schedule.name in get_args(ScheduleName):
                 order = cast(ScheduleName, run.schedule.name)
                 return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", order=order)

@@ -203,10 +203,10 @@ class DelaySection(_Section):
         f"(default: nobody is skipped, and simulations tell the time by {USUAL_LAW})",
     )
     hop_latency: float = Field(0.01, description="time a hop takes")
-    timeout: float | Literal["fastest", "adaptive"] | None = Field(
+    timeout: float | Literal["most-updates", "adaptive"] | None = Field(
         None,
-        description='a time, inf (never skip; the default without a law), "fastest" (least time between updates; the '
-        "default with one; `skipring plan` finds the time that is best for a budget) or "
+        description='a time, inf (never skip; the default without a law), "most-updates" (least time between updates; '
+        "the default with one; `skipring plan` finds the time that is best for a budget) or "
         '"adaptive" (the nodes of a network learn it; their default without a law)',
     )
     floor: float | None = Field(

@@ -54,7 +54,7 @@ def built(
 ) -> tuple[Setup, Inputs]:
     """Return the same, and what models that are trained in it are given."""
     if run.delay.timeout == "adaptive":  # before any data is looked for
-        reason = "only a network's nodes can learn a timeout from what they see; use fastest"
+        reason = "only a network's nodes can learn a timeout from what they see; use most-updates"
         raise InvalidInput.because("delay.timeout", run.delay.timeout, reason)
     nameless = dataset is not None  # the names of an array's columns are made up
     dataset, ready, owned = dealt_rows(run, dataset)

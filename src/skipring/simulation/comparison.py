@@ -64,7 +64,7 @@ class Comparison:
 def alternatives(
     file: str | Path | None,
     *,
-    timeouts: Sequence[float | Literal["fastest"]] | None = None,
+    timeouts: Sequence[float | Literal["most-updates"]] | None = None,
     schedules: Sequence[str] | None = None,
     noise: Sequence[float] | None = None,
     epsilons: Sequence[float] | None = None,
@@ -83,7 +83,7 @@ def alternatives(
     _check("epsilons", epsilons)
     for timeout in timeouts or ():
         if not isinstance(timeout, str) and not timeout > 0.0:
-            raise InvalidInput("timeouts", timeout, "numbers above 0, inf or fastest")
+            raise InvalidInput("timeouts", timeout, "numbers above 0, inf or most-updates")
     for name in schedules or ():
         if name not in (*SCHEDULES, *RIVALS):
             raise InvalidInput("schedules", name, f"of {', '.join((*SCHEDULES, *RIVALS))}")
