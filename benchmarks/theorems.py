@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import comb
 
-from skipring.convergence import errors_after_updates
+from skipring.convergence import Problem, errors_after_updates
 from skipring.privacy.theorems import paper_noise_multiplier, stated_epsilon, visits
 
 DELTA = DELTA_PRIME = 1e-6
@@ -100,11 +100,7 @@ def compare_errors(updates: int, nodes: int, skip: float) -> None:
             schedule="ring",
             nodes=nodes,
             skip=skip,
-            noise_multiplier=0.0,
-            dimension=1,
-            diameter=1.0,
-            gradient_bound=1.0,
-            learning_rate=1.0,
+            problem=Problem(noise_multiplier=0.0, dimension=1, diameter=1.0, gradient_bound=1.0, learning_rate=1.0),
         )
 
     difference = float(np.max(np.abs(ours()[1:] - printed) / printed))
@@ -122,11 +118,7 @@ def main() -> None:
             schedule="ring",
             nodes=500,
             skip=1e-4,
-            noise_multiplier=0.0,
-            dimension=1,
-            diameter=1.0,
-            gradient_bound=1.0,
-            learning_rate=1.0,
+            problem=Problem(noise_multiplier=0.0, dimension=1, diameter=1.0, gradient_bound=1.0, learning_rate=1.0),
         ),
         3,
     )

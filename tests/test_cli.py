@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from skipring.convergence import error_bound
+from skipring.convergence import Problem, error_bound
 from skipring.experiments import TheoryTable, theory_tables
 
 Command = Callable[[str], Any]
@@ -103,11 +103,7 @@ def test_error_is_the_bound_of_theorem_1(skipring: Command) -> None:
         nodes=500,
         steps=5000,
         skip=0.5,
-        noise_multiplier=10.5976,
-        dimension=8,
-        diameter=10.0,
-        gradient_bound=1.0,
-        learning_rate=0.6,
+        problem=Problem(noise_multiplier=10.5976, dimension=8, diameter=10.0, gradient_bound=1.0, learning_rate=0.6),
     )
     assert data["bound"] == expected
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from skipring.convergence import (
     ErrorTerms,
+    Problem,
     best_learning_rate,
     error_bound,
     error_curve,
@@ -94,7 +95,7 @@ def test_random_schedules_have_no_bias(schedule: str, skip: float) -> None:
     [(2, 0.9, 40), (10, 0.5, 60), (10, 1e-4, 60), (500, 1e-4, 200), (3, 1 - 1e-6, 20)],
 )
 def test_errors_are_the_printed_ones_on_the_ring(nodes: int, skip: float, last: int, problem: dict[str, Any]) -> None:
-    errors = errors_after_updates(last, schedule="ring", nodes=nodes, skip=skip, **problem)
+    errors = errors_after_updates(last, schedule="ring", nodes=nodes, skip=skip, problem=Problem(**problem))
     assert len(errors) == last + 1
     with mpmath.workdps(40):
         factor = printed_mixing_factor(nodes, skip)
@@ -105,7 +106,7 @@ def test_errors_are_the_printed_ones_on_the_ring(nodes: int, skip: float, last: 
 
 @pytest.mark.parametrize("skip", [0.0, 0.5])
 def test_errors_are_the_printed_ones_on_the_random_ring(skip: float) -> None:
-    errors = errors_after_updates(30, schedule="random-ring", nodes=10, skip=skip, **QUIET)
+    errors = errors_after_updates(30, schedule="random-ring", nodes=10, skip=skip, problem=Problem(**QUIET))
     with mpmath.workdps(30):
         expected = [float(printed_error(h, mpmath.mpf(0), 10, QUIET)) for h in range(31)]
     assert errors == pytest.approx(expected, rel=1e-13)
@@ -114,8 +115,8 @@ def test_errors_are_the_printed_ones_on_the_random_ring(skip: float) -> None:
 @pytest.mark.parametrize(("nodes", "skip"), [(500, 1e-4), (500, 0.7), (10, 0.5), (10, 0.999)])
 def test_the_bias_stays_exact_over_many_updates(nodes: int, skip: float) -> None:
     last = 20_000
-    errors = errors_after_updates(last, schedule="ring", nodes=nodes, skip=skip, **QUIET)
-    unbiased = errors_after_updates(last, schedule="random-ring", nodes=nodes, skip=skip, **QUIET)
+    errors = errors_after_updates(last, schedule="ring", nodes=nodes, skip=skip, problem=Problem(**QUIET))
+    unbiased = errors_after_updates(last, schedule="random-ring", nodes=nodes, skip=skip, problem=Problem(**QUIET))
     # The recurrence is exact algebra; at 50 digits stepping through it loses nothing.
     with mpmath.workdps(50):
         factor = printed_mixing_factor(nodes, skip)
@@ -138,7 +139,7 @@ def test_bound_is_the_printed_expectation(nodes: int, skip: float, steps: int) -
         factor = printed_mixing_factor(nodes, skip)
         ring = float(printed_bound(steps, skip, factor, nodes, QUIET))
         random_ring = float(printed_bound(steps, skip, mpmath.mpf(0), nodes, QUIET))
-    given_ = {"nodes": nodes, "skip": skip, "steps": steps, **QUIET}
+    given_: dict[str, Any] = {"nodes": nodes, "skip": skip, "steps": steps, "problem": Problem(**QUIET)}
     assert error_bound(schedule="ring", **given_) == pytest.approx(ring, rel=1e-12)
     assert error_bound(schedule="random-ring", **given_) == pytest.approx(random_ring, rel=1e-12)
 
@@ -150,9 +151,9 @@ def test_the_window_of_update_counts_loses_nothing(schedule: str, skip: float) -
     from scipy.stats import binom
 
     steps, nodes = 30_000, 10
-    errors = errors_after_updates(steps, schedule=schedule, nodes=nodes, skip=skip, **QUIET)
+    errors = errors_after_updates(steps, schedule=schedule, nodes=nodes, skip=skip, problem=Problem(**QUIET))
     expected = float(binom.pmf(np.arange(steps, -1, -1), steps, skip) @ errors)
-    given_ = {"schedule": schedule, "nodes": nodes, "skip": skip, **QUIET}
+    given_: dict[str, Any] = {"schedule": schedule, "nodes": nodes, "skip": skip, "problem": Problem(**QUIET)}
     assert error_bound(steps=steps, **given_) == pytest.approx(expected, rel=1e-10)
     assert error_curve([10, steps], **given_)[1] == pytest.approx(error_bound(steps=steps, **given_), rel=1e-13)
 
@@ -160,7 +161,7 @@ def test_the_window_of_update_counts_loses_nothing(schedule: str, skip: float) -
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
 def test_curve_is_the_bound_at_each_point(schedule: str) -> None:
     steps = [1, 2, 10, 500, 3, 10]
-    given_ = {"schedule": schedule, "nodes": 10, "skip": 0.6, **PAPER}
+    given_: dict[str, Any] = {"schedule": schedule, "nodes": 10, "skip": 0.6, "problem": Problem(**PAPER)}
     points = [error_bound(steps=count, **given_) for count in steps]
     assert error_curve(steps, **given_) == pytest.approx(points, rel=1e-13)
     assert error_curve(np.array(steps), **given_) == pytest.approx(points, rel=1e-13)
@@ -168,8 +169,8 @@ def test_curve_is_the_bound_at_each_point(schedule: str) -> None:
 
 
 def test_without_skips_every_step_is_an_update() -> None:
-    errors = errors_after_updates(25, schedule="random-ring", nodes=10, skip=0.0, **PAPER)
-    curve = error_curve(range(1, 26), schedule="random-ring", nodes=10, skip=0.0, **PAPER)
+    errors = errors_after_updates(25, schedule="random-ring", nodes=10, skip=0.0, problem=Problem(**PAPER))
+    curve = error_curve(range(1, 26), schedule="random-ring", nodes=10, skip=0.0, problem=Problem(**PAPER))
     assert curve == pytest.approx(errors[1:], rel=1e-15)
 
 
@@ -186,7 +187,9 @@ def test_terms_add_up_to_the_bound(steps: int, nodes: int, skip: float, diameter
     second_moment = 2.0**2 * (1.0 + 8 * 10.5976**2)
     bound = terms.optimisation * (diameter**2 + learning_rate**2 * second_moment) / learning_rate
     bound += diameter * 2.0 * (terms.bias + terms.no_update)
-    assert error_curve([steps], schedule="ring", nodes=nodes, skip=skip, **problem)[0] == pytest.approx(bound)
+    assert error_curve([steps], schedule="ring", nodes=nodes, skip=skip, problem=Problem(**problem))[
+        0
+    ] == pytest.approx(bound)
     assert terms.no_update == pytest.approx(skip**steps)
 
 
@@ -208,28 +211,30 @@ def test_no_learning_rate_beats_the_best_one(
     }
     best = best_learning_rate(**problem)  # type: ignore[arg-type]
     terms = ErrorTerms(optimisation=0.3, bias=0.1, no_update=0.0)
-    lowest = terms.bound(learning_rate=best, **problem)  # type: ignore[arg-type]
-    assert lowest <= terms.bound(learning_rate=best * other, **problem) * (1 + 1e-14)  # type: ignore[arg-type]
+    lowest = terms.bound(Problem(learning_rate=best, **problem))  # type: ignore[arg-type]
+    assert lowest <= terms.bound(Problem(learning_rate=best * other, **problem)) * (1 + 1e-14)  # type: ignore[arg-type]
 
 
 @given(nodes=st.integers(2, 200), skip=st.floats(1e-5, 0.99), last=st.integers(8, 400))
 def test_the_ring_never_beats_the_random_ring_and_more_updates_help(nodes: int, skip: float, last: int) -> None:
-    ring = errors_after_updates(last, schedule="ring", nodes=nodes, skip=skip, **PAPER)
-    random_ring = errors_after_updates(last, schedule="random-ring", nodes=nodes, skip=skip, **PAPER)
+    ring = errors_after_updates(last, schedule="ring", nodes=nodes, skip=skip, problem=Problem(**PAPER))
+    random_ring = errors_after_updates(last, schedule="random-ring", nodes=nodes, skip=skip, problem=Problem(**PAPER))
     assert np.all(ring >= random_ring)
     assert np.all(np.diff(random_ring[1:]) < 0.0)
 
 
 def test_bound_grows_with_skips_noise_and_dimension() -> None:
-    given_ = {"schedule": "random-ring", "nodes": 10, "steps": 1000, "skip": 0.5, **PAPER}
-    base = error_bound(**given_)
-    for change in ({"skip": 0.6}, {"noise_multiplier": 11.0}, {"dimension": 9}, {"steps": 900}):
-        assert error_bound(**{**given_, **change}) > base
+    given_: dict[str, Any] = {"schedule": "random-ring", "nodes": 10, "steps": 1000, "skip": 0.5}
+    base = error_bound(Problem(**PAPER), **given_)
+    for change in ({"noise_multiplier": 11.0}, {"dimension": 9}):
+        assert error_bound(Problem(**{**PAPER, **change}), **given_) > base
+    for change in ({"skip": 0.6}, {"steps": 900}):
+        assert error_bound(Problem(**PAPER), **{**given_, **change}) > base
 
 
 def test_a_million_updates_take_well_under_a_second() -> None:
     begin = time.perf_counter()
-    errors = errors_after_updates(1_000_000, schedule="ring", nodes=500, skip=1e-4, **PAPER)
+    errors = errors_after_updates(1_000_000, schedule="ring", nodes=500, skip=1e-4, problem=Problem(**PAPER))
     assert time.perf_counter() - begin < 1.0
     assert np.all(np.isfinite(errors))
 
@@ -256,12 +261,13 @@ def test_a_million_updates_take_well_under_a_second() -> None:
     ],
 )
 def test_what_cannot_be_used_is_named(change: dict[str, Any], parameter: str) -> None:
-    given_ = {"schedule": "ring", "nodes": 10, "steps": 100, "skip": 0.5, **PAPER, **change}
+    given_: dict[str, Any] = {"schedule": "ring", "nodes": 10, "steps": 100, "skip": 0.5, **change}
+    problem = {name: given_.pop(name, value) for name, value in PAPER.items()}
     with pytest.raises(InvalidInput) as refusal:
-        error_bound(**given_)
+        error_bound(Problem(**problem), **given_)
     assert refusal.value.parameter == parameter
     with pytest.raises(InvalidInput) as refusal:
-        error_curve(steps=[given_.pop("steps")], **given_)
+        error_curve([given_.pop("steps")], Problem(**problem), **given_)
     assert refusal.value.parameter == parameter
 
 
@@ -272,7 +278,7 @@ def test_the_fixed_ring_without_skips_says_why() -> None:
 
 def test_negative_numbers_of_updates_are_refused() -> None:
     with pytest.raises(InvalidInput, match="updates = -1"):
-        errors_after_updates(-1, schedule="ring", nodes=10, skip=0.5, **PAPER)
+        errors_after_updates(-1, schedule="ring", nodes=10, skip=0.5, problem=Problem(**PAPER))
 
 
 @pytest.mark.parametrize("parameter", ["diameter", "gradient_bound", "dimension"])

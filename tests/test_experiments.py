@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skipring._numbers import number
-from skipring.convergence import error_bound
+from skipring.convergence import Problem, error_bound
 from skipring.errors import InvalidInput
 from skipring.experiments import figure_curves, theory_tables
 from skipring.privacy.theorems import stated_epsilon
@@ -39,11 +39,9 @@ def test_curves_pass_through_single_values_of_the_theorems() -> None:
                 nodes=curve.nodes,
                 steps=int(steps),
                 skip=curve.skip,
-                noise_multiplier=NOISE,
-                dimension=8,
-                diameter=10.0,
-                gradient_bound=1.0,
-                learning_rate=0.6,
+                problem=Problem(
+                    noise_multiplier=NOISE, dimension=8, diameter=10.0, gradient_bound=1.0, learning_rate=0.6
+                ),
             )
             assert error == pytest.approx(bound, rel=1e-5)
             checked += 1

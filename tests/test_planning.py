@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skipring.convergence import best_learning_rate, error_bound
+from skipring.convergence import Problem, best_learning_rate, error_bound
 from skipring.delays import Empirical, Exponential, Gamma, Mixture, Never, parse_delay
 from skipring.errors import InvalidInput
 from skipring.planning import ASSUMED_SMOOTHNESS, Budget, Plan, frontier, plan
@@ -63,11 +63,13 @@ def test_every_plan_keeps_time_and_privacy(schedule: ScheduleName) -> None:
             nodes=30,
             steps=chosen.steps,
             skip=chosen.skip_probability,
-            noise_multiplier=chosen.noise_multiplier,
-            dimension=8,
-            diameter=10.0,
-            gradient_bound=1.0,
-            learning_rate=chosen.learning_rate,
+            problem=Problem(
+                noise_multiplier=chosen.noise_multiplier,
+                dimension=8,
+                diameter=10.0,
+                gradient_bound=1.0,
+                learning_rate=chosen.learning_rate,
+            ),
         )
         assert chosen.error_bound == pytest.approx(bound, rel=1e-9)
     assert plans.best.error_bound <= min(other.error_bound for other in plans.alternatives)
@@ -93,11 +95,9 @@ def test_no_timeout_and_length_on_a_grid_are_noticeably_better(schedule: Schedul
                 nodes=12,
                 steps=run.steps,
                 skip=skip,
-                noise_multiplier=noise,
-                dimension=8,
-                diameter=10.0,
-                gradient_bound=1.0,
-                learning_rate=rate,
+                problem=Problem(
+                    noise_multiplier=noise, dimension=8, diameter=10.0, gradient_bound=1.0, learning_rate=rate
+                ),
             )
             # The search steers by Rényi divergences, which ask for a few per cent more noise than the exact law.
             assert best.error_bound <= bound * 1.02

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from skipring.convergence import best_learning_rate, error_bound
+from skipring.convergence import Problem, best_learning_rate, error_bound
 from skipring.delays import Exponential
 from skipring.errors import InvalidInput
 from skipring.learning import LinearModel, Protection
@@ -36,11 +36,13 @@ def bound(budget: Budget, chosen: Plan, noise_over_gradient: float) -> float:
         nodes=budget.nodes,
         steps=chosen.steps,
         skip=chosen.skip_probability,
-        noise_multiplier=noise_over_gradient,
-        dimension=budget.dimension,
-        diameter=budget.diameter,
-        gradient_bound=budget.gradient_bound,
-        learning_rate=chosen.learning_rate,
+        problem=Problem(
+            noise_multiplier=noise_over_gradient,
+            dimension=budget.dimension,
+            diameter=budget.diameter,
+            gradient_bound=budget.gradient_bound,
+            learning_rate=chosen.learning_rate,
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from .errors import (
 
 __all__ = [
     "ErrorTerms",
+    "Problem",
     "best_learning_rate",
     "error_bound",
     "error_curve",
@@ -39,32 +40,57 @@ __all__ = [
 _LOG_CUT = 60.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What is learned, with which noise and step size.
+
+    Parameters
+    ----------
+    dimension : number of the model's parameters.
+    diameter, gradient_bound : of the set that the parameters are kept in; the largest norm of a gradient, k.
+    noise_multiplier : standard deviation of the noise in each coordinate, over `gradient_bound`.
+    learning_rate : step size of the first update.
+    """
+
+    dimension: int
+    diameter: float
+    gradient_bound: float
+    noise_multiplier: float
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        _step_norm(self.gradient_bound, self.noise_multiplier, self.dimension)
+        require_positive("diameter", self.diameter)
+        require_positive("learning_rate", self.learning_rate)
+
+    @property
+    def largest_error(self) -> float:
+        """The most that any model kept in the set is away from the best one."""
+        return self.diameter * self.gradient_bound
+
+    @property
+    def spread(self) -> float:
+        """What multiplies the optimisation term: (diameter^2 + rate^2 (k^2 + d sigma^2)) / rate."""
+        norm = _step_norm(self.gradient_bound, self.noise_multiplier, self.dimension)
+        return self.diameter * (self.diameter / self.learning_rate) + self.learning_rate * norm * norm
+
+
 @dataclass(frozen=True)
 class ErrorTerms:
     """The three parts of the error bound that depend on the path of the token, but not on the problem solved.
 
-    `optimisation` multiplies (diameter^2 + rate^2 (k^2 + d sigma^2)) / rate, and `bias` and `no_update`
-    multiply diameter * k. The first falls like log(H) / sqrt(H) with the number of updates H; the second is
-    what the fixed ring pays for visiting nodes in order, and 0 elsewhere; the third is the probability that
-    nobody was ever ready in time.
+    `optimisation` multiplies the `spread` of a problem, `bias` and `no_update` its `largest_error`. The first falls
+    like log(H) / sqrt(H) with the number of updates H; the second is what the fixed ring pays for visiting nodes in
+    order, and 0 elsewhere; the third is the probability that nobody was ever ready in time.
     """
 
     optimisation: float
     bias: float
     no_update: float
 
-    def bound(
-        self,
-        *,
-        noise_multiplier: float,
-        dimension: int,
-        diameter: float,
-        gradient_bound: float,
-        learning_rate: float,
-    ) -> float:
-        """Return the bound on the expected error for one problem, noise and learning rate."""
-        spread = _spread(noise_multiplier, dimension, diameter, gradient_bound, learning_rate)
-        return self.optimisation * spread + diameter * gradient_bound * (self.bias + self.no_update)
+    def bound(self, problem: Problem) -> float:
+        """Return the bound on the expected error for one problem."""
+        return self.optimisation * problem.spread + problem.largest_error * (self.bias + self.no_update)
 
 
 def mixing_factor(schedule: str, nodes: int, skip: float) -> float:
@@ -81,39 +107,22 @@ def mixing_factor(schedule: str, nodes: int, skip: float) -> float:
     return math.exp(_log_mixing_factor(schedule, nodes, skip))
 
 
-# The functions below spell out the same problem, one by one, so that editors and type checkers know what they take.
-
-
-def errors_after_updates(
-    updates: int,
-    *,
-    schedule: str,
-    nodes: int,
-    skip: float,
-    noise_multiplier: float,
-    dimension: int,
-    diameter: float,
-    gradient_bound: float,
-    learning_rate: float,
-) -> Doubles:
+def errors_after_updates(updates: int, problem: Problem, *, schedule: str, nodes: int, skip: float) -> Doubles:
     """Return the error bounds e_0, ..., e_updates for runs with exactly that many updates (not steps).
 
     `skip` enters only through the mixing of the fixed ring. The cost is that of about log2(updates) passes
     over the array.
 
-    >>> errors = errors_after_updates(
-    ...     2, schedule="random-walk", nodes=10, skip=0.0, noise_multiplier=0.0, dimension=8, diameter=2.0,
-    ...     gradient_bound=1.0, learning_rate=2.0)
-    >>> errors.round(4).tolist()
+    >>> quiet = Problem(noise_multiplier=0.0, dimension=8, diameter=2.0, gradient_bound=1.0, learning_rate=2.0)
+    >>> errors_after_updates(2, quiet, schedule="random-walk", nodes=10, skip=0.0).round(4).tolist()
     [2.0, 7.6174, 7.1559]
     """
     require_integer("updates", updates, 0)
     log_factor = _log_mixing_factor(schedule, nodes, skip)
-    spread = _spread(noise_multiplier, dimension, diameter, gradient_bound, learning_rate)
-    errors = np.full(int(updates) + 1, diameter * gradient_bound)
+    errors = np.full(int(updates) + 1, problem.largest_error)
     if updates > 0:
-        errors[1:] = _optimisation(1, int(updates)) * spread
-        errors[1:] += diameter * gradient_bound * math.sqrt(nodes) * _bias(log_factor, 1, int(updates))
+        errors[1:] = _optimisation(1, int(updates)) * problem.spread
+        errors[1:] += problem.largest_error * math.sqrt(nodes) * _bias(log_factor, 1, int(updates))
     return errors
 
 
@@ -135,68 +144,28 @@ def error_terms(*, schedule: str, nodes: int, steps: int, skip: float) -> ErrorT
     )
 
 
-def error_bound(
-    *,
-    schedule: str,
-    nodes: int,
-    steps: int,
-    skip: float,
-    noise_multiplier: float,
-    dimension: int,
-    diameter: float,
-    gradient_bound: float,
-    learning_rate: float,
-) -> float:
+def error_bound(problem: Problem, *, schedule: str, nodes: int, steps: int, skip: float) -> float:
     """Return the bound on the expected error of the final model after `steps` hops (Theorem 1).
 
-    The expectation over the random number of updates, Binomial(steps, 1 - skip), is exact. The noise has the
-    standard deviation noise_multiplier * gradient_bound in each of `dimension` coordinates.
+    The expectation over the random number of updates, Binomial(steps, 1 - skip), is exact.
 
-    >>> paper = dict(nodes=10, noise_multiplier=10.5976, dimension=8, diameter=10.0, gradient_bound=1.0,
-    ...              learning_rate=0.6)
-    >>> round(error_bound(schedule="random-ring", steps=1000, skip=0.5, **paper), 2)
+    >>> paper = Problem(noise_multiplier=10.5976, dimension=8, diameter=10.0, gradient_bound=1.0, learning_rate=0.6)
+    >>> round(error_bound(paper, schedule="random-ring", nodes=10, steps=1000, skip=0.5), 2)
     259.36
-    >>> round(error_bound(schedule="ring", steps=1000, skip=0.5, **paper), 2)
+    >>> round(error_bound(paper, schedule="ring", nodes=10, steps=1000, skip=0.5), 2)
     259.55
     """
-    terms = error_terms(schedule=schedule, nodes=nodes, steps=steps, skip=skip)
-    return terms.bound(
-        noise_multiplier=noise_multiplier,
-        dimension=dimension,
-        diameter=diameter,
-        gradient_bound=gradient_bound,
-        learning_rate=learning_rate,
-    )
+    return error_terms(schedule=schedule, nodes=nodes, steps=steps, skip=skip).bound(problem)
 
 
-# A parameter list is repeated where its keywords have to be seen in help and checked by type.
 def error_curve(
-    steps: Sequence[int] | NDArray[np.integer],
-    *,
-    schedule: str,
-    nodes: int,
-    skip: float,
-    noise_multiplier: float,
-    dimension: int,
-    diameter: float,
-    gradient_bound: float,
-    learning_rate: float,
+    steps: Sequence[int] | NDArray[np.integer], problem: Problem, *, schedule: str, nodes: int, skip: float
 ) -> Doubles:
     """Return `error_bound` for many step counts at about the cost of the largest one."""
     counts = list(steps)
     for count in counts:
         require_integer("steps", count, 1, 10**8)
-    errors = errors_after_updates(
-        int(max(counts, default=0)),
-        schedule=schedule,
-        nodes=nodes,
-        skip=skip,
-        noise_multiplier=noise_multiplier,
-        dimension=dimension,
-        diameter=diameter,
-        gradient_bound=gradient_bound,
-        learning_rate=learning_rate,
-    )
+    errors = errors_after_updates(int(max(counts, default=0)), problem, schedule=schedule, nodes=nodes, skip=skip)
     curve = np.empty(len(counts))
     for index, count in enumerate(counts):
         first, pmf = binomial_pmf(int(count), 1.0 - skip, log_cut=_LOG_CUT)
@@ -244,16 +213,6 @@ def _step_norm(gradient_bound: float, noise_multiplier: float, dimension: int) -
     require_non_negative("noise_multiplier", noise_multiplier)
     require_integer("dimension", dimension, 1)
     return gradient_bound * math.hypot(1.0, math.sqrt(dimension) * noise_multiplier)
-
-
-def _spread(
-    noise_multiplier: float, dimension: int, diameter: float, gradient_bound: float, learning_rate: float
-) -> float:
-    """Return what multiplies the optimisation term: (D^2 + rate^2 (k^2 + d sigma^2)) / rate."""
-    norm = _step_norm(gradient_bound, noise_multiplier, dimension)
-    require_positive("diameter", diameter)
-    require_positive("learning_rate", learning_rate)
-    return diameter * (diameter / learning_rate) + learning_rate * norm * norm
 
 
 def _optimisation(first: int, last: int) -> Doubles:

@@ -283,27 +283,24 @@ def error(
     as_json: Json = False,
 ) -> None:
     """How far from the best model a run is expected to end (Theorem 1: a planning curve, not a guarantee)."""
-    from ..convergence import error_bound
+    from ..convergence import Problem, error_bound
 
-    problem: dict[str, Any] = {
-        "schedule": schedule,
-        "nodes": nodes,
-        "steps": steps,
-        "skip": skip,
-        "noise_multiplier": noise_multiplier,
-        "dimension": dimension,
-        "diameter": diameter,
-        "gradient_bound": gradient_bound,
-        "learning_rate": learning_rate,
-    }
-    bound = error_bound(**problem)
+    problem = Problem(
+        noise_multiplier=noise_multiplier,
+        dimension=dimension,
+        diameter=diameter,
+        gradient_bound=gradient_bound,
+        learning_rate=learning_rate,
+    )
+    run: dict[str, Any] = {"schedule": schedule, "nodes": nodes, "steps": steps, "skip": skip}
+    bound = error_bound(problem, **run)
     if as_json:
-        print_json({"bound": bound, **problem})
+        print_json({"bound": bound, **run, **to_json(problem)})
         return
     print_rows(
         [("error bound", bound), ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip probability {skip:g}")],
         "Expected excess loss of the last model (Theorem 1). Use it to compare plans: its proof has a gap, and any"
-        f" model is within gradient bound x diameter = {gradient_bound * diameter:g} of the best.",
+        f" model is within gradient bound x diameter = {problem.largest_error:g} of the best.",
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Floats
-from ..convergence import error_curve
+from ..convergence import Problem, error_curve
 from ..delays import Delay, Exponential, Gamma, Lomax
 from ..errors import InvalidInput
 from ..privacy import paper_noise_multiplier, theorem_curve
@@ -93,11 +93,13 @@ def _curve(
             schedule=schedule,
             nodes=nodes,
             skip=skip,
-            noise_multiplier=NOISE_MULTIPLIER,
-            dimension=int(_PROBLEM["dimension"]),
-            diameter=_PROBLEM["diameter"],
-            gradient_bound=_PROBLEM["gradient_bound"],
-            learning_rate=_PROBLEM["learning_rate"],
+            problem=Problem(
+                noise_multiplier=NOISE_MULTIPLIER,
+                dimension=int(_PROBLEM["dimension"]),
+                diameter=_PROBLEM["diameter"],
+                gradient_bound=_PROBLEM["gradient_bound"],
+                learning_rate=_PROBLEM["learning_rate"],
+            ),
         ),
         epsilon=theorem_curve(
             THEOREMS[schedule],

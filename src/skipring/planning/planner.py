@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..convergence import ErrorTerms, best_learning_rate, error_terms
+from ..convergence import ErrorTerms, Problem, best_learning_rate, error_terms
 from ..errors import InvalidInput
 from ..privacy import (
     Forecast,
@@ -167,11 +167,13 @@ class _Planner:
         gradient one unit can change, so a record's noise counts in it as what is left of it on the gradient.
         """
         return candidate.terms.bound(
-            noise_multiplier=self.budget.gradient_noise(noise),
-            dimension=self.budget.dimension,
-            diameter=self.budget.diameter,
-            gradient_bound=self.budget.gradient_bound,
-            learning_rate=self.learning_rate(noise),
+            Problem(
+                noise_multiplier=self.budget.gradient_noise(noise),
+                dimension=self.budget.dimension,
+                diameter=self.budget.diameter,
+                gradient_bound=self.budget.gradient_bound,
+                learning_rate=self.learning_rate(noise),
+            )
         )
 
     def _quick_error(self, epsilon: float, timeout: float, share: float) -> float:
