@@ -147,8 +147,8 @@ def test_more_privacy_costs_more_error() -> None:
         assert all(best.error_bound <= other.error_bound * 1.005 for other in point.plans)
 
 
-def test_the_shortest_time_between_updates_is_lemma_2() -> None:
-    alternative = next(other for other in plan(CLINICS).alternatives if other.name.startswith("shortest"))
+def test_the_timeout_with_the_most_updates_is_lemma_2() -> None:
+    alternative = next(other for other in plan(CLINICS).alternatives if other.name == "most updates")
     assert alternative.timeout == best_timeout(CLINICS.delay, 0.01)
 
 
