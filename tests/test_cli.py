@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
+from skipring.cli import app
 from skipring.convergence import Problem, error_bound
 from skipring.experiments import TheoryTable, theory_tables
 
@@ -288,6 +290,21 @@ def test_help_shows_the_way(skipring: Command) -> None:
         assert f" {command} " in text
     assert max(map(len, text.splitlines())) <= 80
     assert skipring("--version").out.startswith("skipring ")
+
+
+def test_no_help_says_that_a_flag_is_a_bool(skipring_words: Callable[..., Any]) -> None:
+    """Nor that of any group; what is set to a value says of what kind it is."""
+    groups = {(): typer.main.get_command(app)}
+    for words, group in list(groups.items()):
+        for name, command in group.commands.items():  # type: ignore[attr-defined]
+            groups[(*words, name)] = command
+            groups |= {(*words, name, one): each for one, each in getattr(command, "commands", {}).items()}
+    assert len(groups) > 30
+    for words in groups:
+        text = skipring_words(*words, "--help").out
+        assert "<bool>" not in text
+        assert "Usage: " in text
+    assert "<int>" in skipring_words("privacy", "--help").out
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_network_names_what_comes_next(skipring_words: Words) -> None:
     packed = skipring_words("network", "pack", "node1", "--dir", FOLDER)
     assert copied(packed.out) == [["skipring", "network", "check", "node1"]]
     assert copied(skipring_words("network", "status", FOLDER).out) == [["skipring", "network", "up", FOLDER]]
-    again = skipring_words("network", "again", FOLDER, "--add", "late=outgoing")
+    again = skipring_words("network", "new-run", FOLDER, "--add", "late=outgoing")
     assert again.code == 0, again.err
     assert copied(again.out)[:2] == [
         ["skipring", "network", "pack", "late", "--dir", FOLDER],

@@ -20,7 +20,7 @@ from skipring.network.node import read_node_config
 from skipring.network.setup import (
     Via,
     agreed_run,
-    begin_again,
+    begin_new_run,
     hooks_of,
     make_network,
     pack_node,
@@ -60,7 +60,7 @@ class Site:
             relay = Via("127.0.0.1", port + 2)
             addresses = relay_addresses(2, port, relay)
         make_network(net, names, addresses, run=text, via=relay)
-        begin_again(net, text.decode())  # which signs an update, too
+        begin_new_run(net, text.decode())  # which signs an update, too
         pack_node(net, "node1", folder / "node1.tar.gz")
         self._archive = folder / "node1.tar.gz"
 

@@ -87,7 +87,7 @@ def test_there_are_commands_to_check() -> None:
         "network init",
         "network check",
         "network pack",
-        "network again",
+        "network new-run",
         "network renew",
         "node run",
         "node privacy",

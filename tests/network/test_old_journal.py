@@ -192,7 +192,9 @@ def reminded_journal(config: Path, *senders: int) -> Any:
 def test_a_node_with_an_old_journal_does_not_start_again(tmp_path: Path) -> None:
     configs = make(tmp_path / "net", 3, QUICK)
     setup = reminded_journal(configs[1], 0, 2)
-    with pytest.raises(JournalUnusable, match=r"is an old copy.*no further part in this run.*`skipring network again`"):
+    with pytest.raises(
+        JournalUnusable, match=r"is an old copy.*no further part in this run.*`skipring network new-run`"
+    ):
         open_journal(setup)
     assert "old copy" in why_not_started(configs[1].parent)
     assert given_away(configs[1].parent).releases == 1

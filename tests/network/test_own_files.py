@@ -50,14 +50,14 @@ def test_no_path_of_the_preparer_is_in_what_all_are_told(net: Path, skipring_wor
     values["data"]["path"] = str(HOSPITALS / "heart-disease.csv")
     assert agreement_of(parse_run(values), roster, {}).digest == agreement_of(run, roster, {}).digest
     # Another run, from the same file or from what was asked for, says it no more than the first.
-    assert skipring_words("network", "again", "net").code == 0
+    assert skipring_words("network", "new-run", "net").code == 0
     told()
     run_file = str(tmp_path / "of-the-preparer" / "network.toml")
-    assert skipring_words("network", "again", "net", "--run", run_file).code == 0
+    assert skipring_words("network", "new-run", "net", "--run", run_file).code == 0
     told()
     assert json.loads((net / "update.json").read_text())
     shutil.copy(tmp_path / "sites" / "cleveland.csv", tmp_path / "sites" / "basel.csv")
-    assert skipring_words("network", "again", "net", "--add", "basel", "--data", "sites").code == 0
+    assert skipring_words("network", "new-run", "net", "--add", "basel", "--data", "sites").code == 0
     told()
     assert load_node(net / "basel" / "node.toml").learner.all_units > 100
 
@@ -67,13 +67,13 @@ def test_nodes_that_share_a_file_find_it(skipring_words: Command, tmp_path: Path
     assert skipring_words("network", "init", "net", *words).code == 0
     assert read_run_file(tmp_path / "net" / "run.toml").data.path == str(HOSPITALS / "heart-disease.csv")
     assert skipring_words("network", "check", "net").code == 0
-    assert skipring_words("network", "again", "net").code == 0
+    assert skipring_words("network", "new-run", "net").code == 0
     assert skipring_words("network", "check", "net").code == 0
 
 
 def test_one_leaves_and_the_steps_are_whole_rounds_of_those_who_stay(net: Path, skipring_words: Command) -> None:
     assert read_run_file(net / "run.toml").schedule.steps == 80
-    again = skipring_words("network", "again", "net", "--remove", "zurich")
+    again = skipring_words("network", "new-run", "net", "--remove", "zurich")
     assert again.code == 0, again.err
     assert "The run has 78 steps in place of 80: whole rounds of 3 nodes" in " ".join(again.out.split())
     run = read_run_file(net / "run.toml")
@@ -81,7 +81,7 @@ def test_one_leaves_and_the_steps_are_whole_rounds_of_those_who_stay(net: Path, 
     assert skipring_words("network", "check", "net").code == 0
     # What was asked for stays asked for: with five there are 80 again.
     words = ("--add", "basel=127.0.0.1:9,bern=127.0.0.1:10", "--json")
-    again = skipring_words("network", "again", "net", *words)
+    again = skipring_words("network", "new-run", "net", *words)
     assert again.code == 0, again.err
     assert read_run_file(net / "run.toml").schedule.steps == 80
     assert not any("in place of" in note for note in again.data["notes"])
@@ -89,5 +89,5 @@ def test_one_leaves_and_the_steps_are_whole_rounds_of_those_who_stay(net: Path, 
     (net.parent / "next.toml").write_text((HOSPITALS / "network.toml").read_text().replace("80 ", "81 "))
     shutil.copy(HOSPITALS / "schema.toml", net.parent)
     shutil.copy(HOSPITALS / "heart-disease.csv", net.parent)
-    refused = skipring_words("network", "again", "net", "--run", "next.toml", "--remove", "bern")
+    refused = skipring_words("network", "new-run", "net", "--run", "next.toml", "--remove", "bern")
     assert (refused.code, "such as 80 or 84" in " ".join(refused.err.split())) == (2, True)

@@ -75,7 +75,7 @@ def test_one_leaves_two_join_and_who_stays_needs_no_archive(net: Path, skipring_
     shutil.copytree(net / "a", far)  # where its owner has it
     own = ("node.key", "node.crt", "node.toml", "rows.ledger")
     before = {file: (far / file).read_bytes() for file in own}
-    again = skipring_words("network", "again", "net", "--add", "d,e", "--remove", "b")
+    again = skipring_words("network", "new-run", "net", "--add", "d,e", "--remove", "b")
     assert again.code == 0, again.err
     assert max(map(len, again.out.splitlines())) <= 80
     words = " ".join(again.out.split())
@@ -126,7 +126,7 @@ def test_one_leaves_two_join_and_who_stays_needs_no_archive(net: Path, skipring_
 
 
 def test_whoever_has_left_is_not_let_in(net: Path, skipring_words: Command) -> None:
-    assert skipring_words("network", "again", "net", "--add", "d", "--remove", "b").code == 0
+    assert skipring_words("network", "new-run", "net", "--add", "d", "--remove", "b").code == 0
     for name in "acd":  # no run without d, which comes last
         settings = net / name / "node.toml"
         settings.write_text(settings.read_text().replace("[data]", "start_wait = 300.0\n[data]", 1))
@@ -168,9 +168,9 @@ def test_only_the_newest_that_the_authority_has_signed_is_taken(net: Path, skipr
     a = net / "a"
     far = Path(shutil.copytree(a, net.parent / "far"))
     roster = (far / "roster.toml").read_bytes()
-    assert skipring_words("network", "again", "net", "--add", "d").code == 0
+    assert skipring_words("network", "new-run", "net", "--add", "d").code == 0
     older = (net / "update.json").read_bytes()
-    assert skipring_words("network", "again", "net", "--remove", "d").code == 0
+    assert skipring_words("network", "new-run", "net", "--remove", "d").code == 0
     newer = json.loads((net / "update.json").read_text())
     file = net.parent / "sent.json"
 
@@ -206,7 +206,7 @@ def test_only_the_newest_that_the_authority_has_signed_is_taken(net: Path, skipr
 
 def test_a_node_that_runs_is_given_no_other_run(net: Path, skipring_words: Command) -> None:
     far = Path(shutil.copytree(net / "a", net.parent / "far"))
-    assert skipring_words("network", "again", "net").code == 0
+    assert skipring_words("network", "new-run", "net").code == 0
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     (far / "node.pid").write_text(f"{Path('/proc/self').resolve().name} {fields[19]}\n")  # this process stands in
     with pytest.raises(InvalidInput, match="a is running"):
@@ -236,7 +236,7 @@ def test_who_cannot_join_or_leave_changes_nothing(
         return {str(path): path.read_bytes() for path in net.rglob("*") if path.is_file()}
 
     before = everything()
-    refused = skipring_words("network", "again", "net", *words)
+    refused = skipring_words("network", "new-run", "net", *words)
     assert refused.code == 2
     assert reason in " ".join(refused.err.split())
     assert everything() == before
@@ -244,30 +244,30 @@ def test_who_cannot_join_or_leave_changes_nothing(
 
 def test_without_what_was_asked_or_the_authoritys_key_nobody_joins(net: Path, skipring_words: Command) -> None:
     (net / "asked.toml").rename(net / "elsewhere.toml")
-    refused = skipring_words("network", "again", "net", "--add", "d")
+    refused = skipring_words("network", "new-run", "net", "--add", "d")
     assert (refused.code, "give the run file that was asked for" in " ".join(refused.err.split())) == (2, True)
-    old = skipring_words("network", "again", "net", "--add", "d", "--run", "net/run.toml")
+    old = skipring_words("network", "new-run", "net", "--add", "d", "--run", "net/run.toml")
     assert (old.code, "data.nodes 3: the roster has 4 nodes" in " ".join(old.err.split())) == (2, True)
     (net / "ca" / "ca.key").rename(net / "kept-elsewhere.key")
-    for words in (["again", "net", "--add", "d", "--run", "net/elsewhere.toml"], ["renew", "net"]):
+    for words in (["new-run", "net", "--add", "d", "--run", "net/elsewhere.toml"], ["renew", "net"]):
         refused = skipring_words("network", *words)
         assert (refused.code, "only whoever keeps the authority's key" in " ".join(refused.err.split())) == (2, True)
     # The same people need no key for another run; there is nothing that is signed, then.
-    again = skipring_words("network", "again", "net", "--json")
+    again = skipring_words("network", "new-run", "net", "--json")
     assert (again.code, again.data["update"]) == (0, None)
 
 
 def test_a_name_is_not_given_to_somebody_else(net: Path, skipring_words: Command) -> None:
-    assert skipring_words("network", "again", "net", "--remove", "b").code == 0
-    refused = skipring_words("network", "again", "net", "--add", "b")
+    assert skipring_words("network", "new-run", "net", "--remove", "b").code == 0
+    refused = skipring_words("network", "new-run", "net", "--add", "b")
     assert (refused.code, "has left with a certificate of this name" in " ".join(refused.err.split())) == (2, True)
     for words in (["--add", "d"], ["--remove", "a"]):
-        refused = skipring_words("network", "again", "net/a", *words)
+        refused = skipring_words("network", "new-run", "net/a", *words)
         assert (refused.code, "is for the network's folder" in " ".join(refused.err.split())) == (2, True)
 
 
 def test_the_archive_of_who_joins_has_its_own_key_and_what_all_were_told(net: Path, skipring_words: Command) -> None:
-    assert skipring_words("network", "again", "net", "--add", "d").code == 0
+    assert skipring_words("network", "new-run", "net", "--add", "d").code == 0
     assert skipring_words("network", "pack", "d", "--dir", "net").code == 0
     with tarfile.open(net.parent / "d.tar.gz") as archive:
         archive.extractall(net.parent / "there", filter="data")

@@ -31,9 +31,9 @@ def test_one_that_nobody_can_call_runs_beside_the_others_and_joins_them(
     done = skipring_words("network", "up", "net")
     assert done.code == 0, done.err
     # Of two such nodes nobody could call either; but one may take the place of another.
-    refused = skipring_words("network", "again", "net", "--add", "d=outgoing")
+    refused = skipring_words("network", "new-run", "net", "--add", "d=outgoing")
     assert (refused.code, "c, d: nobody can call either of them" in " ".join(refused.err.split())) == (2, True)
-    again = skipring_words("network", "again", "net", "--remove", "c", "--add", "d=outgoing")
+    again = skipring_words("network", "new-run", "net", "--remove", "c", "--add", "d=outgoing")
     assert again.code == 0, again.err
     roster = read_roster(tmp_path / "net" / "roster.toml")
     assert dict(zip(roster.names, map(spelled, roster.addresses), strict=True)) == {

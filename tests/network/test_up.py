@@ -312,7 +312,7 @@ def test_a_run_does_not_begin_without_a_node_that_cannot_start(tmp_path: Path, s
     assert ended.code == 1
     assert "node3 ended with exit code 2" in ended.err
     assert "The run has not begun, and all nodes were stopped" in ended.err
-    assert f"skipring network again {folder} --remove node3" in ended.err
+    assert f"skipring network new-run {folder} --remove node3" in ended.err
     assert all(
         not isinstance(entry, Released)
         for node in ("node1", "node2")

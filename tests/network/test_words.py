@@ -107,18 +107,18 @@ def test_what_is_refused_is_named_as_it_was_given(net: Path, skipring_words: Com
         "network init new --nodes a,b --data nodir": "--data nodir: is not a folder",
         "network init new --nodes a,b --days x": "--days x: must be a whole number",
         "network init new --nodes a,b --days=x": "--days x: must be a whole number",
-        "network again net --add e=127.0.0.1:99999": "--add e=127.0.0.1:99999: its port must be between 1 and 65535",
-        "network again net --add e=h:x": f"--add e=h:x: must be of the form host:port, {FORM}",
-        "network again net --add B=h:7600": "--add B: is named twice",
-        "network again net --add b=h:7600": "--add b: is a node of this network already",
-        "network again net --add a_b=h:7600": "--add a_b: must be names of letters, digits and -, 63 at most, with -"
+        "network new-run net --add e=127.0.0.1:99999": "--add e=127.0.0.1:99999: its port must be between 1 and 65535",
+        "network new-run net --add e=h:x": f"--add e=h:x: must be of the form host:port, {FORM}",
+        "network new-run net --add B=h:7600": "--add B: is named twice",
+        "network new-run net --add b=h:7600": "--add b: is a node of this network already",
+        "network new-run net --add a_b=h:7600": "--add a_b: must be names of letters, digits and -, 63 at most, with -"
         " only inside",
-        "network again net --remove a,b": "--remove a, b: two nodes have one order only; use the schedule ring",
-        "network again net --remove a,b --remove d": "--remove a, b, d: leaves c; a network has at least 2 nodes",
-        "network again net --run no.toml": "--run no.toml: does not exist; `skipring init` writes one",
-        "network again net/a --run no.toml": "--run no.toml: does not exist; `skipring init` writes one",
-        "network again net --data sites": "--data sites: is for those who join; say who does with --add",
-        "network again net --days 3": "--days 3: is for those who join; say who does with --add",
+        "network new-run net --remove a,b": "--remove a, b: two nodes have one order only; use the schedule ring",
+        "network new-run net --remove a,b --remove d": "--remove a, b, d: leaves c; a network has at least 2 nodes",
+        "network new-run net --run no.toml": "--run no.toml: does not exist; `skipring init` writes one",
+        "network new-run net/a --run no.toml": "--run no.toml: does not exist; `skipring init` writes one",
+        "network new-run net --data sites": "--data sites: is for those who join; say who does with --add",
+        "network new-run net --days 3": "--days 3: is for those who join; say who does with --add",
         "network renew net --node nobody": "--node nobody: is not in the roster; nodes are a, b, c, d",
         "network status net/a": "DIR net/a: is the folder of one node, not of a network: skipring node status net/a",
         "network up net/a": "DIR net/a: is the folder of one node, not of a network: skipring node status net/a",
@@ -157,7 +157,7 @@ def test_a_node_is_known_by_its_certificate_where_its_settings_are_wrong(net: Pa
 def test_what_is_told_before_a_run_fits_the_terminal_and_says_what_an_epsilon_goes_with(
     net: Path, skipring_words: Command
 ) -> None:
-    again = skipring_words("network", "again", "net", "--run", "asked-for.toml")
+    again = skipring_words("network", "new-run", "net", "--run", "asked-for.toml")
     assert "The noise is that of a run in which nobody is skipped" in " ".join(again.out.split())
     texts = [again.out, skipring_words("network", "renew", "net", "--days", "900").out]
     texts += [skipring_words("network", command, "net").out for command in ("status", "check")]

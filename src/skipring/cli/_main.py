@@ -24,7 +24,7 @@ from .network_up import network_stop, network_up
 from .node import node_ledger, node_model, node_privacy, node_run
 from .paper import figure, tables
 from .paper_numbers import numbers
-from .people import network_again, network_renew, node_update
+from .people import network_new_run, network_renew, node_update
 from .plan import plan
 from .predict import predict
 from .report import report
@@ -38,7 +38,29 @@ from .worth import worth
 # What the command line raises for words it cannot read; typer exports only this subclass by name.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
+
+class _Flags:
+    """Commands whose help says of a flag what it does, and not that it is a bool."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options and arguments; a flag has no value that could have a name."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc] # of the class that it is mixed into
+        for each in params:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return params
+
+
+class _Group(_Flags, typer.core.TyperGroup):
+    pass
+
+
+class _Command(_Flags, typer.core.TyperCommand):
+    pass
+
+
 app = typer.Typer(
+    cls=_Group,
     name="skipring",
     no_args_is_help=True,
     add_completion=False,
@@ -47,11 +69,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Start with: skipring plan --nodes 113 --delay gamma:0.25,1 --time 60 --epsilon 2 --dimension 30 --rows 4",
 )
-paper_app = typer.Typer(no_args_is_help=True, help="Reproduce the paper's figures and tables, and go beyond them.")
-network_app = typer.Typer(
-    no_args_is_help=True, help="Nodes on real machines: who they are, and all of them on this one."
-)
-node_app = typer.Typer(no_args_is_help=True, help="One node: run it, see what it has given away, and take its model.")
+
+
+def _group(about: str) -> typer.Typer:
+    return typer.Typer(cls=_Group, no_args_is_help=True, help=about)
+
+
+paper_app = _group("Reproduce the paper's figures and tables, and go beyond them.")
+network_app = _group("Nodes on real machines: who they are, and all of them on this one.")
+node_app = _group("One node: run it, see what it has given away, and take its model.")
 
 
 def _flowing(text: str | None) -> str:
@@ -63,7 +89,7 @@ def _flowing(text: str | None) -> str:
 
 
 def _add(group: typer.Typer, command: Callable[..., Any], name: str | None = None, panel: str | None = None) -> None:
-    group.command(name, help=_flowing(command.__doc__), rich_help_panel=panel)(command)
+    group.command(name, cls=_Command, help=_flowing(command.__doc__), rich_help_panel=panel)(command)
 
 
 BEFORE = "Before a run"
@@ -83,7 +109,7 @@ _add(app, report, panel=SIMULATE)
 _add(app, predict, panel=SIMULATE)
 _add(network_app, network_init, "init")
 _add(network_app, network_pack, "pack")
-_add(network_app, network_again, "again")
+_add(network_app, network_new_run, "new-run")
 _add(network_app, network_renew, "renew")
 _add(network_app, network_verify, "verify")
 _add(network_app, network_check, "check")

@@ -230,7 +230,7 @@ def agreed_now(
             f"the noise is that of a run in which nobody is skipped, since {why}: where others are, a node's budget is"
             " spent earlier, and it takes no further turns"
         )
-    head = "The run as it was asked for; `skipring network again --add` makes it into one for other nodes."
+    head = "The run as it was asked for; `skipring network new-run --add` makes it into one for other nodes."
     if path is not None:
         asked = read_run_file(path.absolute())  # it will lie elsewhere: paths in it must not start at this folder
     return AgreedNow(run_text(agreed), run_text(asked, head), budget, asked.privacy.protects, notes)

@@ -72,14 +72,14 @@ def network_up(
             tell("The run was over already, and nothing was started: this is what came out of it.\n")
         summary(network, results, None if over else "starting included")
     if over:
-        tell(f"For another run of the same nodes:\n  {command('network', 'again', folder)}", sys.stderr)
+        tell(f"For another run of the same nodes:\n  {command('network', 'new-run', folder)}", sys.stderr)
     for state in failed:
         log = network.folder / state.name / "node.log"
         sys.stderr.write(f"{state.name} ended with exit code {state.code}: {printable(_why(log))}\n")
     if network.cannot_begin:
         names = ",".join(state.name for state in failed)
         tell("The run has not begun, and all nodes were stopped: mend what is wrong, or go on without:", sys.stderr)
-        sys.stderr.write(f"  {command('network', 'again', folder, '--remove', names)}\n")
+        sys.stderr.write(f"  {command('network', 'new-run', folder, '--remove', names)}\n")
     if interrupted:
         tell(
             f"interrupted: all nodes stopped after their step; go on with:\n  {command('network', 'up', folder)}",

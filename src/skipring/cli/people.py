@@ -1,4 +1,4 @@
-"""Another run, people who come and go, and certificates that end: `network again`, `network renew`, `node update`."""
+"""Another run, people who come and go, and certificates that end: `network new-run`, `network renew`, `node update`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..network import Taken
 
 
-def network_again(
+def network_new_run(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder, or that of one node.")],
     run: Annotated[
         Path | None,
@@ -47,7 +47,7 @@ def network_again(
     """
     from ..network import (
         all_have_files,
-        begin_again,
+        begin_new_run,
         begin_with_others,
         has_authority,
         is_node_folder,
@@ -69,9 +69,9 @@ def network_again(
         with given_as("run", instead_of="FILE"):
             identity = read_run_file(run).network.identity
         if identity is None:
-            reason = "has no network.identity; `skipring network again` writes one for all nodes"
+            reason = "has no network.identity; `skipring network new-run` writes one for all nodes"
             raise InvalidInput.because("run", run, reason)
-        kept, notes, update = begin_again(folder, run.read_text(encoding="utf-8")), list[str](), None
+        kept, notes, update = begin_new_run(folder, run.read_text(encoding="utf-8")), list[str](), None
         members = None
     else:
         roster = read_roster(folder / "roster.toml")
@@ -98,7 +98,7 @@ def network_again(
                 data=files,
             )
         else:
-            kept = begin_again(folder, now.text, None if run is None else now.asked)
+            kept = begin_new_run(folder, now.text, None if run is None else now.asked)
         notes = now.notes
         update = folder / "update.json" if has_authority(folder) else None
     joined, left = ([], []) if members is None else (list(members.joining), list(members.leaving))
@@ -124,7 +124,7 @@ def network_again(
     if update is not None:
         tell(f"For all other owners, by mail or on a share: {update}\nThere: skipring node update NODE update.json")
     else:
-        tell(f"Elsewhere: send {folder / 'run.toml'}, and there: skipring network again NODE --run run.toml")
+        tell(f"Elsewhere: send {folder / 'run.toml'}, and there: skipring network new-run NODE --run run.toml")
 
 
 def _asked(folder: Path) -> Path:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .setup import around_node as around_node
     from .setup import ask_to_finish as ask_to_finish
     from .setup import asked_budget as asked_budget
-    from .setup import begin_again as begin_again
+    from .setup import begin_new_run as begin_new_run
     from .setup import begin_with_others as begin_with_others
     from .setup import budget_notes as budget_notes
     from .setup import check_network as check_network

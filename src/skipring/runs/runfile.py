@@ -344,7 +344,7 @@ class NetworkSection(_Section):
     identity: str | None = Field(
         None,
         pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9a-f]{24}$",
-        description="which run it is; `skipring network init` and `network again` make it up",
+        description="which run it is; `skipring network init` and `network new-run` make it up",
     )
     quorum: int | list[str] | None = Field(
         None,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazily
 
 if TYPE_CHECKING:
-    from .again import begin_again
     from .agreed import (
         agreed_run,
         asked_budget,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         stop_nodes,
     )
     from .members import Members, all_have_files, begin_with_others, members_of
+    from .new_run import begin_new_run
     from .pack import pack_node, pack_relay
     from .places import around_node, is_here, place_problems
     from .process import run_node

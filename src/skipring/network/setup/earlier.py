@@ -1,4 +1,4 @@
-"""Earlier runs of a node, which `skipring network again` puts away: where they are, and how their journals are read."""
+"""Earlier runs of a node, which `skipring network new-run` puts away: where they are, and how to read them."""
 
 from __future__ import annotations
 

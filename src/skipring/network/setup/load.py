@@ -241,7 +241,7 @@ def require_journal(setup: NodeSetup) -> None:
     if _was_never_used(setup):
         return
     if before.identity != now.identity:
-        reason = f"is of {before.name}, not of {now.name}; `skipring network again` puts it away"
+        reason = f"is of {before.name}, not of {now.name}; `skipring network new-run` puts it away"
         raise JournalUnusable.because("journal", path, reason)
     if (before.agreement, before.terms) != (now.agreement, now.terms):
         reason = f"{now.changed_since(before)} since it began; put back what was agreed then"
@@ -257,7 +257,9 @@ def require_journal(setup: NodeSetup) -> None:
 def _require_newest(setup: NodeSetup, memory: Memory) -> None:
     """Refuse a journal that is an old copy, before anybody is called: its node would take back what it has said."""
     if memory.outcome is None and is_old(memory):
-        reason = f"{OLD_JOURNAL}; this node takes no further part in this run, `skipring network again` begins another"
+        reason = (
+            f"{OLD_JOURNAL}; this node takes no further part in this run, `skipring network new-run` begins another"
+        )
         raise JournalUnusable.because("journal", setup.config.journal, reason)
 
 

@@ -16,9 +16,9 @@ from ...errors import InvalidInput, given_as
 from ...runs import read_run_file
 from ..node import NodeBudget, NodeConfig, read_node_config
 from ..transport import Address, Roster, node_uri, read_roster, server_name
-from .again import require_stopped, take_up
 from .authority import CLOCKS, lasting_authority, read_authority
 from .folders import ASKED, require_days, write_node_folder
+from .new_run import require_stopped, take_up
 from .ports import metrics_ports
 from .update import write_update
 

@@ -28,7 +28,7 @@ def new_identity(day: date, random: bytes) -> str:
 def require_identity(identity: str | None, path: object) -> str:
     """Return a run's identity; refuse a run file that has none."""
     if identity is None:
-        reason = f"in {path}; `skipring network init --run` and `skipring network again` make one up for all nodes"
+        reason = f"in {path}; `skipring network init --run` and `skipring network new-run` make one up for all nodes"
         raise InvalidInput.because("network.identity", "missing", reason)
     return identity
 

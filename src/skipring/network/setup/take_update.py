@@ -13,9 +13,9 @@ from ...errors import InvalidInput
 from ...runs import RunFile, parse_run, read_run_file
 from ..node import NodeConfig, read_node_config
 from ..transport import Roster, node_uri, read_roster, require_cryptography, roster_of_text
-from .again import require_stopped, take_up
 from .checks import is_node_folder
 from .local import running_pid
+from .new_run import require_stopped, take_up
 from .update import UPDATE, Update, moment_of, read_update
 
 _Values = Mapping[str, tuple[str, str]]

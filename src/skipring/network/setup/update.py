@@ -128,5 +128,5 @@ def _parse(path: Path) -> tuple[Update, bytes]:
     except OSError as error:
         raise InvalidInput.because("FILE", path, f"cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        reason = "is no update, which `skipring network again` and `skipring network renew` write"
+        reason = "is no update, which `skipring network new-run` and `skipring network renew` write"
         raise InvalidInput.because("FILE", path, reason) from None

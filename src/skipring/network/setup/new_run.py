@@ -20,7 +20,7 @@ from .update import write_update
 _LEFT = ("model.npy", "model.npz", CERTIFICATE, RESULT, STOPPED, FINISH, "node.log")
 
 
-def begin_again(folder: str | Path, text: str, asked: str | None = None) -> tuple[Path, ...]:
+def begin_new_run(folder: str | Path, text: str, asked: str | None = None) -> tuple[Path, ...]:
     """Put away what a run has left at the nodes of a folder (a network's, or one node's), and give them another run.
 
     `text` is the new run's file. Return where the journals and models of the last run are now: `runs/IDENTITY` in each

@@ -1,4 +1,4 @@
-"""An old journal is refused by the name of its run, and `network again` begins anew with the same people."""
+"""An old journal is refused by the name of its run, and `network new-run` begins anew with the same people."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_run_that_is_over_is_shown_and_not_begun_again(finished: Path, skiprin
     assert said.out.startswith("The run was over already, and nothing was started")
     assert "None" not in said.out
     assert "3 of 3 nodes hold the same final model" in " ".join(said.out.split())
-    assert "skipring network again net" in said.err
+    assert "skipring network new-run net" in said.err
     assert " s (" not in said.out  # no time was taken
     found = skipring_words("network", "up", "net", "--json").data
     assert (found["was_over"], found["seconds"], [node["starts"] for node in found["nodes"]]) == (True, None, [0] * 3)
@@ -107,7 +107,7 @@ def test_another_run_with_the_same_people_and_one_old_journal(finished: Path, sk
     assert verified.code == 0, verified.err
     assert verified.out.startswith("Verified: ")
     # The mistake: everybody begins anew, and one has put its old journal back.
-    again = skipring_words("network", "again", str(finished))
+    again = skipring_words("network", "new-run", str(finished))
     assert again.code == 0, again.err
     second = identity_of(finished / "run.toml")
     assert {identity_of(finished / f"node{i}" / "run.toml") for i in (1, 2, 3)} == {second}
@@ -132,7 +132,7 @@ def test_another_run_with_the_same_people_and_one_old_journal(finished: Path, sk
     refused = skipring_words("network", "check", str(finished))
     assert refused.code == 1
     told = " ".join(refused.out.split())
-    assert f"is of the run {first}, not of the run {second}; `skipring network again` puts it away" in told
+    assert f"is of the run {first}, not of the run {second}; `skipring network new-run` puts it away" in told
     code, said = ended(finished / "node2" / "node.toml")
     assert code == ExitCode.JOURNAL
     assert f"is of the run {first}, not of the run {second}" in said["why"]
@@ -152,12 +152,12 @@ def test_one_node_is_given_what_all_were_given(finished: Path, skipring_words: C
     far = tmp_path / "far"
     shutil.copytree(finished / "node3", far)
     first = identity_of(far / "run.toml")
-    missing = skipring_words("network", "again", str(far))
+    missing = skipring_words("network", "new-run", str(far))
     assert (missing.code, "give the run.toml that all nodes were given" in missing.err) == (2, True)
-    unnamed = skipring_words("network", "again", str(far), "--run", "asked-for.toml")
+    unnamed = skipring_words("network", "new-run", str(far), "--run", "asked-for.toml")
     assert (unnamed.code, "has no network.identity" in unnamed.err) == (2, True)
-    assert skipring_words("network", "again", str(finished), "--json").code == 0
-    told = skipring_words("network", "again", str(far), "--run", str(finished / "run.toml"), "--json")
+    assert skipring_words("network", "new-run", str(finished), "--json").code == 0
+    told = skipring_words("network", "new-run", str(far), "--run", str(finished / "run.toml"), "--json")
     assert told.data["put_away"] == [str(far / "runs" / first)]
     assert (far / "run.toml").read_bytes() == (finished / "run.toml").read_bytes()
     assert not (far / "journal.sqlite").exists()
@@ -171,7 +171,7 @@ def test_a_node_that_runs_is_left_alone(finished: Path, skipring_words: Command)
     pid = Path("/proc/self").resolve().name
     (finished / "node1" / "node.pid").write_text(f"{pid} {fields[19]}\n")  # this process stands in for it
     before = sorted(path.name for path in (finished / "node2").iterdir())
-    refused = skipring_words("network", "again", str(finished))
+    refused = skipring_words("network", "new-run", str(finished))
     assert refused.code == 2
     assert f"node1 is running (process {pid}); stop it first" in " ".join(refused.err.split())
     assert sorted(path.name for path in (finished / "node2").iterdir()) == before
@@ -198,7 +198,7 @@ def test_an_earlier_run_is_told_of_as_before(
     assert (before[0]["releases"], before[0]["delta"], before[0]["budget"]) == (5, 1e-6, 90.0)
     first = identity_of(finished / "run.toml")
     (tmp_path / "next.toml").write_text(RUN.replace("steps = 15", "steps = 30"))
-    assert skipring_words("network", "again", str(finished), "--run", "next.toml").code == 0
+    assert skipring_words("network", "new-run", str(finished), "--run", "next.toml").code == 0
     settings.write_text(text.replace("90.0", "70.0").replace("1e-6", "1e-4"))  # the owner changes it for the next run
     if ledger:
         settings.write_text(settings.read_text().replace('# ledger = "../ledgers/rows', 'ledger = "rows'))
