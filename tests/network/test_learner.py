@@ -181,7 +181,7 @@ def test_without_a_number_of_nodes_the_data_are_shared_by_the_network(prices: Pa
     open_run = with_changes(None, [NODE, f"data.path={prices}", "data.label=y", "model.label_bound=10"])
     said = learner(run_of("squared", prices), 4)
     assert learner(open_run, 4).rows.train_x.tobytes() == said.rows.train_x.tobytes()
-    with pytest.raises(InvalidInput, match=r"data.nodes = 5: so many share the data, but the network has 6"):
+    with pytest.raises(InvalidInput, match=r"data.nodes = 5: is how many nodes share the data, but the network has 6"):
         learner(run_of("squared", prices), 4, 6)
 
 

@@ -23,6 +23,6 @@ class OwnTurns:
         return bisect_left(self._hops, hop)
 
     def part_at(self, hop: int, parts: int) -> int | None:
-        """Return which of so many parts is used at a hop; None if it is none of this node's."""
+        """Return which of the parts is used at a hop; None if the hop is not this node's."""
         turn = self.before(hop)
         return turn % parts if turn < len(self._hops) and self._hops[turn] == hop else None

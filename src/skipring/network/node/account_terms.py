@@ -31,7 +31,7 @@ class AccountTerms:
     path : the node of each hop, the first hop first.
     step_sizes : of each update, the first update first; as many as there are hops.
     noise_multiplier : sigma / k, the same for all; k is the most that one protected unit contributes. Without any (0),
-        one release gives everything away, to everybody.
+        one release gives everything away, to all nodes.
     convex : whether the updates of other nodes bring two tokens no further apart; else each release counts in full.
     parts : into how many parts this node has dealt its persons or records, which take turns.
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.

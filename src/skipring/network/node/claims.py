@@ -73,7 +73,7 @@ def final_claims(
 
 
 def final_epsilon(terms: AccountTerms, outcome: Token | None, delta: float) -> float | None:
-    """Return epsilon for somebody outside who is shown the final model and nothing else; None before there is one.
+    """Return epsilon for an outsider who is shown the final model and nothing else; None before there is one.
 
     It holds for any one token in its place, whatever became of the run: all that it tells is on its own chain.
     """

@@ -14,9 +14,9 @@ _PLANNED = 0.9
 #: If all rows fit into so much of it, they are taken at once; if not, in pieces of an eighth.
 _EASILY = 0.5
 _PIECES = 8
-#: An update that has to be cut takes this much of the time: everybody waits for what it adds.
+#: An update that has to be cut takes this much of the time: all nodes wait for what it adds.
 _CUT = 0.5
-#: The first piece of all, of which nobody knows how long it takes, is one of so many.
+#: The first piece of all has one row in this many: nobody knows yet how long a row takes.
 _FIRST = 64
 #: Of what a node was too slow for, it thinks better with every turn that it declines, and so tries again some day.
 _HOPE = 0.9
@@ -45,7 +45,7 @@ class Cutter:
         self.taken = self.of = 0
 
     def begin(self, seconds: float) -> None:
-        """Plan with so many seconds from now on."""
+        """Plan with this time, in seconds, from now on."""
         self._ends = self._clock() + _PLANNED * seconds
         self.taken = self.of = 0  # a hop that adds noise alone takes none, and is not cut for that
 
@@ -55,7 +55,7 @@ class Cutter:
             self._after = self._clock() - self._done_at
 
     def __call__(self, rows: int) -> Iterator[slice]:
-        """Yield pieces of so many rows, until all are taken or the time is over."""
+        """Yield pieces of the rows, until all are taken or the time is over."""
         self.of, self.taken, start, spent = rows, 0, 0, 0.0
         if self._has_to_be_cut(rows):
             self._ends -= (1.0 - _CUT) * self._left()
@@ -73,7 +73,7 @@ class Cutter:
             self._per_row = spent / self.taken
 
     def may_be_in_time(self, rows: int, seconds: float) -> bool:
-        """Say whether so many seconds are enough for a part of so many rows, as far as is known; hope grows."""
+        """Say whether the time is enough for a part with these many rows, as far as is known; hope grows."""
         if self._per_row is None:
             return True
         least = self._per_row * (rows if self._whole else 1)

@@ -71,7 +71,7 @@ class Wires(Protocol):
     """What carries messages to the other nodes; it tells a `transport.Receiver` what arrives."""
 
     async def start(self) -> None:
-        """Listen, and connect to everybody."""
+        """Listen, and connect to all other nodes."""
 
     async def stop(self) -> None:
         """Let messages that wait go out, then close everything."""
@@ -102,7 +102,7 @@ class Wires(Protocol):
         """Bytes per second of the newest large models that arrived."""
 
     async def leave(self, why: str) -> None:
-        """Tell everybody for a moment why this node takes no further part."""
+        """Tell all other nodes for a moment why this node takes no further part."""
 
     def say_once(self, event: str, text: str) -> None:
         """Say something, but not again and again."""
@@ -113,7 +113,7 @@ class Updates(Protocol):
 
     @property
     def is_instant(self) -> bool:
-        """Whether an update takes no time that anybody would notice."""
+        """Whether an update takes no time worth noticing."""
 
     @property
     def cut(self) -> str:
@@ -153,7 +153,7 @@ class Driver:
     turn_of : says which turn of this node a hop is; None if it is none.
     pace : how long others are waited for.
     turns : how long turns take, of all nodes; None where nothing is learned from it.
-    patience : an update that has not come back after so many seconds never will.
+    patience : seconds after which an update that has not come back never will.
     telemetry : is told what happens.
     life : what the node's tasks belong to; whatever goes wrong here ends it.
     clock : the time in seconds; only differences matter.
@@ -251,7 +251,7 @@ class Driver:
             self._settling = bool(self.peer.settling)
         except JournalError as error:
             self._life.fail(Stopped(str(error)))  # and nothing is sent
-        except Exception as error:  # whoever called cannot help; a node that does not know where it is must not go on
+        except Exception as error:  # its caller cannot help; a node that does not know where it is must not go on
             self._life.fail(error)
         finally:
             self._go = None

@@ -98,7 +98,7 @@ class TokenAccepted(Event):
 
 @dataclass(frozen=True)
 class Prepared(Event):
-    """The node has got the rows of its next update ready, in so many seconds."""
+    """The node has got the rows of its next update ready, and how many seconds that took."""
 
     name = "prepared"
     level = "debug"
@@ -113,7 +113,7 @@ class Prepared(Event):
 
 @dataclass(frozen=True)
 class StillPreparing(Event):
-    """The rows of the next update have been got ready for so many seconds, and are not; until then turns are missed."""
+    """The rows of the next update are still not ready after these seconds; until then turns are missed."""
 
     name = "preparing"
     turn: int
@@ -162,7 +162,7 @@ class ProtocolNews(Event):
 
 @dataclass(frozen=True)
 class Standstill(Event):
-    """Nothing has moved for so many `seconds`, as far as this node sees; `what` it waits for, and for whom."""
+    """Nothing has moved for some `seconds`, as far as this node sees; `what` it waits for, and for whom."""
 
     name = "standstill"
     stand: str

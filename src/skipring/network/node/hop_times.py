@@ -10,7 +10,7 @@ _RECENT = 200  # hops that medians are taken over
 
 
 class HopTimes:
-    """What became of a node's hops, in seconds. It has no clock: whoever tells it something says when it happened."""
+    """What became of a node's hops, in seconds. It has no clock: its callers say when something happened."""
 
     def __init__(self) -> None:
         self._held_since: float | None = None
@@ -44,7 +44,7 @@ class HopTimes:
         self._passed_at = now
 
     def passed(self, now: float, size: int) -> None:
-        """Take note that a token of so many bytes has arrived; what the hop took beyond waiting is its overhead."""
+        """Take note that a token has arrived, and its bytes; what the hop took beyond waiting is its overhead."""
         if self._held_since is None:
             return
         taken = now - self._held_since

@@ -107,11 +107,11 @@ def _part_of_shared(run: RunFile, index: int, nodes: int) -> tuple[Rows, Inputs]
     dataset, prepared, owned = dealt_rows(run, usual_nodes=nodes)
     if owned.nodes != nodes:
         raise InvalidInput.because(
-            "data.nodes", owned.nodes, f"so many share the data, but the network has {nodes} nodes"
+            "data.nodes", owned.nodes, f"is how many nodes share the data, but the network has {nodes} nodes"
         )
     _check_batch(run, int(owned.sizes.min()), "the smallest node")
     low, high = int(owned.start[index]), int(owned.start[index + 1])
-    # Copies, since a view would keep the rows of everybody.
+    # Copies, since a view would keep the rows of all nodes.
     features = owned.features[low:high].astype(np.float64)
     labels, clipped = clipped_labels(run, owned.labels[low:high].copy())
     persons = None if owned.persons is None else owned.persons[low:high].copy()

@@ -7,15 +7,15 @@ whether it updated it or was skipped (view `offered`: how quick an observer is, 
 with a token tells which hops were updates. So when this node releases an update, it knows all looks and all noises
 between its release before and this one, and appends them to an `OwnTranscript`.
 
-*Until the next release* whatever anybody sees is made from the token just after the last release, from other nodes'
-data and from fresh noise: post-processing, as far as this node's data is concerned. "All look right after my last
-release" is therefore at least what anybody learns until the next one, the final model included.
+*Until the next release* all that others see is made from the token just after the last release, from other nodes' data
+and from fresh noise: post-processing, as far as this node's data is concerned. "All look right after my last release"
+is therefore at least what any other node or outsider learns until the next one, the final model included.
 
 *One more release* is one more Gaussian mechanism with mu = 2 / noise multiplier, on an input made from what was counted
 so far. By composition it adds at most mu^2 for each observer.
 
-*Forks.* Within one ballot there is one chain: one node goes on under it, and the token of a hop is sent in one state
-only, because a holder writes down that it sends it and never goes back behind that hop, not even after a crash. (It may
+*Forks.* Within one ballot there is one chain. One node goes on under it, and the token of a hop is sent in one state
+only. For a holder writes down that it sends it, and never goes back behind that hop, not even after a crash. (It may
 offer a hop again that was skipped; then nothing had been sent.) After a recovery under a higher ballot there may be two
 chains from one point, and an observer may look at both. Then noise that hides a release on one chain need not hide it
 on the other. So as soon as a higher ballot is known, all releases so far count in full: give the observer the exact
@@ -23,9 +23,9 @@ token before and after each of them, which costs mu^2 each, by composition. Give
 has no later release of this node is post-processing. The next release starts from such a token; the transcript begins
 anew with it, on one chain again, and by composition its cost is added.
 
-*What can have forked.* Two ways part only where somebody goes on under a new ballot. The proof of a ballot says from
+*What can have forked.* Two ways part only where a node goes on under a new ballot. The proof of a ballot says from
 which copy, and names all lower ballots that may have been gone on under, with theirs. With it, releases on the way that
-is gone on with are in the transcript again; wherever a ballot started, everybody looks; the others stay in full. After
+is gone on with are in the transcript again; wherever a ballot started, all nodes look; the others stay in full. After
 the end it is known who can have looked there (`settled`). docs/privacy.md has the theorem, and what it rests on.
 
 *Parts.* A node with more rows than an update may use deals them into parts, one of which it uses at each of its turns
@@ -34,17 +34,17 @@ neither a restart nor a recovery changes it). A person or a record is in one par
 post-processing to it. So all of the above holds for each part with its own releases only, and the account is that of
 the part about which most is known.
 
-*A journal that was rolled back or lost.* Own updates on the chain of a token that arrives, and that the journal does
-not know (`OwnUpdates`), count as releases from that moment on, and all releases so far count in full, as after a fork:
-give the observer the exact token before and after each of them, and all tokens on all chains without a later release
-are post-processing. That holds whether they were made and forgotten or somebody has forged the chain: a release that
+*A journal that was rolled back or lost.* The chain of a token that arrives may have own updates that the journal does
+not know (`OwnUpdates`). They count as releases from that moment on, and all releases so far count in full, as after a
+fork: give the observer the exact token before and after each of them, and all tokens on all chains without a later
+release are post-processing. That holds whether they were made and forgotten or the chain was forged: a release that
 never was only adds to the account. What nobody shows to this node it cannot count: a forgotten update on a chain that
 was lost in a recovery, or one that no token with it has brought back yet.
 
-*What it cannot know.* A fork that this node has not heard of, because it is cut off with a minority while a majority
-went on, is counted only once it hears of it, and then raises the account at once. (If the final model was decided under
-the newest ballot that it knows, there was none: who has promised a higher one does not accept that model.) If that must
-not happen, count releases (`epsilon_of_releases`, or `count = "releases"` in the budget): each in full, which holds
+*What it cannot know.* A node that is cut off with a minority does not hear of a fork while a majority goes on. The fork
+is counted once the node hears of it, and then raises the account at once. (If the final model was decided under the
+newest ballot that it knows, there was none: who has promised a higher one does not accept that model.) If that must not
+happen, count releases (`epsilon_of_releases`, or `count = "releases"` in the budget): each in full, which holds
 whatever happened elsewhere. Coalitions of observers are not accounted for, but that count holds for them, too.
 """
 
@@ -106,7 +106,7 @@ class OwnAccount(GaussianAccountant):
         self._promised: Ballot = (0, terms.path[0])
         self._of_part: Counter[int] = Counter()  # the releases of each part
         self._of_any = 0  # releases of which the part is not known: they count for each
-        self._in_full: Counter[int] = Counter()  # so many releases of each part count in full, whatever the others did
+        self._in_full: Counter[int] = Counter()  # how many releases of each part count in full, whatever the others did
         self._marks: dict[Ballot, int] = {}  # of the chain of the newest release under each ballot
         self._made: dict[Ballot, Made] = {}  # all releases
         self._certain: tuple[float, ...] | None = None  # mu^2, once it is certain what recoveries have cost
@@ -173,8 +173,8 @@ class OwnAccount(GaussianAccountant):
     def heard(self, ballot: Ballot, start: Rank | None = None, before: Starts | None = None) -> None:
         """Take a promise: of a higher ballot than before, it may mean a fork.
 
-        It is certain where the run can have forked once it is known which copy is gone on with (`start`), and all lower
-        ballots that may have been gone on under, each with its own start (`before`).
+        It is certain where the run can have forked once two things are known. One is which copy is gone on with
+        (`start`). The other is all lower ballots that may have been gone on under, each with its own start (`before`).
         """
         if ballot > self._promised:
             self._promised = ballot
@@ -186,7 +186,7 @@ class OwnAccount(GaussianAccountant):
                 self._go_on_from(found)
 
     def _go_on_from(self, found: Parted) -> None:
-        """Count in full only what is beside the way that is gone on with; where another can part, everybody looks."""
+        """Count in full only what is beside the way that is gone on with; where another can part, all nodes look."""
         ends = dict(found.line)
         way = [
             (under.upto(ends.get(ballot, 0)).bit_length(), ballot)
@@ -214,7 +214,7 @@ class OwnAccount(GaussianAccountant):
         self._doubt()
 
     def forked(self) -> None:
-        """Take the news that the run went two ways: somebody may have seen both."""
+        """Take the news that the run went two ways: an observer may have seen both."""
         self._doubt()
 
     def settled(self, found: Settled) -> None:
@@ -241,10 +241,10 @@ class OwnAccount(GaussianAccountant):
         return Counter(part for hop in hops if (part := self.terms.part_at(hop)) is not None)
 
     def unrecorded(self, releases: int, doubts: int) -> None:
-        """Count so many own updates, each in full and of any part, that the owner's ledger knows and the journal not.
+        """Count own updates that the owner's ledger knows and the journal does not, each in full and of any part.
 
         They may have been seen, on a chain that the journal has forgotten: all releases so far count in full. The
-        ledger knows of so many `doubts`; those that come are counted after them, so that none is taken for another.
+        ledger knows of this many `doubts`; those that come are counted after them, so that none is taken for another.
         """
         self.releases += releases
         self._of_any += releases
@@ -434,7 +434,7 @@ class OwnAccount(GaussianAccountant):
         return marks
 
     def _append(self, first: int, last: int, chain: bytes, updates: int) -> None:
-        """Append hops first..last to the transcript; so many updates were made before them."""
+        """Append hops first..last to the transcript, with how many updates were made before them."""
         if self.terms.noise_multiplier and first <= last:
             append_hops(self._transcript, self.terms, (first, last), chain, updates, {})
 
@@ -454,7 +454,7 @@ def willing(
     `before` is mu^2 of what was given away elsewhere, and counts against the same budget; this run counts for `least`.
 
     How much others have added since the last release is known once the token is here. Until then the answer is yes if
-    it may be enough; whoever then finds that it is not passes the token on as it is.
+    it may be enough; a holder that then finds that it is not passes the token on as it is.
 
     It asks what delta is at the budget's epsilon, which is quick enough for every offer. The answer depends on who took
     part when and on what was agreed, never on data or parameters.

@@ -17,11 +17,11 @@ release of both counts in full, which holds whatever the others do.
 before anything is sent. After a crash between the two the ledger is ahead, as it is of a journal that was rolled back
 or lost. So that these can be told apart, the ledger also has what the journal was seen to have, written before anything
 is sent. That is not synced, and need not be: as long as the machine has not started anew, a process that was killed has
-lost nothing of it, and if the journal has just that, what the ledger has beyond was never sent. The ledger stays as it
+lost nothing of it. If the journal then has just that, what the ledger has beyond was never sent. The ledger stays as it
 is, and the account goes on from the journal. Otherwise what the journal lacks counts as seen: all releases of the run
 so far count in full, those that the journal lacks among them, and the account goes on from there.
 
-*It never falls.* The account of a run takes it that everybody looks right after the last release, and may fall a little
+*It never falls.* The account of a run takes it that all nodes look right after the last release, and may fall a little
 when the next one shows who did. The ledger keeps the highest. It falls once at most: when the run is over, and what
 others have told makes it certain what recoveries have cost. That is in the journal before it is in the ledger, so that
 a node which dies in between has counted too much, and counts anew at its next start. If something then turns out to
@@ -84,7 +84,7 @@ class LifeTotal:
     in_full: float
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon of somebody who learned what the observer who knows most learned in each run."""
+        """Return epsilon of one observer who learned, in each run, what the observer who knows most did."""
         return gdp_epsilon(math.sqrt(self.mu2), delta)
 
     def epsilon_in_full(self, delta: float) -> float:

@@ -1,7 +1,7 @@
 """What a node shows on its own machine: health for a supervisor, metrics for Prometheus, its state for a live view.
 
 It listens on a loopback address only. What it shows (test errors, the node's own epsilon) is the owner's business:
-published, a test error would be one more observation of everybody's data.
+published, a test error would be one more observation of all nodes' data.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Node:
         return self.peer.memory.copy
 
     async def run(self) -> None:
-        """Take part until the run is over and everybody knows, or until `stop`; raise Stopped if it cannot go on."""
+        """Take part until the run is over and all nodes know, or until `stop`; raise Stopped if it cannot go on."""
         async with contextlib.nullcontext() if self.tunnel is None else self.tunnel.kept():
             await self._take_part()
         if self._life.failure is not None:
@@ -260,7 +260,7 @@ class Node:
         self._life.end()
 
     async def _begin_in_time(self) -> None:
-        """Begin when everybody is there: that others are still starting must not count as being late."""
+        """Begin when all nodes are there: that others are still starting must not count as being late."""
         patience = self.setup.config.start_wait
         deadline = self._clock() + patience
         others = len(self.setup.roster) - 1
@@ -300,7 +300,7 @@ class Node:
                 self.taking_part.renewed = False  # the others are on their way: this is not the beginning of the run
             if isinstance(message, Pass) and self.peer.expects((message.ballot, message.hop), sender):
                 self.taking_part.renewed = True
-            self._begin()  # whoever sends something has begun
+            self._begin()  # a node that sends something has begun
             self.taking_part.distrusted = isinstance(message, Offer) and sender in self.reminders.senders
             self.driver.take(sender, message)
             self.taking_part.distrusted = False
@@ -351,7 +351,7 @@ class Node:
         self._leave_if_all_done()
 
     def connected(self, node: int) -> None:
-        """Say where we are to whoever has just been reached."""
+        """Say where we are to a node that has just been reached."""
         if self.peer.memory.outcome is not None:
             self._tell_done(node)
         elif self._begun:
@@ -371,7 +371,7 @@ class Node:
             self._finishing = self._life.spawn(self._finish(token))
 
     async def _finish(self, token: Token) -> None:
-        """Keep the final model where its owner finds it, and let everybody know that it is here."""
+        """Keep the final model where its owner finds it, and let all nodes know that it is here."""
         try:
             claims = partial(final_claims, self.account, self.setup.name, self.setup.delta, token)
             await self.updater.keep_model(token, claims)
@@ -403,7 +403,7 @@ class Node:
             self._finishing = self._life.spawn(self._write_anew(token))
 
     async def _write_anew(self, token: Token) -> None:
-        """Write what the run has cost, by now, beside the model, and let everybody know that nothing more is asked."""
+        """Write what the run has cost, by now, beside the model, and let all nodes know that nothing more is asked."""
         try:
             while self._stale:
                 claims = final_claims(self.account, self.setup.name, self.setup.delta, token)
@@ -420,7 +420,7 @@ class Node:
 
     @property
     def _may_leave(self) -> bool:
-        """Whether everybody is done, this node included: it asks nothing more, and all that it knows is written."""
+        """Whether all nodes are done, this one included: it asks nothing more, and all that it knows is written."""
         return len(self.all_done) == len(self.setup.roster) and not self.peer.settling and not self._stale
 
     def _leave_if_all_done(self) -> None:

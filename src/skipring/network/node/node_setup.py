@@ -87,7 +87,7 @@ class NodeSetup:
     def ssh_words(self) -> tuple[list[str], str]:
         """Return what ssh is called with to reach the relay, wherever the settings say now that it is."""
         relay, settings = self.config.relay, self.folder / "node.toml"
-        with contextlib.suppress(InvalidInput):  # somebody is writing them
+        with contextlib.suppress(InvalidInput):  # they are being written
             relay = read_node_config(settings).relay or relay
         assert relay is not None
         through = forwards(self.roster, self.me, relay.local, self.config.listen or "")
@@ -180,7 +180,7 @@ class NodeSetup:
         return RunSeal(notary, self.agreement.digest)
 
     def write_certificate(self, memory: Memory) -> None:
-        """Write the votes for the final model beside it, so that anybody who has the roster can check it later."""
+        """Write the votes for the final model beside it, so that a reader who has the roster can check it later."""
         assert memory.outcome is not None
         assert memory.decided is not None
         statement = Statement.of(self.agreement.digest, memory.decided, memory.outcome)

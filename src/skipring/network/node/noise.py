@@ -1,7 +1,7 @@
 """Noise that nobody can predict: Gaussian numbers from the operating system's randomness, never from a seed.
 
-A simulation draws its noise from a seed, so that it can be repeated. A real node must not: whoever knows the seed, or
-recovers the state of an ordinary generator from numbers it has seen, subtracts the noise and has the data.
+A simulation draws its noise from a seed, so that it can be repeated. A real node must not. An attacker who knows the
+seed, or recovers the state of an ordinary generator from numbers it has seen, subtracts the noise and has the data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...errors import InvalidInput, require_integer, require_non_negative, requi
 
 #: Gaussians in each sum: the low bits of one can be traced back to the bits it was made from, those of a sum cannot.
 _TERMS = 4
-#: So many numbers at a time: what they are made from fits into a processor's cache.
+#: How many numbers are made at a time: what they are made from fits into a processor's cache.
 _CHUNK = 8192
 #: What a number is made from: per term, two words of 8 bytes for two numbers.
 _BYTES = 8 * _TERMS
@@ -35,7 +35,7 @@ class NoiseSource:
     """Gaussian noise that nobody can predict, and that nobody can draw again.
 
     Each call takes a new 256-bit key from the operating system, turns it into a stream with AES in counter mode, and
-    lets it go. A source has no state: processes that fork, threads, and copies of a source never share a stream, and
+    lets it go. A source has no state: processes that fork, threads, and copies of a source never share a stream. And
     there is no key to steal later (Python frees its memory, though it does not overwrite it).
 
     The distribution: a number is half the sum of four independent Box-Muller Gaussians, each from 63 bits for its
@@ -47,8 +47,8 @@ class NoiseSource:
     What is not guaranteed: accounting is about real numbers and exactly Gaussian noise, and this is neither. Attacks
     on floating-point noise are known (Mironov 2012; Jin, McMurtry, Rubinstein and Ohrimenko 2022). They look at the
     lowest bits of a result, which not every data value can lead to. Sums of four (Holohan and Braghin 2021) and the
-    grid take away what they look at, and no draw is ever rejected, since the time that takes would tell something of
-    the noise. That is a defence, not a proof: a proof needs exact samplers of integers, which take hundreds of times as
+    grid take away what they look at. No draw is ever rejected, since the time that takes would tell something of the
+    noise. That is a defence, not a proof: a proof needs exact samplers of integers, which take hundreds of times as
     long.
     """
 
@@ -86,11 +86,11 @@ class NoiseSource:
 def unreached(noise_multiplier: float, numbers: float, rise: float = 1.0) -> float:
     """Return what is to be added to delta because noise is Gaussian only up to 16 standard deviations.
 
-    Replacing a node's data moves each of its gradients by at most 2 / noise multiplier standard deviations, and an
-    account hides no more than that behind any one noise, as long as step sizes never grow: behind a step that is `rise`
-    times an earlier one it may hide so many times more. A result that is Gaussian in one world is out of reach in the
-    other only if some noise lies so close to the end of its reach. `numbers` is how many numbers of noise are drawn in
-    the whole run: parameters times updates.
+    Replacing a node's data moves each of its gradients by at most 2 / noise multiplier standard deviations. An account
+    hides no more than that behind any one noise, as long as step sizes never grow. Behind a step that is `rise` times
+    an earlier one it may hide `rise` times as much. A result that is Gaussian in one world is out of reach in the other
+    only if some noise lies so close to the end of its reach. `numbers` is how many numbers of noise are drawn in the
+    whole run: parameters times updates.
 
     >>> unreached(10.0, 1e9) < 1e-45, unreached(0.1, 1.0)
     (True, 1.0)
@@ -126,7 +126,7 @@ def _largest(dtype: np.dtype[Any]) -> float:
 
 
 def _chunks(count: int) -> Iterator[Doubles]:
-    """Yield so many standard normal numbers, some at a time, from a new key."""
+    """Yield `count` standard normal numbers, some at a time, from a new key."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     # A key is used for this stream alone, so the counter may start at 0.

@@ -113,8 +113,8 @@ class OwnUpdates:
         """Return the hops of updates on a trail that have to be counted for it, and were not yet.
 
         These are the unknown ones, and the newest that the journal knows, back to the last update of another node: an
-        old copy, or an empty journal, may have begun with the same token once more, and made another update at the
-        same hop, which looks like the one on the chain.
+        old copy, or an empty journal, may have begun with the same token once more. It may then have made another
+        update at the same hop, which looks like the one on the chain.
         """
         fresh = self._to_count(trail)
         for update, digest in fresh:

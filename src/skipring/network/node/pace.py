@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
 
-#: The timeout is reconsidered after so many observations.
+#: The timeout is reconsidered after every round of this many observations.
 _ROUND = 16
 #: Fewer nodes that were ready teach nothing.
 _ENOUGH = 20
-#: What a hop costs is the median of so many; before there is any, a millisecond.
+#: What a hop costs is the median of the last hops; before there is any, a millisecond.
 _HOPS = 100
 _FIRST_HOP = 1e-3
 #: Of the timeouts that are this close to the best, the longest is taken: it is as good, and shows more.
@@ -22,11 +22,11 @@ _AS_GOOD = 1.02
 _MARGIN = 1.05
 #: Timers are no finer than this.
 _SHORTEST = 1e-3
-#: What a node has seen itself counts as often as so many claims.
+#: What a node has seen itself counts as much as this many claims.
 _OWN = 2
 #: After a round as unlikely as this, what was learned before it is forgotten.
 _SURPRISING = 1e-3
-#: One offer in so many waits longer than the timeout.
+#: One offer in this many waits longer than the timeout.
 _EXPLORING = 32
 
 
@@ -98,8 +98,8 @@ class AdaptivePace:
     changed, and all before is forgotten.
 
     What a token claims may be a lie. So a node's own observations count twice; if 16 of them in a row are of nobody in
-    time, all claims are forgotten, and none is listened to until somebody answers in time; and no timeout is shorter
-    than a floor that the nodes have agreed on.
+    time, all claims are forgotten, and none is listened to until a node answers in time; and no timeout is shorter than
+    a floor that the nodes have agreed on.
 
     Nothing here depends on data, models or chance: only on how long nodes took. A process that
     restarts goes on from what was `learned`.
@@ -134,7 +134,7 @@ class AdaptivePace:
         self._news = 0  # observations since the timeout was last reconsidered
         self._in_time = 0  # how many of them were of nodes ready within the timeout
         self._chance = 0.0  # that a node is, as far as is known
-        self._missed = 0  # own observations, since anybody was in time
+        self._missed = 0  # own observations, since a node was last in time
 
     @property
     def learned(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class OldJournal(Stopped):
 
 
 def is_old(memory: Memory) -> bool:
-    """Say whether somebody has shown own updates that the journal does not know."""
+    """Say whether another node has shown own updates that the journal does not know."""
     return bool(memory.reminded)
 
 

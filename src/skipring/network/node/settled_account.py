@@ -35,7 +35,7 @@ def append_hops(
     updates: int,
     looks: Mapping[int, Sequence[int]],
 ) -> None:
-    """Append hops, from the first to the last, to a transcript; so many updates were made before them.
+    """Append hops, from the first to the last, to a transcript, with how many updates were made before them.
 
     `looks` are those of others than the node of a hop, right after a hop.
     """

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from .pace import Pace
 
-#: However long a node has taken to be ready, it may compute for this share of the timeout, and for so many seconds: a
-#: machine that does something else for a moment must not cost a turn.
+#: However long a node has taken to be ready, it may compute for this share of the timeout, and at least for these
+#: seconds: a machine that does something else for a moment must not cost a turn.
 _SHARE, _LEAST = 0.125, 0.05
 
 

@@ -1,7 +1,7 @@
 """What ssh is called with to reach a relay: made here, from values that were checked, and from no file of settings.
 
-A node's folder comes from whoever prepared the network, and an ssh_config can run commands (ProxyCommand, Match exec).
-So ssh reads none, neither the folder's nor the user's. The one command that it may run is the owner's own.
+A node's folder comes from the person who prepared the network, and an ssh_config can run commands (ProxyCommand, Match
+exec). So ssh reads none, neither the folder's nor the user's. The one command that it may run is the owner's own.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from .telemetry import Telemetry
 
 #: How often a node looks whether something has moved, after how long it says that nothing has, and how often again.
 _LOOK, _FIRST, _AGAIN = 0.5, 9.4, 60.0
-#: The holder greets once per beat, and as soon as somebody holds the token again: so much later there is no sign of it.
+#: The holder greets once per beat, and as soon as a node holds the token again: this much later there is no sign of it.
 _BEATS = 1.25
 
 

@@ -38,7 +38,7 @@ class _Account(Protocol):
 def hidden_from_whom(account: _Account, *, no_noise: bool) -> str:
     """Say what the epsilons of a node hide, and from whom; without noise that is nothing, whatever was asked for."""
     if no_noise:
-        return "nothing from anybody: there is no noise (privacy.noise_multiplier = 0)"
+        return "nothing: there is no noise (privacy.noise_multiplier = 0)"
     return (
         f"{PROTECTED[account.unit]} ({account.relation}) at delta {account.delta:g} from any other node"
         f" (method {account.method}, view {account.view})"
@@ -87,9 +87,9 @@ class NodeStatus:
     no_noise : whether there is no noise at all, so that nothing is hidden.
     not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
-    life_runs, life_epsilon, life_unit : how many runs the ledger of the node's data has, the epsilon of all of them
-        together, for somebody who knows what the one who knows most knew in each, and what it hides: the least that one
-        of these runs hides; None without a ledger.
+    life_runs, life_epsilon, life_unit : how many runs the ledger of the node's data has; the epsilon of all of them
+        together, for one observer who knows what the one who knows most knew in each; and what it hides: the least that
+        one of these runs hides. None without a ledger.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
     late, declined, cut : own turns without an update because it was not there in time; turns that were let go at once,
         since it would not have been; updates of fewer rows than there are, for want of time.

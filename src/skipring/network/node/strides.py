@@ -3,9 +3,9 @@
 An honest update is a step along a clipped gradient and its noise, shrunk by the ridge and projected onto the ball. The
 model before it lies in the ball, so that the projection makes no way longer. Of the noise, a standard normal vector of
 d numbers is longer than sqrt(d) + t with probability at most exp(-t^2 / 2) (its length is 1-Lipschitz). So the way of
-some updates is no longer than the sum of step size x (gradient bound + noise + ridge x norm of the model), but for a
-chance of `UNLUCKY` for each. One long step of a liar among several honest ones may hide in what they could have gone;
-docs/threats.md says so.
+some updates is no longer than the sum of step size x (gradient bound + noise + ridge x norm of the model). Each of them
+may exceed it with a chance of `UNLUCKY`. One long step of a liar among several honest ones may hide in what they could
+have gone; docs/threats.md says so.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class TakingPart:
             self._note(OfferRefused())
             return False
         if why := self.too_slow():
-            # Whoever offers it need not wait: that is better for all than to let the time go by.
+            # The node that offers it need not wait: that is better for all than to let the time go by.
             self._note(TooSlow(place[1], why))
             self._note(OfferRefused())
             return False

@@ -118,5 +118,5 @@ class Telemetry:
         self.times.passing(self._clock())
 
     def passed(self, size: int) -> None:
-        """Take note that a token of so many bytes has arrived."""
+        """Take note that a token has arrived, and its bytes."""
         self.times.passed(self._clock(), size)

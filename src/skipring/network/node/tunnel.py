@@ -14,11 +14,11 @@ from .events import Event, RelayNews
 
 #: Seconds before another attempt, at first and at most; an attempt itself may take ten (ConnectTimeout).
 _FIRST, _LONGEST = 0.5, 5.0
-#: A connection is open if it has not ended so many seconds after the relay has let the node in: by then ports are lent.
+#: A connection is open if it has not ended this long after the relay has let the node in: by then ports are lent.
 _LENT = 1.0
 #: How often the same reason is said again.
 _REMIND = 60.0
-#: What was said last leaves in so many seconds; ssh drops what it has not passed on when it is ended.
+#: What was said last leaves within this time; ssh drops what it has not passed on when it is ended.
 _FAREWELL = 0.5
 #: Where another ssh of this node can use the same connection, in the folder of its settings.
 _CONTROL = "control"
@@ -132,7 +132,7 @@ class Tunnel:
     async def _hasten(self, host: str) -> None:
         """Ask the relay on the same connection for a command, which it refuses, and so to send small packets at once.
 
-        sshd switches Nagle's algorithm off when somebody wants a session, and not for forwarded ports alone. Without
+        sshd switches Nagle's algorithm off when its client wants a session, and not for forwarded ports alone. Without
         this each hop takes 40 ms more: small packets wait for the acknowledgement of those before them.
         """
         words = ["-T", "-F", "none", "-o", "ControlMaster=no", "-o", f"ControlPath={_CONTROL}"]

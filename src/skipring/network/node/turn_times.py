@@ -1,8 +1,8 @@
 """How long turns take, of all nodes: what one node sees of it is little, so it travels with the token.
 
-A turn is what a node takes to be ready, as whoever offered it the token saw it, and to compute; of one that was given
-up, or that came to nothing, it is known that it takes longer. Nothing else is told: neither of what, nor how many rows
-there were.
+A turn is what a node takes to be ready, as the node that offered it the token saw it, and to compute. Of one that was
+given up, or that came to nothing, it is known that it takes longer. Nothing else is told: neither of what, nor how many
+rows there were.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TURN = struct.Struct("<If?")
 _MOST = MOST_TURN_BYTES // _TURN.size
 #: No turn that is told of took longer, in seconds.
 _LONGEST = 1e6
-#: So many seconds, at most, messages are taken to add to what a node has measured itself.
+#: Messages are taken to add at most these seconds to what a node has measured itself.
 _MESSAGES = 1.0
 
 
@@ -45,7 +45,7 @@ class TurnTimes:
         self._pace.answered()
 
     def took(self, hop: int, seconds: float, *, ready_after: float = 0.0, in_time: bool) -> None:
-        """Take note of a turn that this node has made, in so many seconds once it was ready, or that it gave up."""
+        """Take note of a turn that this node has made, and how long it took once it was ready, or that it gave up."""
         own = True
         if self._ready is not None and self._ready[0] == hop:
             own = self._ready[1] <= ready_after + _MESSAGES  # more than messages take is a claim, and counts as one

@@ -34,9 +34,9 @@ _INSTANT, _RECENT = 0.005, 8
 #: These are computed here, and not by a user's function, which may take long whenever it likes.
 _OWN_MODELS = ("logistic", "softmax", "squared")
 _PIECE = 1 << 20
-#: After so many seconds it is said that rows are still being got ready, and again every so many.
+#: Seconds after which it is said that rows are still being got ready, and after which it is said again.
 _FIRST_TOLD, _TOLD_EVERY = 10.0, 60.0
-#: A gradient of so many bytes is not held twice without need.
+#: A gradient of this many bytes is not held twice without need.
 _LARGE = 1 << 26
 
 
@@ -76,7 +76,7 @@ class Updater:
 
     @property
     def is_instant(self) -> bool:
-        """Whether an update takes no time that anybody would notice."""
+        """Whether an update takes no time worth noticing."""
         took = self._took
         return self.is_quick and self._own_model and not self._at_work and bool(took) and max(took) < _INSTANT
 
@@ -92,7 +92,7 @@ class Updater:
         return self._setup.learner.name
 
     def too_slow(self, seconds: float) -> str:
-        """Say why an update would not be made within so many seconds, as far as is known; nothing if it may be."""
+        """Say why an update would not be made within these seconds, as far as is known; nothing if it may be."""
         if self._at_work:
             return "it is still busy with an update that came too late"
         if self._cutter.may_be_in_time(self._cutter.of, seconds):
@@ -230,7 +230,7 @@ class Updater:
 
 
 def _seen(work: asyncio.Future[Any]) -> None:
-    """Look at what became of some work: whoever waited for it is told, if somebody does."""
+    """Look at what became of some work; a caller that waits for it is told, if there is one."""
     if not work.cancelled():
         work.exception()
 

@@ -28,7 +28,7 @@ class Worker(Executor):
                 return
             try:
                 future.set_result(fn(*args, **kwargs))
-            except Exception as error:  # whoever waits for the result is told
+            except Exception as error:  # the caller that waits for the result is told
                 future.set_exception(error)
             except BaseException as error:  # a user's function may want to end the process, which is not its to end
                 future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))

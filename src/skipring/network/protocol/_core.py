@@ -149,10 +149,10 @@ class Core:
             self.send(node, WishesKnown(self.memory.wishes))
 
     def note(self, ballot: Ballot) -> bool:
-        """Remember a ballot that somebody speaks of, and say whether it is within reach.
+        """Remember a ballot that a node speaks of, and say whether it is within reach.
 
-        One message moves this node by a bounded step, so that no number is ever used up: a step for each message that
-        a peer may send takes longer than anybody lives to get to the largest one. A node that is behind others by more
+        One message moves this node by a bounded step, so that no number is ever used up: at a step for each message
+        that a peer may send, the largest one is further away than a lifetime. A node that is behind others by more
         catches up, step by step, as they speak.
         """
         reach = max(self.state.highest[0], self.memory.promised[0]) + STEP
@@ -178,7 +178,7 @@ class Core:
         self.wait(Timer.SILENCE, self.rules.patience(self.me, self.state.recoveries))
 
     def greet(self) -> None:
-        """Let everybody know that the token is on its way: in a large ring a node's turn comes seldom."""
+        """Let all nodes know that the token is on its way: in a large ring a node's turn comes seldom."""
         self.hear_greeting()
         self.send_all(Hello(self.memory.copy.ballot))
 
@@ -189,7 +189,7 @@ class Core:
             self.state.proposed, self.state.unopposed = None, False
 
     def hear_greeting(self) -> None:
-        """Take note that somebody has greeted."""
+        """Take note that a node has greeted."""
         self.state.quiet = False
         self.wait(Timer.BEAT, self.rules.beat)
 

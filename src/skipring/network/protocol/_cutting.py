@@ -1,8 +1,8 @@
 """Sending of a token's marks only those that its receiver lacks: in a long run, all would be most of a message.
 
 A node that says ready says which marks it has: how many bytes of the bitmap, from the first hop on, and their SHA-256.
-If the holder's token has the same, it leaves them out, and the zeros of the hops to come. Whoever has asked for the
-token puts back what it had then, and what it gets is the token as it was, byte for byte: all checks are made on that.
+If the holder's token has the same, it leaves them out, and the zeros of the hops to come. The node that asked for the
+token puts back what it had then. It gets the token as it was, byte for byte: all checks are made on that.
 """
 
 from __future__ import annotations

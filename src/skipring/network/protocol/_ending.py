@@ -80,8 +80,8 @@ class Ending:
     def is_in_time(self, sender: int, message: Final) -> bool:
         """Say whether a final model may come now: this node was offered its last turn, or nobody objects for long.
 
-        A node that has, or sees, a token that is still on its way would end the run with an old model. Whoever has the
-        token greets more often than this node waits here (`Core.oppose` forgets the proposal then). If there was no
+        A node that has, or sees, a token that is still on its way would end the run with an old model. The holder of
+        the token greets more often than this node waits here (`Core.oppose` forgets the proposal then). If there was no
         other token, and the offers were lost, the end is merely later by that time.
         """
         core, state = self.core, self.core.state
@@ -179,7 +179,7 @@ class Ending:
         core.state.doing = Ended()
 
     def after_the_end(self, sender: int, message: Message) -> None:
-        """Tell everybody who does not know it yet, and prove it."""
+        """Tell a node that does not know it yet, and prove it."""
         memory = self.core.memory
         if isinstance(message, Outcome) and message.token != memory.outcome and message.ballot == memory.decided:
             self._find_who_voted_twice(message)

@@ -35,7 +35,7 @@ _ASKED = 3
 
 
 class Keeping:
-    """A node's part while it has the token, and until whoever has it next has passed it on."""
+    """A node's part while it has the token, and until the next holder has passed it on."""
 
     def __init__(self, core: Core, ending: Ending, presence: Presence) -> None:
         self.core, self._ending, self.presence = core, ending, presence
@@ -57,7 +57,7 @@ class Keeping:
         core, copy = self.core, self.core.memory.copy
         core.stop(Timer.WATCH)
         core.state.against = frozenset()
-        core.state.invitations, core.state.preparing = {}, None  # whoever else has offered it has none to send
+        core.state.invitations, core.state.preparing = {}, None  # other nodes that have offered it have none to send
         if core.state.quiet:
             core.greet()
         if copy.kind is Kind.ACCEPTED and core.is_willing(core.place):
@@ -109,7 +109,7 @@ class Keeping:
             self._finish()
             return
         if not self.presence.is_enough(hop):
-            # What a few alone go on with costs everybody's hops, and their own privacy. Who is out there?
+            # What a few alone go on with costs the hops of all, and their own privacy. Who is out there?
             self._greet_all(Waiting(hop - 1, frozenset({core.me})))
             return
         if core.state.quiet:
@@ -131,7 +131,7 @@ class Keeping:
             core.wait(Timer.SKIP, 0.0)
 
     def _finish(self) -> None:
-        """Propose the token as it is: as far as anybody's copy goes, nothing comes after a final model."""
+        """Propose the token as it is: however far the copies of others go, nothing comes after a final model."""
         core, copy = self.core, self.core.memory.copy
         core.write(Kept(Copy(copy.ballot, core.rules.steps + 1, Kind.FINAL, copy.token)))
         self._ending.announce()
@@ -167,7 +167,7 @@ class Keeping:
         core.wait(Timer.WAIT, core.rules.lease)
 
     def on_wait_late(self) -> None:
-        """Ask everybody again whether they are there; the first time that too few have answered is news."""
+        """Ask all nodes again whether they are there; the first time that too few have answered is news."""
         core, doing = self.core, self.core.state.doing
         if isinstance(doing, Waiting):
             if doing.greeted == 1:
@@ -187,7 +187,7 @@ class Keeping:
                 self.offer(doing.hop + 1)
 
     def on_beat_late(self) -> None:
-        """Nobody has greeted for a while: the holder does it, whoever it is by now."""
+        """Nobody has greeted for a while: the holder does it, if this node has the token by now."""
         self.core.state.quiet = True
         if self.core.state.has_it:
             self.core.greet()

@@ -1,8 +1,8 @@
 """Who is there: the nodes that were heard from in the last two rounds, as far as the holder of the token can know.
 
-A few nodes that have lost all others must not use up everybody's hops. So whoever holds the token counts who has made
-an update in the last two rounds, which the token's chain tells, and who has answered somebody in that time, which is
-passed on with the token. A node that is always late, or whose budget is spent, is there all the same.
+A few nodes that have lost all others must not use up the hops of all. So the holder of the token counts who has made an
+update in the last two rounds: the token's chain tells that. It also counts who has answered another node in that time:
+that is passed on with the token. A node that is always late, or whose budget is spent, is there all the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .messages import (
 #: Bytes of the hop at which a node was last heard from.
 HOP_BYTES = 4
 
-#: What only a node says that has heard something before. Whoever is heard, and does not hear, takes no part in the run.
+#: What only a node says that has heard something before. A node that is heard, and does not hear, takes no part in the
+#: run.
 _Answers = (
     Accepted | Agree | Answer | FinalAccepted | Fine | Here | Moved | Pass | Promise | Ready | Refuse | Reject | Resumed
 )
@@ -67,7 +68,7 @@ class Presence:
             heard[node] = max(heard.get(node, 0), min(known, hop))
 
     def present(self, hop: int) -> set[int]:
-        """Return the nodes that were heard from in the two rounds before a hop; in the first two, that is everybody."""
+        """Return the nodes that were heard from in the two rounds before a hop; in the first two, that is all nodes."""
         core, heard = self.core, self.core.state.heard
         since = hop - core.rules.two_rounds
         if since <= 0:
@@ -79,5 +80,5 @@ class Presence:
         return {core.me} | answered | updated_by(core.memory.copy.token.chain, core.rules.path, since, hop - 1)
 
     def is_enough(self, hop: int) -> bool:
-        """Say whether so many nodes are there that a hop may be offered."""
+        """Say whether enough nodes are there for a hop to be offered."""
         return self.core.rules.is_quorum(self.present(hop))

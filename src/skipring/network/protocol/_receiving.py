@@ -12,19 +12,19 @@ from .messages import Accepted, Answer, Ask, Ballot, Copy, Hello, Here, Kind, Of
 
 
 class Receiving:
-    """A node's part while somebody else has the token."""
+    """A node's part while another node has the token."""
 
     def __init__(self, core: Core, keeping: Keeping) -> None:
         self.core, self._keeping = core, keeping
 
     def on_hello(self, sender: int, message: Hello) -> None:
-        """Take the news that somebody holds the token."""
+        """Take the news that a node holds the token."""
         core, state = self.core, self.core.state
         if message.ballot < core.memory.promised:
             core.send(sender, Reject(core.memory.promised))
             return
         if isinstance(state.doing, Unconfirmed):
-            core.let_go()  # it was passed on: somebody else has it
+            core.let_go()  # it was passed on: another node has it
         core.oppose(sender)
         core.hear_greeting()
         core.rest()
@@ -35,7 +35,7 @@ class Receiving:
         """Prepare for a hop and say when this node is ready, or refuse."""
         core, state, place = self.core, self.core.state, (message.ballot, message.hop)
         if isinstance(state.doing, Unconfirmed) and place > (core.memory.copy.ballot, state.doing.hop):
-            core.let_go()  # the token has moved on; whoever said so may have been overtaken by this offer
+            core.let_go()  # the token has moved on; the message that says so may have been overtaken by this offer
         mine = 1 <= message.hop <= core.rules.steps and core.rules.node_of(message.hop) == core.me
         new = message.ballot >= core.memory.promised and core.is_new(place, sender)
         if mine:

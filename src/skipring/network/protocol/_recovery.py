@@ -1,7 +1,7 @@
 """Recovering a token that was lost: a majority must agree that it is, and the furthest copy goes on, once.
 
-A recovery stops whoever has the token, loses updates at times, and makes releases cost more: so a majority must think
-that the token is lost before anybody takes a higher ballot. A node that was cut off, or away, disturbs nobody. All are
+A recovery stops the holder of the token, loses updates at times, and makes releases cost more. So a majority must think
+that the token is lost before a node takes a higher ballot. A node that was cut off, or away, disturbs nobody. All are
 told which copy is gone on with, and which lower ballots may have been gone on under, so that they know what can have
 forked.
 """
@@ -35,9 +35,9 @@ from .messages import (
     WantTicket,
 )
 
-#: Recoveries that fail wait longer and longer, up to so many times the first wait.
+#: Recoveries that fail wait longer and longer, up to this many times the first wait.
 _LONGEST = 8
-#: A final model is proposed, or everybody greeted, so often before a holder asks whether a recovery would help.
+#: A final model is proposed, or all nodes greeted, this often before a holder asks whether a recovery would help.
 _TRIES = 8
 #: A node is promised a ballot so often because it says that the token is lost, while there may be a sign of it.
 _BELIEVED = 3
@@ -101,10 +101,10 @@ class Recovery:
         state = self.core.state
         state.waits_for_fine = False
         if state.doubted is not None and len(state.doubted.agreed) >= self.core.rules.majority:
-            self.recover("whoever has the token is silent" if state.doubted.asked else "no sign of the token")
+            self.recover("the holder of the token is silent" if state.doubted.asked else "no sign of the token")
 
     def on_fine(self, sender: int, message: Fine) -> None:
-        """Somebody knows better: the token is not lost."""
+        """A node knows better: the token is not lost."""
         doubted = self.core.state.doubted
         if doubted is not None and doubted.place == (message.ballot, message.hop):
             self.core.let_go()
@@ -117,7 +117,7 @@ class Recovery:
             core.rest()
         elif state.doubted is None and not state.holds:
             self.doubt(core.furthest, asked=False)
-        else:  # whoever was sent the token is being asked, or everybody is
+        else:  # the node that was sent the token is being asked, or all nodes are
             core.wait_for_progress()
 
     def on_hush_late(self) -> None:
@@ -174,7 +174,7 @@ class Recovery:
             return False
         if (state.hushed and not state.new) or core.memory.promised > core.proven:
             return True
-        # It says that it has asked whoever has the token: that is believed a few times, and then waited for.
+        # It says that it has asked the holder of the token: that is believed a few times, and then waited for.
         if doubter in state.agreed and state.granted.count(doubter) < _BELIEVED:
             state.granted = (*state.granted, doubter)
             return True
@@ -285,7 +285,7 @@ class Recovery:
         if len(good) < core.rules.majority:
             core.broke(sender, Rule.BALLOT, f"goes on under ballot {ballot}, which {len(good)} nodes have promised")
             return False
-        # Anybody may pass the signatures on; what is beside them is not signed, so that only its leader is believed.
+        # Any node may pass the signatures on; what is beside them is not signed, so that only its leader is believed.
         told = self._told(sender, message.places) if sender == ballot[1] else None
         before = None if told is None else tuple(sorted(told.starts.items()))
         heard = Heard(ballot, tuple(sorted(good.items())), message.rank, before)
@@ -319,10 +319,11 @@ class Recovery:
             core.state.against |= {sender}
 
     def recover_if_nobody_listens(self) -> None:
-        """Recover if so many nodes do not listen to this holder that no majority does: its model would never be final.
+        """Recover if no majority of nodes listens to this holder: its model would never be final.
 
-        Fewer of them may lie; but if a holder has waited in vain for long, for a quorum or for the votes of a majority,
-        while somebody does not listen, the others may be gone. Then nothing is lost by a recovery, whoever has lied.
+        If fewer do not listen, they may lie. But a holder may have waited in vain for long, for a quorum or for the
+        votes of a majority, while some node does not listen. Then the others may be gone, and nothing is lost by a
+        recovery, whatever was a lie.
         """
         core, state = self.core, self.core.state
         many = len(state.against) > core.rules.nodes - core.rules.majority
@@ -331,7 +332,7 @@ class Recovery:
             self.recover("a majority does not listen to this node's token")
 
     def waits_in_vain(self) -> bool:
-        """Say whether this holder has asked everybody often, and too few have answered that they listen."""
+        """Say whether this holder has asked all nodes often, and too few have answered that they listen."""
         match self.core.state.doing:
             case Deciding(tries=tries) | Waiting(greeted=tries):
                 return tries >= _TRIES

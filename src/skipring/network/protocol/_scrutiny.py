@@ -111,10 +111,10 @@ class Scrutiny:
         return core.stamps.problem(token)
 
     def goes_on(self, sender: int, message: Pass | Final) -> bool:
-        """Say whether a token is on the way that this node has seen under its ballot; if not, show everybody both ways.
+        """Say whether a token is on the way that this node has seen under its ballot; if not, show all nodes both ways.
 
         Who has seen two ways knows more of those who were before the fork than one way tells: all count in full then.
-        If updates are merely missing, or the stamps do not tell, it is an old token, and whoever sent it is named.
+        If updates are merely missing, or the stamps do not tell, it is an old token, and its sender is named.
         """
         core, token = self.core, message.token
         copy = core.memory.copy

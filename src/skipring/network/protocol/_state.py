@@ -1,9 +1,9 @@
 """Where a node stands in a run: what it is doing with the token, and what goes on beside it.
 
-`State.doing` is one value, and says everything about the token: somebody else has it (`Idle`, `Watching`), this node
-has it (`Offering`, `Computing`, `Waiting`, `Deciding`), has sent it and does not know whether it arrived
-(`Unconfirmed`), or needs it no more (`Ended`). An invitation, a doubt and a recovery may go on beside any of them, and
-are values of their own.
+`State.doing` is one value, and says everything about the token: another node has it (`Idle`, `Watching`); this node has
+it (`Offering`, `Computing`, `Waiting`, `Deciding`); it has sent it and does not know whether it arrived
+(`Unconfirmed`); or it needs it no more (`Ended`). An invitation, a doubt and a recovery may go on beside any of them,
+and are values of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .journal import Memory
 from .looks import Told
 from .messages import Ballot, Place, Rank, Token
 
-#: Patience grows with the recoveries that a node has started, up to so many of them.
+#: Patience grows with the recoveries that a node has started, up to this many of them.
 _SLOWEST = 8
 
 
@@ -30,11 +30,11 @@ class Rules:
     timeout : how long a node is waited for.
     lease : how long an answer may take that has nothing to wait for; after some of them a node counts as silent.
     silence : after so long without a sign of progress a node starts a recovery; each node a little later than the last.
-    quorum : so many nodes must have been heard from in the last two rounds, or the holder waits; never fewer than a
+    quorum : how many nodes must have been heard from in the last two rounds, or the holder waits; never fewer than a
         majority.
     needed : nodes that must be among them.
     names : what people call the nodes; without any, they are told their numbers.
-    short : a bitmap of so many bytes at most is sent whole, whatever its receiver has.
+    short : a bitmap of at most this many bytes is sent whole, whatever its receiver has.
     """
 
     nodes: int
@@ -89,7 +89,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Idle:
-    """Somebody else has the token."""
+    """Another node has the token."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Invitation:
 
 @dataclass(frozen=True)
 class Doubted:
-    """Where this node thinks that the token was lost, whether it `asked` whoever had it, and who agrees."""
+    """Where this node thinks that the token was lost, whether it `asked` the node that had it, and who agrees."""
 
     place: Place
     asked: bool
@@ -231,5 +231,5 @@ class State:
 
     @property
     def has_it(self) -> bool:
-        """Whether this node has the token, and has not sent it to somebody who does not answer."""
+        """Whether this node has the token, and has not sent it to a node that does not answer."""
         return isinstance(self.doing, Holding) and not isinstance(self.doing, Unconfirmed)

@@ -1,7 +1,7 @@
 """Wishing that the run ends before its last hop: each node's owner may, and a majority of wishes ends it.
 
-A wish is signed by its node for this run, and cannot be taken back. Whoever knows of wishes hands them on. As soon as
-the holder of the token knows of a majority of them, it proposes the token as it is for the final model.
+A wish is signed by its node for this run, and cannot be taken back. A node that knows of wishes hands them on. As soon
+as the holder of the token knows of a majority of them, it proposes the token as it is for the final model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Wishing:
         self.learn(sender, message.wishes)
 
     def learn(self, sender: int, wishes: Signatures) -> bool:
-        """Take wishes that somebody has sent; say whether they are those of a majority, each signed by its node."""
+        """Take wishes that a node has sent; say whether they are those of a majority, each signed by its node."""
         core = self.core
         known = dict(core.memory.wishes)
         good = [(node, wish) for node, wish in wishes if known.get(node) == wish or core.seal.is_wish(node, wish)]

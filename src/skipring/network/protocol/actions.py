@@ -18,13 +18,13 @@ class Timer(StrEnum):
     OFFER = "offer"  # the node of the hop may say that it is ready
     TURN = "turn"  # this node may finish its update
     SKIP = "skip"  # an own hop that is not taken is over at once
-    WAIT = "wait"  # until everybody is greeted again, if too few answer
+    WAIT = "wait"  # until all nodes are greeted again, if too few answer
     BEAT = "beat"  # until the holder greets
     LEASE = "lease"  # the node that the token was sent to may confirm it
     WATCH = "watch"  # until the node that confirmed it is asked whether it still has it
     SILENCE = "silence"  # until a node without a sign of the token doubts
     HUSH = "hush"  # until a node would say that it has seen no sign of it
-    AGREED = "agreed"  # somebody who knows better than a majority may say so
+    AGREED = "agreed"  # a node that knows better than a majority may say so
     RECOVERY = "recovery"  # until a doubt, or a recovery, is tried again
     VOTE = "vote"  # until the final model is proposed again
     LOOKS = "looks"  # until those are asked again who have not told where they looked
@@ -39,7 +39,7 @@ class News(StrEnum):
     LATE = "late"  # this node did not finish its update in time, and passes the token on as it is
     FORK = "fork"  # the run went two ways under one ballot
     QUORUM = "quorum"  # enough answer again, and it goes on
-    WISHES = "wishes"  # somebody has asked to finish the run
+    WISHES = "wishes"  # an owner has asked to finish the run
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Send:
 
 @dataclass(frozen=True)
 class SetTimer:
-    """Call back after so many seconds; a timer of the same name is replaced."""
+    """Call back after these seconds; a timer of the same name is replaced."""
 
     name: Timer
     seconds: float
@@ -75,7 +75,7 @@ class PrepareBatch:
 
 @dataclass(frozen=True)
 class Compute:
-    """Make the update of a hop (gradient, clipped; noise; step), within so many seconds, and say what came out."""
+    """Make the update of a hop (gradient, clipped; noise; step), within a time, and say what came out."""
 
     ballot: Ballot
     hop: int
@@ -92,7 +92,7 @@ class Say:
 
 
 class Rule(StrEnum):
-    """What no honest node does; whoever does it is named."""
+    """What no honest node does; a node that does it is named."""
 
     OUTCOME = "outcome"  # it says that the run is over, without the votes of a majority
     VOTE = "vote"  # its vote is not for what it was sent

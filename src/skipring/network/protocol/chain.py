@@ -3,10 +3,10 @@
 A chain is 32 bytes, a SHA-256 digest, and a bitmap of all hops of the run: bit h - 1, the least significant bit of a
 byte first, says whether hop h (counted from 1) was an update on this chain.
 
-The digest travels with the token, so it must not say more than the token does. A later observer is meant to learn
-about an update through the noise of those that came after it, and a digest of the bare parameters would let it check
-a guess of them exactly: what the privacy proofs forbid. So each author mixes in a secret (`sealed`), and a
-digest is a commitment: it binds its author, and tells others nothing.
+The digest travels with the token, so it must not say more than the token does. A later observer is meant to learn about
+an update through the noise of those that came after it. With a digest of the bare parameters it could check a guess of
+them exactly: what the privacy proofs forbid. So each author mixes in a secret (`sealed`), and a digest is a commitment:
+it binds its author, and tells others nothing.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def updated_by(chain: bytes, path: Sequence[int], first: int, last: int) -> set[
 
 
 def check_chain(chain: bytes, steps: int, *, updates: int, before_hop: int) -> None:
-    """Refuse a chain that no token of a run of so many steps has which made so many updates before a hop."""
+    """Refuse a chain that no token of a run of `steps` has which made `updates` before a hop."""
     require_integer("steps", steps, 1)
     wanted = _DIGEST + _bytes_for(steps)
     if len(chain) != wanted:

@@ -1,13 +1,13 @@
 """Where a run with recoveries can have gone two ways, and who can have seen it: what the nodes' answers add up to.
 
 Under one ballot a run goes one way. So its tokens are a tree of which each ballot is a path, and two ways part only
-where somebody goes on under a new ballot: at the token of the copy that it goes on with (its start). The final model is
-at the end of one line through that tree. Who was sent a token beside the line, however far beside, has learned at most
-what it had learned had it looked at the last token on the line before that (docs/privacy.md has the theorem). So what
-is needed is the start of each ballot, and who was sent tokens beside the line.
+where a node goes on under a new ballot: at the token of the copy that it goes on with (its start). The final model is
+at the end of one line through that tree. Take a node that was sent a token beside the line, however far beside. It has
+learned at most as much as from a look at the last token on the line before that (docs/privacy.md has the theorem). So
+what is needed is the start of each ballot, and who was sent tokens beside the line.
 
-A node that does not answer may have sent a token to anybody, if it can have had one: then all count as having looked. A
-ballot whose start nobody knows may have begun anywhere: releases under lower ballots count in full.
+A node that does not answer may have sent a token to any other, if it can have had one: then all count as having looked.
+A ballot whose start nobody knows may have begun anywhere: releases under lower ballots count in full.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _End = tuple[int, Kind]
 def settled(rules: Rules, outcome: Token, decided: Ballot, told: Mapping[int, Told]) -> Settled | None:
     """Return what is certain of a run that was decided under a ballot, by what nodes have told; None if nothing is.
 
-    A ballot that somebody has gone on under was promised by a majority, and each of them wrote that down before. So as
+    A ballot that a node has gone on under was promised by a majority, and each of them wrote that down before. So as
     long as those who have told are too many for a majority without any of them, they have heard of all. Recoveries
     after the decision find the final model, and nothing parts there.
     """
@@ -93,7 +93,7 @@ def parted(path: Sequence[int], ballot: Ballot, start: Rank, before: Starts) -> 
 def _starts(path: Sequence[int], last: Ballot, told: Mapping[int, Told]) -> tuple[dict[Ballot, Rank], set[Ballot]]:
     """Return the starts of all ballots that may have been gone on under, and those whose start is not known.
 
-    Whoever leads a recovery writes down with which copy it is to be gone on, before anybody is told to: what it has
+    The leader of a recovery writes down with which copy it is to be gone on, before any node is told to: what it has
     not written down never was. Where answers contradict each other, nothing is known.
     """
     known: dict[Ballot, Rank] = {}
@@ -168,8 +168,9 @@ class _Tree:
 def _beside(rules: Rules, tree: _Tree, ballot: Ballot, told: Mapping[int, Told]) -> set[int]:
     """Return those who may have looked at tokens of a ballot beside the line.
 
-    They are those who were sent one, as far as anybody says. One who has not told, and can have had such a token, can
-    have sent it to anybody: it was sent one itself, or has had the one at which the ballot leaves the line.
+    They are those who were sent one, as far as any node says. One that has not told, and can have had such a token, can
+    have sent it to any other. It can have had one if it was sent one, or has had the one at which the ballot leaves the
+    line.
     """
     end, everybody = tree.ends.get(ballot), set(range(rules.nodes))
     after, kind = end if end is not None else (0, tree.known[ballot][2])

@@ -16,8 +16,8 @@ Starts = tuple[tuple[Ballot, Rank | None], ...]
 class Heard:
     """Promised: no ballot below this one is listened to. With promises of a majority, it may be gone on under.
 
-    `start` is the rank of the copy with which it is gone on, and `before` are all lower ballots that somebody may have
-    gone on under, each with its own start, if that is known; both None if nobody has told.
+    `start` is the rank of the copy with which it is gone on. `before` are all lower ballots that a node may have gone
+    on under, each with its own start, if that is known. Both are None if nobody has told.
     """
 
     ballot: Ballot
@@ -28,7 +28,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class Kept:
-    """The newest copy. It also promises its ballot. `sender` passed it on to this node, if somebody did."""
+    """The newest copy. It also promises its ballot. `sender` passed it on to this node, if a node did."""
 
     copy: Copy
     sender: int | None = None

@@ -62,7 +62,7 @@ class Told:
 
     @classmethod
     def read(cls, places: bytes, *, nodes: int, steps: int) -> Told:
-        """Read it back, or refuse what no node tells; whoever sent it, nothing else can go wrong here."""
+        """Read it back, or refuse what no node tells; nothing else can go wrong here, even if a liar sent it."""
         unpacking = zlib.decompressobj()
         try:
             raw = unpacking.decompress(places[: MOST_PLACES + 1], _MOST_UNPACKED)

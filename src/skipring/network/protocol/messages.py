@@ -197,7 +197,7 @@ class Here:
 @numbered(30)
 @dataclass(frozen=True)
 class Doubt:
-    """I think that the token is lost: I know of nothing beyond this place; `asked` whoever has it, and it is silent."""
+    """I think that the token is lost: I know of nothing beyond this place; `asked` its holder, which is silent."""
 
     ballot: Ballot = field(metadata=on_wire(1))
     hop: int = field(metadata=on_wire(2))
@@ -322,7 +322,7 @@ class Outcome:
 @numbered(33)
 @dataclass(frozen=True)
 class Ticket:
-    """A majority has promised this ballot, as they have signed: whoever has a token of a lower one lets it go.
+    """A majority has promised this ballot, as they have signed: a node that has a token of a lower one lets it go.
 
     It is gone on with from the copy of this rank, and from no other. `places` has all lower ballots that may have been
     gone on under, as those who promised know them (`Told`).

@@ -1,9 +1,8 @@
 """How nodes pass a token on without a server: a state machine without clock, network, disk or chance.
 
 `Peer` is told what happened (`begin`, `received`, `expired`, `prepared`, `computed`) and answers with what is to be
-done, in order. Whoever drives it, asyncio and sockets or a test with virtual time, keeps one rule: nothing that comes
-after a `Write` is done before the entry is on disk. A node that restarts is a new `Peer` with the memory of its
-journal.
+done, in order. Its driver, asyncio and sockets or a test with virtual time, keeps one rule: nothing that comes after a
+`Write` is done before the entry is on disk. A node that restarts is a new `Peer` with the memory of its journal.
 
 Its parts share one `Core` (memory, state, actions): `Keeping` has the token, `Receiving` takes it, `Recovery` finds it
 again, `Ending` ends the run. Each message and each timer is taken by one method of one part, and the types make sure

@@ -53,7 +53,7 @@ class Places(Sequence[Place]):
         return longer
 
     def stretches(self) -> list[tuple[Ballot, str, bytes]]:
-        """Return each stretch in few bytes, for whoever writes them down: ballot, and the steps from hop to hop."""
+        """Return each stretch in few bytes, to be written down: ballot, and the steps from hop to hop."""
         import numpy as np  # those who only read messages do not need it
 
         found = []

@@ -1,7 +1,7 @@
 """What a node signs, so that others need not take one node's word for what many have said.
 
 The state machine knows no keys. It is given a `Seal`, which signs for this node, and checks what others have signed;
-`transport.Notary` is one with the nodes' own keys. There is none that trusts everybody.
+`transport.Notary` is one with the nodes' own keys. There is none that trusts every node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a node sees of the world around it: how long others may take, whom it reaches, what is still on its way.
 
-The state machine has no clock and no network. It decides how long to wait, and is told by whoever drives it what the
-decision depends on.
+The state machine has no clock and no network. It decides how long to wait, and is told by its driver what the decision
+depends on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Sight(Protocol):
         """Return how long this node may compute at its turn: the timeout, less what it took to be ready."""
 
     def turns_told(self) -> bytes:
-        """Return how long the newest turns took, as far as is known, for whoever is next."""
+        """Return how long the newest turns took, as far as is known, for the node that is next."""
 
     def reaches(self, node: int) -> bool:
         """Say whether messages to a node go through, as far as is known."""
@@ -35,7 +35,7 @@ class Sight(Protocol):
 
 
 class ClearSight:
-    """A world in which everybody is reached, models arrive at once, and all offers wait equally long."""
+    """A world in which all nodes are reached, models arrive at once, and all offers wait equally long."""
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout

@@ -2,11 +2,11 @@
 
 On a token the newest update of each node carries that node's stamp: the ballot, the chain's digest right after the
 update, and a signature of both, of the hop, and of all marks up to it. So a stamp vouches for the node's earlier
-updates, too, and for what others had done before it. Whoever has a token can leave out its last updates, and add own
-ones; everything else is seen.
+updates, too, and for what others had done before it. A node that has a token can leave out its last updates, and add
+own ones; everything else is seen.
 
-Two stamps may contradict each other: under one ballot a run goes one way. If it went two, somebody has lied, or was
-restored from an old copy; whoever has seen both ways can prove it to everybody.
+Two stamps may contradict each other: under one ballot a run goes one way. If it went two, a node has lied, or was
+restored from an old copy; a node that has seen both ways can prove it to all.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class StampCheck:
 
 @dataclass(frozen=True)
 class Split:
-    """A ballot under which the run went two ways, and who signed two updates at one hop, if somebody did."""
+    """A ballot under which the run went two ways, and who signed two updates at one hop, if a node did."""
 
     ballot: Ballot
     culprit: int | None = None

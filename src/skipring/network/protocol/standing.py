@@ -24,7 +24,7 @@ class Stand(StrEnum):
     QUORUM = "quorum"  # too few nodes answer
     VOTES = "votes"  # of the others for the final model
     PROMISES = "promises"  # of the others, for a recovery
-    TOKEN = "token"  # somebody else has it
+    TOKEN = "token"  # another node has it
 
 
 @dataclass(frozen=True)

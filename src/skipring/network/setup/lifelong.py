@@ -71,7 +71,7 @@ class LedgerTotal:
     def hides(self) -> str:
         """What the epsilons hide from whom, in words that no epsilon can be read without."""
         if math.isinf(self.mu2):
-            return "nothing from anybody: a run had no noise"
+            return "nothing: a run had no noise"
         return hidden_in_all_runs(self)
 
 
