@@ -403,12 +403,12 @@ class Enemy:
 
 
 REFUSED_BY_A = {
-    "no certificate": "somebody, while connecting: has no certificate",
-    "other authority": "somebody, while connecting: has a certificate of another authority",
-    "expired": "somebody, while connecting: has a certificate that has expired",
-    "not yet valid": "somebody, while connecting: has a certificate that is not yet valid",
-    "TLS 1.2": "somebody, while connecting: does not know TLS 1.3",
-    "HTTP": "somebody, while connecting: does not speak TLS",
+    "no certificate": "a caller, while connecting: has no certificate",
+    "other authority": "a caller, while connecting: has a certificate of another authority",
+    "expired": "a caller, while connecting: has a certificate that has expired",
+    "not yet valid": "a caller, while connecting: has a certificate that is not yet valid",
+    "TLS 1.2": "a caller, while connecting: does not know TLS 1.3",
+    "HTTP": "a caller, while connecting: does not speak TLS",
     "as it should be": "b speaks of another run",
     "another key": r"127\.0\.0\.1: certificate = \w+: is not the one that the roster has for node b",
     "unknown name": r"127\.0\.0\.1: certificate = \w+: unknown: 'd' is no node of the roster",
@@ -511,7 +511,7 @@ def test_how_much_a_peer_may_send(monkeypatch: pytest.MonkeyPatch) -> None:
 def check_whoever_has_lost_its_keys_is_told(attacked: Attacked) -> None:
     """Somebody else has called node a as b and as c: their own logs say so."""
     for node in "bc":
-        assert attacked.refusals(node)["a: somebody else has called it with the certificate of this node"] == 1
+        assert attacked.refusals(node)["a: another process has called it with the certificate of this node"] == 1
 
 
 def check_a_node_with_another_run_is_told_which_keys_differ(attacked: Attacked) -> None:

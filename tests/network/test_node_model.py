@@ -102,10 +102,10 @@ def test_the_newest_model_is_there_at_any_time(
     assert (told["over"], told["hop"]) == (True, 40)
     final = np.load(net / "a" / "model.npy")
     assert hashlib.sha256(final.tobytes()).hexdigest() == told["digest"]
-    assert told["if_shown"].startswith("Shown to somebody outside: by itself, epsilon ")
+    assert told["if_shown"].startswith("Shown to an outsider: by itself, epsilon ")
     said = {key: told[key] for key in ("unit", "relation", "method", "view_if_shown")}
     assert said == {"unit": "record", "relation": "replace-one", "method": "own account", "view_if_shown": "final"}
-    assert "Shown to somebody outside" not in skipring_words("node", "model", "net/a").out  # two lines say it already
+    assert "Shown to an outsider" not in skipring_words("node", "model", "net/a").out  # two lines say it already
     refused = skipring_words("node", "model", "net/a", "--out", "nowhere/x.npz")
     assert refused.err == "error: --out nowhere/x.npz: cannot be written: No such file or directory\n"
     assert [claim["view"] for claim in told["epsilon"]] == ["offered", "final"]
@@ -125,7 +125,7 @@ def test_what_showing_a_checkpoint_means_is_said(skipring_words: Command, tmp_pa
     found = save_node_model(net / "b", tmp_path / "now.npz")
     assert f"a run that is not over, as node b has it, at hop {found.hop} of 600, after {found.facts.updates}" in words
     assert f"SHA-256 of its parameters: {found.digest}" in words
-    assert "Shown to somebody outside, it is one more look, beside the final model: by itself, epsilon " in words
+    assert "Shown to an outsider, it is one more look, beside the final model: by itself, epsilon " in words
     assert "hides one record of this node's data (replace-one, method own account, view checkpoint)" in words
     assert "No other node's account counts it." in words
     # A model before this node's first update tells nothing of its data.

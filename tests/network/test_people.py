@@ -251,7 +251,8 @@ def test_without_what_was_asked_or_the_authoritys_key_nobody_joins(net: Path, sk
     (net / "ca" / "ca.key").rename(net / "kept-elsewhere.key")
     for words in (["new-run", "net", "--add", "d", "--run", "net/elsewhere.toml"], ["renew", "net"]):
         refused = skipring_words("network", *words)
-        assert (refused.code, "only whoever keeps the authority's key" in " ".join(refused.err.split())) == (2, True)
+        told = " ".join(refused.err.split())
+        assert (refused.code, "only the person who keeps the authority's key" in told) == (2, True)
     # The same people need no key for another run; there is nothing that is signed, then.
     again = skipring_words("network", "new-run", "net", "--json")
     assert (again.code, again.data["update"]) == (0, None)

@@ -168,7 +168,7 @@ def tls_error(reason: str) -> ssl.SSLError:
         *((other_run(OTHER, marks), "node-2 has another run") for marks in NO_MARKS),
         (other_run(OTHER, {"schedule.steps": "9"}), "node-2 has another run: schedule.steps is 9 there, 8 here"),
         (Refused(Refusal.STRANGER, "who are you?"), "node-2 does not listen: who are you?"),
-        (Refused(Refusal.TAKEN_OVER, ""), "node-2: somebody else has called it with the certificate of this node"),
+        (Refused(Refusal.TAKEN_OVER, ""), "node-2: another process has called it with the certificate of this node"),
         (ssl.SSLCertVerificationError("Hostname mismatch"), ":7601 is not it"),
         (tls_error("WRONG_VERSION_NUMBER"), ":7601 is not it"),
         (tls_error("TLSV1_ALERT_UNKNOWN_CA"), "node-2 hangs up"),
@@ -359,8 +359,8 @@ def test_whoever_answers_must_be_the_node_that_was_called(net: Path, tmp_path: P
         for server in servers:
             server.close()
         assert sorted(heard.said) == [
-            f"a: whoever answers at {places[0]} is not it",
-            f"node-2: whoever answers at {places[1]} is not it",
+            f"a: what answers at {places[0]} is not it",
+            f"node-2: what answers at {places[1]} is not it",
         ]
 
     asyncio.run(story())
@@ -386,7 +386,7 @@ def test_a_certificate_that_is_not_the_rosters_is_nobodys(net: Path, tmp_path: P
         await impostor.start()
         await node.start()
         await until(lambda: bool(heard.said))
-        assert heard.said == [f"a: whoever answers at {roster.addresses[0]} is not it"]
+        assert heard.said == [f"a: what answers at {roster.addresses[0]} is not it"]
         assert node.reachable == set()
         await stop(impostor, node)
 

@@ -51,7 +51,7 @@ def quoted(text: str) -> str:
 
 
 def write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that must not exist yet; at no moment has anybody more rights to it than `mode` gives."""
+    """Write a file that must not exist yet; at no moment has another user more rights to it than `mode` gives."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -184,7 +184,7 @@ def _put_number(out: bytearray, value: int) -> None:
         out.append(_SMALL + value)
     elif value.bit_length() > 64:
         if value < 0:
-            raise TypeError("a negative number of so many digits cannot be packed")
+            raise TypeError("a negative number of more than 64 bits cannot be packed")
         content = value.to_bytes((value.bit_length() + 7) // 8, "little")
         out.append(_LARGE)
         _put_count(out, len(content))

@@ -41,7 +41,7 @@ from .agreed_values import require_network_run
 
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
 _SPARE = 1.0 + 1e-7
-#: Beyond so many hops times nodes a bound takes the place of each node's own account.
+#: Beyond this number of hops times nodes a bound takes the place of each node's own account.
 _MOST_COUNTED = 1_000_000
 
 
@@ -204,7 +204,7 @@ def _finite(timeout: float) -> float:
 def why_nobody_skipped(run: RunFile) -> str:
     """Say why the noise of a run is chosen as if nobody were skipped; nothing if skips are independent, and known.
 
-    Of nodes that keep what they have ready, or get ready ahead (as they do unless the run file says otherwise), who is
+    Nodes keep what they have ready, or get ready ahead, unless the run file says otherwise. Of such nodes, who is
     skipped at one turn says something about the next.
     """
     if run.delay.law is None or run.delay.timeout == "adaptive":
@@ -217,10 +217,10 @@ def why_nobody_skipped(run: RunFile) -> str:
 def _noise(resolved: ResolvedRun, budget: Budget) -> float:
     """Return the noise with which every pair of nodes keeps a budget, in the order that is agreed on.
 
-    With a fixed timeout, a law of delays and nodes that begin anew at each turn it is the forecast's for that order,
-    for a node that is always ready while others are skipped: how quick a node is, is its own affair. Else nobody knows
-    how many are skipped: then it is the least with which no pair exceeds the budget if every hop is an update. Where
-    others are skipped, a node gives away more with each update, and the budget in its settings is spent earlier.
+    If the timeout is fixed, delays have a law and nodes begin anew at each turn, it is the forecast's for that order.
+    It is for a node that is always ready while others are skipped: how quick a node is, is its own affair. Else nobody
+    knows how many are skipped: then it is the least with which no pair exceeds the budget if every hop is an update.
+    Where others are skipped, a node gives away more with each update, and the budget in its settings is spent earlier.
     """
     run, sizes = resolved.run, resolved.step_sizes
     order = order_of(run, resolved.nodes, resolved.steps)
@@ -266,7 +266,7 @@ def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, budget: B
             convex=resolved.convex,
             closing=order.closing,
         )
-        # Between two looks of anybody a node of a ring has two turns at most.
+        # Between two looks of one observer a node of a ring has two turns at most.
         worst = TranscriptAccountant(loud).worst().mu ** 2 + (2.0 * one if resolved.convex else 0.0)
     else:
         worst = max(_right_after_an_update(resolved.nodes, node, order, sizes) for node in range(resolved.nodes))

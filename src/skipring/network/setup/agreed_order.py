@@ -41,7 +41,7 @@ class AgreedOrder:
 
 
 def order_of(run: RunFile, nodes: int, steps: int) -> AgreedOrder:
-    """Return the order of a run of so many steps, drawn from the run's seed, or designed with it.
+    """Return the order of a run of `steps`, drawn from the run's seed, or designed with it.
 
     A design is looked for with sums, products and quotients alone, so that it, too, is the same on every machine; that
     all nodes have found the same one is part of what they agree on.
@@ -66,7 +66,7 @@ def with_designed_order(run: RunFile, nodes: int) -> RunFile:
 
 
 def in_whole_rounds(run: RunFile, nodes: int) -> RunFile:
-    """Return the run with as many steps as whole rounds of so many nodes have, and no more than were asked for.
+    """Return the run with as many steps as whole rounds of `nodes` have, and no more than were asked for.
 
     One round is the least. A walk has no rounds, and steps that are not given follow from the number of nodes.
     """

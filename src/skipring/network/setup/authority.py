@@ -1,4 +1,4 @@
-"""The network's authority, as whoever prepared it keeps it: needed where people come and go, or certificates end."""
+"""The network's authority, kept by the person who prepared it: needed where people come and go, or certificates end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_authority(folder: Path) -> certificates.Authority:
         key = known.private_key((place / "ca.key").read_bytes())
         own = known.certificate((place / "ca.crt").read_bytes())
     except OSError as error:
-        reason = "cannot be read; only whoever keeps the authority's key can do this: put it back for it"
+        reason = "cannot be read; only the person who keeps the authority's key can do this: put it back for it"
         raise InvalidInput.because("FILE", error.filename, reason) from None
     if key is None or own is None or not known.same_key(key, own):
         raise InvalidInput.because("DIR", place, "ca.key and ca.crt do not belong together")
@@ -42,7 +42,7 @@ def lasting_authority(folder: Path, begin: datetime, end: datetime) -> tuple[cer
     """Return an authority that lasts as long as what it is to sign, and whether it was renewed for that.
 
     It keeps its key and its name, so that certificates which it has signed before hold with the new one, and new
-    certificates with the old one: nobody is locked out, whoever is told first.
+    certificates with the old one: nobody is locked out, in whatever order they are told.
     """
     from ..transport import certificates as known  # an extra
 

@@ -12,7 +12,7 @@ from ..node import NodeConfig, read_node_config
 RUNS = "runs"
 #: The node's settings as they were in an earlier run. It is not called node.toml: nobody is to start a node with it.
 SETTINGS = "settings.toml"
-#: So many earlier runs are named; more would hide what is said of them.
+#: How many earlier runs are named; more would hide what is said of them.
 _NAMED = 4
 
 

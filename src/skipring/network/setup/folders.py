@@ -18,7 +18,7 @@ from .authority import CLOCKS
 from .ports import metrics_ports
 from .relay import HOST_KEY, Via, node_host, node_relay_files, relay_files
 
-#: The run as it was asked for, before it was made into one for so many nodes.
+#: The run as it was asked for, before it was made into one for these nodes.
 ASKED = "asked.toml"
 
 
@@ -37,12 +37,12 @@ def make_network(
 ) -> Roster:
     """Make an authority and one folder per node; the folder is there with everything in it, or not at all.
 
-    Whoever has `ca/ca.key` can make itself any node's certificate: keep it offline, or delete it once all nodes have
-    theirs. It is not encrypted. With a `delay`, nodes are late on purpose, by this law. A `budget` is
-    written into the settings of every node, whose owner may change it. `data` are the nodes' own files, by their names.
-    With `via`, nodes reach each other by way of a relay, whose folder is made as well; `addresses` are those that the
-    relay lends to them (`relay_addresses`).
-    `asked` is kept in the network's folder: what it leaves open is chosen anew when others join or leave.
+    The holder of `ca/ca.key` can make any node's certificate: keep it offline, or delete it once all nodes have theirs.
+    It is not encrypted. With a `delay`, nodes are late on purpose, by this law. A `budget` is written into the settings
+    of every node, whose owner may change it. `data` are the nodes' own files, by their names. With `via`, nodes reach
+    each other by way of a relay, whose folder is made as well; `addresses` are those that the relay lends to them
+    (`relay_addresses`). `asked` is kept in the network's folder: what it leaves open is chosen anew when others join or
+    leave.
     """
     require_days(days)
     given, folder = folder, Path(os.path.abspath(folder))
@@ -159,7 +159,7 @@ def write_node_folder(
     data: Path | None = None,
     relay: NodeRelay | None = None,
 ) -> None:
-    """Write what a new node starts with: its settings, what everybody may read, and what its owner alone may."""
+    """Write what a new node starts with: its settings, what all may read, and what its owner alone may."""
     run = public.get("run.toml")
     config = node_config_text(
         name,

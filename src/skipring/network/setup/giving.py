@@ -37,7 +37,7 @@ from .run_mark import RunMark
 _MOVED = 20
 #: What gives back all that rounding may take away.
 _UP = 1.0 + 1e-9
-#: What showing somebody a token in the middle of a run means; everybody gets to see the final model.
+#: What it means to show a token in the middle of a run; the final model is seen by all nodes.
 _NOT_OVER = "the run is not over, so this is what one node has seen: shown to another node, the two look together"
 
 
@@ -57,10 +57,10 @@ class GivenAway:
 
     `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
     `epsilon_of_releases` with each release in full. `budget` and its own `budget_delta` are None if the node has none.
-    `unit` is what all of them hide (replace-one) by which `method` against which `view`, `parts` how many parts the
-    node's rows rotate through, and `node_epsilon` what holds for all data of the node together (`node_unit`,
-    `node_method`). `final_epsilon` is for somebody outside who is shown the final model and nothing else
-    (`final_view`); None before there is one.
+    `unit` is what all of them hide (replace-one) by which `method` against which `view`, and `parts` how many parts the
+    node's rows rotate through. `node_epsilon` holds for all data of the node together (`node_unit`, `node_method`).
+    `final_epsilon` is for an outsider who is shown the final model and nothing else (`final_view`); None before there
+    is one.
     """
 
     node: str
@@ -173,10 +173,10 @@ class NodeModel:
     hop, steps, over : where in the run the token was that it is from, and whether it is the final model.
     digest : the SHA-256 of its parameters.
     delta : of the epsilons.
-    epsilon_if_shown : what somebody outside learns of this node's data who is shown this model and nothing else.
-    epsilon_of_releases : what anybody learns at most, with however many looks: each release in full.
+    epsilon_if_shown : what an outsider learns of this node's data who is shown this model and nothing else.
+    epsilon_of_releases : what any observer learns at most, with however many looks: each release in full.
     unit, relation, method, view_if_shown : what both hide, and what which of them goes with: `epsilon_if_shown` is
-        against somebody who sees the final model (``final``), or this one before the run is over (``checkpoint``).
+        against an outsider who sees the final model (``final``), or this one before the run is over (``checkpoint``).
     """
 
     file: str
@@ -195,15 +195,15 @@ class NodeModel:
 
     @property
     def if_shown(self) -> str:
-        """What it means for privacy to show it to somebody outside."""
+        """What it means for privacy to show it to an outsider."""
         alone = (
             f"by itself, epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} hides {PROTECTED[self.unit]}"
             f" of this node's data ({self.relation}, method {self.method}, view {self.view_if_shown})"
         )
         if self.over:
-            return f"Shown to somebody outside: {alone}."
+            return f"Shown to an outsider: {alone}."
         return (
-            f"Shown to somebody outside, it is one more look, beside the final model: {alone}; with other looks,"
+            f"Shown to an outsider, it is one more look, beside the final model: {alone}; with other looks,"
             f" epsilon is at most {promised(self.epsilon_of_releases)} (each release in full). No other node's account"
             " counts it."
         )

@@ -1,7 +1,7 @@
 """Functions of an owner's own that a run or a node's settings name: which they are, and whether they may be called.
 
-Run and settings come from whoever prepared the network, and so do all other files of a node's folder. A function is
-called only if the owner's file allows its name (`node.owner`), and is never loaded from the node's folder.
+Run and settings come from the person who prepared the network, and so do all other files of a node's folder. A function
+is called only if the owner's file allows its name (`node.owner`), and is never loaded from the node's folder.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ from .run_mark import RunMark, require_identity
 
 #: What the ends of the noise may add to delta, as a share of it.
 _UNSEEN = 1e-9
-#: A step's noise is at least so many times the spacing of the numbers that it is added to.
+#: A step's noise is at least this many times the spacing of the numbers that it is added to.
 _GRAINS = 1024
 _FIRST_TIMEOUT = 2.0  # before anything was learned
 _WRITTEN = "`skipring network init --run` writes it down for all nodes"
@@ -255,7 +255,7 @@ def require_journal(setup: NodeSetup) -> None:
 
 
 def _require_newest(setup: NodeSetup, memory: Memory) -> None:
-    """Refuse a journal that is an old copy, before anybody is called: its node would take back what it has said."""
+    """Refuse a journal that is an old copy, before others are called: its node would take back what it has said."""
     if memory.outcome is None and is_old(memory):
         reason = (
             f"{OLD_JOURNAL}; this node takes no further part in this run, `skipring network new-run` begins another"

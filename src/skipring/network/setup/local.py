@@ -26,7 +26,7 @@ from .agreed_values import MOST_STEPS
 from .exit_codes import ExitCode
 from .process import process_start
 
-#: A node that ends by itself is not started again, whatever the code: somebody is looking on, and is told why.
+#: A node that ends by itself is not started again, whatever the code: its user is looking on, and is told why.
 _FINAL = tuple(ExitCode)
 
 
@@ -200,7 +200,7 @@ class LocalNetwork:
 
     @property
     def stuck(self) -> bool:
-        """Whether so many nodes could not go on that no majority is left."""
+        """Whether no majority is left of nodes that can go on."""
         return (
             sum(state.code in _FINAL and state.code != ExitCode.DONE for state in self.states)
             > (len(self.states) - 1) // 2

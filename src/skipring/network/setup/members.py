@@ -36,7 +36,7 @@ class Members:
 
     @property
     def changed(self) -> bool:
-        """Whether anybody joins or leaves."""
+        """Whether a member joins or leaves."""
         return bool(self.joining or self.leaving)
 
 
@@ -174,7 +174,7 @@ def _metrics_of(roster: Roster, configs: Sequence[NodeConfig]) -> dict[str, int]
 
 
 class _New(NamedTuple):
-    """What the settings of somebody who joins begin with."""
+    """What the settings of a new member begin with."""
 
     name: str
     address: Address | None

@@ -23,7 +23,7 @@ from ...errors import InvalidInput
 if TYPE_CHECKING:
     from ..node import Node, NodeStatus
 
-#: Whoever asks for a node's state waits so many seconds for a test of the newest model.
+#: Seconds that a question for a node's state waits for a test of the newest model.
 _FOR_A_TEST = 2.0
 
 
@@ -123,7 +123,7 @@ class _Log:
         else:
             words = " ".join(f"{key}={value}" for key, value in facts.items())
             line = f"{time.strftime('%H:%M:%S', time.localtime(now))} {self.name} {event} {words}".rstrip()
-        with contextlib.suppress(OSError):  # whoever read the log has gone; the run goes on
+        with contextlib.suppress(OSError):  # the log's reader has gone; the run goes on
             os.write(2, line.encode() + b"\n")
 
     def failed(self, why: str) -> None:

@@ -73,7 +73,7 @@ def differing_runs(folder: str | Path) -> dict[str, str]:
 
 
 def run_notes(folder: str | Path) -> tuple[str, ...]:
-    """Return what anybody who looks at a network's folder, or a node's, has to be told of its run."""
+    """Return what a reader of a network's folder, or a node's, has to be told of its run."""
     path = Path(folder) / "run.toml"
     try:
         silent = no_noise(read_run_file(path)) if path.is_file() else None

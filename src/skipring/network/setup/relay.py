@@ -1,8 +1,8 @@
 """A relay for nodes that nobody can call: what its administrator starts, and what each node reaches it with.
 
-Each node holds one outgoing ssh connection to the relay. On it, the relay lends the node one port of its own loopback
-(which leads back to where the node listens), and the node gets one port on its own loopback for each other node (which
-leads to the port that the relay has lent to that one). What goes through is the nodes' own TLS.
+Each node holds one outgoing ssh connection to the relay. On it, the relay lends the node one port of its own loopback,
+which leads back to where the node listens. And the node gets one port on its own loopback for each other node, which
+leads to the port that the relay has lent to that one. What goes through is the nodes' own TLS.
 """
 
 from __future__ import annotations
@@ -253,8 +253,8 @@ As a service:
   systemctl daemon-reload
   systemctl enable --now skipring-relay
 
-What goes through is TLS between the nodes: whoever runs the relay sees when which node says how much to which other
-one, and can cut or delay it, but cannot read it, change it, or speak as a node. ssh_host_ed25519_key proves to the
-nodes that this is their relay: nobody else may have it. To move the relay, take this folder along; to shut a node out,
-delete its line in authorized_keys and start the relay again.
+What goes through is TLS between the nodes. The relay's administrator sees when which node says how much to which other,
+and can cut or delay it, but cannot read it, change it, or speak as a node. ssh_host_ed25519_key proves to the nodes
+that this is their relay: nobody else may have it. To move the relay, take this folder along; to shut a node out, delete
+its line in authorized_keys and start the relay again.
 """

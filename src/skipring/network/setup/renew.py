@@ -30,8 +30,8 @@ class Renewed:
 def renew_certificates(folder: str | Path, node: str | None = None, *, days: int = 365) -> Renewed:
     """Make new certificates for all nodes of a network's folder, or for one, and for the authority if it ends before.
 
-    Keys stay, so that roster, run and everybody else's certificates hold as before. What the owners of the nodes need
-    is written to update.json.
+    Keys stay, so that roster, run and all other certificates hold as before. What the owners of the nodes need is
+    written to update.json.
     """
     folder = Path(folder)
     require_days(days)

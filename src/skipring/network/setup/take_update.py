@@ -51,9 +51,9 @@ class Taken:
 def update_node(folder: str | Path, file: str | Path) -> Taken:
     """Take what the authority tells all nodes into a node's folder, if it is newer than what is there.
 
-    Whoever has signed it with the authority's key may change the run and its members. It never has this node's key in
-    it, and does not touch its settings, budget or ledger. A node that runs may be given new certificates, and no other
-    run.
+    The person who signed it with the authority's key may change the run and its members. The update never has this
+    node's key in it, and does not touch its settings, budget or ledger. A node that runs may be given new certificates,
+    and no other run.
     """
     require_cryptography()
     folder, file = Path(folder), Path(file)

@@ -49,7 +49,7 @@ class Update:
 
     @property
     def signed_bytes(self) -> bytes:
-        """The bytes under the signature: one spelling, whoever writes it."""
+        """The bytes under the signature: one spelling for all writers."""
         return _TAG + json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -93,7 +93,7 @@ def _warned(verified: Verified, way: Way, nodes: int) -> Verified:
     if not missing:
         return verified
     if missing < nodes:  # less than a round
-        why = "the nodes of the hops after it were skipped, or somebody ended it early"
+        why = "the nodes of the hops after it were skipped, or a node ended it early"
     else:
         why = "one member that had the token can have ended it early, or nobody was left who took part"
     warning = f"the last update was at hop {way.hop} of {way.steps}, and no majority asked for an early end: {why}"

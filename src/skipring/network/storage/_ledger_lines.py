@@ -21,7 +21,7 @@ Level = tuple[int, float, float]
 
 @dataclass(frozen=True)
 class Spent:
-    """So many own updates, what the observer who knows most knows from them (mu^2), and with each of them in full."""
+    """How many own updates, what the observer who knows most knows from them (mu^2), and with each of them in full."""
 
     releases: int = 0
     mu2: float = 0.0

@@ -1,7 +1,7 @@
 """What the rows of a journal add up to, written down now and then: a start goes on from there, and not from the first.
 
 It is made by the same fold as everything else, in the same transaction as the row that it goes up to, and that row has
-its SHA-256. Whoever cannot read it, because another version of skipring has written it, adds up all rows.
+its SHA-256. A process that cannot read it, because another version of skipring has written it, adds up all rows.
 """
 
 from __future__ import annotations

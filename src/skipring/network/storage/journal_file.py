@@ -47,8 +47,9 @@ from .journal_reading import (
 )
 from .model_file import ModelFile, digest_of
 
-#: A start adds up so many rows anew, at most, of so many bytes on average: where there are many nodes, rows are longer,
-#: and to add one up takes longer, too. Once a sum has become large, there may be more, one for so many bytes of it.
+#: A start adds up at most `_ROWS` rows anew, of `_ROW_BYTES` on average: where there are many nodes, rows are longer,
+#: and to add one up takes longer, too. Once a sum has become large, there may be more: one for each `_BYTES_PER_ROW` of
+#: it.
 _ROWS, _ROW_BYTES, _BYTES_PER_ROW = 1000, 400, 5000
 
 
@@ -78,7 +79,7 @@ class JournalFile:
                 # What a failed fsync may have left in memory only is written to the disk again.
                 _, log, written = self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
                 if written != log:
-                    raise OSError("somebody has been reading an older state of it for seconds")
+                    raise OSError("another process has been reading an older state of it for seconds")
                 self._testify()
                 os.fsync(witness)
                 self._folder.tidy(self._files)

@@ -1,13 +1,13 @@
 """The ledger of a data set: one file with what all runs have released of it, to which lines are only ever added.
 
-Each line has a SHA-256 over the line before it and its own text. The first says that it is a ledger, one line opens the
-account of a node in a run, and each further one says how much that account has come to: in full, so that of each
-account only the last line has to be understood, and in few bytes, since there are some for each update. Nothing is
+Each line has a SHA-256 over the line before it and its own text. The first says that it is a ledger. One line opens the
+account of a node in a run, and each further one says how much that account has come to. It says so in full, so that of
+each account only the last line has to be understood; and in few bytes, since there are some for each update. Nothing is
 rewritten, so that the file may be copied at any moment, and what one process adds no other can take back.
 
-Whoever adds a line holds a lock (flock) on the file, reads what others have added, and is back once the line is on the
-disk. A line without its end was never confirmed to anybody: who comes next cuts it off. Everything else that is not
-what was written is refused.
+A writer holds a lock (flock) on the file, reads what others have added, and is done once its line is on the disk. A
+line without its end was never confirmed: the next writer cuts it off. Everything else that is not what was written is
+refused.
 
 An old copy in place of the file is whole in itself. So each node keeps beside its settings how far the ledger went when
 it last wrote to it (`ledger-....head`): a ledger that is shorter, or another one in its place, is refused.
@@ -44,8 +44,8 @@ _ROOT = b"skipring ledger"
 _PATIENCE = 10.0
 _HEAD = re.compile(rb"([0-9]{20}) ([0-9a-f]{64}) ([0-9a-f]{64})\n")
 _HEAD_NAME = re.compile(r"ledger-.*\.head")
-#: These stay until somebody changes a path or a mode. After all others (no descriptors, no memory, a failing disk) it
-#: may help to start the node again.
+#: These stay until a path or a mode is changed. After all others (no descriptors, no memory, a failing disk) it may
+#: help to start the node again.
 _SETTINGS = {errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS}
 
 
@@ -61,8 +61,8 @@ class LedgerBroken(JournalError):
 class LedgerRun:
     """What a ledger says of a node's part in a run, once: what it takes to read the numbers that follow.
 
-    `run` is the run's identity, `terms` a digest of all that decides the cost of an update, `delta` the one at which
-    the node tells its epsilon, and `not_covered` what no epsilon of that run counts; None if nothing.
+    `run` is the run's identity, and `terms` a digest of all that decides the cost of an update. `delta` is the one at
+    which the node tells its epsilon. `not_covered` is what no epsilon of that run counts; None if nothing.
     """
 
     run: str
@@ -119,7 +119,7 @@ class LedgerFile:
     Parameters
     ----------
     path : of the ledger.
-    heads : the folder in which a node remembers how far the ledger went; None for somebody who only looks.
+    heads : the folder in which a node remembers how far the ledger went; None for a reader who adds nothing.
     """
 
     def __init__(self, path: str | Path, heads: str | Path | None = None) -> None:
@@ -410,9 +410,9 @@ class LedgerWriter:
     ) -> None:
         """Say how much an account has come to, how much of it is `kept` in the journal, and what it `may` come to.
 
-        What is in the ledger is never lowered, whatever the caller believes; unless the run is over, the journal has
-        all releases that the ledger has, it is certain that they have cost no more than `settled`, and whoever says so
-        knows of all `doubts` that the ledger knows of.
+        What is in the ledger is never lowered, whatever the caller believes, but in one case. There the run is over,
+        the journal has all releases that the ledger has, and it is certain that they have cost no more than `settled`.
+        And the caller that says so knows of all `doubts` that the ledger knows of.
         """
         before = self._ledger.records[place]
         lacks = before.releases > kept.releases or before.doubts > doubts

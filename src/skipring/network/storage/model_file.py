@@ -26,7 +26,7 @@ from ..._writing import sync_folder
 from ...errors import InvalidInput
 from ..protocol import Parameters
 
-#: Parameters of at least so many bytes are kept in files, smaller ones in memory.
+#: Parameters of at least this many bytes are kept in files, smaller ones in memory.
 LARGE = 4 << 20
 _CHUNK = 1 << 20
 _INCOMING = "incoming-"
@@ -128,14 +128,14 @@ class ModelFile:
     def discard(self) -> None:
         """Delete a loose file. One that a journal has taken, or that nobody wrote with a `ModelWriter`, stays.
 
-        Whoever received or computed a model calls this once the journal had its chance to take it.
+        The code that received or computed a model calls this once the journal had its chance to take it.
         """
         if self._loose:
             self._loose = False
             self._path.unlink(missing_ok=True)
 
     def _moved_to(self, path: Path) -> None:
-        """Take note of the file's place; whoever has this object, as part of a token, finds it there."""
+        """Take note of the file's place; all that have this object, as part of a token, find it there."""
         self._path, self._loose = path, False
 
     def _require_size(self, found: int) -> None:
@@ -204,7 +204,7 @@ class ModelWriter:
             self._finished.discard()
 
     def release(self) -> None:
-        """Leave the finished model to whoever has it now, whatever happens."""
+        """Leave the finished model to those that have it now, whatever happens."""
         self._released = True
 
     def __enter__(self) -> ModelWriter:
@@ -320,8 +320,8 @@ class ModelFolder:
     def keep(self, given: ModelFile) -> ModelFile:
         """Return the model as one of this folder, when it is on the disk itself under its name.
 
-        A loose one is moved, and whoever has `given` finds it at its new place. Any other belongs to somebody else,
-        who may change or delete it: it is copied.
+        A loose one is moved, and all that have `given` find it at its new place. Any other has another owner, who may
+        change or delete it: it is copied.
         """
         kept = self.model(given.digest, given.size)
         self.path.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,7 @@
 """How messages travel between machines, and who is at the other end.
 
 `Transport` sends and receives what `wire` spells, over connections on which both ends have a certificate (`Keys`) that
-the `Roster` names; whoever has another `Agreement` is refused. Loaded when first used, since it needs the extra
+the `Roster` names; a caller with another `Agreement` is refused. Loaded when first used, since it needs the extra
 ``network``.
 """
 

@@ -105,7 +105,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a key as text, not encrypted: a node must start without anybody typing."""
+    """Return a key as text, not encrypted: a node must start while nobody types."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -1,8 +1,8 @@
 """How nodes reach each other: TLS 1.3, both ends with a certificate, one connection for each pair of nodes.
 
 Messages are sent and forgotten: what is lost, the protocol asks for again. A node that cannot be reached costs nothing
-but the attempts to connect. Large models travel on connections of their own, past the small messages. Whoever is not in
-the roster, speaks of another run, sends what is no message or sends too much of it, is refused.
+but the attempts to connect. Large models travel on connections of their own, past the small messages. A caller that is
+not in the roster, speaks of another run, sends what is no message or sends too much, is refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .wire import INLINE, Done, Frame, Heading, Malformed, decode, encode
 _FAREWELL = 1.0  # seconds in which a node that leaves for good tells so: calls are made again within 100 ms
 _PULSE, _SILENT = 5.0, 15.0  # seconds: how often something is said, and how long nothing may be heard
 _CLOSE = 1.0  # seconds in which the other end must agree that a connection is over
-#: Callers that have not said yet who they are: so many are waited for at once, and two for each node.
+#: Callers that have not said yet who they are: how many are waited for at once, besides two for each node.
 _GUESTS = 64
 
 
@@ -114,7 +114,7 @@ class Transport:
         self.carry_rates: deque[float] = deque(maxlen=20)
 
     async def start(self) -> None:
-        """Listen, and connect to everybody."""
+        """Listen, and connect to all other nodes."""
         self._calling, self._answering = self._keys.calling(), self._keys.listening()
         if self._listen is not None:
             self._listening = listening_sockets(self._listen)
@@ -136,7 +136,7 @@ class Transport:
             stream.abort()
 
     async def leave(self, why: str) -> None:
-        """Tell everybody for a moment why this node takes no further part: whoever calls it, or has, is refused."""
+        """Tell all nodes for a moment why this one takes no further part: a node that calls it, or has, is refused."""
         self._left = why
         for link in self._links.values():
             link.refuse(why)
@@ -200,7 +200,7 @@ class Transport:
             try:
                 held, caller = await loop.sock_accept(listening)
             except OSError as error:  # too many open files, for instance
-                self.say_once("refused", f"somebody, while connecting: {error.strerror}")
+                self.say_once("refused", f"a caller, while connecting: {error.strerror}")
                 await asyncio.sleep(0.1)
                 continue
             if len(self._guests) >= most:
@@ -229,7 +229,7 @@ class Transport:
                 kind, content = await stream.read()
             self._let_in(stream, kind, json_of(content))
         except ssl.SSLError as error:
-            self.say_once("refused", f"somebody, while connecting: {reason_of(error)}")
+            self.say_once("refused", f"a caller, while connecting: {reason_of(error)}")
         except Refusing as refusing:
             assert stream is not None
             stream.refuse(refusing)

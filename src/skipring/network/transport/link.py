@@ -22,11 +22,11 @@ from .stream import Closed, FrameKind, Refusal, Refused, Refusing, Stream
 from .wire import Done
 
 _WAITING, _WAITING_BYTES = 1000, 8 << 20  # messages that may wait for a slow link, and how long they are together
-_STALLED = 60.0  # a large model of which nothing has left for so many seconds does not move any more
+_STALLED = 60.0  # seconds: a large model of which nothing has left for so long does not move any more
 _FETCHED = 30.0  # seconds in which a large model must be called for
 _FIRST_PAUSE = 0.1  # seconds between two calls, more and more
-_LASTING = 1.0  # a connection that has held for so many seconds was none that is hung up at once
-_OFTEN = 3  # so many times a node hangs up for a reason
+_LASTING = 1.0  # seconds: a connection that has held for so long was none that is hung up at once
+_OFTEN = 3  # how many times a node hangs up for one reason
 _NEWER = "a newer call has taken the place of this one"
 
 
@@ -196,7 +196,7 @@ class Link:
             self._offered = None
 
     def hand_out(self, stream: Stream, ticket: str) -> bool:
-        """Give the model of a ticket to whoever has called for it; say whether there is one."""
+        """Give the model of a ticket to the node that has called for it; say whether there is one."""
         offered = self._offered
         if offered is None or offered[0] != ticket or offered[1].done():
             return False
@@ -211,7 +211,7 @@ class Link:
         if old is not None and before is not None:
             if before.is_newer_than(call):
                 raise Refusing(Refusal.REPLACED, _NEWER)
-            # If there is somebody at the other end of the old one, it must be told: nobody listens there any more.
+            # If there is a node at the other end of the old one, it must be told: nobody listens there any more.
             same = before.process == call.process
             old.refuse(Refusing(Refusal.REPLACED if same else Refusal.TAKEN_OVER, _NEWER))
         self._call = call

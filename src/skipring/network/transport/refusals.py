@@ -12,7 +12,7 @@ from .roster import Roster
 from .stream import Closed, Refusal, Refused, Refusing
 from .tls import is_turned_away
 
-_THERE = 15.0  # a node that was refused so many seconds ago is still there
+_THERE = 15.0  # seconds: a node that was refused not longer ago is still there
 _QUIET = 600.0  # seconds in which the same refusal is said once
 #: Numbers that stand alone: two refusals that differ only in them are of one kind.
 _NUMBER = re.compile(r"(?<![\w-])\d[\d.]*(e[+-]?\d+)?(?![\w-])")
@@ -69,13 +69,13 @@ class Refusals:
         elif isinstance(problem, Refused):
             self._was_refused(node, problem)
         elif isinstance(problem, ssl.SSLError) and not is_turned_away(problem):
-            self.say_once("refused", f"{name}: whoever answers at {self._roster.addresses[node]} is not it")
+            self.say_once("refused", f"{name}: what answers at {self._roster.addresses[node]} is not it")
         elif isinstance(problem, ssl.SSLError | Closed):
             self.say_once("refused", f"{name} hangs up; it may not accept the certificate of this node")
         elif not isinstance(problem, OSError):  # nobody has thought of it; OSError is being away
             self.say_once("refused", f"{name}: {type(problem).__name__}: {problem}")
 
-    def refusing(self, problem: Refusing, name: str = "somebody") -> None:
+    def refusing(self, problem: Refusing, name: str = "a caller") -> None:
         """Say that this node has hung up, and why; `name` is that of the other end, if it is known."""
         if problem.code not in (*_IN_ORDER, Refusal.TAKEN_OVER, Refusal.LEFT):
             self.say_once("refused", problem.why if problem.named else f"{name}: {problem.why}")
@@ -85,7 +85,7 @@ class Refusals:
         if refused.code is Refusal.OTHER_RUN:
             self._has_another_run(node, refused)
         elif refused.code is Refusal.TAKEN_OVER:
-            self.say_once("refused", f"{name}: somebody else has called it with the certificate of this node")
+            self.say_once("refused", f"{name}: another process has called it with the certificate of this node")
         elif refused.code not in _IN_ORDER:
             self.say_once("refused", f"{name} does not listen: {refused.why}", f"{name} {refused.code}")
 

@@ -29,7 +29,7 @@ OUTGOING = "outgoing"
 
 
 class AddressInUse(InvalidInput):
-    """Nobody can listen on an address at present: somebody else does, or the machine has not got it (yet)."""
+    """This process cannot listen on an address at present: another one does, or the machine has not got it (yet)."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ def read_roster(path: str | Path) -> Roster:
 
 
 def roster_of_text(text: str) -> Roster:
-    """Read a roster from the text of its file, as somebody else has sent it."""
+    """Read a roster from the text of its file, as another node or person has sent it."""
     try:
         return _roster_of(_RosterFile.model_validate(tomllib.loads(text)).node)
     except (ValueError, RecursionError):  # neither TOML nor a roster; the other errors are lines of ours

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Any, cast
 
-#: A large model is cut into pieces of so many bytes.
+#: A large model is cut into pieces of this many bytes.
 CHUNK = 1 << 20
 #: No frame is larger.
 LARGEST = 2 * CHUNK
@@ -26,7 +26,7 @@ SSLProtocol.max_size = 1 << 14
 _HEADER = struct.Struct(">BI")
 _SCRATCH = 1 << 14  # bytes that arrive at once, as a rule: what TLS wraps together
 _AT_ONCE = 1 << 18  # and where large models do
-_AHEAD = 8  # frames that may wait for whoever reads them one by one
+_AHEAD = 8  # frames that may wait for a reader that takes them one by one
 _WRITTEN = 1 << 20  # bytes that may wait for the network before the writer is asked to wait
 
 
@@ -57,7 +57,7 @@ class Refusal(StrEnum):
 
     STRANGER = "stranger"  # its certificate is not one of the roster's
     UNWELCOME = "unwelcome"  # it takes part, but must not call
-    LEFT = "left"  # whoever was called takes no further part itself
+    LEFT = "left"  # the node that was called takes no further part itself
     FLOOD = "flood"  # it sends too much
     OTHER_RUN = "other run"
     MALFORMED = "malformed"  # it has sent what no node sends
@@ -92,7 +92,7 @@ class Stream(asyncio.BufferedProtocol):
     """A connection, from the moment that TLS stands.
 
     What arrives is read frame by frame (`read`), or from some moment on handed over (`hand_to`). Pulses are kept from
-    whoever reads; `heard` is when something has last arrived.
+    the reader; `heard` is when something has last arrived.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Stream(asyncio.BufferedProtocol):
         #: The certificate of the other end, which has shown that it has the key; and where it is.
         self.certificate, self.host = b"", ""
         #: The node at the other end, once it is known.
-        self.name = "somebody"
+        self.name = "a caller"
 
     # What asyncio calls.
 
@@ -127,7 +127,7 @@ class Stream(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(_WRITTEN)
         tls, place = (self.transport.get_extra_info(what) for what in ("ssl_object", "peername"))
         self.certificate = (tls.getpeercert(binary_form=True) if tls else None) or b""
-        self.host = str(place[0]) if place else "somebody"
+        self.host = str(place[0]) if place else "a caller"
 
     def connection_lost(self, error: Exception | None) -> None:
         """Take the end of it."""

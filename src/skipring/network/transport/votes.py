@@ -1,7 +1,7 @@
-"""Which model ended a run, signed by those who saw it: a majority's votes are a certificate that anybody can check.
+"""Which model ended a run, signed by those who saw it: a majority's votes are a certificate that each reader can check.
 
-A vote is a node's signature of a `Statement`, made with the key of its certificate, which the roster has. Whoever has
-the roster needs nothing else to check it, neither the network nor the authority.
+A vote is a node's signature of a `Statement`, made with the key of its certificate, which the roster has. With the
+roster, a reader needs nothing else to check it, neither the network nor the authority.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Statement:
 
     @property
     def signed_bytes(self) -> bytes:
-        """The bytes under the signature: one spelling, whoever writes it."""
+        """The bytes under the signature: one spelling for all writers."""
         return _TAG + json.dumps(asdict(self), sort_keys=True, separators=(",", ":")).encode()
 
 

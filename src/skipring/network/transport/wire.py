@@ -34,7 +34,7 @@ from ..protocol import (
 
 PACKAGE = "skipring.network.v1"
 DIGEST_BYTES = 32
-#: Parameters of at most so many bytes travel inside their frame.
+#: Parameters of at most this many bytes travel inside their frame.
 INLINE = 1 << 18
 _MOST_NUMBER = 2**63
 #: No signature, and no stamp, comes near.
@@ -209,7 +209,7 @@ def _put_token(body: Any, token: Token, heading: Heading | None) -> None:
 
 
 def decode(data: bytes, *, nodes: int, steps: int) -> Frame:
-    """Read a frame, or say in one line why it is none; whoever sent it, nothing else can go wrong here."""
+    """Read a frame, or say in one line why it is none; nothing else can go wrong here, even if a liar sent it."""
     from google.protobuf.message import DecodeError  # an extra
 
     try:
@@ -278,7 +278,7 @@ def _signature(signature: bytes) -> bytes:
 
 
 def _signatures(body: Any, nodes: int) -> Signatures:
-    """Return who has signed something: each node once, in order, as whoever makes such a list writes it."""
+    """Return who has signed something: each node once, in order, as such a list is always written."""
     signers = [each.node for each in body]
     if signers != sorted(set(signers)) or (signers and signers[-1] >= nodes):
         raise Malformed.because("signatures", f"{len(signers)}", f"are not of different nodes among {nodes}, in order")
