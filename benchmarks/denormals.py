@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.learning import LinearLearner, LinearModel, NeuralModel, Protection, Rows, TorchLearner
+from skipring.learning import LinearLearner, LinearModel, NeuralModel, Protection, Rows, TorchLearner, loss_named
 from skipring.network.node import NoiseSource
 
 Floats = NDArray[np.floating[Any]]
@@ -56,7 +56,7 @@ def learners() -> dict[str, dict[str, Any]]:
         found[name] = {kind: make(rows_of(x, classes)) for kind, x in kinds(features, denormal).items()}
 
     for loss, features, classes in (("logistic", 30, 2), ("logistic", 2000, 2), ("softmax", 784, 10)):
-        model = LinearModel(loss=loss, features=features, classes=classes, diameter=20.0)
+        model = LinearModel(loss=loss_named(loss), features=features, classes=classes, diameter=20.0)
         every(f"{loss}, {features} features", features, 1e-310, partial(linear, model, protection), classes)
     network = NeuralModel(name="small-cnn", features=784, classes=10, clip=1.0, device="cpu")
     every(

@@ -17,7 +17,7 @@ import numpy as np
 from plain_loops import Links, reference_federated, reference_gossip
 
 from simulation import seconds, workload  # the benchmark beside this one, which finds the next file
-from skipring.learning import LinearModel, StepSizes
+from skipring.learning import LOGISTIC, LinearModel, StepSizes
 from skipring.runs import with_changes
 from skipring.simulation import build
 from skipring.simulation.engine import run_one
@@ -43,7 +43,7 @@ def rivals() -> tuple[Setup, Setup]:
         base = build(with_changes(None, [*changes, "privacy.noise_multiplier=1"]))
     gossip = dataclasses.replace(
         base,
-        model=LinearModel(loss="logistic", features=8, diameter=math.inf),
+        model=LinearModel(loss=LOGISTIC, features=8, diameter=math.inf),
         schedule=Gossip(nodes=1000, slots=175.0),
         steps=ITERATIONS,
         step_sizes=StepSizes(0.7, "constant"),

@@ -23,7 +23,7 @@ from plain_loops import reference_run
 
 from skipring.data import NodeData
 from skipring.delays import Exponential
-from skipring.learning import LinearModel, StepSizes
+from skipring.learning import LOGISTIC, LinearModel, StepSizes
 from skipring.schedules import RandomRing, Schedule
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.lateness import Lateness
@@ -38,7 +38,7 @@ def workload(nodes: int = 1000, steps: int = 24_000, rows: int = 16_512) -> Setu
     y = (x @ rng.standard_normal(8) + 0.3 * rng.standard_normal(len(x)) > 0.0).astype(np.int64)
     start = np.linspace(0, rows, nodes + 1).astype(np.int64)
     return Setup(
-        model=LinearModel(loss="logistic", features=8, diameter=10.0),
+        model=LinearModel(loss=LOGISTIC, features=8, diameter=10.0),
         data=NodeData(features=x[:rows], labels=y[:rows], start=start),
         test_x=x[rows:],
         test_y=y[rows:].astype(np.float64),

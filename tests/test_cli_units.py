@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skipring.cli import _options
-from skipring.learning import LinearModel, NeuralModel, Protection
+from skipring.learning import LOGISTIC, LinearModel, NeuralModel, Protection
 from skipring.privacy import USUAL_UNIT, PlannedRun, forecast, noise_for_budget, whole_node
 
 Command = Callable[[str], Any]
@@ -88,7 +88,7 @@ def test_delta_is_found_for_records_too(skipring: Command) -> None:
 
 
 def test_the_noise_on_a_gradient_is_that_of_an_update(skipring: Command) -> None:
-    linear = LinearModel(loss="logistic", features=3, diameter=10.0)
+    linear = LinearModel(loss=LOGISTIC, features=3, diameter=10.0)
     network = NeuralModel(features=784, clip=linear.gradient_bound)
     record = Protection(unit="record", batch=80)
     text = " ".join(skipring(f"{PRIVACY} --protects record --batch 80").out.split())

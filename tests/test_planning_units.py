@@ -11,7 +11,7 @@ import pytest
 from skipring.convergence import Problem, best_learning_rate, error_bound
 from skipring.delays import Exponential
 from skipring.errors import InvalidInput
-from skipring.learning import LinearModel, Protection
+from skipring.learning import LOGISTIC, LinearModel, Protection
 from skipring.planning import ASSUMED_SMOOTHNESS, Budget, Plan, frontier, plan
 from skipring.privacy import forecast, noise_for_budget
 
@@ -86,7 +86,7 @@ def test_parts_and_noise_are_those_of_an_update(unit: Any, batch: int, per_perso
     agreed = Protection(unit=unit, batch=batch, rows_per_person=per_person)
     assert budget.parts == agreed.parts(math.ceil(40 / per_person))
     assert budget.units_per_update == agreed.units_per_update
-    model = LinearModel(loss="logistic", features=7, diameter=10.0)
+    model = LinearModel(loss=LOGISTIC, features=7, diameter=10.0)
     assert budget.gradient_noise(3.0) * model.gradient_bound == pytest.approx(agreed.noise_std(model, 3.0))
 
 

@@ -25,6 +25,7 @@ from ._digest import digest
 from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
+from .learning import usual_loss
 from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
 from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast, large_delta
 from .runs import RunFile, Shape, parse_run, protected_rows, units_of_all_nodes, usual_batch
@@ -400,7 +401,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             refused=why_not,
         )
         facts = ModelFacts(
-            name="logistic" if len(self.classes_) == 2 else "softmax",
+            name=usual_loss(len(self.classes_)).name,
             updates=self.updates_,
             run=self._run_digest,
             epsilon=(claim,),

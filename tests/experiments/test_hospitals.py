@@ -17,7 +17,7 @@ from skipring.data import load_dataset
 from skipring.experiments import ALWAYS_SICK, METHODS, Study, StudyRow, hospital_study
 from skipring.experiments import hospitals as module
 from skipring.experiments.central import Tuning, central_noise, descend
-from skipring.learning import LinearLearner, LinearModel, Protection, Rows, StepSizes
+from skipring.learning import LOGISTIC, LinearLearner, LinearModel, Protection, Rows, StepSizes
 from skipring.privacy import gdp_epsilon
 from skipring.runs import read_run_file
 from skipring.simulation import Interrupted, build, simulate
@@ -51,7 +51,7 @@ def test_many_descents_at_once_are_a_node_that_learns_alone(noise: float) -> Non
     same = np.random.default_rng(7)
     drawn = [same.standard_normal((3, x.shape[1])) for _ in range(7)]
     for number, tuning in enumerate(TUNINGS):
-        model = LinearModel(loss="logistic", features=x.shape[1], diameter=2.0, clip=tuning.gradient_bound)
+        model = LinearModel(loss=LOGISTIC, features=x.shape[1], diameter=2.0, clip=tuning.gradient_bound)
         learner = LinearLearner(model, Rows(x, y, x, y, 2), protection=Protection(unit="record", batch=50), rng=rng)
         w, source = learner.initial(), Replayed([step[number] for step in drawn])
         for turn, size in enumerate(StepSizes(tuning.rate, tuning.step_size).first(tuning.rounds)):

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from numba import njit
 from numpy.typing import NDArray
 
-from skipring.learning import LinearModel, MarginLoss, reference
+from skipring.learning import LOGISTIC, SOFTMAX, SQUARED, LinearModel, Loss, MarginLoss, reference
 from skipring.learning import _compiled as compiled
 from skipring.learning import _evaluated as evaluated
+from skipring.learning.loss import MARGIN_KERNEL, SOFTMAX_KERNEL, SQUARED_KERNEL
 
 Floats = NDArray[np.floating[Any]]
 
@@ -67,19 +68,19 @@ def _softmax(model: Any, w: Any, rows: Any, take: int, test: Any, room: Any) -> 
     return evaluated.evaluate_softmax(model, w, test, room)
 
 
-KERNELS: dict[int, Any] = {compiled.MARGIN: _margin, compiled.SQUARED: _squared, compiled.SOFTMAX: _softmax}
+KERNELS: dict[int, Any] = {MARGIN_KERNEL: _margin, SQUARED_KERNEL: _squared, SOFTMAX_KERNEL: _softmax}
 
 
-def a_case(loss: str | MarginLoss, seed: int, clip: float | None, diameter: float) -> Any:
+def a_case(loss: Loss, seed: int, clip: float | None, diameter: float) -> Any:
     """A model within its ball, a node of up to 9 rows beside others, and some test rows."""
     rng = np.random.default_rng(seed)
     features, tests = int(rng.integers(1, 14)), int(rng.integers(1, 90))
-    classes = int(rng.integers(2, 5)) if loss == "softmax" else 2
+    classes = int(rng.integers(2, 5)) if loss == SOFTMAX else 2
     model = LinearModel(loss=loss, features=features, diameter=diameter, classes=classes, clip=clip)
     start = np.append(0, np.cumsum(rng.integers(1, 10, 4)))
     x = rng.standard_normal((int(start[-1]) + tests, features))
     x *= rng.random((len(x), 1)) / np.linalg.norm(x, axis=1, keepdims=True)
-    y = rng.uniform(-1.0, 1.0, len(x)) if loss == "squared" else rng.integers(classes, size=len(x))
+    y = rng.uniform(-1.0, 1.0, len(x)) if loss == SQUARED else rng.integers(classes, size=len(x))
     w = rng.standard_normal(model.parameters)
     w *= min(model.radius, 30.0) * rng.random() / np.linalg.norm(w)
     split = int(start[-1])
@@ -89,14 +90,12 @@ def a_case(loss: str | MarginLoss, seed: int, clip: float | None, diameter: floa
 @pytest.mark.early  # what it compiles is kept nowhere: it would be found again after a change
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(["logistic", "softmax", "squared", HINGE]),
+    st.sampled_from([LOGISTIC, SOFTMAX, SQUARED, HINGE]),
     st.integers(0, 2**32 - 1),
     st.sampled_from([None, 0.05, 0.4]),
     st.sampled_from([0.5, 6.0, 200.0]),
 )
-def test_gradients_and_metrics_are_the_plain_ones(
-    loss: str | MarginLoss, seed: int, clip: float | None, diameter: float
-) -> None:
+def test_gradients_and_metrics_are_the_plain_ones(loss: Loss, seed: int, clip: float | None, diameter: float) -> None:
     """To 2e-8 of the table for logistic loss, and to 1e-4 for one whose slope bends; metrics in single precision."""
     model, w, start, (x, y), (test_x, test_y) = a_case(loss, seed, clip, diameter)
     rows = compiled.examples_of(model, x, y, start, batch=9)
@@ -107,7 +106,7 @@ def test_gradients_and_metrics_are_the_plain_ones(
     mine = slice(int(start[node]), int(start[node + 1]))
     take = _draw(np.random.default_rng(0), fast.choices, rows, node, room)
     assert room.picked[:take].tolist() == list(range(mine.start, mine.stop))
-    error, value = KERNELS[compiled.kind_of(model)](fast, w, rows, take, test, room)
+    error, value = KERNELS[model.loss.kernel](fast, w, rows, take, test, room)
     plain = reference.gradient(model, w, x[mine], y[mine], len(y[mine]))
     assert room.gradient / take == pytest.approx(plain, abs=1e-4 if loss is HINGE else 5e-8)
     assert np.linalg.norm(room.gradient / take) <= model.gradient_bound * (1.0 + 1e-9)
@@ -122,7 +121,7 @@ def test_gradients_and_metrics_are_the_plain_ones(
 def test_a_noisy_step_is_the_plain_one(seed: int, parameters: int, ridge: float, step_size: float) -> None:
     """The same random numbers in the same order, and what is left over by groups of four is stepped as well."""
     rng = np.random.default_rng(seed)
-    model = LinearModel(loss="logistic", features=parameters, diameter=4.0, ridge=ridge)
+    model = LinearModel(loss=LOGISTIC, features=parameters, diameter=4.0, ridge=ridge)
     w, gradient = rng.uniform(-1.0, 1.0, parameters), rng.standard_normal(parameters)
     rows = compiled.examples_of(model, np.zeros((1, parameters)), np.zeros(1), np.array([0, 1]), 1)
     room = compiled.scratch_for(model, rows, compiled.tests_of(model, rows.x, np.zeros(1)))
@@ -139,7 +138,7 @@ def test_a_noisy_step_is_the_plain_one(seed: int, parameters: int, ridge: float,
 def test_a_batch_is_the_start_of_a_shuffle(seed: int, many: int, choices: float) -> None:
     """Drawn with whole numbers: a uniform number stands for the digits of a number in a mixed base."""
     take = 1 + seed % (many - 1)
-    model = LinearModel(loss="logistic", features=1, diameter=1.0)
+    model = LinearModel(loss=LOGISTIC, features=1, diameter=1.0)
     rows = compiled.examples_of(model, np.zeros((many + 3, 1)), np.zeros(many + 3), np.array([0, 3, many + 3]), take)
     room = compiled.scratch_for(model, rows, compiled.tests_of(model, rows.x, np.zeros(many + 3)))
     assert _draw(np.random.default_rng(seed), choices, rows, 1, room) == take

@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.learning import LinearModel, StepSizes
+from skipring.learning import LOGISTIC, SOFTMAX, SQUARED, LinearModel, StepSizes, loss_named
 from skipring.learning.reference import gradient as gradient_of
 
 MODELS = [
-    LinearModel(loss="logistic", features=5, diameter=6.0),
-    LinearModel(loss="logistic", features=5, diameter=6.0, ridge=0.1),
-    LinearModel(loss="logistic", features=5, diameter=6.0, clip=0.3),
-    LinearModel(loss="softmax", features=5, diameter=6.0, classes=4),
-    LinearModel(loss="softmax", features=5, diameter=6.0, classes=4, clip=0.5),
-    LinearModel(loss="squared", features=5, diameter=6.0, label_bound=2.0),
-    LinearModel(loss="squared", features=5, diameter=6.0, label_bound=2.0, clip=0.5),
-    LinearModel(loss="squared", features=5, diameter=6.0, label_bound=math.inf, clip=20.0),
+    LinearModel(loss=LOGISTIC, features=5, diameter=6.0),
+    LinearModel(loss=LOGISTIC, features=5, diameter=6.0, ridge=0.1),
+    LinearModel(loss=LOGISTIC, features=5, diameter=6.0, clip=0.3),
+    LinearModel(loss=SOFTMAX, features=5, diameter=6.0, classes=4),
+    LinearModel(loss=SOFTMAX, features=5, diameter=6.0, classes=4, clip=0.5),
+    LinearModel(loss=SQUARED, features=5, diameter=6.0, label_bound=2.0),
+    LinearModel(loss=SQUARED, features=5, diameter=6.0, label_bound=2.0, clip=0.5),
+    LinearModel(loss=SQUARED, features=5, diameter=6.0, label_bound=math.inf, clip=20.0),
 ]
 
 
 def random_rows(model: LinearModel, rng: np.random.Generator, rows: int) -> tuple[Any, Any]:
     x = rng.standard_normal((rows, model.features))
     x /= np.linalg.norm(x, axis=1, keepdims=True) * rng.uniform(1.0, 2.0, (rows, 1))
-    if model.loss == "squared":
+    if model.loss == SQUARED:
         largest = min(model.label_bound, 10.0 * model.gradient_bound)
         return x, rng.uniform(-largest, largest, rows)
     return x, rng.integers(model.classes, size=rows)
@@ -64,7 +64,7 @@ def test_updates_up_to_two_over_smoothness_are_contractions(model: LinearModel) 
     ("loss", "bound", "smoothness"), [("logistic", 1.0, 0.25), ("softmax", 2.0**0.5, 0.5), ("squared", 6.0, 1.0)]
 )
 def test_bounds_follow_from_unit_rows(loss: str, bound: float, smoothness: float) -> None:
-    model = LinearModel(loss=loss, features=3, diameter=10.0, label_bound=1.0)
+    model = LinearModel(loss=loss_named(loss), features=3, diameter=10.0, label_bound=1.0)
     assert model.gradient_bound == pytest.approx(bound)
     assert model.smoothness == smoothness
     assert model.contracts(2.0 / smoothness)
@@ -73,7 +73,7 @@ def test_bounds_follow_from_unit_rows(loss: str, bound: float, smoothness: float
 
 
 def test_clipping_keeps_contraction() -> None:
-    model = LinearModel(loss="softmax", features=3, diameter=10.0, classes=3, clip=1.0)
+    model = LinearModel(loss=SOFTMAX, features=3, diameter=10.0, classes=3, clip=1.0)
     assert model.gradient_bound == 1.0
     assert model.contracts(4.0)
     assert not model.contracts(4.01)
@@ -81,7 +81,7 @@ def test_clipping_keeps_contraction() -> None:
 
 @pytest.mark.parametrize("clip", [0.1, 6.0, 1e6])
 def test_a_clipped_squared_loss_has_its_bound_whatever_the_labels_are(clip: float) -> None:
-    model = LinearModel(loss="squared", features=3, diameter=10.0, label_bound=math.inf, clip=clip)
+    model = LinearModel(loss=SQUARED, features=3, diameter=10.0, label_bound=math.inf, clip=clip)
     assert model.clips
     assert model.gradient_bound == clip
     assert model.contracts(2.0)
@@ -105,7 +105,7 @@ def test_step_sizes() -> None:
     [{"loss": "hinge"}, {"features": 0}, {"diameter": 0.0}, {"ridge": -1.0}, {"classes": 3}, {"clip": 0.0}],
 )
 def test_bad_models_are_refused(changes: dict[str, Any]) -> None:
-    good: dict[str, Any] = {"loss": "logistic", "features": 3, "diameter": 1.0}
+    good: dict[str, Any] = {"loss": LOGISTIC, "features": 3, "diameter": 1.0}
     with pytest.raises(InvalidInput):
         LinearModel(**(good | changes))
 
@@ -119,17 +119,17 @@ def test_bad_models_are_refused(changes: dict[str, Any]) -> None:
         ({"label_bound": 1e300}, "label_bound = 1e+300: must be below 1e+100: squares"),
         ({"label_bound": 1.7e308, "diameter": 1.7e308}, "label_bound = 1.7e+308: must be below"),
         ({"label_bound": math.inf, "clip": 1e200}, "gradient_bound = 1e+200: must be below"),
-        ({"loss": "logistic", "label_bound": math.inf, "clip": 1.0}, "label_bound = inf"),
+        ({"loss": LOGISTIC, "label_bound": math.inf, "clip": 1.0}, "label_bound = inf"),
     ],
 )
 def test_bounds_that_bound_nothing_are_refused(changes: dict[str, Any], said: str) -> None:
-    good: dict[str, Any] = {"loss": "squared", "features": 3, "diameter": 1.0}
+    good: dict[str, Any] = {"loss": SQUARED, "features": 3, "diameter": 1.0}
     with pytest.raises(InvalidInput) as refusal:
         LinearModel(**(good | changes))
     assert str(refusal.value).startswith(said)
 
 
 def test_a_step_size_that_is_not_a_number_is_no_contraction() -> None:
-    model = LinearModel(loss="logistic", features=3, diameter=10.0)
+    model = LinearModel(loss=LOGISTIC, features=3, diameter=10.0)
     assert not model.contracts(math.nan)
     assert model.why_not(math.nan)

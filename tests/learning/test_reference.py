@@ -11,21 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from skipring.learning import LinearModel, reference
+from skipring.learning import SOFTMAX, SQUARED, LinearModel, loss_named, reference
 
 Floats = NDArray[np.floating[Any]]
 
 
 def one_gradient(model: LinearModel, w: Floats, x: Floats, y: float) -> Floats:
     """The gradient of one row's loss, by the textbook, then clipped: as a whole vector, softmax by its slope."""
-    if model.loss == "softmax":
+    if model.loss == SOFTMAX:
         scores = [float(part @ x) for part in w.reshape(model.classes, -1)]
         total = sum(math.exp(score - max(scores)) for score in scores)
         shares = [math.exp(score - max(scores)) / total for score in scores]
         gradient = np.concatenate([(share - (k == int(y))) * x for k, share in enumerate(shares)])
         most = math.sqrt(2.0) * float(np.linalg.norm(x)) * sum(share for k, share in enumerate(shares) if k != int(y))
         return gradient * min(1.0, model.gradient_bound / max(most, 1e-300))
-    elif model.loss == "squared":
+    elif model.loss == SQUARED:
         gradient = (float(w @ x) - y) * x
     else:
         sign = 2.0 * y - 1.0
@@ -38,7 +38,9 @@ def a_case(loss: str, seed: int, far: float, **more: Any) -> tuple[LinearModel, 
     """A model with its parameters `far` radii from 0, and up to 6 rows of norm at most 1; one of them may be 0."""
     rng = np.random.default_rng(seed)
     features, classes = int(rng.integers(1, 7)), int(rng.integers(2, 5)) if loss == "softmax" else 2
-    model = LinearModel(loss=loss, features=features, diameter=6.0, classes=classes, label_bound=2.0, **more)
+    model = LinearModel(
+        loss=loss_named(loss), features=features, diameter=6.0, classes=classes, label_bound=2.0, **more
+    )
     rows = int(rng.integers(1, 7))
     x = rng.standard_normal((rows, features))
     x *= rng.random((rows, 1)) / np.linalg.norm(x, axis=1, keepdims=True)
@@ -86,6 +88,6 @@ def test_a_step_is_projected_onto_the_ball(loss: str, seed: int, ridge: float, s
 
 def test_ties_count_as_the_first_class() -> None:
     for loss in ("logistic", "softmax"):
-        model = LinearModel(loss=loss, features=1, diameter=1.0)
+        model = LinearModel(loss=loss_named(loss), features=1, diameter=1.0)
         assert reference.test_error(model, np.zeros(model.parameters), np.ones((4, 1)), np.array([0, 0, 0, 1])) == 0.25
     assert math.isnan(reference.test_error(model, np.zeros(2), np.ones((0, 1)), np.zeros(0)))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from skipring.learning import LinearLearner, LinearModel, NeuralModel, Protection, Rows, rows_for
+from skipring.learning import LOGISTIC, LinearLearner, LinearModel, NeuralModel, Protection, Rows, rows_for
 from skipring.learning.update import without_tiny
 
 
@@ -47,7 +47,7 @@ def test_a_learner_computes_with_none_of_them() -> None:
     x = np.full((4, 3), 1e-200)
     rows = Rows(train_x=x, train_y=labels, test_x=x[:0], test_y=labels[:0], classes=2)
     rng = np.random.default_rng(1)
-    model = LinearModel(loss="logistic", features=3, diameter=20.0)
+    model = LinearModel(loss=LOGISTIC, features=3, diameter=20.0)
     learner = LinearLearner(model, rows, protection=Protection(unit="record", batch=4), rng=rng, dealt=rng)
     learner.prepare(0)
     found = learner.update(np.zeros(3), turn=0, step_size=0.1, noise_multiplier=2.0, noise=Silence())

@@ -17,7 +17,7 @@ from skipring.learning import NeuralModel, Protection, Rows
 from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_fixed import changed_since, written_bits
 from skipring.learning.torch_learner import TorchLearner
-from skipring.learning.torch_update import mean_loss
+from skipring.learning.torch_update import batch_loss
 from skipring.privacy import Unit
 
 MODULES = """
@@ -122,7 +122,7 @@ def test_a_token_of_a_simulation_refuses_them_too(name: str, protects: Unit) -> 
     def walk() -> None:
         token = NeuralToken(
             getattr(changing_models, name)(),
-            mean_loss,
+            batch_loss,
             torch.zeros(8, 3),
             torch.arange(8) % 2,
             batch=4,

@@ -20,7 +20,7 @@ from skipring.learning import NeuralModel, Protection, Rows
 from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_learner import TorchLearner
 from skipring.learning.torch_module import drawn, maker
-from skipring.learning.torch_update import clip_, mean_loss, project_, row_errors, step_
+from skipring.learning.torch_update import answer_errors, batch_loss, clip_, project_, step_
 
 MODULES = """
 import torch
@@ -61,7 +61,7 @@ def token_of(model: NeuralModel, rows: Rows, **changes: Any) -> NeuralToken:
     kind = np.int64 if rows.classes else np.float32
     return NeuralToken(
         drawn(maker(model), 1),
-        mean_loss,
+        batch_loss,
         torch.from_numpy(rows.train_x.astype(np.float32)),
         torch.from_numpy(rows.train_y.astype(kind)),
         batch=len(rows.train_x),
@@ -190,12 +190,12 @@ def test_steps_and_projections_happen_in_place() -> None:
 def test_losses_and_errors_follow_the_kind_of_label() -> None:
     scores, classes = torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1, 0])
     expected = np.mean([math.log(1.0 + math.exp(-2.0)), math.log(2.0), math.log(1.0 + math.exp(1.0))])
-    assert float(mean_loss(scores, classes)) == pytest.approx(expected, rel=1e-6)
-    assert row_errors(scores, classes).tolist() == [0.0, 1.0, 1.0]
+    assert float(batch_loss(scores, classes)) == pytest.approx(expected, rel=1e-6)
+    assert answer_errors(scores, classes).tolist() == [0.0, 1.0, 1.0]
     answers, numbers = torch.tensor([[1.0], [2.0]]), torch.tensor([1.5, 0.0])
-    assert float(mean_loss(answers, numbers)) == 0.5 * (0.25 + 4.0) / 2.0
-    assert row_errors(answers, numbers).tolist() == [0.25, 4.0]
-    assert float(row_errors(answers, torch.tensor([1e30, 0.0]))[0]) == pytest.approx(1e60)  # no overflow
+    assert float(batch_loss(answers, numbers)) == 0.5 * (0.25 + 4.0) / 2.0
+    assert answer_errors(answers, numbers).tolist() == [0.25, 4.0]
+    assert float(answer_errors(answers, torch.tensor([1e30, 0.0]))[0]) == pytest.approx(1e60)  # no overflow
 
 
 def test_updates_may_have_any_number_of_rows_unless_a_batch_is_given() -> None:
@@ -203,9 +203,11 @@ def test_updates_may_have_any_number_of_rows_unless_a_batch_is_given() -> None:
     labels = torch.from_numpy(rows.train_y)
     images = torch.from_numpy(rows.train_x.astype(np.float32))
     free = NeuralToken(
-        drawn(maker(model), 1), mean_loss, images, labels, batch=None, gradient_bound=1.0, protects="node"
+        drawn(maker(model), 1), batch_loss, images, labels, batch=None, gradient_bound=1.0, protects="node"
     )
-    fixed = NeuralToken(drawn(maker(model), 1), mean_loss, images, labels, batch=5, gradient_bound=1.0, protects="node")
+    fixed = NeuralToken(
+        drawn(maker(model), 1), batch_loss, images, labels, batch=5, gradient_bound=1.0, protects="node"
+    )
     for token in (free, fixed):
         token.update(torch.arange(5), step_size=0.5, noise_std=0.0)
     assert torch.equal(free.vector, fixed.vector)
@@ -213,14 +215,14 @@ def test_updates_may_have_any_number_of_rows_unless_a_batch_is_given() -> None:
     with pytest.raises(InvalidInput, match="5 row numbers, the batch"):
         fixed.update(torch.arange(8), step_size=0.5, noise_std=0.0)
     with pytest.raises(InvalidInput, match="a fixed number of rows"):
-        NeuralToken(drawn(maker(model), 1), mean_loss, images, labels, batch=None, graph=True, protects="node")
+        NeuralToken(drawn(maker(model), 1), batch_loss, images, labels, batch=None, graph=True, protects="node")
 
 
 def test_accountants_need_no_pytorch() -> None:
     program = (
         "import sys; from skipring.learning import NeuralModel;"
         "mine, cnn = NeuralModel(name='clinic:net', features=6, classes=0, clip=2.0), NeuralModel(features=784);"
-        "print(mine.gradient_bound, mine.contracts(0.1), mine.loss, cnn.parameters, 'torch' in sys.modules)"
+        "print(mine.gradient_bound, mine.contracts(0.1), mine.name, cnn.parameters, 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2.0", "False", "clinic:net", "279498", "False"]
@@ -259,7 +261,7 @@ def test_a_cuda_graph_makes_the_plain_update(ridge: float, clip: float | None, d
     def made(device: str, graph: bool) -> NeuralToken:
         return NeuralToken(
             drawn(small, 3),
-            mean_loss,
+            batch_loss,
             images,
             labels,
             batch=8,

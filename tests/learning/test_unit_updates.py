@@ -20,7 +20,7 @@ from skipring.learning import NeuralModel, NothingFits, Protection, Rows, deal_p
 from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_learner import TorchLearner
 from skipring.learning.torch_module import drawn, maker, paper_cnn
-from skipring.learning.torch_update import mean_loss
+from skipring.learning.torch_update import batch_loss
 from skipring.privacy import Unit
 
 MODULES = """
@@ -73,7 +73,7 @@ def token_of(model: NeuralModel, rows: Rows, **changes: Any) -> NeuralToken:
     kind = np.int64 if rows.classes else np.float32
     x, y = torch.from_numpy(rows.train_x.astype(np.float32)), torch.from_numpy(rows.train_y.astype(kind))
     given = {"gradient_bound": model.clip, "ridge": model.ridge, "rows_per_person": 3, "divisor": 20, "batch": None}
-    return NeuralToken(drawn(maker(model), 1), mean_loss, x, y, **{**given, **changes})
+    return NeuralToken(drawn(maker(model), 1), batch_loss, x, y, **{**given, **changes})
 
 
 def plain_update(
@@ -86,7 +86,7 @@ def plain_update(
     for unit in set(units):
         own = np.flatnonzero(units == unit)
         answers = module(torch.from_numpy(rows.train_x[own]))
-        loss = len(own) * mean_loss(answers, torch.from_numpy(rows.train_y[own]))
+        loss = len(own) * batch_loss(answers, torch.from_numpy(rows.train_y[own]))
         parts = torch.autograd.grad(loss, list(module.parameters()))
         each = torch.cat([part.reshape(-1) for part in parts]).numpy()
         total += each * min(1.0, (model.clip or math.inf) / float(np.linalg.norm(each)))
@@ -256,7 +256,7 @@ def test_a_cuda_graph_makes_the_plain_update(protects: Protected, compiled: bool
     def made(device: str, graph: bool) -> NeuralToken:
         return NeuralToken(
             drawn(small, 3),
-            mean_loss,
+            batch_loss,
             images,
             labels,
             batch=8,
@@ -298,7 +298,7 @@ def test_a_gpu_in_bfloat16_lets_no_record_exceed_its_share(graph: bool) -> None:
     images = torch.randint(0, 256, (12, 1, 28, 28), dtype=torch.uint8, generator=generator)
     token = NeuralToken(
         drawn(mnist, 1),
-        mean_loss,
+        batch_loss,
         images,
         torch.arange(12) % 10,
         batch=12,

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from skipring.errors import InvalidInput
-from skipring.learning import LinearLearner, LinearModel, NeuralModel, Protection, Rows, deal_parts, reference
+from skipring.learning import (
+    LOGISTIC,
+    SOFTMAX,
+    SQUARED,
+    LinearLearner,
+    LinearModel,
+    NeuralModel,
+    Protection,
+    Rows,
+    deal_parts,
+    loss_named,
+    reference,
+)
 from skipring.learning.units import Batches, most_units, parts_stream
 
 Floats = NDArray[np.floating[Any]]
@@ -27,7 +39,7 @@ class Noted:
 def a_row(model: LinearModel, rng: np.random.Generator) -> tuple[Floats, NDArray[Any]]:
     x = rng.standard_normal((1, model.features))
     x *= rng.random() / np.linalg.norm(x)
-    y = rng.uniform(-3.0, 3.0, 1) if model.loss == "squared" else rng.integers(model.classes, size=1)
+    y = rng.uniform(-3.0, 3.0, 1) if model.loss == SQUARED else rng.integers(model.classes, size=1)
     return x, y
 
 
@@ -38,7 +50,7 @@ def test_a_clipped_row_stays_monotone_and_as_smooth(loss: str, clip: float) -> N
     """<g(a) - g(b), a - b> is at least |g(a) - g(b)|^2 / smoothness: what makes a step of 2 / smoothness contract."""
     rng = np.random.default_rng(5)
     classes = 4 if loss == "softmax" else 2
-    model = LinearModel(loss=loss, features=3, diameter=60.0, classes=classes, clip=clip, label_bound=3.0)
+    model = LinearModel(loss=loss_named(loss), features=3, diameter=60.0, classes=classes, clip=clip, label_bound=3.0)
     clipped = 0
     for _ in range(4000):
         x, y = a_row(model, rng)
@@ -57,19 +69,19 @@ def _cut_to_length(gradients: Floats, bound: float) -> Floats:
 
 def test_cutting_a_softmax_gradient_to_its_length_is_not_monotone() -> None:
     """Scores (0, 12, 10.4) of class 0 and a small step along (-.3, .2, .1): what is cut then goes the wrong way."""
-    model = LinearModel(loss="softmax", features=1, diameter=1e3, classes=3)
+    model = LinearModel(loss=SOFTMAX, features=1, diameter=1e3, classes=3)
     x, y = np.ones((1, 1)), np.zeros(1, int)
     a, d = np.array([0.0, 12.0, 10.4]), np.array([-0.3, 0.2, 0.1])
     naive = [_cut_to_length(reference.gradient(model, w, x, y, 1), 1.0) for w in (a, a + 1e-4 * d)]
     assert (naive[1] - naive[0]) @ d < 0.0
-    ours = LinearModel(loss="softmax", features=1, diameter=1e3, classes=3, clip=1.0)
+    ours = LinearModel(loss=SOFTMAX, features=1, diameter=1e3, classes=3, clip=1.0)
     kept = [reference.gradient(ours, w, x, y, 1) for w in (a, a + 1e-4 * d)]
     assert (kept[1] - kept[0]) @ d >= 0.0
 
 
 def test_cutting_the_sum_of_a_persons_rows_is_not_monotone() -> None:
     """Rows (1, 0) and (0, 1) of one person: so each row of a linear model is bounded by itself."""
-    model = LinearModel(loss="logistic", features=2, diameter=1e3)
+    model = LinearModel(loss=LOGISTIC, features=2, diameter=1e3)
     x, y = np.eye(2), np.ones(2, int)
     a, d = np.array([0.0, -4.0]), np.array([0.2, 0.8])
     naive = [_cut_to_length(reference.gradient(model, w, x, y, 1), 1.0) for w in (a, a + 1e-3 * d)]
@@ -125,7 +137,7 @@ def test_a_turn_takes_its_part_whoever_was_skipped_before() -> None:
 def test_an_update_divides_by_what_was_agreed_whoever_holds_the_rows(rows: int, unit: Any, most: int) -> None:
     """The sum of clipped gradients over B, and noise of z times what one unit can contribute over B."""
     rng = np.random.default_rng(rows)
-    model = LinearModel(loss="logistic", features=3, diameter=8.0, clip=0.3)
+    model = LinearModel(loss=LOGISTIC, features=3, diameter=8.0, clip=0.3)
     x = rng.standard_normal((rows, 3))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     y, persons = rng.integers(2, size=rows), np.arange(rows) // most
@@ -147,7 +159,7 @@ def test_an_update_divides_by_what_was_agreed_whoever_holds_the_rows(rows: int, 
 
 def test_a_network_clips_a_person_and_a_linear_model_each_row() -> None:
     persons = Protection(unit="person", batch=50, rows_per_person=5)
-    assert persons.contribution(LinearModel(loss="logistic", features=3, diameter=8.0)) == 5.0
+    assert persons.contribution(LinearModel(loss=LOGISTIC, features=3, diameter=8.0)) == 5.0
     assert persons.contribution(NeuralModel(features=784, clip=2.0)) == 2.0
     assert Protection(unit="node").noise_std(NeuralModel(features=784, clip=2.0), 3.0) == 6.0
 

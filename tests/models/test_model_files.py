@@ -150,7 +150,7 @@ def test_no_code_is_run(path: Path) -> None:
     # Nor is a function imported before the model is asked for anything.
     save_model(model(), path)
     rewritten(path, lambda about: about["model"].update(name="nowhere_at_all:make"))
-    assert load_model(path).kind == "network"
+    assert load_model(path).is_network
 
 
 def test_foreign_and_damaged_files_are_refused_in_one_line(path: Path, tmp_path: Path) -> None:

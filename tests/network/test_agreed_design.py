@@ -15,7 +15,7 @@ from test_nodes import QUICK, final_models, make, run_nodes
 
 from skipring.delays import parse_delay
 from skipring.errors import InvalidInput
-from skipring.learning import LinearLearner, LinearModel, Protection, Rows
+from skipring.learning import LOGISTIC, LinearLearner, LinearModel, Protection, Rows
 from skipring.network.node import AccountTerms, Node, NodeBudget, NodeSetup, OwnAccount
 from skipring.network.protocol import blank_chain, extended_chain
 from skipring.network.setup import (
@@ -158,7 +158,7 @@ def test_an_own_account_with_closing_hops_is_what_a_transcript_says() -> None:
 def test_a_closing_step_is_noise_alone_and_stays_in_the_ball() -> None:
     rng = np.random.default_rng(1)
     x = np.eye(3)
-    model = LinearModel(loss="logistic", features=3, diameter=1.0)
+    model = LinearModel(loss=LOGISTIC, features=3, diameter=1.0)
     rows = Rows(x, np.array([0, 1, 1]), x[:0], np.zeros(0, np.int64), 2)
     made = LinearLearner(model, rows, protection=Protection(unit="record", batch=3), rng=rng)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from skipring.data import Scaling
 from skipring.errors import InvalidInput
-from skipring.learning import LinearLearner, LinearModel, Protection
+from skipring.learning import SQUARED, LinearLearner, LinearModel, Protection
 from skipring.learning.reference import gradient as gradient_of
 from skipring.network.node import OwnData, make_learner
 from skipring.runs import RunFile, example_run_file, parse_run, with_changes
@@ -591,7 +591,7 @@ def test_what_the_noise_hides_is_bounded_for_tiny_rows_and_huge_labels(prices: P
     made = learner(run_of("squared", prices, "learning.gradient_bound=0.3"))
     few = made.rows.train_x[:2] * size
     rows = dataclasses.replace(made.rows, train_x=few, train_y=np.array([1e300, 1e308]))
-    model = LinearModel(loss="squared", features=4, diameter=10.0, label_bound=math.inf, clip=0.3)
+    model = LinearModel(loss=SQUARED, features=4, diameter=10.0, label_bound=math.inf, clip=0.3)
     tiny, noise = (
         LinearLearner(model, rows, protection=Protection(unit="node"), rng=np.random.default_rng(3)),
         Recorded(),

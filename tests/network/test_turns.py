@@ -21,7 +21,7 @@ from virtual_time import VirtualLoop
 
 from skipring.delays import parse_delay
 from skipring.errors import InvalidInput
-from skipring.learning import LinearLearner, LinearModel, NothingFits, Protection, Rows
+from skipring.learning import LOGISTIC, LinearLearner, LinearModel, NothingFits, Protection, Rows
 from skipring.network.node import AdaptivePace, Node, NodeSetup, OwnData
 from skipring.network.node.cutter import Cutter
 from skipring.network.node.events import Event, Prepared, StillPreparing
@@ -115,7 +115,7 @@ def learner(unit: Unit = "record", rows: int = 40, batch: int | None = 40, long:
     x = rng.normal(size=(rows, 3))
     x *= long / np.linalg.norm(x, axis=1, keepdims=True)
     y = (rng.random(rows) < 0.5).astype(np.int64)
-    model = LinearModel(loss="logistic", features=3, diameter=10.0)
+    model = LinearModel(loss=LOGISTIC, features=3, diameter=10.0)
     protection = Protection(unit=unit, batch=batch)
     return LinearLearner(model, Rows(x, y, x[:0], y[:0], 2), protection=protection, rng=rng)
 

@@ -14,7 +14,7 @@ from plain_loops import reference_run
 from skipring.data import NodeData
 from skipring.delays import Exponential, Gamma
 from skipring.errors import InvalidInput
-from skipring.learning import LinearModel, StepSizes
+from skipring.learning import LinearModel, StepSizes, loss_named
 from skipring.privacy import forecast
 from skipring.runs import parse_run
 from skipring.schedules import DesignedRing, RandomRing, Schedule, designed_order
@@ -35,7 +35,7 @@ def setup(loss: str = "logistic", **changes: Any) -> Setup:
     y = np.digitize(scores, [-0.5, 0.5]) if loss == "softmax" else (scores > 0.0).astype(np.int64)
     labels = scores.clip(-1.0, 1.0) if loss == "squared" else y
     values: dict[str, Any] = {
-        "model": LinearModel(loss=loss, features=4, diameter=8.0, classes=3 if loss == "softmax" else 2),
+        "model": LinearModel(loss=loss_named(loss), features=4, diameter=8.0, classes=3 if loss == "softmax" else 2),
         "data": NodeData(features=x[:60], labels=labels[:60], start=np.arange(0, 61, 5)),
         "test_x": x[60:],
         "test_y": labels[60:].astype(np.float64),

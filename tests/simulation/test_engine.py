@@ -13,7 +13,7 @@ from plain_loops import reference_run
 from skipring.data import NodeData
 from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture, Never
 from skipring.errors import InvalidInput
-from skipring.learning import LinearModel, StepSizes
+from skipring.learning import LOGISTIC, SQUARED, LinearModel, StepSizes, loss_named
 from skipring.privacy import Unit, forecast, noise_for_budget
 from skipring.schedules import RandomRing, schedule
 from skipring.simulation.account import noise_for, planned, privacy_of
@@ -33,7 +33,7 @@ def setup(loss: str = "logistic", **changes: Any) -> Setup:
     y = np.digitize(scores, [-0.5, 0.5]) if loss == "softmax" else (scores > 0.0).astype(np.int64)
     labels = scores.clip(-1.0, 1.0) if loss == "squared" else y
     values: dict[str, Any] = {
-        "model": LinearModel(loss=loss, features=4, diameter=8.0, classes=classes),
+        "model": LinearModel(loss=loss_named(loss), features=4, diameter=8.0, classes=classes),
         "data": NodeData(features=x[:60], labels=labels[:60], start=np.arange(0, 61, 5)),
         "test_x": x[60:],
         "test_y": labels[60:].astype(np.float64),
@@ -167,7 +167,7 @@ def test_the_loss_is_the_mean_test_loss(loss: str) -> None:
 
 @pytest.mark.parametrize("diameter", [0.1, 8.0, 300.0])
 def test_the_tables_serve_any_diameter(diameter: float) -> None:
-    model = LinearModel(loss="logistic", features=4, diameter=diameter)
+    model = LinearModel(loss=LOGISTIC, features=4, diameter=diameter)
     case = setup(
         model=model, noise_multiplier=0.0, batch=None, timeout=math.inf, step_sizes=StepSizes(100.0, "constant")
     )
@@ -189,7 +189,7 @@ def test_batches_are_drawn_without_replacement_and_evenly() -> None:
     x = np.eye(5)
     case = setup(
         "squared",
-        model=LinearModel(loss="squared", features=5, diameter=1e6),
+        model=LinearModel(loss=SQUARED, features=5, diameter=1e6),
         data=NodeData(features=np.tile(x, (2, 1)), labels=np.ones(10), start=np.array([0, 5, 10])),
         test_x=x,
         test_y=np.ones(5),

@@ -15,7 +15,7 @@ from scipy import stats
 from skipring.data import NodeData
 from skipring.delays import Exponential, Gamma
 from skipring.errors import InvalidInput
-from skipring.learning import LinearModel, StepSizes
+from skipring.learning import SQUARED, LinearModel, StepSizes, loss_named
 from skipring.simulation.engine import run_many, run_one
 from skipring.simulation.rivals import (
     Federated,
@@ -48,7 +48,7 @@ def setup(rival: str, loss: str = "logistic", nodes: int = 40, **changes: Any) -
     diameter = 100.0 if loss == "squared" else math.inf
     values: dict[str, Any] = {
         "model": LinearModel(
-            loss=loss,
+            loss=loss_named(loss),
             features=4,
             diameter=diameter,
             classes=3 if loss == "softmax" else 2,
@@ -222,7 +222,7 @@ def test_with_chance_it_has_the_same_law_as_the_plain_loop(rival: str, loss: str
 def only_noise(rival: str, **changes: Any) -> Setup:
     """Rows of zeros, whose gradient is 0 everywhere: only noise moves a model. The error is its mean square."""
     values: dict[str, Any] = {
-        "model": LinearModel(loss="squared", features=3, diameter=1e6, clip=2.0),
+        "model": LinearModel(loss=SQUARED, features=3, diameter=1e6, clip=2.0),
         "data": NodeData(features=np.zeros((20, 3)), labels=np.zeros(20), start=np.arange(21)),
         "test_x": np.eye(3),
         "test_y": np.zeros(3),
@@ -393,7 +393,7 @@ def one_step(rival: Gossip, seed: int = 1, **changes: Any) -> tuple[Setup, NDArr
     a = np.random.default_rng(nodes).uniform(-0.5, 0.5, nodes)
     a -= a.mean()
     values: dict[str, Any] = {
-        "model": LinearModel(loss="squared", features=1, diameter=1e3),
+        "model": LinearModel(loss=SQUARED, features=1, diameter=1e3),
         "data": NodeData(features=np.ones((nodes, 1)), labels=a, start=np.arange(nodes + 1)),
         "test_x": np.ones((1, 1)),
         "test_y": np.zeros(1),

@@ -9,7 +9,7 @@ import pytest
 
 from skipring.data import NodeData
 from skipring.delays import Exponential
-from skipring.learning import LinearModel, StepSizes, reference
+from skipring.learning import SOFTMAX, LinearModel, StepSizes, loss_named, reference
 from skipring.schedules import RandomRing
 from skipring.simulation.engine import run_one
 from skipring.simulation.setup import KernelArrays, Setup
@@ -24,7 +24,7 @@ def a_setup(loss: str = "softmax", **changes: Any) -> Setup:
     classes = 5 if loss == "softmax" else 2
     y = rng.uniform(-1.0, 1.0, 90) if loss == "squared" else rng.integers(classes, size=90)
     values: dict[str, Any] = {
-        "model": LinearModel(loss=loss, features=20, diameter=6.0, classes=classes, clip=0.2, ridge=0.01),
+        "model": LinearModel(loss=loss_named(loss), features=20, diameter=6.0, classes=classes, clip=0.2, ridge=0.01),
         "data": NodeData(x[:60], y[:60], np.array([0, 3, 20, 26, 40, 51, 60])),
         "test_x": x[60:],
         "test_y": y[60:].astype(np.float64),
@@ -95,7 +95,7 @@ def test_only_wide_models_are_computed_so() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal((200, 4000)) / 100.0
     data = NodeData(x, rng.integers(5, size=200), np.arange(0, 201, 100))
-    model = LinearModel(loss="softmax", features=4000, diameter=6.0, classes=5)
+    model = LinearModel(loss=SOFTMAX, features=4000, diameter=6.0, classes=5)
     wide = a_setup(model=model, data=data, test_x=x[:5], test_y=np.zeros(5), schedule=RandomRing(2), batch=100)
     assert is_wide(wide)
     assert run_one(wide, 0).updates[-1] > 0

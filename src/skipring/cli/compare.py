@@ -142,12 +142,13 @@ def _baselines(run: RunFile, comparison: Comparison) -> dict[str, float]:
 def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varies: str | None) -> None:
     from rich.console import Console  # only where a table is shown
 
+    from ..learning import is_of_numbers
     from ..report import worth_names
 
     console = Console(highlight=False)
     console.print(_table(comparison, varies))
     if near:
-        called = worth_names(numbers=comparison.rows[0].result.resolved.model == "squared")
+        called = worth_names(numbers=is_of_numbers(comparison.rows[0].result.resolved.model))
         found = ", ".join(f"{called[who]} {error:.4f}" for who, error in near.items())
         console.print(f"\nWithout noise, mean over nodes: {found}.", markup=False)
     delta = comparison.rows[0].result.privacy.delta

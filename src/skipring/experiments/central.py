@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Floats
-from ..learning import LinearModel, StepSizes
+from ..learning import LOGISTIC, LinearModel, StepSizes
 from ..privacy import PlannedRun, gdp_mu, noise_for_budget
 
 
@@ -65,10 +65,8 @@ def descend(
     Every step uses all rows. It is what a node alone would compute if every turn were its own, for many at once.
     """
     models = [
-        LinearModel(loss="logistic", features=x.shape[1], diameter=diameter, clip=one.gradient_bound) for one in tunings
+        LinearModel(loss=LOGISTIC, features=x.shape[1], diameter=diameter, clip=one.gradient_bound) for one in tunings
     ]
-    loss = models[0].margin_loss
-    assert loss is not None
     bounds = np.array([model.gradient_bound for model in models])[:, None]
     std = bounds[:, 0] * np.asarray(noise_multipliers) / len(x)
     radius, most = models[0].radius, max(one.rounds for one in tunings)
@@ -79,7 +77,7 @@ def descend(
     limits = bounds / np.maximum(np.sqrt(np.einsum("ij,ij->i", x, x)), 1e-150)
     w = np.zeros((len(models), x.shape[1]))
     for step in range(most):
-        slopes = np.clip(loss.slope(w @ signed.T), -limits, limits)
+        slopes = np.clip(LOGISTIC.slope(w @ signed.T), -limits, limits)
         gradient = slopes @ signed / len(x) + std[:, None] * rng.standard_normal(w.shape)
         w -= sizes[:, step, None] * gradient
         w *= np.minimum(1.0, radius / np.maximum(np.linalg.norm(w, axis=1), radius))[:, None]

@@ -17,11 +17,24 @@ from .guessing import guess_errors as guess_errors
 from .guessing import guess_of as guess_of
 from .linear import LinearModel as LinearModel
 from .linear_learner import LinearLearner as LinearLearner
+from .loss import MARGIN_KERNEL as MARGIN_KERNEL
+from .loss import SOFTMAX_KERNEL as SOFTMAX_KERNEL
+from .loss import SQUARED_KERNEL as SQUARED_KERNEL
+from .loss import Loss as Loss
+from .losses import BUILT_IN as BUILT_IN
 from .losses import LOSSES as LOSSES
-from .losses import MarginLoss as MarginLoss
+from .losses import SOFTMAX as SOFTMAX
+from .losses import SQUARED as SQUARED
+from .losses import is_of_numbers as is_of_numbers
+from .losses import loss_kind as loss_kind
+from .losses import loss_named as loss_named
 from .losses import register_loss as register_loss
+from .losses import usual_loss as usual_loss
+from .margin_loss import LOGISTIC as LOGISTIC
+from .margin_loss import MarginLoss as MarginLoss
 from .networks import NETWORKS as NETWORKS
 from .networks import NeuralModel as NeuralModel
+from .networks import is_network as is_network
 from .reference import row_errors as row_errors
 from .step_sizes import StepSizes as StepSizes
 from .units import Batches as Batches
@@ -48,7 +61,7 @@ if TYPE_CHECKING:
     from .torch_module import require_usable as require_usable
     from .torch_module import rows_for as rows_for
     from .torch_module import with_parameters as with_parameters
-    from .torch_update import mean_loss as mean_loss
+    from .torch_update import batch_loss as batch_loss
 
 
 __getattr__, __dir__ = lazily(__name__, __file__)

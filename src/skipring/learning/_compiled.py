@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from .._arrays import AnyInts, Floats
 from ._vectors import DOUBLES, add_product, fetch, load, product, spread, store, total
 from .linear import LinearModel
-from .losses import MarginLoss
+from .loss import SoftmaxLoss
+from .margin_loss import MarginLoss
 from .units import Protection
 
 #: Width of a cell of the tables, for a smoothness of at most 1/4: linear interpolation is then good to 2e-8.
@@ -38,8 +39,6 @@ _FILES = [Path(__file__).with_name(name).read_bytes() for name in ("_compiled.py
 #: Stands for how these functions are written. numba keeps compiled functions on disk, and looks only at the file of the
 #: function itself; a kernel with this number in its closure is compiled afresh when what it inlines has changed.
 SOURCE = int(hashlib.sha256(b"".join(_FILES)).hexdigest()[:12], 16)
-#: Kinds of models. A kernel is compiled for one of them, and for what it is not, nothing is compiled.
-MARGIN, SQUARED, SOFTMAX = 0, 1, 2
 
 
 class Margin(NamedTuple):
@@ -85,7 +84,7 @@ class Examples(NamedTuple):
     batch: int
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """What an update does: the sum over its rows is divided by `divisor`, of which 0 means the number of rows."""
 
     step_sizes: Floats
@@ -102,7 +101,7 @@ class Test(NamedTuple):
     labels: Floats
 
 
-class Metrics(NamedTuple):
+class RunMetrics(NamedTuple):
     """What a run leaves every so many steps: test error, mean test loss, number of updates."""
 
     every: int
@@ -140,18 +139,14 @@ def compiled_model(model: LinearModel, x: Floats) -> Margin | Squared | Softmax:
         norms = np.sqrt(np.einsum("ij,ij->i", x, x))
         # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
         limits = model.gradient_bound / np.maximum(norms, 1e-150)
-    if model.loss == "softmax":
+    loss = model.loss
+    if isinstance(loss, SoftmaxLoss):
         # A row's gradient is at most sqrt(2) |x| (1 - p_y) long.
         return Softmax(0.0, model.classes, limits / np.sqrt(2.0))
-    if model.margin_loss is None:
+    if not isinstance(loss, MarginLoss):
         return Squared(_CHOICES, limits)
-    slopes, values, span = loss_table(model.margin_loss, model.radius)
+    slopes, values, span = loss_table(loss, model.radius)
     return Margin(_CHOICES, slopes, values, span, model.radius > span, limits)
-
-
-def kind_of(model: LinearModel) -> int:
-    """Return which kernel is meant."""
-    return SOFTMAX if model.loss == "softmax" else SQUARED if model.margin_loss is None else MARGIN
 
 
 def examples_of(
@@ -159,7 +154,7 @@ def examples_of(
 ) -> Examples:
     """Lay training rows out; without `first` a node has one part, so `start` says where its rows begin."""
     x, labels = np.ascontiguousarray(x, dtype=np.float64), np.asarray(y, np.float64)
-    if model.margin_loss is not None:
+    if isinstance(model.loss, MarginLoss):
         labels = 2.0 * labels - 1.0
         x = x * labels[:, None]
     first = np.arange(len(start)) if first is None else first
@@ -169,16 +164,16 @@ def examples_of(
 def tests_of(model: LinearModel, x: Floats, y: NDArray[Any]) -> Test:
     """Lay test rows out."""
     x, labels = np.asarray(x, np.float32), np.asarray(y, np.float64)
-    if model.margin_loss is not None:
+    if isinstance(model.loss, MarginLoss):
         labels = 2.0 * labels - 1.0
         x = x * labels.astype(np.float32)[:, None]
     return Test(np.ascontiguousarray(x.T), labels.astype(np.float32))
 
 
-def rule_of(model: LinearModel, protection: Protection, step_sizes: Floats, noise_multiplier: float) -> Rule:
+def update_rule(model: LinearModel, protection: Protection, step_sizes: Floats, noise_multiplier: float) -> UpdateRule:
     """Say what an update does."""
     divisor = float(protection.divisor(0))
-    return Rule(step_sizes, divisor, protection.noise_std(model, noise_multiplier), model.ridge, model.radius)
+    return UpdateRule(step_sizes, divisor, protection.noise_std(model, noise_multiplier), model.ridge, model.radius)
 
 
 def scratch_for(model: LinearModel, rows: Examples, test: Test) -> Scratch:

@@ -8,30 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
-from .losses import MarginLoss, loss_named, register_loss
+from .loss import Loss
+from .losses import require_tried, usual_loss
 
-#: The losses that are always there.
-LossName = Literal["logistic", "softmax", "squared"]
 #: Steps of this size and noise for them still have squares that a double holds.
 _MOST_BOUND = 1e100
-
-
-class _Loss:
-    """A model's loss: given by its name or as a `MarginLoss`, and read as its name."""
-
-    def __get__(self, model: Any, owner: type) -> str:
-        if model is None:  # no default
-            raise AttributeError("loss")
-        name: str = model.__dict__["loss"]
-        return name
-
-    def __set__(self, model: Any, loss: str | MarginLoss) -> None:
-        found = register_loss(loss) if isinstance(loss, MarginLoss) else loss_named(loss)
-        model.__dict__["loss"] = loss.name if isinstance(loss, MarginLoss) else loss
-        model.__dict__["_margin_loss"] = found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +24,8 @@ class LinearModel:
 
     Parameters
     ----------
-    loss : ``logistic`` (two classes), ``softmax`` (more) or ``squared`` (numbers); or a loss of your own for two
-        classes, a `MarginLoss` or its name.
+    loss : one of `LOSSES`, such as `LOGISTIC` (two classes), `SOFTMAX` (more) or `SQUARED` (numbers); or a `MarginLoss`
+        of your own for two classes.
     features : columns of the data, the intercept included.
     classes : for softmax, their number.
     diameter : of the ball that the parameters are projected onto; infinity means none (not for squared loss).
@@ -51,12 +35,13 @@ class LinearModel:
     label_bound : for squared loss, the largest absolute label. Infinity, where every gradient is clipped: the bound is
         then `clip`, whatever the labels are.
 
-    >>> model = LinearModel(loss="logistic", features=8, diameter=10.0)
+    >>> from skipring.learning import LOGISTIC
+    >>> model = LinearModel(loss=LOGISTIC, features=8, diameter=10.0)
     >>> model.gradient_bound, model.smoothness, model.contracts(0.3)
     (1.0, 0.25, True)
     """
 
-    loss: _Loss = _Loss()
+    loss: Loss
     features: int
     diameter: float
     classes: int = 2
@@ -65,16 +50,18 @@ class LinearModel:
     label_bound: float = 1.0
 
     def __post_init__(self) -> None:
+        require_tried(self.loss)
         require_integer("features", self.features, 1)
-        if self.diameter != math.inf or self.loss == "squared":  # whose gradient no bound would hold without a ball
+        if self.diameter != math.inf or self.loss.is_of_numbers:  # whose gradient no bound would hold without a ball
             require_positive("diameter", self.diameter)
         require_non_negative("ridge", self.ridge)
         require_integer("classes", self.classes, 2)
         # No label is too large if each gradient is clipped to a bound of its own.
-        if not (self.loss == "squared" and self.clip is not None and self.label_bound == math.inf):
+        if not (self.loss.is_of_numbers and self.clip is not None and self.label_bound == math.inf):
             require_positive("label_bound", self.label_bound)
-        if self.margin_loss is not None and self.classes != 2:
-            raise InvalidInput("model", self.loss, f"softmax for {self.classes} classes; {self.loss} is for two")
+        if not self.loss.is_of_numbers and not self.loss.fits(self.classes):
+            usual = usual_loss(self.classes).name
+            raise InvalidInput("model", self.name, f"{usual} for {self.classes} classes; {self.name} is for two")
         if self.clip is not None:
             require_positive("gradient_bound", self.clip)
         if not self.gradient_bound <= _MOST_BOUND:
@@ -83,19 +70,24 @@ class LinearModel:
             which, value = ("gradient_bound", self.clip) if self.clip is not None else (which, getattr(self, which))
             raise InvalidInput(which, f"{value:g}", f"below {_MOST_BOUND:g}: squares of what follows from it overflow")
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self.margin_loss is not None:  # which a process that this model was sent to may not know
-            register_loss(self.margin_loss)
-
     #: Whether the bound is that of each row's gradient.
     bounds_rows: ClassVar[bool] = True
 
     @property
-    def margin_loss(self) -> MarginLoss | None:
-        """The loss, if it is one of a margin (logistic or your own); None for softmax and squared loss."""
-        found: MarginLoss | None = self.__dict__["_margin_loss"]
-        return found
+    def name(self) -> str:
+        """What run files and results call it: the name of its loss."""
+        return self.loss.name
+
+    @property
+    def label_classes(self) -> int:
+        """How many classes labels have; 0 where they are numbers."""
+        return 0 if self.loss.is_of_numbers else self.classes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the parameters: a vector, or a row for each class."""
+        scores = self.loss.scores(self.classes)
+        return (self.features,) if scores == 1 else (scores, self.features)
 
     @property
     def radius(self) -> float:
@@ -105,16 +97,12 @@ class LinearModel:
     @property
     def parameters(self) -> int:
         """Number of parameters."""
-        return self.features * (self.classes if self.loss == "softmax" else 1)
+        return self.features * self.loss.scores(self.classes)
 
     @property
     def natural_bound(self) -> float:
         """The largest norm of an example's gradient, without the ridge term (which does not depend on data)."""
-        if self.margin_loss is not None:
-            return self.margin_loss.bound
-        if self.loss == "softmax":
-            return 2.0**0.5
-        return self.radius + self.label_bound
+        return self.loss.longest(self.radius, self.label_bound)
 
     @property
     def clips(self) -> bool:
@@ -129,9 +117,7 @@ class LinearModel:
     @property
     def smoothness(self) -> float:
         """The beta of the accountants, ridge term included."""
-        if self.margin_loss is not None:
-            return self.margin_loss.smoothness + self.ridge
-        return {"softmax": 0.5, "squared": 1.0}[self.loss] + self.ridge
+        return self.loss.smoothness + self.ridge
 
     def contracts(self, step_size: float) -> bool:
         """Say whether updates with steps of at most this size are contractions, which amplification needs.

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from ..data import require_finite_labels, require_unit_rows
 from . import reference
 from .linear import LinearModel
-from .prepared import PreparedRows
+from .prepared import NextRows
 from .units import Batches, Protection, deal_parts, most_units, unit_count
-from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, require_step, usable, whole, without_tiny
+from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, all_at_once, require_step, usable, without_tiny
 
 #: Squares of larger numbers overflow, and with them the mean squared error.
 _MOST_TEST_LABEL = 1e150
@@ -45,11 +45,11 @@ class LinearLearner:
         self._norms = reference.row_norms(x)
         parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
         self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
-        self._prepared = PreparedRows(self._batches, x, y)
+        self._prepared = NextRows(self._batches, x, y)
         self.protection, self.parts, self.units = protection, len(parts), most_units(parts, protection, rows.persons)
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
         self.rows_digest = rows.digest(parts)
-        self.name: str = model.loss
+        self.name = model.name
         self.shape = (model.parameters,)
         self.radius, self.gradient_bound = model.radius, model.gradient_bound
         self.labels_clipped, self.rows_left_out = rows.labels_clipped, rows.left_out
@@ -79,7 +79,7 @@ class LinearLearner:
         step_size: float,
         noise_multiplier: float,
         noise: Noise,
-        pieces: Pieces = whole,
+        pieces: Pieces = all_at_once,
     ) -> NDArray[Any]:
         """Return the parameters after one noisy step."""
         w = usable(parameters, self)

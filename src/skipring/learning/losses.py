@@ -1,125 +1,63 @@
-"""Losses of one margin per row: logistic loss, and your own.
-
-With labels y of -1 and 1, a row's margin is m = y w.x. Where the loss is convex in m, no steeper than `bound`, and its
-slope no steeper than `smoothness`, rows of norm at most 1 have gradients of at most `bound`, and updates with steps of
-at most 2 / `smoothness` are contractions. The accountants rest on these two numbers, so both are tried out before a
-loss is used.
-"""
+"""All losses of linear models by name: here one is looked up, and yours is made known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
-
-from .._arrays import Floats
-from ..errors import InvalidInput, require_positive
+from ..errors import InvalidInput
+from .loss import Loss, SoftmaxLoss, SquaredLoss
+from .margin_loss import LOGISTIC, MarginLoss
 from .networks import NETWORKS
 
-#: Losses that are none of a margin: their names are taken.
-OTHER_LOSSES = ("softmax", "squared")
-#: How many margins a loss is tried at, how far beyond `flat`, and what rounding may change, in units of its bound.
-_TRIED, _BEYOND, _ROUNDING = 200_001, 1e6, 1e-6
-
-
-@dataclass(frozen=True, kw_only=True)
-class MarginLoss:
-    """A convex, smooth loss of a row's margin, for two classes.
-
-    Parameters
-    ----------
-    name : what run files call it.
-    value, slope : the loss and its derivative, given an array of margins.
-    bound : the largest absolute slope.
-    smoothness : the largest derivative of the slope.
-    flat : beyond margins of -flat and flat the loss is a straight line, or as good as one.
-
-    >>> hinge = MarginLoss(
-    ...     name="smooth-hinge",
-    ...     value=lambda m: np.where(m < 0.0, 0.5 - m, 0.5 * np.maximum(1.0 - m, 0.0) ** 2),
-    ...     slope=lambda m: np.clip(m - 1.0, -1.0, 0.0),
-    ...     bound=1.0,
-    ...     smoothness=1.0,
-    ... )
-    >>> hinge.check()
-    """
-
-    name: str
-    value: Callable[[Floats], Floats]
-    slope: Callable[[Floats], Floats]
-    bound: float
-    smoothness: float
-    flat: float = 40.0
-
-    def check(self) -> None:
-        """Refuse a loss that is not what it says, as far as trying it at many margins can tell."""
-        for what in ("bound", "smoothness", "flat"):
-            require_positive(f"loss.{what}", getattr(self, what))
-        margins = np.linspace(-self.flat, self.flat, _TRIED)
-        slopes = self._tried("slope", margins)
-        allowed = _ROUNDING * self.bound
-        steps, width = np.diff(slopes), 2.0 * self.flat / (_TRIED - 1)
-        if steps.min() < -1e-9 * self.bound:
-            self._refuse("slope", "falls somewhere, so that the loss is not convex")
-        if np.abs(slopes).max() > self.bound * (1.0 + 1e-9):
-            self._refuse("slope", f"reaches {np.abs(slopes).max():g}, above the bound {self.bound:g}")
-        if steps.max() > self.smoothness * width * (1.0 + 1e-6) + 1e-12 * self.bound:
-            self._refuse("slope", f"rises by {steps.max() / width:g} per margin, above {self.smoothness:g}")
-        ends = self._tried("slope", np.array([-_BEYOND, -1.0, 1.0, _BEYOND]) * self.flat)
-        if max(abs(ends[0] - ends[1]), abs(ends[2] - ends[3])) > allowed:
-            self._refuse("slope", f"still changes beyond margins of {self.flat:g}; give a larger flat")
-        # The trapezium rule is off by at most width^2 x smoothness / 4 per margin: the value must be the slope's sum.
-        values = self._tried("value", margins)
-        summed = np.append(0.0, np.cumsum(0.5 * width * (slopes[1:] + slopes[:-1])))
-        off = float(np.abs(values - values[0] - summed).max())
-        if off > 0.5 * self.flat * width * self.smoothness + 1e-6 * max(1.0, float(np.abs(values).max())):
-            self._refuse("value", f"is off by {off:g} from what the slope adds up to")
-
-    def _tried(self, what: str, margins: Floats) -> Floats:
-        found = np.asarray(getattr(self, what)(margins), dtype=np.float64)
-        if found.shape != margins.shape or not np.isfinite(found).all():
-            self._refuse(what, "must be a finite number for each margin of an array")
-        return found
-
-    def _refuse(self, what: str, reason: str) -> None:
-        raise InvalidInput.because("loss", self.name, f"its {what} {reason}")
-
-
-def _logistic_slope(margins: Floats) -> Floats:
-    return -1.0 / (1.0 + np.exp(np.minimum(margins, 700.0)))
-
-
-def _logistic_value(margins: Floats) -> Floats:
-    value: Floats = np.logaddexp(0.0, -margins)
-    return value
-
-
-LOGISTIC = MarginLoss(
-    name="logistic", value=_logistic_value, slope=_logistic_slope, bound=1.0, smoothness=0.25, flat=40.0
-)
-#: The losses of one margin, by name.
-LOSSES: dict[str, MarginLoss] = {LOGISTIC.name: LOGISTIC}
+SOFTMAX, SQUARED = SoftmaxLoss(), SquaredLoss()
+#: The losses by name; those of your own stand behind them.
+LOSSES: dict[str, Loss] = {loss.name: loss for loss in (LOGISTIC, SOFTMAX, SQUARED)}
+#: Names of those that are always there, and that run no code of a user's.
+BUILT_IN = frozenset(LOSSES)
 
 
 def register_loss(loss: MarginLoss) -> MarginLoss:
     """Make a loss usable by its name, in models and run files, once it was tried out; return it."""
-    known = LOSSES.get(loss.name)
-    if known == loss:
-        return loss
-    if known is not None or loss.name in OTHER_LOSSES or loss.name in NETWORKS:
-        raise InvalidInput.because("loss", loss.name, "is the name of another loss")
-    if not loss.name or not loss.name.replace("-", "").replace("_", "").isalnum():
-        raise InvalidInput("loss", loss.name, "a name of letters, digits, - and _")
-    loss.check()
-    LOSSES[loss.name] = loss
+    require_tried(loss)
+    LOSSES.setdefault(loss.name, loss)
     return loss
 
 
-def loss_named(name: str) -> MarginLoss | None:
-    """Return the loss of one margin of this name; None for softmax and squared loss; refuse other names."""
-    if name in OTHER_LOSSES:
-        return None
+def require_tried(loss: object) -> None:
+    """Refuse a loss that is not what it says, or has the name of another."""
+    if not isinstance(loss, Loss):
+        raise InvalidInput("loss", loss, "LOGISTIC, SOFTMAX, SQUARED or a MarginLoss")
+    known = LOSSES.get(loss.name)
+    if known == loss:
+        return
+    if known is not None or loss.name in NETWORKS:
+        raise InvalidInput.because("loss", loss.name, "is the name of another loss")
+    if not isinstance(loss, MarginLoss):
+        raise InvalidInput("loss", loss, "a MarginLoss")
+    if not loss.name or not loss.name.replace("-", "").replace("_", "").isalnum():
+        raise InvalidInput("loss", loss.name, "a name of letters, digits, - and _")
+    loss.check()
+
+
+def loss_named(name: str) -> Loss:
+    """Return the loss of this name.
+
+    >>> loss_named("logistic").smoothness
+    0.25
+    """
     if name not in LOSSES:
-        raise InvalidInput("model", name, f"one of {', '.join(sorted([*LOSSES, *OTHER_LOSSES]))}")
+        raise InvalidInput("model", name, f"one of {', '.join(sorted(LOSSES))}")
     return LOSSES[name]
+
+
+def loss_kind(name: str) -> type[Loss]:
+    """Return what kind of loss a trained linear model has; one that is not known here is a `MarginLoss` of a user's."""
+    return type(LOSSES[name]) if name in LOSSES else MarginLoss
+
+
+def usual_loss(classes: int) -> Loss:
+    """Return the loss for labels with so many classes, where nobody asks for another; 0 classes are numbers."""
+    return SQUARED if classes == 0 else LOGISTIC if classes == 2 else SOFTMAX
+
+
+def is_of_numbers(name: str | None) -> bool:
+    """Say whether a model of this name is a linear model of labels that are numbers."""
+    return name in LOSSES and LOSSES[name].is_of_numbers

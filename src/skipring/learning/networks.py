@@ -19,6 +19,15 @@ _SHAPES: dict[int, tuple[Literal["mnist", "cifar10"], tuple[int, int, int]]] = {
 }
 
 
+def is_network(name: str) -> bool:
+    """Say whether a model of this name is a neural network.
+
+    >>> is_network("logistic"), is_network("clinic.models:small")
+    (False, True)
+    """
+    return name in NETWORKS or ":" in name
+
+
 @dataclass(frozen=True, kw_only=True)
 class NeuralModel:
     """A network with PyTorch; the averaged gradient of a node is clipped, or nothing is promised.
@@ -75,9 +84,9 @@ class NeuralModel:
         return ":" in self.name
 
     @property
-    def loss(self) -> str:
-        """What a result calls the model; the loss is the cross-entropy, or half the squared error of numbers."""
-        return self.name
+    def label_classes(self) -> int:
+        """How many classes labels have; 0 where they are numbers."""
+        return self.classes
 
     @property
     def network(self) -> Literal["mnist", "cifar10"]:

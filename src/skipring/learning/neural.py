@@ -24,10 +24,10 @@ from ..errors import InvalidInput, require_integer, require_non_negative, requir
 from ..privacy import Unit
 from .torch_fixed import refusal_of_change, require_fixed, versions
 from .torch_module import drawn, require_same_size, trainable
-from .torch_units import UnitGradients, numbered, require_divisor
-from .torch_update import clip_, project_, row_errors, step_
+from .torch_units import UnitGradients, numbered_persons, require_divisor
+from .torch_update import answer_errors, clip_, project_, step_
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+BatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class NeuralToken:
@@ -57,7 +57,7 @@ class NeuralToken:
     def __init__(
         self,
         module: nn.Module,
-        loss: Loss,
+        loss: BatchLoss,
         images: torch.Tensor,
         labels: torch.Tensor,
         *,
@@ -274,7 +274,7 @@ class NeuralToken:
         """Put the row numbers of an update where the update looks for them, a graph always in the same place."""
         if self.protects == "record" and rows.device.type == "cpu" and len(torch.unique(rows)) < len(rows):
             raise InvalidInput.because("rows", "repeated", "a record that is used twice has twice the share")
-        persons = numbered(units, len(rows), self._persons) if self.protects == "person" else None
+        persons = numbered_persons(units, len(rows), self._persons) if self.protects == "person" else None
         if self._batch is None:
             self._rows = rows.to(self.device)
             if self.protects != "node":
@@ -300,7 +300,7 @@ class NeuralToken:
                 some = images[start : start + chunk].to(self.device)
                 if some.dtype == torch.uint8:
                     some = some.float() / 127.5 - 1.0
-                total += row_errors(self.module(some), labels[start : start + chunk].to(self.device)).sum()
+                total += answer_errors(self.module(some), labels[start : start + chunk].to(self.device)).sum()
         self.module.train()
         return float(total) / len(images)  # the device is waited for once
 

@@ -13,7 +13,7 @@ from .units import Batches
 from .update import PrepareRows, without_tiny
 
 
-class PreparedRows:
+class NextRows:
     """Which rows an update takes, and what a user's function has made of them; what was got ready is used once.
 
     Parameters

@@ -32,26 +32,8 @@ def gradient(
     parameters lie outside the ball: what is promised must not depend on who sent them.
     """
     norms = row_norms(x) if norms is None else norms
-    if model.loss == "softmax":
-        each = _class_shares(x @ w.reshape(model.classes, -1).T)
-        own = np.arange(len(y)), y.astype(np.int64, copy=False)
-        each[own] = 0.0
-        wrong = each.sum(axis=1)
-        each[own] = -wrong
-        # A row's gradient is at most sqrt(2) |x| (1 - p_y) long. Capping that keeps it the gradient of a convex
-        # function (docs/privacy.md, "Clipping"), which cutting it to its own length would not.
-        sizes = math.sqrt(2.0) * norms * wrong
-        each *= np.minimum(1.0, model.gradient_bound / np.maximum(sizes, 1e-300))[:, None]
-        return (each.T @ x).ravel() / divisor
-    loss = model.margin_loss
-    if loss is None:
-        slopes = x @ w - y
-    else:
-        signs = 2.0 * y - 1.0
-        slopes = signs * loss.slope(signs * (x @ w))
-    # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
-    limits = model.gradient_bound / np.maximum(norms, 1e-150)
-    return np.minimum(np.maximum(slopes, -limits), limits) @ x / divisor
+    slopes = model.loss.slopes(_scores(model, w, x), y, norms, model.gradient_bound)
+    return (slopes.T @ x).ravel() / divisor
 
 
 def stepped(model: LinearModel, w: Floats, gradient: Floats, step_size: float) -> Floats:
@@ -75,27 +57,13 @@ def test_error(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> flo
 
 def row_errors(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> Floats:
     """Return for each row 1 if its predicted class is wrong, and else 0; or the squared error of its number."""
-    if model.loss == "squared":
-        errors: Floats = (x @ w - y) ** 2
-        return errors
-    if model.loss == "softmax":
-        return (np.argmax(x @ w.reshape(model.classes, -1).T, axis=1) != y).astype(np.float64)
-    return ((x @ w > 0.0) != (y == 1)).astype(np.float64)
+    return model.loss.errors(_scores(model, w, x), y)
 
 
 def mean_loss(model: LinearModel, w: Floats, x: Floats, y: NDArray[Any]) -> float:
     """Return the mean loss of the rows, without the ridge term."""
-    if model.loss == "softmax":
-        scores = x @ w.reshape(model.classes, -1).T
-        top = scores.max(axis=1)
-        each = np.log(np.exp(scores - top[:, None]).sum(axis=1)) + top
-        return float(np.mean(each - scores[np.arange(len(y)), y.astype(np.int64, copy=False)]))
-    if model.margin_loss is None:
-        return float(0.5 * np.mean((x @ w - y) ** 2))
-    return float(np.mean(model.margin_loss.value((2.0 * y - 1.0) * (x @ w))))
+    return float(np.mean(model.loss.values(_scores(model, w, x), y)))
 
 
-def _class_shares(scores: Floats) -> Floats:
-    shares: Floats = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
+def _scores(model: LinearModel, w: Floats, x: Floats) -> Floats:
+    return x @ w.reshape(model.shape).T

@@ -18,13 +18,13 @@ from ..errors import InvalidInput
 from .torch_layers import Units, add_weighted_, squared_lengths
 from .torch_rowwise import CannotCompute, first_that_works, same
 
-Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+BatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Scales = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 #: Numbers that are kept at a time: gradients of some units.
 _KEPT = 1 << 26
 
 
-def row_losses(loss: Loss, answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def row_losses(loss: BatchLoss, answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the loss of each row by itself: whatever the loss is, it cannot mix rows."""
     if answers.dtype in (torch.bfloat16, torch.float16):
         answers = answers.float()
@@ -35,7 +35,7 @@ def row_losses(loss: Loss, answers: torch.Tensor, labels: torch.Tensor) -> torch
 class EachUnit:
     """A module and its loss, and the gradient of each unit by itself."""
 
-    def __init__(self, module: nn.Module, loss: Loss, *, bf16: bool) -> None:
+    def __init__(self, module: nn.Module, loss: BatchLoss, *, bf16: bool) -> None:
         self._module, self._loss, self._bf16 = module, loss, bf16
         self._names = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
         #: Whether several units are computed at a time, without waiting for a GPU.

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from .networks import NeuralModel
-from .prepared import PreparedRows
+from .prepared import NextRows
 from .torch_fixed import changed_since, refusal_of_change, written_bits
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
-from .torch_units import UnitGradients, numbered
-from .torch_update import clip_, mean_loss, project_, row_errors, step_
+from .torch_units import UnitGradients, numbered_persons
+from .torch_update import answer_errors, batch_loss, clip_, project_, step_
 from .units import Batches, Protection, deal_parts, most_units, unit_count
-from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, require_step, usable, whole
+from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, all_at_once, require_step, usable
 
 _TEST_CHUNK = 1000
 
@@ -64,7 +64,7 @@ class TorchLearner:
         self._make, self._seed = maker(model), seed
         parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
         batches = Batches(len(rows.train_x), protection, rng, parts=parts)
-        self._prepared = PreparedRows(batches, self._x.numpy(), self._y.numpy())
+        self._prepared = NextRows(batches, self._x.numpy(), self._y.numpy())
         self.protection = protection
         self.parts, self.units = len(parts), most_units(parts, protection, rows.persons)
         self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
@@ -85,7 +85,7 @@ class TorchLearner:
             some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
             self._clipped = UnitGradients(
                 self._module,
-                mean_loss,
+                batch_loss,
                 model.clip,
                 some,
                 labels,
@@ -154,7 +154,7 @@ class TorchLearner:
         step_size: float,
         noise_multiplier: float,
         noise: Noise,
-        pieces: Pieces = whole,
+        pieces: Pieces = all_at_once,
     ) -> NDArray[Any]:
         """Change the parameters by one noisy step, and return them; only an array that cannot be written is copied."""
         require_step(turn, step_size, noise_multiplier)
@@ -239,9 +239,11 @@ class TorchLearner:
             if self._clipped is not None:
                 units = None
                 if self._persons is not None:
-                    units = numbered(self._persons[rows], len(rows), self.protection.rows_per_person).to(self._device)
+                    units = numbered_persons(self._persons[rows], len(rows), self.protection.rows_per_person).to(
+                        self._device
+                    )
                 return [_flat(each) for each in self._clipped(x, y, units=units)]
-            loss = mean_loss(self._module(x), y)
+            loss = batch_loss(self._module(x), y)
             if loss.requires_grad:  # otherwise the answer depends on no parameter
                 (loss if share == 1.0 else loss * share).backward()  # type: ignore[no-untyped-call] # torch's
             found = [parameter.grad for parameter in self._parameters]
@@ -262,7 +264,7 @@ class TorchLearner:
             for start in range(0, len(self._test_x), _TEST_CHUNK):
                 rows = slice(start, start + _TEST_CHUNK)
                 answers = self._module(self._test_x[rows].to(self._device)).cpu()
-                total += float(row_errors(answers, self._test_y[rows]).sum())
+                total += float(answer_errors(answers, self._test_y[rows]).sum())
         return total / len(self._test_x)
 
 

@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from .linear import LinearModel
 
-#: What a device has an update for.
-DEVICE_LOSSES = ("logistic", "softmax", "squared")
-
 _TEST_CHUNK = 4096
 
 
@@ -34,19 +31,19 @@ class LinearToken:
     def __init__(
         self, model: LinearModel, x: NDArray[Any], y: NDArray[Any], *, device: torch.device, seed: int = 0
     ) -> None:
-        if model.loss not in DEVICE_LOSSES:
-            reason = f"a device computes {', '.join(DEVICE_LOSSES)}; a loss of your own is computed with numpy"
-            raise InvalidInput.because("model", model.loss, reason)
+        if not model.loss.on_device:
+            reason = "a loss of your own without `device_slope` and `device_value` is computed with numpy"
+            raise InvalidInput.because("model", model.name, reason)
         self._model, self._device = model, device
         self._x, self._y = self._rows(x, y)
         # Squares of what is shorter vanish: such a row is taken to be as long as that, which clips it all the more.
         self._norms = torch.linalg.vector_norm(self._x, dim=1).clamp(min=1e-18)
-        self._shape = (model.classes if model.loss == "softmax" else 1, model.features)
+        self._shape = (model.loss.scores(model.classes), model.features)
         self._w = torch.zeros(self._shape, device=device)
         self._noise = torch.Generator(device).manual_seed(seed)
 
     def _rows(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        kind = np.int64 if self._model.loss == "softmax" else np.float32
+        kind = np.float32 if len(self._model.shape) == 1 else np.int64
         # A copy where rows are mapped from a file, which torch must not write to, and does not.
         rows = torch.from_numpy(np.require(x, np.float32, ["C", "W"])).to(self._device)
         return rows, torch.from_numpy(np.asarray(y, kind)).to(self._device)
@@ -77,21 +74,12 @@ class LinearToken:
 
     def _gradient(self, x: torch.Tensor, y: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
         model = self._model
-        limits = model.gradient_bound / norms
-        scores = x @ self._w.T
-        if model.loss == "softmax":
-            each = torch.softmax(scores, dim=1).scatter_(1, y[:, None], 0.0)
-            wrong = each.sum(dim=1, keepdim=True)
-            each.scatter_(1, y[:, None], -wrong)
-            each *= torch.clamp(limits[:, None] / (math.sqrt(2.0) * wrong.clamp(min=1e-30)), max=1.0)
-            return each.T @ x
-        score = scores[:, 0]
-        if model.loss == "squared":
-            slopes = score - y
-        else:
-            signs = 2.0 * y - 1.0
-            slopes = -signs * torch.sigmoid(-signs * score)
-        return (torch.minimum(torch.maximum(slopes, -limits), limits) @ x)[None]
+        slopes = model.loss.device_slopes(self._scores(x), y, model.gradient_bound / norms)
+        return slopes.reshape(len(x), self._shape[0]).T @ x
+
+    def _scores(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the scores of rows; one of each row without a dimension of its own."""
+        return (x @ self._w.T).reshape(len(x), *self._model.shape[:-1])
 
     def metrics(self, test: tuple[torch.Tensor, torch.Tensor]) -> tuple[float, float]:
         """Return test error and mean loss on rows that `tests` has put on the device."""
@@ -99,18 +87,9 @@ class LinearToken:
         loss = torch.zeros_like(wrong)
         for start in range(0, len(test[1]), _TEST_CHUNK):
             x, y = (part[start : start + _TEST_CHUNK] for part in test)
-            scores = x @ self._w.T
-            if self._model.loss == "softmax":
-                wrong += (scores.argmax(dim=1) != y).sum()
-                loss += torch.nn.functional.cross_entropy(scores, y, reduction="sum").double()
-                continue
-            score = scores[:, 0].double()
-            if self._model.loss == "squared":
-                wrong += (score - y).square().sum()
-                loss += 0.5 * (score - y).square().sum()
-            else:
-                wrong += ((score > 0.0) != (y == 1.0)).sum()
-                loss += torch.nn.functional.softplus(-(2.0 * y.double() - 1.0) * score).sum()
+            errors, losses = self._model.loss.device_sums(self._scores(x), y)
+            wrong += errors
+            loss += losses
         return float(wrong) / len(test[1]), float(loss) / len(test[1])
 
     def tests(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -125,7 +125,7 @@ def require_same_size(name: str, fresh: nn.Module, known: nn.Module, shapes: Seq
         raise InvalidInput.because("model.name", name, "must return a new module of the same size every time")
 
 
-def made_up(like: torch.Tensor, count: int) -> list[torch.Tensor]:
+def trial_rows(like: torch.Tensor, count: int) -> list[torch.Tensor]:
     """Return rows that have the shape and type of others, and nothing else in common with them.
 
     Two batches of them: numbers between -1 and 1 (0 or 1, if they are whole), and zeros, which fit nearly anything.
@@ -159,7 +159,7 @@ def require_usable(module: nn.Module, model: NeuralModel, rows: torch.Tensor) ->
     if not trainable(module):
         raise InvalidInput.because("model.name", name, "the module has no parameters to learn")
     answer: Any = None
-    tried = made_up(rows, 2)  # and none of the node's own, on which nothing that others notice may depend
+    tried = trial_rows(rows, 2)  # and none of the node's own, on which nothing that others notice may depend
     for some in tried:
         try:
             with torch.no_grad(), unchanged(module, name, "model.name"):

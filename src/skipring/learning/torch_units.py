@@ -19,10 +19,10 @@ from torch.func import functional_call
 
 from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy import Unit
-from .torch_each import EachUnit, Loss, row_losses
+from .torch_each import BatchLoss, EachUnit, row_losses
 from .torch_fixed import require_fixed, unchanged
 from .torch_layers import LAYERS, ROUNDED, Units
-from .torch_module import made_up
+from .torch_module import trial_rows
 from .torch_rowwise import layers_of_chain, mixes, require_records_apart
 from .torch_update import BELOW, LONGEST
 
@@ -46,7 +46,7 @@ class UnitGradients:
     def __init__(
         self,
         module: nn.Module,
-        loss: Loss,
+        loss: BatchLoss,
         bound: float,
         some: torch.Tensor,
         labels: torch.Tensor,
@@ -69,7 +69,7 @@ class UnitGradients:
         self._each = EachUnit(module, loss, bf16=bf16)
         self._traced: Callable[..., list[torch.Tensor]] | None = None
         # No row of a node: whether a module is taken, and how it is computed, must not depend on anybody's rows.
-        tried = [each if prepare is None else prepare(each) for each in made_up(some, 3)]
+        tried = [each if prepare is None else prepare(each) for each in trial_rows(some, 3)]
         tried = [each.float() if each.is_floating_point() else each for each in tried]  # as the parameters are
         answers = torch.zeros(3, *labels.shape[1:], dtype=labels.dtype, device=labels.device)
         with _as_before(module, some), unchanged(module, name):
@@ -186,7 +186,7 @@ def require_divisor(protects: Unit, divisor: int | None, bound: float | None, ba
         raise InvalidInput("batch", batch, f"at most the divisor, {divisor}")
 
 
-def numbered(units: torch.Tensor | None, rows: int, most: int) -> torch.Tensor:
+def numbered_persons(units: torch.Tensor | None, rows: int, most: int) -> torch.Tensor:
     """Return whose each row is, numbered from 0, if nobody has more rows than agreed."""
     if units is None or units.shape != (rows,):
         given = "missing" if units is None else tuple(units.shape)

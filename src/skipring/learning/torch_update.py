@@ -23,14 +23,14 @@ BELOW = 1.0 - 1e-5
 LONGEST = 1e18
 
 
-def mean_loss(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def batch_loss(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return the mean loss of a batch: the cross-entropy of classes, half the squared error of numbers."""
     if labels.is_floating_point():
         return 0.5 * (answers.reshape(labels.shape) - labels).square().mean()
     return cross_entropy(answers, labels)
 
 
-def row_errors(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def answer_errors(answers: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Return each row's error: 1 where the first choice is not the label's class, or the squared error of a number."""
     if labels.is_floating_point():
         return (answers.reshape(labels.shape) - labels).double().square()

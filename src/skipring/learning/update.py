@@ -36,10 +36,10 @@ class NothingFits(Exception):
     """There was no time for even one piece of an update: nothing was made of the parameters."""
 
 
-def whole(count: int) -> Iterable[slice]:
+def all_at_once(count: int) -> Iterable[slice]:
     """Take all at once.
 
-    >>> list(whole(7))
+    >>> list(all_at_once(7))
     [slice(0, 7, None)]
     """
     return (slice(0, count),)
@@ -127,7 +127,7 @@ class Learner(Protocol):
         step_size: float,
         noise_multiplier: float,
         noise: Noise,
-        pieces: Pieces = whole,
+        pieces: Pieces = all_at_once,
     ) -> NDArray[Any]:
         """Return project(w - step size x (clipped gradient + ridge x w + noise)); w may be overwritten.
 

@@ -17,7 +17,6 @@ from .inputs import Inputs as Inputs
 from .inputs import inputs_of as inputs_of
 from .trained import TrainedModel as TrainedModel
 from .trained import fixed_weights as fixed_weights
-from .trained import kind_of as kind_of
 
 if TYPE_CHECKING:
     from .file import ParameterBytes as ParameterBytes

@@ -23,10 +23,10 @@ from .._json import from_json, json_text, to_json
 from .._writing import whole_file
 from ..data import Scaling, Schema, check_encoder
 from ..errors import InvalidInput, require_open_unit
-from ..learning import NETWORKS
+from ..learning import NETWORKS, is_network, loss_kind
 from .facts import FORMAT, ModelFacts
 from .inputs import Inputs
-from .trained import TrainedModel, kind_of
+from .trained import TrainedModel
 
 _PIECE = 1 << 20
 _ABOUT, _PARAMETERS, _CLASSES, _CENTRE, _SCALE, _FIXED = "about", "parameters", "classes", "centre", "scale", "fixed"
@@ -237,8 +237,9 @@ def _check(facts: ModelFacts, inputs: Inputs, parameters: NDArray[Any]) -> None:
             raise InvalidInput("model.epsilon.delta", claim.delta, "above 0 and below 1")
     if inputs.classes.ndim != 1:
         raise InvalidInput("classes", f"an array of shape {inputs.classes.shape}", "a list of names or numbers")
-    name, classes, kind = facts.name, len(inputs.classes), kind_of(facts.name)
-    if kind == "network" and name not in NETWORKS and IS_FUNCTION.fullmatch(name) is None:
+    name, classes = facts.name, len(inputs.classes)
+    network = is_network(name)
+    if network and name not in NETWORKS and IS_FUNCTION.fullmatch(name) is None:
         raise InvalidInput("model.name", name, "module:function")
     if parameters.ndim != 1 or parameters.dtype.kind != "f" or not np.isfinite(parameters).all():
         raise InvalidInput(
@@ -251,14 +252,14 @@ def _check(facts: ModelFacts, inputs: Inputs, parameters: NDArray[Any]) -> None:
     schema = inputs.schema
     if schema is not None and (len(schema.feature_names), schema.classes) != (inputs.columns, tuple(inputs.classes)):
         raise InvalidInput.because("column", len(schema.columns), "the schema has other columns or classes")
-    allowed = {"margin": (2,), "squared": (0,), "network": range(10**6), "softmax": range(2, 10**6)}[kind]
-    if classes not in allowed:
+    loss = loss_kind(name)
+    if classes not in (range(10**6) if network else loss.classes):
         raise InvalidInput.because("classes", classes, f"the model is {name}")
-    scores = classes if kind == "softmax" else 1
+    scores = 1 if network else loss.scores(classes)
     widths = {"none": inputs.columns}
     if inputs.features.startswith("random-fourier:"):
         widths[inputs.features] = int(inputs.features.partition(":")[2])
-    if kind != "network" and inputs.features in widths:  # what other encoders answer is known once they are called
+    if not network and inputs.features in widths:  # what other encoders answer is known once they are called
         wanted = scores * (widths[inputs.features] + inputs.intercept)
         if parameters.size != wanted:
             raise InvalidInput("parameters", parameters.size, f"{wanted}, for {inputs.columns} columns")

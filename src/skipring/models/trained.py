@@ -5,32 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..errors import InvalidInput
-from ..learning import NETWORKS, NeuralModel, require_torch
+from ..learning import LOSSES, NeuralModel, is_network, loss_kind, require_torch
 from .facts import ModelFacts
 from .inputs import Inputs
 
 if TYPE_CHECKING:
     from torch import nn
-
-Kind = Literal["margin", "softmax", "squared", "network"]
-
-
-def kind_of(name: str) -> Kind:
-    """Return how a model of this name answers: with one score for two classes, one for each, a number, or a network's.
-
-    >>> kind_of("logistic"), kind_of("clinic.models:small")
-    ('margin', 'network')
-    """
-    if name in NETWORKS or ":" in name:
-        return "network"
-    return "softmax" if name == "softmax" else "squared" if name == "squared" else "margin"
 
 
 def fixed_weights(name: str, seed: int) -> NDArray[np.uint8]:
@@ -80,9 +67,9 @@ class TrainedModel:
         return self.facts.name
 
     @property
-    def kind(self) -> Kind:
-        """How it answers."""
-        return kind_of(self.name)
+    def is_network(self) -> bool:
+        """Whether it is a neural network, and no linear model."""
+        return is_network(self.name)
 
     @property
     def classes(self) -> NDArray[Any]:
@@ -92,7 +79,8 @@ class TrainedModel:
     @property
     def has_probabilities(self) -> bool:
         """Whether its scores are probabilities of classes: not for numbers, nor for a loss of somebody's own."""
-        return len(self.classes) > 0 and (self.kind != "margin" or self.name == "logistic")
+        known = self.is_network or (self.name in LOSSES and LOSSES[self.name].has_probabilities)
+        return len(self.classes) > 0 and known
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each row, or the number that is predicted for it."""
@@ -107,14 +95,14 @@ class TrainedModel:
     def encode(self, X: Any) -> Floats:
         """Return rows as `to_torch` and `to_sklearn` take them: scaled, with public features, without a constant."""
         values = self.inputs.values(X)
-        return self.inputs.rows(values) if self.kind == "network" else self.inputs.rows_without_constant(values)
+        return self.inputs.rows(values) if self.is_network else self.inputs.rows_without_constant(values)
 
     def to_torch(self) -> nn.Module:
         """Return a PyTorch module that answers rows of `encode`, in single precision, with the model's scores.
 
         One score says how much speaks for the second of two classes; of several, each is that of a class.
         """
-        if self.kind == "network":
+        if self.is_network:
             return self._new_network()
         require_torch(self.name)
         from .networks import linear_module
@@ -125,10 +113,10 @@ class TrainedModel:
         """Return a fitted model of scikit-learn that answers rows of `encode` as this one does; linear models only."""
         from sklearn.linear_model import LinearRegression, LogisticRegression
 
-        if self.kind == "network":
+        if self.is_network:
             raise InvalidInput.because("to_sklearn", self.name, "a network has no twin in scikit-learn; use to_torch")
         coefficients, constants = self.weights()
-        if self.kind == "squared":
+        if not len(self.classes):
             made = LinearRegression()
             made.coef_, made.intercept_ = coefficients[0], float(constants[0]) + self.inputs.label_middle
         else:
@@ -152,14 +140,13 @@ class TrainedModel:
     def scores(self, values: Floats) -> Floats:
         """Return the scores of rows, given their numbers before they are scaled: one of each, or one for each class."""
         rows = self.inputs.rows(values)
-        if self.kind == "network":
+        if self.is_network:
             from .networks import answers
 
             found = answers(self._network, rows)
             return found[:, : len(self.classes)] if len(self.classes) else found.reshape(-1)
-        if self.kind == "softmax":
-            return rows @ self.parameters.reshape(len(self.classes), -1).T
-        return rows @ self.parameters
+        each = self._rows
+        return rows @ (each[0] if len(each) == 1 else each.T)
 
     def amounts(self, scores: Floats) -> Floats:
         """Return the numbers that scores stand for."""
@@ -176,11 +163,16 @@ class TrainedModel:
 
     def weights(self) -> tuple[Floats, Floats]:
         """Return a row of coefficients and a constant for each score of a linear model."""
-        rows = self.parameters.reshape(len(self.classes) if self.kind == "softmax" else 1, -1)
+        rows = self._rows
         if not self.inputs.intercept:
             return rows, np.zeros(len(rows))
         factor, constant = self.inputs.room
         return rows[:, :-1] * factor, rows[:, -1] * constant
+
+    @property
+    def _rows(self) -> Floats:
+        """The parameters of a linear model, a row for each score."""
+        return self.parameters.reshape(loss_kind(self.name).scores(len(self.classes)), -1)
 
     @cached_property
     def _network(self) -> nn.Module:

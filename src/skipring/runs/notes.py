@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..data import NodeData
-from ..learning import Protection, unit_count
+from ..learning import Protection, is_of_numbers, unit_count
 from ..privacy import large_delta
 from .runfile import RunFile
 
@@ -32,7 +32,7 @@ def not_covered(run: RunFile) -> str | None:
     read = []
     if run.data.standardise and not run.model.takes_pixels:
         read.append("features are standardised by the mean and deviation of all nodes' rows (data.standardise)")
-    if run.model.classes is None and run.model.label_bound is None and run.model.name != "squared":
+    if run.model.classes is None and run.model.label_bound is None and not is_of_numbers(run.model.name):
         read.append("classes are read off all nodes' labels (model.classes)")
     if run.privacy.protects != "node" and run.data.split in ("dirichlet", "dirichlet-even", "shards"):
         read.append("labels decide which node a row is dealt to (data.split)")

@@ -19,7 +19,7 @@ import numpy as np
 from ..data import NodeData
 from ..delays import Delay, Empirical, parse_delay
 from ..errors import InvalidInput, require_delta, require_positive
-from ..learning import LOSSES, LinearModel, NeuralModel, Protection, StepSizes
+from ..learning import SOFTMAX, LinearModel, NeuralModel, Protection, StepSizes, is_of_numbers, loss_named, usual_loss
 from ..privacy import ScheduleName
 from ..schedules import DesignedRing
 from ..timeouts import best_timeout, best_timeout_ready, timeout_for_skip
@@ -125,7 +125,7 @@ def resolve(
             law = parse_delay(USUAL_LAW if run.delay.law is None else run.delay.law)
     sizes = step_sizes_of(run)
     model = model_of(run, shape)
-    refusal = no_privacy(run, "" if model is None else model.loss)
+    refusal = no_privacy(run, "" if model is None else model.name)
     rival = run.schedule.name in RIVALS
     resolved = ResolvedRun(
         run=run,
@@ -240,23 +240,23 @@ def _network(run: RunFile, shape: Shape) -> NeuralModel | None:
 
 
 def _linear(run: RunFile, shape: Shape) -> LinearModel:
-    classes, asked = shape.classes, run.model.name
-    if classes is None:  # nobody has looked; what a name needs is what it gets
-        classes = 0 if asked == "squared" else 2 if asked in LOSSES else 3
-    usual = "squared" if classes == 0 else "logistic" if classes == 2 else "softmax"
-    name = usual if asked is None else asked
-    if (name == "squared") != (classes == 0) or (name in LOSSES and classes > 2):
-        raise InvalidInput.because("model", name, f"the labels have {classes or 'no'} classes; use {usual}")
+    asked, classes = None if run.model.name is None else loss_named(run.model.name), shape.classes
+    if classes is None:  # nobody has looked; what a loss needs is what it gets
+        classes = SOFTMAX.usual_classes if asked is None else asked.usual_classes
+    usual = usual_loss(classes)
+    loss = usual if asked is None else asked
+    if not loss.fits(classes):
+        raise InvalidInput.because("model", loss.name, f"the labels have {classes or 'no'} classes; use {usual.name}")
     # A rival's models are averages, which nothing keeps in a ball; only the squared loss has no bound without one.
-    usual_diameter = math.inf if run.schedule.name in RIVALS and name != "squared" else DEFAULT_DIAMETER
+    usual_diameter = math.inf if run.schedule.name in RIVALS and not loss.is_of_numbers else DEFAULT_DIAMETER
     label_bound = run.model.label_bound
-    if label_bound is None and name == "squared":
+    if label_bound is None and loss.is_of_numbers:
         # A clipped gradient is bounded whatever the labels are.
         label_bound = math.inf if run.learning.gradient_bound is not None else shape.largest_label
         if label_bound is None:
             raise InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
     return LinearModel(
-        loss=name,
+        loss=loss,
         features=shape.features or 1,
         diameter=usual_diameter if run.learning.diameter is None else run.learning.diameter,
         classes=max(2, classes),
@@ -291,7 +291,7 @@ def no_privacy(run: RunFile, model: str) -> InvalidInput | None:
     """Return why no epsilon can be stated for a run with this model, whatever the noise; None if one can."""
     if run.stragglers.slow_class is not None:
         return InvalidInput.because("stragglers.slow_class", run.stragglers.slow_class, _BY_LABELS)
-    if model == "squared" and not label_bound_is_agreed(run):
+    if is_of_numbers(model) and not label_bound_is_agreed(run):
         return InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
     return None
 

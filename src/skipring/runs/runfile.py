@@ -118,7 +118,7 @@ class ModelSection(_Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse a model that nobody can make, and an agreement that is none."""
-        known = (*LOSSES, "softmax", "squared", *NETWORKS)
+        known = (*LOSSES, *NETWORKS)
         if self.name is not None and self.name not in known and IS_FUNCTION.fullmatch(self.name) is None:
             raise InvalidInput("model.name", self.name, f"{', '.join(known)} or module:function")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):

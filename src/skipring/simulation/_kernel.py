@@ -8,17 +8,15 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..learning import MARGIN_KERNEL, SOFTMAX_KERNEL, SQUARED_KERNEL
 from ..learning._compiled import (
     FAST,
-    MARGIN,
-    SOFTMAX,
     SOURCE,
-    SQUARED,
     Examples,
-    Metrics,
-    Rule,
+    RunMetrics,
     Scratch,
     Test,
+    UpdateRule,
     draw_batch,
     draw_noise,
     margin_gradients,
@@ -39,14 +37,14 @@ def _walk_for(kind: int, source: int) -> Any:
         rng: np.random.Generator,
         model: Any,
         rows: Examples,
-        rule: Rule,
+        rule: UpdateRule,
         parts: NDArray[np.int32],
         ready: NDArray[np.bool_],
         fewer: NDArray[np.int64],
         test: Test,
         room: Scratch,
         w: NDArray[np.floating[Any]],
-        metrics: Metrics,
+        metrics: RunMetrics,
     ) -> None:
         """Take the token from hop to hop, past nodes that are not ready; w is the model, changed in place.
 
@@ -58,9 +56,9 @@ def _walk_for(kind: int, source: int) -> Any:
             return
         done = 0
         for point in range(len(metrics.errors)):
-            if kind == MARGIN:
+            if kind == MARGIN_KERNEL:
                 error, loss = evaluate_margin(model, w, test, room)
-            elif kind == SQUARED:
+            elif kind == SQUARED_KERNEL:
                 error, loss = evaluate_squared(model, w, test, room)
             else:
                 error, loss = evaluate_softmax(model, w, test, room)
@@ -88,9 +86,9 @@ def _walk_for(kind: int, source: int) -> Any:
                     take = fewer[h, 0]
                 if rule.noise_std > 0.0:
                     draw_noise(rng, room)
-                if kind == MARGIN:
+                if kind == MARGIN_KERNEL:
                     margin_gradients(model, w, rows, take, room)
-                elif kind == SQUARED:
+                elif kind == SQUARED_KERNEL:
                     squared_gradients(model, w, rows, take, room)
                 else:
                     softmax_gradients(model, w, rows, take, room)
@@ -104,4 +102,4 @@ def _walk_for(kind: int, source: int) -> Any:
 
 
 #: A compiled run for each kind of model.
-WALKS = {kind: _walk_for(kind, SOURCE) for kind in (MARGIN, SQUARED, SOFTMAX)}
+WALKS = {kind: _walk_for(kind, SOURCE) for kind in (MARGIN_KERNEL, SQUARED_KERNEL, SOFTMAX_KERNEL)}

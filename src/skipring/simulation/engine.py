@@ -127,12 +127,12 @@ def _run_linear(
 
     model, points = setup.model, len(setup.points)
     assert isinstance(model, LinearModel)
-    metrics = compiled.Metrics(
+    metrics = compiled.RunMetrics(
         setup.evaluate_every, np.empty(points), np.empty(points), np.empty(points, dtype=np.int64)
     )
     w = np.zeros(model.parameters)
     room = compiled.scratch_for(model, shared.rows, shared.test)
-    walk = WALKS[compiled.kind_of(model)]
+    walk = WALKS[model.loss.kernel]
     parts = shared.layout.parts_of(path, setup.closing)
     walk(rng, shared.model, shared.rows, rule_of(setup), parts, ready, fewer, shared.test, room, w, metrics)
     return metrics.errors, metrics.losses, metrics.updates, w

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..learning import Batches, NeuralModel, require_torch
-from .setup import Interrupted, Setup, turns_of
+from .setup import Interrupted, Setup, turn_numbers
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ class NeuralRuns:
         model = setup.model
         assert isinstance(model, NeuralModel)
         require_torch(model.name)
-        from ..learning import NeuralToken, choose_device, drawn, maker, mean_loss, require_usable, rows_for
+        from ..learning import NeuralToken, batch_loss, choose_device, drawn, maker, require_usable, rows_for
 
         device = choose_device(model.device)
         x, y = rows_for(model, setup.data.features, setup.data.labels, "training")
@@ -64,7 +64,7 @@ class NeuralRuns:
         for number in range(self.parallel):
             token = NeuralToken(
                 module if number == 0 else drawn(self._make, setup.seed),
-                mean_loss,
+                batch_loss,
                 x,
                 y,
                 batch=most if alike else None,
@@ -146,7 +146,7 @@ class NeuralRuns:
         start = setup.data.start
         sizes_and_parts = zip(setup.data.sizes, setup.parts, strict=True)
         batches = [Batches(int(rows), setup.protection, rng, parts=parts) for rows, parts in sizes_and_parts]
-        turns = turns_of(path)
+        turns = turn_numbers(path)
         errors, updates, done = [], [], 0
         for hop, node in enumerate(path):
             if stopped():

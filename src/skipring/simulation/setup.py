@@ -104,7 +104,7 @@ class Setup:
     def _check_labels(self) -> None:
         """Refuse labels that are no numbers, and those with which a gradient could exceed the model's bound."""
         model, most, most_in_tests = self.model, math.inf, math.inf
-        if isinstance(model, LinearModel) and model.loss == "squared":
+        if isinstance(model, LinearModel) and model.loss.is_of_numbers:
             most_in_tests = _MOST_TEST_LABEL
             if not model.clips:
                 most = model.label_bound
@@ -282,7 +282,7 @@ class LaidOut(NamedTuple):
         if self.first[-1] == len(self.first) - 1:
             return path
         # The type of the path, lest a run be compiled once for each: nodes have one part, records several.
-        return (self.first[path] + turns_of(path) % np.diff(self.first)[path]).astype(path.dtype)
+        return (self.first[path] + turn_numbers(path) % np.diff(self.first)[path]).astype(path.dtype)
 
 
 def laid_out(setup: Setup) -> LaidOut:
@@ -323,13 +323,13 @@ def rule_of(setup: Setup) -> Any:
 
     assert isinstance(setup.model, LinearModel)
     sizes = setup.step_sizes.first(setup.hops)
-    return compiled.rule_of(setup.model, setup.protection, sizes, setup.noise_multiplier)
+    return compiled.update_rule(setup.model, setup.protection, sizes, setup.noise_multiplier)
 
 
-def turns_of(path: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+def turn_numbers(path: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """Return for each hop how often the token was offered to its node before.
 
-    >>> turns_of(np.array([2, 0, 2, 2, 0]))
+    >>> turn_numbers(np.array([2, 0, 2, 2, 0]))
     array([0, 0, 1, 2, 1])
     """
     order = np.argsort(path, kind="stable")

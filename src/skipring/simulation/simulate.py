@@ -235,7 +235,7 @@ def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
         noise_multiplier=setup.noise_multiplier,
         gradient_bound=setup.model.gradient_bound,
         smoothness=None if math.isinf(setup.model.smoothness) else setup.model.smoothness,
-        model=setup.model.loss,
+        model=setup.model.name,
         parameters=setup.model.parameters,
         labels_clipped=setup.labels_clipped,
         rival=setup.schedule if isinstance(setup.schedule, Gossip | Federated) else None,
@@ -249,9 +249,7 @@ def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
             turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations),
         )
         + delta_notes(run, units_of_all_nodes(setup.data, setup.protection)),
-        guess=guess_of(
-            setup.data.labels, setup.test_y, classes=0 if setup.model.loss == "squared" else setup.model.classes
-        ),
+        guess=guess_of(setup.data.labels, setup.test_y, classes=setup.model.label_classes),
         rows=len(setup.data.labels),
         test_rows=len(setup.test_y),
         columns=inputs.columns if inputs.schema is None else len(inputs.schema.features),

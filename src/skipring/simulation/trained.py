@@ -10,7 +10,8 @@ import numpy as np
 
 from .._digest import digest
 from ..errors import InvalidInput, require_integer
-from ..models import Inputs, ModelFacts, TrainedModel, claims_of, fixed_weights, kind_of
+from ..learning import is_network
+from ..models import Inputs, ModelFacts, TrainedModel, claims_of, fixed_weights
 from .result import Result
 from .setup import RunOutput
 
@@ -30,7 +31,7 @@ def require_run(number: int, runs: int) -> None:
 def trained_model(result: Result, inputs: Inputs, output: RunOutput) -> TrainedModel:
     """Return the last model of a run of a result, with what such runs cost, if nobody can compute its noise again."""
     name, settings, number = result.resolved.model, result.settings, output.number
-    network = kind_of(name) == "network"
+    network = is_network(name)
     claims = claims_of(result.privacy, "any node of such a run, named beforehand (forecast)")
     if output.foreseeable:
         claims = tuple(

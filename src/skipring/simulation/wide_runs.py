@@ -43,7 +43,7 @@ class WideRuns:
         self._rows = self.layout = laid_out(setup)
         self._token: LinearToken | None = None
         self._lock = threading.Lock()
-        if model.loss in ("logistic", "softmax", "squared") and (device := _gpu(setup.device)) is not None:
+        if model.loss.on_device and (device := _gpu(setup.device)) is not None:
             from ..learning import LinearToken  # PyTorch is loaded only where it is needed
 
             self._token = LinearToken(model, self._rows.x, self._rows.y, device=device)

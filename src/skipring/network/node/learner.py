@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ...data import Dataset, Scaling, read_table, read_with_schema
 from ...errors import InvalidInput, quoted_list, require_integer
-from ...learning import Learner, LinearLearner, LinearModel, Rows, parts_stream, require_torch
+from ...learning import Learner, LinearLearner, LinearModel, Rows, is_of_numbers, parts_stream, require_torch
 from ...models import Inputs, inputs_of
 from ...runs import (
     RunFile,
@@ -143,7 +143,7 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> tuple[Rows, Inputs]:
     if not persons:  # whose a row is must not decide what happens to others
         table = dataclasses.replace(table, persons=None, person_names=())
     classes = run.model.classes
-    numbers = run.model.label_bound is not None or (run.model.name == "squared" and label_bound_is_agreed(run))
+    numbers = run.model.label_bound is not None or (is_of_numbers(run.model.name) and label_bound_is_agreed(run))
     if classes is None and not numbers:
         reason = (
             "nodes with files of their own must agree on the classes, or on model.label_bound if labels are numbers"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..._function import error_line
 from ...errors import InvalidInput
-from ...learning import LinearLearner, NothingFits
+from ...learning import BUILT_IN, LinearLearner, NothingFits
 from ...models import EpsilonClaim
 from ..protocol import Compute, Token, sealed, stamped
 from ..storage import digest_of, load, store
@@ -31,8 +31,6 @@ _QUICK = 1 << 16
 #: An update is made at once where none of the newest has taken longer than this; otherwise messages are answered
 #: meanwhile. (The first one is slow: much is loaded with it.)
 _INSTANT, _RECENT = 0.005, 8
-#: These are computed here, and not by a user's function, which may take long whenever it likes.
-_OWN_MODELS = ("logistic", "softmax", "squared")
 _PIECE = 1 << 20
 #: Seconds after which it is said that rows are still being got ready, and after which it is said again.
 _FIRST_TOLD, _TOLD_EVERY = 10.0, 60.0
@@ -62,7 +60,8 @@ class Updater:
         self._newest: NDArray[Any] | None = None  # the model of the newest token, if nobody has tested it yet
         # What an update takes by itself: a thread that waits for others is not slow. Where time is made up, so is this.
         self._effort = time.thread_time if clock is time.monotonic else clock
-        own = type(setup.learner) is LinearLearner and setup.learner.name in _OWN_MODELS
+        # A user's loss may take long whenever it likes.
+        own = type(setup.learner) is LinearLearner and setup.learner.name in BUILT_IN
         self._own_model = own and setup.compute is None
         self._took: deque[float] = deque(maxlen=_RECENT)
         self._at_work = 0

@@ -70,7 +70,7 @@ def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile
     if run.model.name is None:
         model = model_of(run, shape)
         assert model is not None
-        values["model"]["name"] = model.loss
+        values["model"]["name"] = model.name
     values["delay"].pop("skip", None)
     if str(values["delay"].get("law", "")).startswith(("trace:", "empirical:")):
         values["delay"].pop("law")  # what follows from it is written down; nodes need not have the file

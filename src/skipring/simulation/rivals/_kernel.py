@@ -13,17 +13,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..._arrays import AnyInts, Floats
+from ...learning import MARGIN_KERNEL, SOFTMAX_KERNEL, SQUARED_KERNEL
 from ...learning._compiled import (
     FAST,
-    MARGIN,
-    SOFTMAX,
     SOURCE,
-    SQUARED,
     Examples,
-    Metrics,
-    Rule,
+    RunMetrics,
     Scratch,
     Test,
+    UpdateRule,
     draw_batch,
     draw_noise,
     margin_gradients,
@@ -117,14 +115,14 @@ def _gossip_for(kind: int, source: int) -> Any:
         graph_rng: np.random.Generator,
         model: Any,
         rows: Examples,
-        rule: Rule,
+        rule: UpdateRule,
         most: float,
         averaging: Averaging,
         test: Test,
         room: Scratch,
         judges: AnyInts,
         models: Floats,
-        metrics: Metrics,
+        metrics: RunMetrics,
     ) -> None:
         """Let every node step on its own model (a row of `models`, changed in place), and average with its neighbours.
 
@@ -138,9 +136,9 @@ def _gossip_for(kind: int, source: int) -> Any:
         for point in range(len(metrics.errors)):
             metrics.errors[point], metrics.losses[point] = 0.0, 0.0
             for v in judges:
-                if kind == MARGIN:
+                if kind == MARGIN_KERNEL:
                     error, loss = evaluate_margin(model, models[v], test, room)
-                elif kind == SQUARED:
+                elif kind == SQUARED_KERNEL:
                     error, loss = evaluate_squared(model, models[v], test, room)
                 else:
                     error, loss = evaluate_softmax(model, models[v], test, room)
@@ -153,9 +151,9 @@ def _gossip_for(kind: int, source: int) -> Any:
                     take = draw_batch(
                         rng, model.choices, rows, rows.first[v] + t % (rows.first[v + 1] - rows.first[v]), room
                     )
-                    if kind == MARGIN:
+                    if kind == MARGIN_KERNEL:
                         margin_gradients(model, w, rows, take, room)
-                    elif kind == SQUARED:
+                    elif kind == SQUARED_KERNEL:
                         squared_gradients(model, w, rows, take, room)
                     else:
                         softmax_gradients(model, w, rows, take, room)
@@ -201,13 +199,13 @@ def _federated_for(kind: int, source: int) -> Any:
         rng: np.random.Generator,
         model: Any,
         rows: Examples,
-        rule: Rule,
+        rule: UpdateRule,
         most: float,
         ready: NDArray[np.bool_],
         test: Test,
         room: Scratch,
         w: Floats,
-        metrics: Metrics,
+        metrics: RunMetrics,
     ) -> None:
         """Let a server step along the mean of the noisy gradients of all nodes that are ready; w is changed in place.
 
@@ -218,9 +216,9 @@ def _federated_for(kind: int, source: int) -> Any:
         iterations, nodes = ready.shape
         total = np.empty(len(w))
         for point in range(len(metrics.errors)):
-            if kind == MARGIN:
+            if kind == MARGIN_KERNEL:
                 error, loss = evaluate_margin(model, w, test, room)
-            elif kind == SQUARED:
+            elif kind == SQUARED_KERNEL:
                 error, loss = evaluate_squared(model, w, test, room)
             else:
                 error, loss = evaluate_softmax(model, w, test, room)
@@ -234,9 +232,9 @@ def _federated_for(kind: int, source: int) -> Any:
                     take = draw_batch(
                         rng, model.choices, rows, rows.first[v] + t % (rows.first[v + 1] - rows.first[v]), room
                     )
-                    if kind == MARGIN:
+                    if kind == MARGIN_KERNEL:
                         margin_gradients(model, w, rows, take, room)
-                    elif kind == SQUARED:
+                    elif kind == SQUARED_KERNEL:
                         squared_gradients(model, w, rows, take, room)
                     else:
                         softmax_gradients(model, w, rows, take, room)
@@ -260,5 +258,5 @@ def _federated_for(kind: int, source: int) -> Any:
 
 
 #: A compiled run of each rival for each kind of model.
-GOSSIP = {kind: _gossip_for(kind, SOURCE) for kind in (MARGIN, SQUARED, SOFTMAX)}
-FEDERATED = {kind: _federated_for(kind, SOURCE) for kind in (MARGIN, SQUARED, SOFTMAX)}
+GOSSIP = {kind: _gossip_for(kind, SOURCE) for kind in (MARGIN_KERNEL, SQUARED_KERNEL, SOFTMAX_KERNEL)}
+FEDERATED = {kind: _federated_for(kind, SOURCE) for kind in (MARGIN_KERNEL, SQUARED_KERNEL, SOFTMAX_KERNEL)}

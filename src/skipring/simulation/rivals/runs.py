@@ -26,10 +26,10 @@ def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
     assert isinstance(model, LinearModel)
     rng, noise = setup.streams(number)
     points = setup.points
-    metrics = compiled.Metrics(
+    metrics = compiled.RunMetrics(
         setup.evaluate_every, np.empty(len(points)), np.empty(len(points)), np.empty(0, np.int64)
     )
-    kind, most = compiled.kind_of(model), setup.clip_noisy or 0.0
+    kind, most = model.loss.kernel, setup.clip_noisy or 0.0
     room = compiled.scratch_for(model, shared.rows, shared.test)
     how = (shared.model, shared.rows, rule_of(setup), most)
     skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)

@@ -1,0 +1,160 @@
+"""Losses of one margin per row, for two classes: logistic loss, and your own.
+
+With labels y of -1 and 1, a row's margin is m = y w.x. Where the loss is convex in m, no steeper than `bound`, and its
+slope no steeper than `smoothness`, rows of norm at most 1 have gradients of at most `bound`, and updates with steps of
+at most 2 / `smoothness` are contractions. The accountants rest on these two numbers, so both are tried out before a
+loss is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import Floats
+from ..errors import InvalidInput, require_positive
+from .loss import MARGIN_KERNEL, Loss, clipped_slopes
+
+#: How many margins a loss is tried at, how far beyond `flat`, and what rounding may change, in units of its bound.
+_TRIED, _BEYOND, _ROUNDING = 200_001, 1e6, 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarginLoss(Loss):
+    """A convex, smooth loss of a row's margin, for two classes.
+
+    Parameters
+    ----------
+    name : what run files call it.
+    value, slope : the loss and its derivative, given an array of margins.
+    bound : the largest absolute slope.
+    smoothness : the largest derivative of the slope.
+    flat : beyond margins of -flat and flat the loss is a straight line, or as good as one.
+    has_probabilities : whether the loss is minus the logarithm of how likely a row's class is.
+    device_value, device_slope : the same for tensors of PyTorch, where a device is to compute it.
+
+    >>> hinge = MarginLoss(
+    ...     name="smooth-hinge",
+    ...     value=lambda m: np.where(m < 0.0, 0.5 - m, 0.5 * np.maximum(1.0 - m, 0.0) ** 2),
+    ...     slope=lambda m: np.clip(m - 1.0, -1.0, 0.0),
+    ...     bound=1.0,
+    ...     smoothness=1.0,
+    ... )
+    >>> hinge.check()
+    """
+
+    name: str
+    value: Callable[[Floats], Floats]
+    slope: Callable[[Floats], Floats]
+    bound: float
+    smoothness: float
+    flat: float = 40.0
+    has_probabilities: bool = False
+    device_value: Callable[[Any], Any] | None = None
+    device_slope: Callable[[Any], Any] | None = None
+
+    kernel = MARGIN_KERNEL
+    classes = range(2, 3)
+    usual_classes = 2
+
+    @property
+    def on_device(self) -> bool:
+        """Whether there is a twin for it."""
+        return self.device_value is not None and self.device_slope is not None
+
+    def longest(self, radius: float, label_bound: float) -> float:
+        """Return the bound."""
+        return self.bound
+
+    def slopes(self, scores: Floats, y: NDArray[Any], norms: Floats, clip: float) -> Floats:
+        """Return the slope by each score, clipped."""
+        signs = 2.0 * y - 1.0
+        return clipped_slopes(signs * self.slope(signs * scores), norms, clip)
+
+    def values(self, scores: Floats, y: NDArray[Any]) -> Floats:
+        """Return the loss of each margin."""
+        return self.value((2.0 * y - 1.0) * scores)
+
+    def errors(self, scores: Floats, y: NDArray[Any]) -> Floats:
+        """Return whether a score has the wrong sign; 0 speaks for the first class."""
+        return ((scores > 0.0) != (y == 1)).astype(np.float64)
+
+    def device_slopes(self, scores: Any, y: Any, limits: Any) -> Any:
+        """Return the slope by each score, clipped."""
+        assert self.device_slope is not None
+        signs = 2.0 * y - 1.0
+        return (signs * self.device_slope(signs * scores)).clamp(-limits, limits)
+
+    def device_sums(self, scores: Any, y: Any) -> tuple[Any, Any]:
+        """Return how many scores have the wrong sign, and the sum of losses."""
+        assert self.device_value is not None
+        values = self.device_value((2.0 * y.double() - 1.0) * scores.double())
+        return ((scores > 0.0) != (y == 1.0)).sum(), values.sum()
+
+    def check(self) -> None:
+        """Refuse a loss that is not what it says, as far as trying it at many margins can tell."""
+        for what in ("bound", "smoothness", "flat"):
+            require_positive(f"loss.{what}", getattr(self, what))
+        margins = np.linspace(-self.flat, self.flat, _TRIED)
+        slopes = self._tried("slope", margins)
+        allowed = _ROUNDING * self.bound
+        steps, width = np.diff(slopes), 2.0 * self.flat / (_TRIED - 1)
+        if steps.min() < -1e-9 * self.bound:
+            self._refuse("slope", "falls somewhere, so that the loss is not convex")
+        if np.abs(slopes).max() > self.bound * (1.0 + 1e-9):
+            self._refuse("slope", f"reaches {np.abs(slopes).max():g}, above the bound {self.bound:g}")
+        if steps.max() > self.smoothness * width * (1.0 + 1e-6) + 1e-12 * self.bound:
+            self._refuse("slope", f"rises by {steps.max() / width:g} per margin, above {self.smoothness:g}")
+        ends = self._tried("slope", np.array([-_BEYOND, -1.0, 1.0, _BEYOND]) * self.flat)
+        if max(abs(ends[0] - ends[1]), abs(ends[2] - ends[3])) > allowed:
+            self._refuse("slope", f"still changes beyond margins of {self.flat:g}; give a larger flat")
+        # The trapezium rule is off by at most width^2 x smoothness / 4 per margin: the value must be the slope's sum.
+        values = self._tried("value", margins)
+        summed = np.append(0.0, np.cumsum(0.5 * width * (slopes[1:] + slopes[:-1])))
+        off = float(np.abs(values - values[0] - summed).max())
+        if off > 0.5 * self.flat * width * self.smoothness + 1e-6 * max(1.0, float(np.abs(values).max())):
+            self._refuse("value", f"is off by {off:g} from what the slope adds up to")
+
+    def _tried(self, what: str, margins: Floats) -> Floats:
+        found = np.asarray(getattr(self, what)(margins), dtype=np.float64)
+        if found.shape != margins.shape or not np.isfinite(found).all():
+            self._refuse(what, "must be a finite number for each margin of an array")
+        return found
+
+    def _refuse(self, what: str, reason: str) -> None:
+        raise InvalidInput.because("loss", self.name, f"its {what} {reason}")
+
+
+def _logistic_slope(margins: Floats) -> Floats:
+    return -1.0 / (1.0 + np.exp(np.minimum(margins, 700.0)))
+
+
+def _logistic_value(margins: Floats) -> Floats:
+    value: Floats = np.logaddexp(0.0, -margins)
+    return value
+
+
+def _logistic_slope_on_device(margins: Any) -> Any:
+    return -(-margins).sigmoid()
+
+
+def _logistic_value_on_device(margins: Any) -> Any:
+    from torch.nn.functional import softplus  # PyTorch is loaded only where it is needed
+
+    return softplus(-margins)
+
+
+LOGISTIC = MarginLoss(
+    name="logistic",
+    value=_logistic_value,
+    slope=_logistic_slope,
+    bound=1.0,
+    smoothness=0.25,
+    has_probabilities=True,
+    device_value=_logistic_value_on_device,
+    device_slope=_logistic_slope_on_device,
+)
