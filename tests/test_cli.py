@@ -294,9 +294,9 @@ def test_help_shows_the_way(skipring: Command) -> None:
 
 def test_no_help_says_that_a_flag_is_a_bool(skipring_words: Callable[..., Any]) -> None:
     """Nor that of any group; what is set to a value says of what kind it is."""
-    groups = {(): typer.main.get_command(app)}
+    groups: dict[tuple[str, ...], Any] = {(): typer.main.get_command(app)}
     for words, group in list(groups.items()):
-        for name, command in group.commands.items():  # type: ignore[attr-defined]
+        for name, command in group.commands.items():
             groups[(*words, name)] = command
             groups |= {(*words, name, one): each for one, each in getattr(command, "commands", {}).items()}
     assert len(groups) > 30

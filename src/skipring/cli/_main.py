@@ -14,6 +14,7 @@ import typer
 
 from .. import __version__
 from ..errors import InvalidInput
+from ._options import spelled_out
 from ._output import option_name, printable
 from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
@@ -89,7 +90,7 @@ def _flowing(text: str | None) -> str:
 
 
 def _add(group: typer.Typer, command: Callable[..., Any], name: str | None = None, panel: str | None = None) -> None:
-    group.command(name, cls=_Command, help=_flowing(command.__doc__), rich_help_panel=panel)(command)
+    group.command(name, cls=_Command, help=_flowing(command.__doc__), rich_help_panel=panel)(spelled_out(command))
 
 
 BEFORE = "Before a run"

@@ -1,10 +1,48 @@
-"""Options that several commands share."""
+"""Options that several commands share, each written once.
+
+A parameter of a command whose type is one of the classes here stands for all of its options.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Annotated, Any, get_type_hints
 
 import typer
+
+
+def spelled_out(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that takes each option of an object by itself, which is how typer finds them."""
+    hints = get_type_hints(command, include_extras=True)
+    spelled: list[Parameter] = []
+    objects: dict[str, type] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        kind = hints[name]
+        if not dataclasses.is_dataclass(kind) or not isinstance(kind, type):
+            spelled.append(parameter.replace(annotation=kind, kind=Parameter.KEYWORD_ONLY))
+            continue
+        objects[name] = kind
+        of = get_type_hints(kind, include_extras=True)
+        for field in dataclasses.fields(kind):
+            default = Parameter.empty if field.default is dataclasses.MISSING else field.default
+            spelled.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=of[field.name]))
+    if not objects:
+        return command
+
+    def with_objects(**given: Any) -> None:
+        for name, kind in objects.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+        command(**given)
+
+    with_objects.__name__ = command.__name__
+    with_objects.__signature__ = inspect.Signature(spelled)  # type: ignore[attr-defined] # where typer looks
+    with_objects.__annotations__ = {parameter.name: parameter.annotation for parameter in spelled}
+    return with_objects
+
 
 Delay = Annotated[
     str,
@@ -16,20 +54,7 @@ Delay = Annotated[
 ]
 HopLatency = Annotated[float, typer.Option(help="Time a hop takes, whoever is at its end.")]
 Schedule = Annotated[str, typer.Option(metavar="NAME", help="ring, random-ring, designed-ring or random-walk.")]
-Closing = Annotated[
-    int | None,
-    typer.Option(help="On the designed ring: hops at the end that add noise and no gradient. Default: 2."),
-]
-OrderSeed = Annotated[int | None, typer.Option(help="On the designed ring: which of many orders. Default: 1.")]
-Search = Annotated[
-    int | None,
-    typer.Option(
-        help="On the designed ring: moves to look for a better order with. Default: some seconds' worth; 0: none."
-    ),
-]
 Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
-Steps = Annotated[int, typer.Option(help="Number of hops of the token, skipped ones included.")]
-Skip = Annotated[float, typer.Option(help="Probability that a node is skipped.")]
 NoiseMultiplier = Annotated[
     float,
     typer.Option(
@@ -46,12 +71,6 @@ Protects = Annotated[
         help="What epsilon hides: one row (record), all rows of a person, or all data of a node.",
     ),
 ]
-Batch = Annotated[
-    int | None,
-    typer.Option(
-        help="With record or person: the most rows of an update, the same for all nodes; by default all of a node's."
-    ),
-]
 RowsPerPerson = Annotated[int | None, typer.Option(help="With person: no person has more rows than this at a node.")]
 Rows = Annotated[
     int | None,
@@ -60,48 +79,6 @@ Rows = Annotated[
         " waits for the node's next turn."
     ),
 ]
-Parts = Annotated[
-    int | None,
-    typer.Option(
-        help="Instead of --rows: into how many parts each node deals its rows; its turns rotate through them. Where"
-        " nodes differ, ask for each and take the largest epsilon."
-    ),
-]
-Method = Annotated[str, typer.Option(metavar="NAME", help="tight (proven) or paper (its theorems as stated).")]
-DeltaPrime = Annotated[
-    float | None,
-    typer.Option(help="With method paper: delta' (default: delta, or 1e-6). The printed delta is their sum."),
-]
-View = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="offered: protects from an observer that is always ready; participants: from one that is skipped, too;"
-        " final: from somebody outside who is shown the final model and nothing else.",
-    ),
-]
-ObserverSkip = Annotated[
-    float | None, typer.Option(help="With view participants: the observer's skip probability; by default --skip.")
-]
-TargetSkip = Annotated[
-    float | None, typer.Option(help="Skip probability of the protected node, if it differs from the others'.")
-]
-Distance = Annotated[
-    int | None, typer.Option(help="On the ring: hops from the protected node to the observer. Default: the worst.")
-]
-Position = Annotated[
-    int | None, typer.Option(help="On the ring: place of the protected node, 1 to nodes. Default: the worst.")
-]
-Observers = Annotated[int, typer.Option(help="How many nodes put together what they saw.")]
-Convexity = Annotated[
-    bool,
-    typer.Option(
-        "--convex/--non-convex",
-        help="Whether the loss is convex and smooth, and the learning rate at most 2 / smoothness.",
-    ),
-]
-StepSize = Annotated[str, typer.Option(metavar="LAW", help="sqrt: learning rate / sqrt(update number); or constant.")]
-LearningRate = Annotated[float | None, typer.Option(help="Checked against 2 / smoothness, if both are given.")]
 Ready = Annotated[
     str | None,
     typer.Option(
@@ -113,3 +90,91 @@ Ready = Annotated[
 Smoothness = Annotated[
     float | None, typer.Option(help="Smoothness of the loss (rows of norm 1: logistic 0.25, softmax 0.5, squared 1).")
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hops:
+    """Who gets the token how often, and how likely they are skipped."""
+
+    schedule: Schedule
+    nodes: Nodes
+    steps: Annotated[int, typer.Option(help="Number of hops of the token, skipped ones included.")]
+    skip: Annotated[float, typer.Option(help="Probability that a node is skipped.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """How the privacy of a run is accounted for: whose, against whom, and what may be counted."""
+
+    method: Annotated[str, typer.Option(metavar="NAME", help="tight (proven) or paper (its theorems as stated).")] = (
+        "tight"
+    )
+    delta_prime: Annotated[
+        float | None,
+        typer.Option(help="With method paper: delta' (default: delta, or 1e-6). The printed delta is their sum."),
+    ] = None
+    view: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="offered: protects from an observer that is always ready; participants: from one that is skipped, too;"
+            " final: from somebody outside who is shown the final model and nothing else.",
+        ),
+    ] = "offered"
+    observer_skip: Annotated[
+        float | None, typer.Option(help="With view participants: the observer's skip probability; by default --skip.")
+    ] = None
+    target_skip: Annotated[
+        float | None, typer.Option(help="Skip probability of the protected node, if it differs from the others'.")
+    ] = None
+    distance: Annotated[
+        int | None, typer.Option(help="On the ring: hops from the protected node to the observer. Default: the worst.")
+    ] = None
+    position: Annotated[
+        int | None, typer.Option(help="On the ring: place of the protected node, 1 to nodes. Default: the worst.")
+    ] = None
+    observers: Annotated[int, typer.Option(help="How many nodes put together what they saw.")] = 1
+    convex: Annotated[
+        bool,
+        typer.Option(
+            "--convex/--non-convex",
+            help="Whether the loss is convex and smooth, and the learning rate at most 2 / smoothness.",
+        ),
+    ] = True
+    step_size: Annotated[
+        str, typer.Option(metavar="LAW", help="sqrt: learning rate / sqrt(update number); or constant.")
+    ] = "sqrt"
+    learning_rate: Annotated[float | None, typer.Option(help="Checked against 2 / smoothness, if both are given.")] = (
+        None
+    )
+    smoothness: Smoothness = None
+    protects: Protects = USUAL_UNIT
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            help="With record or person: the most rows of an update, the same for all nodes; by default all of a"
+            " node's."
+        ),
+    ] = None
+    rows_per_person: RowsPerPerson = None
+    rows: Rows = None
+    parts: Annotated[
+        int | None,
+        typer.Option(
+            help="Instead of --rows: into how many parts each node deals its rows; its turns rotate through them. Where"
+            " nodes differ, ask for each and take the largest epsilon."
+        ),
+    ] = None
+    closing: Annotated[
+        int | None,
+        typer.Option(help="On the designed ring: hops at the end that add noise and no gradient. Default: 2."),
+    ] = None
+    order_seed: Annotated[int | None, typer.Option(help="On the designed ring: which of many orders. Default: 1.")] = (
+        None
+    )
+    search: Annotated[
+        int | None,
+        typer.Option(
+            help="On the designed ring: moves to look for a better order with. Default: some seconds' worth; 0: none."
+        ),
+    ] = None

@@ -10,6 +10,7 @@ from ..errors import InvalidInput, require_integer
 
 if TYPE_CHECKING:
     from ..privacy import PlannedRun, Unit
+    from ._options import Account
 
 #: The most parts that are accounted for.
 _MOST_PARTS = 10**6
@@ -73,52 +74,45 @@ class Protected:
         )
 
 
-def protected(
-    protects: str, batch: int | None, rows_per_person: int | None, rows: int | None, parts: int | None
-) -> Protected:
+def protected(asked: Account) -> Protected:
     """Return whom the options protect; refuse what does not go together."""
+    protects, batch, rows, parts = asked.protects, asked.batch, asked.rows, asked.parts
+    per_person = asked.rows_per_person
     if protects == "node":
         if parts is not None:
             reason = "a node contributes at each of its turns; rotation goes with --protects record or person"
             raise InvalidInput.because("parts", parts, reason)
-        for parameter, given in (("batch", batch), ("rows_per_person", rows_per_person), ("rows", rows)):
+        for parameter, given in (("batch", batch), ("rows_per_person", per_person), ("rows", rows)):
             if given is not None:
                 reason = "a node's noise does not depend on its rows; it goes with --protects record or person"
                 raise InvalidInput.because(parameter, given, reason)
         return Protected(unit="node")
 
     if batch is None and rows is None:  # an update takes all rows (or a part of them), however many those are
-        if rows_per_person is not None and protects != "person":
-            raise InvalidInput.because("rows_per_person", rows_per_person, "goes with --protects person")
+        if per_person is not None and protects != "person":
+            raise InvalidInput.because("rows_per_person", per_person, "goes with --protects person")
         require_integer("parts", 1 if parts is None else parts, 1, _MOST_PARTS)
-        return Protected(
-            unit=_unit(protects), rows_per_person=rows_per_person, parts=parts or 1, units=None, of_a_node=None
-        )
+        return Protected(unit=_unit(protects), rows_per_person=per_person, parts=parts or 1, units=None, of_a_node=None)
 
     from ..learning import Protection  # only where rows matter: it loads more than the accountants do
 
-    if protects == "person" and rows_per_person is None:
+    if protects == "person" and per_person is None:
         raise InvalidInput.because("rows_per_person", "missing", "say how many rows a person has at most")
     batch = rows if batch is None else batch
-    agreed = Protection(
-        unit=_unit(protects),
-        batch=batch,
-        rows_per_person=1 if rows_per_person is None else rows_per_person,
-    )
-    if rows_per_person is not None and protects != "person":  # also where it is 1
-        raise InvalidInput.because("rows_per_person", rows_per_person, "goes with --protects person")
+    agreed = Protection(unit=_unit(protects), batch=batch, rows_per_person=1 if per_person is None else per_person)
+    if per_person is not None and protects != "person":  # also where it is 1
+        raise InvalidInput.because("rows_per_person", per_person, "goes with --protects person")
     if parts is not None:
         if rows is not None:
             raise InvalidInput.because("parts", parts, "follows from --rows; give one of the two")
         require_integer("parts", parts, 1, _MOST_PARTS)
     elif rows is not None:
-        per_person = agreed.rows_per_person
-        require_integer("rows", rows, 1, _MOST_PARTS * agreed.units_per_update * per_person)
-        parts = agreed.parts(-(-rows // per_person))
+        require_integer("rows", rows, 1, _MOST_PARTS * agreed.units_per_update * agreed.rows_per_person)
+        parts = agreed.parts(-(-rows // agreed.rows_per_person))
     return Protected(
         unit=agreed.unit,
         batch=batch,
-        rows_per_person=rows_per_person,
+        rows_per_person=per_person,
         parts=1 if parts is None else parts,
         units=agreed.units_per_update,
         of_a_node=None if rows is None else -(-rows // agreed.rows_per_person),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from .._json import to_json
 from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, print_json, print_rows
-from ._protected import delta_note, protected, same_parts
+from ._protected import Protected, delta_note, protected, same_parts
 
 if TYPE_CHECKING:
     from ..delays import Delay
@@ -106,37 +107,13 @@ def _timeout_ready(
     )
 
 
-# typer reads the options of a command off its own signature, so those of `privacy` and `noise` stand in both.
-
-
 def privacy(
-    schedule: options.Schedule,
-    nodes: options.Nodes,
-    steps: options.Steps,
-    skip: options.Skip,
+    hops: options.Hops,
     noise_multiplier: options.NoiseMultiplier,
+    *,
     delta: Annotated[float | None, typer.Option(help="Find epsilon for this delta.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Find delta for this epsilon.")] = None,
-    method: options.Method = "tight",
-    delta_prime: options.DeltaPrime = None,
-    view: options.View = "offered",
-    observer_skip: options.ObserverSkip = None,
-    target_skip: options.TargetSkip = None,
-    distance: options.Distance = None,
-    position: options.Position = None,
-    observers: options.Observers = 1,
-    convex: options.Convexity = True,
-    step_size: options.StepSize = "sqrt",
-    learning_rate: options.LearningRate = None,
-    smoothness: options.Smoothness = None,
-    protects: options.Protects = options.USUAL_UNIT,
-    batch: options.Batch = None,
-    rows_per_person: options.RowsPerPerson = None,
-    rows: options.Rows = None,
-    parts: options.Parts = None,
-    closing: options.Closing = None,
-    order_seed: options.OrderSeed = None,
-    search: options.Search = None,
+    asked: options.Account,
     as_json: Json = False,
 ) -> None:
     """What others can learn about a node's data in a run: epsilon for a delta, or delta for an epsilon."""
@@ -145,32 +122,10 @@ def privacy(
     if (delta is None) == (epsilon is None):
         given = "missing" if delta is None else delta
         raise InvalidInput.because("delta", given, "give exactly one of --delta and --epsilon")
-    who = protected(protects, batch, rows_per_person, rows, parts)
-    run = _record(
-        schedule=schedule,
-        nodes=nodes,
-        steps=steps,
-        skip=skip,
-        noise_multiplier=noise_multiplier,
-        target_skip=target_skip,
-        view=view,
-        observer_skip=observer_skip,
-        distance=distance,
-        position=position,
-        observers=observers,
-        convex=convex,
-        step_size=step_size,
-        learning_rate=learning_rate,
-        smoothness=smoothness,
-        protects=who.unit,
-        every=who.parts,
-        closing=closing,
-        order_seed=order_seed,
-        search=search,
-    )
+    run, who = _planned(hops, asked, noise_multiplier)
     facts: dict[str, Any] = {}
-    if _is_paper(method, delta_prime, who.parts, rows):
-        prime = delta_prime if delta_prime is not None else (delta if delta is not None else 1e-6)
+    if _is_paper(asked, who.parts):
+        prime = asked.delta_prime if asked.delta_prime is not None else (delta if delta is not None else 1e-6)
         bound = PaperBound(run, delta_prime=prime)
         small = delta if delta is not None else bound.delta(epsilon if epsilon is not None else 0.0)
         found = bound.guarantee(small, epsilon)
@@ -180,101 +135,33 @@ def privacy(
         small = delta if delta is not None else account.delta(epsilon if epsilon is not None else 0.0)
         found = promise(run, small, units=who.units, epsilon=epsilon)
         facts["amplified"] = account.amplified
-    warned = delta_note(who.unit, who.of_a_node, nodes, found.delta)
-    if as_json:
-        facts |= who.facts(noise_multiplier) | _facts(run) | ({"warning": warned[0]} if warned else {})
-        print_json(to_json(found) | facts)
-        return
-    print_rows(
-        [
-            *found.rows(),
-            ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip {skip:g}"),
-            ("noise multiplier", noise_multiplier),
-            *who.update_rows,
-        ],
-        " ".join([*_says(found), *same_parts(run), who.noise_note(noise_multiplier), *warned]),
-    )
+    shown = [("schedule", f"{hops.schedule}, {hops.nodes} nodes, {hops.steps} steps, skip {hops.skip:g}")]
+    _say(found, run, who, facts, [*found.rows(), *shown, ("noise multiplier", noise_multiplier)], as_json=as_json)
 
 
 def noise(
-    schedule: options.Schedule,
-    nodes: options.Nodes,
-    steps: options.Steps,
-    skip: options.Skip,
+    hops: options.Hops,
     epsilon: Annotated[float, typer.Option(help="The privacy budget.")],
     delta: Annotated[float, typer.Option(help="The privacy budget.")],
-    method: options.Method = "tight",
-    delta_prime: options.DeltaPrime = None,
-    view: options.View = "offered",
-    observer_skip: options.ObserverSkip = None,
-    target_skip: options.TargetSkip = None,
-    distance: options.Distance = None,
-    position: options.Position = None,
-    observers: options.Observers = 1,
-    convex: options.Convexity = True,
-    step_size: options.StepSize = "sqrt",
-    learning_rate: options.LearningRate = None,
-    smoothness: options.Smoothness = None,
-    protects: options.Protects = options.USUAL_UNIT,
-    batch: options.Batch = None,
-    rows_per_person: options.RowsPerPerson = None,
-    rows: options.Rows = None,
-    parts: options.Parts = None,
-    closing: options.Closing = None,
-    order_seed: options.OrderSeed = None,
-    search: options.Search = None,
+    asked: options.Account,
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
-    # The options are those of `privacy`, listed again: typer reads them off the signature.
     from ..privacy import PaperBound, noise_for_budget, paper_noise_for_budget, promise
 
-    who = protected(protects, batch, rows_per_person, rows, parts)
-    run = _record(
-        schedule=schedule,
-        nodes=nodes,
-        steps=steps,
-        skip=skip,
-        noise_multiplier=1.0,
-        target_skip=target_skip,
-        view=view,
-        observer_skip=observer_skip,
-        distance=distance,
-        position=position,
-        observers=observers,
-        convex=convex,
-        step_size=step_size,
-        learning_rate=learning_rate,
-        smoothness=smoothness,
-        protects=who.unit,
-        every=who.parts,
-        closing=closing,
-        order_seed=order_seed,
-        search=search,
-    )
-    if _is_paper(method, delta_prime, who.parts, rows):
-        prime = delta if delta_prime is None else delta_prime
+    run, who = _planned(hops, asked, 1.0)
+    if _is_paper(asked, who.parts):
+        prime = delta if asked.delta_prime is None else asked.delta_prime
         run = run.replace(noise_multiplier=paper_noise_for_budget(run, epsilon, delta, prime))
         found = PaperBound(run, delta_prime=prime).guarantee(delta, epsilon)
     else:
         run = run.replace(noise_multiplier=noise_for_budget(run, epsilon, delta))
         found = promise(run, delta, units=who.units, epsilon=epsilon)
-    warned = delta_note(who.unit, who.of_a_node, nodes, found.delta)
-    if as_json:
-        facts = who.facts(run.noise_multiplier) | _facts(run) | ({"warning": warned[0]} if warned else {})
-        print_json(to_json(found) | facts)
-        return
-    print_rows(
-        [("noise multiplier", run.noise_multiplier), *found.rows(), *who.update_rows],
-        " ".join([*_says(found), *same_parts(run), who.noise_note(run.noise_multiplier), *warned]),
-    )
+    _say(found, run, who, {}, [("noise multiplier", run.noise_multiplier), *found.rows()], as_json=as_json)
 
 
 def error(
-    schedule: options.Schedule,
-    nodes: options.Nodes,
-    steps: options.Steps,
-    skip: options.Skip,
+    hops: options.Hops,
     noise_multiplier: options.NoiseMultiplier,
     dimension: Annotated[int, typer.Option(help="Number of the model's parameters.")],
     diameter: Annotated[float, typer.Option(help="Diameter of the set the parameters are kept in.")],
@@ -292,34 +179,41 @@ def error(
         gradient_bound=gradient_bound,
         learning_rate=learning_rate,
     )
-    run: dict[str, Any] = {"schedule": schedule, "nodes": nodes, "steps": steps, "skip": skip}
-    bound = error_bound(problem, **run)
+    bound = error_bound(problem, **vars(hops))
     if as_json:
-        print_json({"bound": bound, **run, **to_json(problem)})
+        print_json({"bound": bound, **to_json(hops), **to_json(problem)})
         return
+    words = f"{hops.schedule}, {hops.nodes} nodes, {hops.steps} steps, skip probability {hops.skip:g}"
     print_rows(
-        [("error bound", bound), ("schedule", f"{schedule}, {nodes} nodes, {steps} steps, skip probability {skip:g}")],
+        [("error bound", bound), ("schedule", words)],
         "Expected excess loss of the last model (Theorem 1). Use it to compare plans: its proof has a gap, and any"
         f" model is within gradient bound x diameter = {problem.largest_error:g} of the best.",
     )
 
 
-def _is_paper(method: str, delta_prime: float | None, parts: int, rows: int | None) -> bool:
-    if method not in ("tight", "paper"):
-        raise InvalidInput("method", method, "tight or paper")
-    if method == "tight" and delta_prime is not None:
-        raise InvalidInput.because("delta_prime", delta_prime, "belongs to --method paper")
-    if method == "paper" and parts > 1:
-        name, given = ("parts", parts) if rows is None else ("rows", rows)
+def _is_paper(asked: options.Account, parts: int) -> bool:
+    if asked.method not in ("tight", "paper"):
+        raise InvalidInput("method", asked.method, "tight or paper")
+    if asked.method == "tight" and asked.delta_prime is not None:
+        raise InvalidInput.because("delta_prime", asked.delta_prime, "belongs to --method paper")
+    if asked.method == "paper" and parts > 1:
+        name, given = ("parts", parts) if asked.rows is None else ("rows", asked.rows)
         raise InvalidInput.because(name, given, "the paper's theorems do not cover rows that take turns; say tight")
-    return method == "paper"
+    return asked.method == "paper"
 
 
-def _record(**values: Any) -> PlannedRun:
-    """Return the record of a run; it checks every value, and names what is allowed."""
+def _planned(hops: options.Hops, asked: options.Account, noise_multiplier: float) -> tuple[PlannedRun, Protected]:
+    """Return the record of a run, which checks every value and names what is allowed, and whom it protects."""
     from ..privacy import PlannedRun
 
-    return PlannedRun(**values)
+    who = protected(asked)
+    said = {name: value for name, value in vars(asked).items() if name not in _OF_ROWS}
+    run = PlannedRun(**vars(hops), **said | {"protects": who.unit}, noise_multiplier=noise_multiplier, every=who.parts)
+    return run, who
+
+
+#: What says how a unit's epsilon is asked for, and not what happens in a run.
+_OF_ROWS = ("method", "delta_prime", "batch", "rows_per_person", "rows", "parts")
 
 
 def _facts(run: PlannedRun) -> dict[str, Any]:
@@ -343,8 +237,23 @@ def _facts(run: PlannedRun) -> dict[str, Any]:
     return facts
 
 
-def _says(found: Guarantee) -> list[str]:
-    """Return what a guarantee says, and the option for a loss that it does not cover."""
+def _say(
+    found: Guarantee,
+    run: PlannedRun,
+    who: Protected,
+    facts: dict[str, Any],
+    rows: Sequence[tuple[str, object]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print a guarantee, what it rests on, and what noise it asks for."""
     from ..privacy import AMPLIFIED
 
-    return [found.sentence(), *(["For any other loss say --non-convex."] if AMPLIFIED in found.assumptions else [])]
+    warned = delta_note(who.unit, who.of_a_node, run.nodes, found.delta)
+    if as_json:
+        facts = facts | who.facts(run.noise_multiplier) | _facts(run) | ({"warning": warned[0]} if warned else {})
+        print_json(to_json(found) | facts)
+        return
+    other_losses = ["For any other loss say --non-convex."] if AMPLIFIED in found.assumptions else []
+    notes = [found.sentence(), *other_losses, *same_parts(run), who.noise_note(run.noise_multiplier), *warned]
+    print_rows([*rows, *who.update_rows], " ".join(notes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
@@ -26,27 +27,48 @@ _ON_ORDERS = {
 }
 
 
-def plan(
-    nodes: options.Nodes,
-    delay: options.Delay,
-    epsilon: Annotated[float, typer.Option(help="Privacy budget of what --protects says.")],
-    dimension: Annotated[int, typer.Option(help="Number of the model's parameters.")],
-    delta: Annotated[float, typer.Option(help="Privacy budget of what --protects says.")] = 1e-6,
-    time: Annotated[float | None, typer.Option(help="How long the run may take on average; or give --steps.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Number of steps; or give --time.")] = None,
-    hop_latency: options.HopLatency = 0.01,
-    gradient_bound: Annotated[float, typer.Option(help="Largest norm of a node's (or row's) gradient, k.")] = 1.0,
-    diameter: Annotated[float, typer.Option(help="Diameter of the set the parameters are kept in.")] = 10.0,
-    schedule: options.Schedule = "random-ring",
-    smoothness: options.Smoothness = None,
-    protects: options.Protects = options.USUAL_UNIT,
-    rows: options.Rows = None,
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a run may cost, and what is known about nodes and model."""
+
+    nodes: options.Nodes
+    delay: options.Delay
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of what --protects says.")]
+    dimension: Annotated[int, typer.Option(help="Number of the model's parameters.")]
+    delta: Annotated[float, typer.Option(help="Privacy budget of what --protects says.")] = 1e-6
+    time: Annotated[float | None, typer.Option(help="How long the run may take on average; or give --steps.")] = None
+    steps: Annotated[int | None, typer.Option(help="Number of steps; or give --time.")] = None
+    hop_latency: options.HopLatency = 0.01
+    gradient_bound: Annotated[float, typer.Option(help="Largest norm of a node's (or row's) gradient, k.")] = 1.0
+    diameter: Annotated[float, typer.Option(help="Diameter of the set the parameters are kept in.")] = 10.0
+    schedule: options.Schedule = "random-ring"
+    smoothness: options.Smoothness = None
+    protects: options.Protects = options.USUAL_UNIT
+    rows: options.Rows = None
     batch: Annotated[
         int | None,
         typer.Option(help="With record or person: the most rows of an update. By default proposed from --rows."),
-    ] = None,
-    rows_per_person: options.RowsPerPerson = None,
-    ready: options.Ready = None,
+    ] = None
+    rows_per_person: options.RowsPerPerson = None
+    ready: options.Ready = None
+
+    @property
+    def budget(self) -> Budget:
+        """The budget, which checks every value and names what is allowed."""
+        from ..delays import parse_delay
+        from ..planning import Budget
+
+        values = vars(self) | {"delay": parse_delay(self.delay), "ready": self.ready or "fresh"}
+        return Budget(**values)
+
+    @property
+    def spent(self) -> str:
+        """What may be spent, in words."""
+        return f"time {self.time:g}" if self.time is not None else f"{self.steps} steps"
+
+
+def plan(
+    asked: Asked,
     figure: Annotated[
         Path | None, typer.Option(help="Where to draw the trade-off (png, svg or pdf); an older figure is overwritten.")
     ] = Path("frontier.png"),
@@ -61,81 +83,69 @@ def plan(
     The timeout is the one with the smallest error bound for this budget. The "most-updates" of run files (`skipring
     timeout`) has updates come soonest, whatever noise they then ask for: right without a budget of privacy.
     """
+    from ..privacy import promise
+
+    budget = asked.budget
+    if write is not None:
+        check_new(write)
+    drawn = None if no_figure else figure
+    plans = _planned(asked, budget, drawn)
+    if write is not None:
+        write_plan(write, plans, asked.delay)
+    found = promise(plans.run, asked.delta, units=plans.budget.units_per_update, epsilon=asked.epsilon)
+    if not as_json:
+        _show(plans, found, drawn, write)
+        return
+    print_json(
+        {
+            "plan": dataclasses.asdict(plans.best),
+            "alternatives": [dataclasses.asdict(other) for other in plans.alternatives],
+            "left_out": [{"name": name, "reason": reason} for name, reason in plans.left_out],
+            "batches": [dataclasses.asdict(other) for other in plans.batches],
+            **to_json(found),
+            "batch": plans.best.batch,
+            "parts": plans.best.parts,
+            "schedule": asked.schedule,
+            "ready": plans.budget.ready,
+            "nodes": asked.nodes,
+            "smoothness": 2.0 / plans.budget.largest_rate,
+            "smoothness_assumed": asked.smoothness is None,
+            "remark": _no_promise(plans),
+            "warning": next(iter(_on_delta(budget)), None),
+            "figure": None if drawn is None else str(drawn),
+            "run_file": None if write is None else str(write),
+        }
+    )
+
+
+def _planned(asked: Asked, budget: Budget, drawn: Path | None) -> Plans:
+    """Return the plans of a budget, with a bar that says how far they are; draw the trade-off where that is wanted."""
     from rich.console import Console  # loaded when the command runs, as in all commands
     from rich.progress import Progress
 
     from .. import planning
-    from ..delays import parse_delay
-    from ..privacy import promise
 
-    budget = planning.Budget(
-        nodes=nodes,
-        delay=parse_delay(delay),
-        hop_latency=hop_latency,
-        epsilon=epsilon,
-        delta=delta,
-        dimension=dimension,
-        gradient_bound=gradient_bound,
-        diameter=diameter,
-        time=time,
-        steps=steps,
-        schedule=schedule,  # type: ignore[arg-type] # the budget checks it and names what is allowed
-        smoothness=smoothness,
-        protects=protects,  # type: ignore[arg-type] # as above
-        rows=rows,
-        batch=batch,
-        rows_per_person=rows_per_person,
-        ready=ready or "fresh",  # type: ignore[arg-type] # as above
-    )
     modes: list[planning.Ready] = []
-    if ready is not None:  # who asks for one is shown what the others give
-        modes = [mode for mode in get_args(planning.Ready) if mode != ready]
-    if write is not None:
-        check_new(write)
-    errors = Console(stderr=True)
-    drawn = None if no_figure else figure
+    if asked.ready is not None:  # who asks for one is shown what the others give
+        modes = [mode for mode in get_args(planning.Ready) if mode != asked.ready]
     if drawn is not None:
         from ..report import check_writable, draw_frontier
 
         check_writable(drawn)
+    errors = Console(stderr=True)
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
         task = progress.add_task("planning", total=None)
         plans = planning.plan(budget, modes)
         if drawn is not None:
-            epsilons = [epsilon * 2.0**i for i in range(-3, 4)]
+            epsilons = [asked.epsilon * 2.0**i for i in range(-3, 4)]
             progress.update(task, description="trade-off", total=len(epsilons))
             points = planning.frontier(
                 plans.budget, epsilons, modes, progress=lambda n: progress.update(task, completed=n)
             )
-            order = schedule if ready is None else f"{schedule}, ready {ready}"
-            spent = f"time {time:g}" if time is not None else f"{steps} steps"
-            draw_frontier(points, drawn, title=f"{nodes} nodes, {budget.delay} delays, {spent}, {order}")
-    if write is not None:
-        write_plan(write, plans, delay)
-    found = promise(plans.run, delta, units=plans.budget.units_per_update, epsilon=epsilon)
-    if as_json:
-        print_json(
-            {
-                "plan": dataclasses.asdict(plans.best),
-                "alternatives": [dataclasses.asdict(other) for other in plans.alternatives],
-                "left_out": [{"name": name, "reason": reason} for name, reason in plans.left_out],
-                "batches": [dataclasses.asdict(other) for other in plans.batches],
-                **to_json(found),
-                "batch": plans.best.batch,
-                "parts": plans.best.parts,
-                "schedule": schedule,
-                "ready": plans.budget.ready,
-                "nodes": nodes,
-                "smoothness": 2.0 / plans.budget.largest_rate,
-                "smoothness_assumed": smoothness is None,
-                "remark": _no_promise(plans),
-                "warning": next(iter(_on_delta(budget)), None),
-                "figure": None if drawn is None else str(drawn),
-                "run_file": None if write is None else str(write),
-            }
-        )
-        return
-    _show(plans, found, drawn, write)
+            order = asked.schedule if asked.ready is None else f"{asked.schedule}, ready {asked.ready}"
+            title = f"{asked.nodes} nodes, {budget.delay} delays, {asked.spent}, {order}"
+            draw_frontier(points, drawn, title=title)
+    return plans
 
 
 def _show(plans: Plans, found: Guarantee, drawn: Path | None, written: Path | None) -> None:
