@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from plain_loops import Links, reference_federated, reference_gossip
+from setups import changed
 
 from simulation import seconds, workload  # the benchmark beside this one, which finds the next file
 from skipring.learning import LOGISTIC, LinearModel, StepSizes
@@ -41,7 +42,7 @@ def rivals() -> tuple[Setup, Setup]:
     if os.environ.get("SKIPRING_DATA"):
         changes = ["data.name=houses-openml", "data.nodes=1000", "delay.law=exponential:1"]
         base = build(with_changes(None, [*changes, "privacy.noise_multiplier=1"]))
-    gossip = dataclasses.replace(
+    gossip = changed(
         base,
         model=LinearModel(loss=LOGISTIC, features=8, diameter=math.inf),
         schedule=Gossip(nodes=1000, slots=175.0),
@@ -80,7 +81,7 @@ def compare(setup: Setup) -> None:
     begin = time.perf_counter()
     run_one(setup, 0)
     print(f"  first run, compilation or its cache included: {time.perf_counter() - begin:.2f} s")
-    slow = quickest(lambda: slow_run(dataclasses.replace(setup, steps=SLOW_ITERATIONS))) / SLOW_ITERATIONS
+    slow = quickest(lambda: slow_run(changed(setup, steps=SLOW_ITERATIONS))) / SLOW_ITERATIONS
     alone = quickest(lambda: run_one(setup, 0)) / ITERATIONS
     fast = quickest(lambda: seconds(setup, RUNS))
     each = fast / RUNS / ITERATIONS

@@ -20,6 +20,7 @@ from numba import njit
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "simulation"))
 from plain_loops import reference_run
+from setups import changed, setup_of
 
 from skipring.data import NodeData
 from skipring.delays import Exponential
@@ -37,7 +38,7 @@ def workload(nodes: int = 1000, steps: int = 24_000, rows: int = 16_512) -> Setu
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     y = (x @ rng.standard_normal(8) + 0.3 * rng.standard_normal(len(x)) > 0.0).astype(np.int64)
     start = np.linspace(0, rows, nodes + 1).astype(np.int64)
-    return Setup(
+    return setup_of(
         model=LinearModel(loss=LOGISTIC, features=8, diameter=10.0),
         data=NodeData(features=x[:rows], labels=y[:rows], start=start),
         test_x=x[rows:],
@@ -111,11 +112,11 @@ def main() -> None:
     print(f"ratio {slow / fast:.0f}")
     print(f"drawing their random numbers alone: {least:.2f} s, {least / fast:.2f} of the time")
     # Batches of 9 rows at most: two parts of each node, which its turns rotate through; nothing is drawn but noise.
-    records = dataclasses.replace(setup, protects="record", batch=9)
+    records = changed(setup, protects="record", batch=9)
     run_one(records, 0)
     print(f"the same with records protected: {min(seconds(records, 200) for _ in range(3)) / fast:.2f} of the time")
     # Nobody is ever skipped, so that all make the same updates; what differs is the clock.
-    patient = dataclasses.replace(setup, timeout=math.inf)
+    patient = changed(setup, timeout=math.inf)
     modes = {ready: dataclasses.replace(patient, lateness=Lateness(ready=ready)) for ready in ("kept", "ahead")}
     for mode in modes.values():
         run_one(mode, 0)

@@ -35,7 +35,7 @@ def test_a_written_plan_is_what_a_simulation_of_it_does(more: str, skipring: Com
     best = answer.data["plan"]
     assert answer.data["run_file"] == str(file)
     setup = build(read_run_file(file))
-    assert (setup.data.nodes, setup.steps, setup.batch) == (12, best["steps"], best["batch"])
+    assert (setup.data.nodes, setup.steps, setup.protection.batch) == (12, best["steps"], best["batch"])
     assert (setup.timeout, setup.step_sizes.largest) == (best["timeout"], best["learning_rate"])
     assert setup.noise_multiplier == pytest.approx(best["noise_multiplier"], rel=1e-6)
     result = simulate(

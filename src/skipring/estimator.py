@@ -28,8 +28,8 @@ from .errors import InvalidInput, require_integer, require_non_negative
 from .learning import usual_loss
 from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
 from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast, large_delta
-from .runs import RunFile, Shape, parse_run, protected_rows, units_of_all_nodes, usual_batch
-from .simulation import Setup, planned, run_one, setup_on
+from .runs import RunFile, parse_run, protected_rows
+from .simulation import DealtRows, Setup, planned, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
 
@@ -236,11 +236,10 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         data = self._deal(rows, labels, owners, persons, seed)
         self.protects_ = self._protected(persons is not None)
         setup = self._setup(data, len(classes), seed, persons, owners)
-        setup = dataclasses.replace(setup, secret=self.random_state is None)
         if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
             warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
         if setup.noise_multiplier > 0.0:
-            many = large_delta(float(self.delta), self.protects_, units_of_all_nodes(data, setup.protection))
+            many = large_delta(float(self.delta), self.protects_, sum(setup.resolved.units or ()))
             if many is not None:
                 warnings.warn(many, UserWarning, stacklevel=3)
         output = run_one(setup, 0)
@@ -333,10 +332,9 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         data = protected_rows(
             run, data, () if persons is None else persons.names, () if owners is None else owners.names
         )
-        shape = Shape(data.features.shape[1], classes, most_rows=usual_batch(run, data))
         # Nobody asks for metrics: a single row costs least.
-        test = data.features[:1], data.labels[:1]
-        return setup_on(run, data, shape, test, delay=_delay(self.delay))
+        given = DealtRows(data, data.features[:1], data.labels[:1], classes)
+        return setup_on(run, given, delay=_delay(self.delay), secret=self.random_state is None)
 
     def _run(self, nodes: int, seed: int) -> RunFile:
         """Return the run file that says what this object's parameters say."""

@@ -112,7 +112,7 @@ def test_pooled_is_one_node_that_holds_all_rows(protects: Unit, batch: int | Non
         wrong = np.argmax(ready.test_x @ w.reshape(10, -1).T, axis=1) != ready.test_y
         assert score.all_rows == pytest.approx(float(wrong.mean()), abs=1.5 / len(wrong))
     assert score.mean_over_nodes == score.all_rows  # test rows belong to no node
-    assert split_of(run)._in_one_place(own, 6, None).batch == taken
+    assert split_of(run)._in_one_place(own, 6, None).protection.batch == taken
 
 
 @pytest.mark.parametrize("epsilon", [None, 2.0])
@@ -141,7 +141,7 @@ def test_who_learns_alone_is_charged_for_each_update_that_a_row_takes_part_in(ba
     for node in range(4):  # nobody is divided by more rows than it has
         own = split._rows_of(node)
         rows = int(own.sizes[0])
-        assert split._in_one_place(own, 1, 2.0).batch == min(rows, rows if batch is None else batch)
+        assert split._in_one_place(own, 1, 2.0).protection.batch == min(rows, rows if batch is None else batch)
 
 
 def test_rows_of_persons_are_pooled_and_left_alone_with_their_persons() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from plain_loops import reference_federated, reference_run
+from setups import changed, setup_of
 
 from skipring.data import NodeData
 from skipring.delays import Exponential
@@ -187,14 +188,14 @@ def a_setup(loss: MarginLoss, **changes: Any) -> Setup:
         "noise_multiplier": 0.0,
         "evaluate_every": 25,
     }
-    return Setup(**(values | changes))
+    return setup_of(**(values | changes))
 
 
 @pytest.mark.parametrize("loss", [HINGE, ROOT], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("changes", [{}, {"clip": 0.2}, {"ridge": 0.3, "diameter": 0.5}, {"diameter": math.inf}])
 def test_simulated_runs_are_the_plain_ones(loss: MarginLoss, changes: dict[str, Any]) -> None:
     case = a_setup(loss)
-    case = dataclasses.replace(case, model=dataclasses.replace(case.model, **changes))
+    case = changed(case, model=dataclasses.replace(case.model, **changes))
     fast = run_one(case, 0)
     plain = reference_run(case, 0, fast.offered)
     assert fast.model == pytest.approx(plain.model, abs=1e-4)

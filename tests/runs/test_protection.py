@@ -61,7 +61,7 @@ def test_a_file_that_does_not_say_whom_the_noise_hides_protects_records(tmp_path
     (tmp_path / "new.toml").write_text(example_run_file())
     assert with_changes(tmp_path / "new.toml", []).privacy.protects == "record"
     silent = parse_run({"data": {"nodes": 7}, "privacy": {"noise_multiplier": 2.0}, "simulation": {"runs": 1}})
-    assert silent.privacy.protects == build(silent).protects == simulate(silent).privacy.unit == "record"
+    assert silent.privacy.protects == build(silent).protection.unit == simulate(silent).privacy.unit == "record"
     assert agreed_run(silent, 7).privacy.protects == "record"
 
 
@@ -92,8 +92,8 @@ def test_the_estimator_and_worth_warn_of_a_large_delta() -> None:
 
 def test_the_usual_batch_is_the_largest_node_and_nobody_rotates() -> None:
     setup = build(parse_run({"data": {"nodes": 7, "split": "power-law"}, "privacy": {"protects": "record"}}))
-    assert setup.batch == setup.data.sizes.max()
-    assert setup.part_counts == (1,)
+    assert setup.protection.batch == setup.data.sizes.max()
+    assert setup.resolved.part_counts == (1,)
     assert all(len(parts) == 1 for parts in setup.parts)
     assert protection_of(parse_run({"privacy": {"protects": "record"}})) is None  # nobody has looked at the rows
 
@@ -102,7 +102,7 @@ def test_larger_nodes_rotate_and_all_divide_by_the_batch() -> None:
     run = parse_run({"data": {"nodes": 9}, "learning": {"batch": 20}, "privacy": {"protects": "record"}})
     setup = build(run)
     assert {len(parts) for parts in setup.parts} == {3}
-    assert setup.part_counts == (3,)
+    assert setup.resolved.part_counts == (3,)
     assert setup.units <= 20
 
 
@@ -151,7 +151,7 @@ def test_persons_keep_their_first_rows_and_stay_together(tmp_path: Path) -> None
     result = simulate(run)
     assert result.privacy.unit == "person"
     assert result.resolved.rows_left_out == setup.rows_left_out
-    assert result.resolved.noise_std == pytest.approx(2.0 * 2.0 / setup.batch)  # type: ignore[operator] # it is given
+    assert result.resolved.noise_std == pytest.approx(2.0 * 2.0 / setup.protection.batch)  # type: ignore[operator] # it is given
 
 
 def test_a_person_at_two_nodes_is_refused_by_name(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_person_column_with_gaps_is_refused(tmp_path: Path) -> None:
 def test_the_usual_batch_does_not_tell_how_many_rows_a_person_has(tmp_path: Path) -> None:
     rows = [(f"h{p % 3}", f"p{p}") for p in range(30) for _ in range(2)]
     fewer = [row for row in rows if row[1] != "p7"] + [("h1", "p7")]
-    found = {build(parse_run(persons_run(table(tmp_path, some)))).batch for some in (rows, fewer)}
+    found = {build(parse_run(persons_run(table(tmp_path, some)))).protection.batch for some in (rows, fewer)}
     assert len(found) == 1
 
 

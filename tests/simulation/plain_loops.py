@@ -40,16 +40,16 @@ def reference_run(
     model = setup.model
     assert isinstance(model, LinearModel)
     assert isinstance(setup.schedule, Schedule)
-    rng = np.random.default_rng([setup.seed, number])
+    rng = np.random.default_rng([setup.run.simulation.seed, number])
     w: Floats = np.zeros(model.parameters)
     metrics, latency, updates = [], 0.0, 0
     sizes = setup.step_sizes.first(setup.hops)
     turns = [0] * setup.data.nodes
     for hop, node in enumerate(setup.path(rng) if path is None else path):
-        if hop % setup.evaluate_every == 0:
+        if hop % setup.run.simulation.evaluate_every == 0:
             metrics.append(_metrics(setup, model, w))
         delay = float(setup.delay.sample(rng, 1)[0])
-        latency += setup.hop_latency + min(delay, setup.timeout)
+        latency += setup.run.delay.hop_latency + min(delay, setup.timeout)
         if delay <= setup.timeout if updated is None else updated[hop]:
             if hop < setup.steps:
                 gradient = noisy_gradient(setup, node, turns[node], w, rng)
@@ -70,8 +70,8 @@ def noisy_gradient(setup: Setup, node: int, turn: int, w: Floats, rng: np.random
     assert isinstance(model, LinearModel)
     protection = setup.protection
     rows = data.start[node] + setup.parts[node][turn % len(setup.parts[node])]
-    if protection.unit == "node" and setup.batch is not None:
-        rows = rng.choice(rows, setup.batch, replace=False)
+    if protection.unit == "node" and setup.protection.batch is not None:
+        rows = rng.choice(rows, setup.protection.batch, replace=False)
     divisor = protection.divisor(len(rows))
     gradient = reference.gradient(model, w, data.features[rows], data.labels[rows], divisor)
     return gradient + protection.noise_std(model, setup.noise_multiplier) * rng.standard_normal(len(w))
@@ -87,13 +87,13 @@ def reference_gossip(setup: Setup, number: int, graphs: Iterable[Links]) -> tupl
     model, rival, nodes = setup.model, setup.schedule, setup.data.nodes
     assert isinstance(model, LinearModel)
     assert isinstance(rival, Gossip)
-    rng = np.random.default_rng([setup.seed, number])
+    rng = np.random.default_rng([setup.run.simulation.seed, number])
     models = np.zeros((nodes, model.parameters))
     sizes = setup.step_sizes.first(setup.steps)
     judges = np.unique(np.linspace(0, nodes - 1, min(nodes, 32)).astype(int))
     errors = []
     for iteration, links in enumerate(graphs):
-        if iteration % setup.evaluate_every == 0:
+        if iteration % setup.run.simulation.evaluate_every == 0:
             errors.append(_mean_error(setup, model, models[judges]))
         for v in range(nodes):
             step = _uploaded(setup, v, iteration, models[v], rng) + model.ridge * models[v]
@@ -111,12 +111,12 @@ def reference_federated(setup: Setup, number: int, ready: NDArray[np.bool_]) -> 
     """FedL-SGD; returns test errors and the model. `ready`: which nodes are, in each iteration."""
     model = setup.model
     assert isinstance(model, LinearModel)
-    rng = np.random.default_rng([setup.seed, number])
+    rng = np.random.default_rng([setup.run.simulation.seed, number])
     w: Floats = np.zeros(model.parameters)
     sizes = setup.step_sizes.first(setup.steps)
     errors = []
     for iteration, present in enumerate(ready):
-        if iteration % setup.evaluate_every == 0:
+        if iteration % setup.run.simulation.evaluate_every == 0:
             errors.append(_mean_error(setup, model, w[None]))
         uploads = [_uploaded(setup, int(v), iteration, w, rng) for v in np.flatnonzero(present)]
         if uploads:
@@ -143,7 +143,11 @@ def dense(start: NDArray[Any], neighbours: NDArray[Any]) -> Links:
 
 def _uploaded(setup: Setup, node: int, iteration: int, w: Floats, rng: np.random.Generator) -> Floats:
     gradient = noisy_gradient(setup, node, iteration, w, rng)
-    return gradient if setup.clip_noisy is None else reference.projected(gradient, setup.clip_noisy)
+    return (
+        gradient
+        if setup.run.learning.clip_noisy is None
+        else reference.projected(gradient, setup.run.learning.clip_noisy)
+    )
 
 
 def _mean_error(setup: Setup, model: LinearModel, models: Floats) -> float:

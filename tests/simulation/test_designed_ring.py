@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plain_loops import reference_run
+from setups import changed, setup_of
 
 from skipring.data import NodeData
 from skipring.delays import Exponential, Gamma
@@ -50,7 +51,7 @@ def setup(loss: str = "logistic", **changes: Any) -> Setup:
         "seed": 7,
         "evaluate_every": 25,
     }
-    return Setup(**(values | changes))
+    return setup_of(**(values | changes))
 
 
 def all_runs(case: Setup, runs: int) -> list[RunOutput]:
@@ -77,12 +78,12 @@ def test_without_chance_it_follows_the_plain_loop(loss: str, protects: Any, batc
 def only_closing(case: Setup, **changes: Any) -> Setup:
     """Next to nothing is learned, and the closing hops make steps of size 1."""
     sizes = (1e-9,) * case.steps + (1.0, 1.0)
-    return dataclasses.replace(case, step_sizes=StepSizes(1.0, "own", sizes), noise_multiplier=2.0, **changes)
+    return changed(case, step_sizes=StepSizes(1.0, "own", sizes), noise_multiplier=2.0, **changes)
 
 
 def test_closing_hops_add_the_noise_of_an_update_and_nothing_else() -> None:
     case = only_closing(designed(steps=12, batch=None, timeout=math.inf))
-    case = dataclasses.replace(case, model=dataclasses.replace(case.model, diameter=1e3))
+    case = changed(case, model=dataclasses.replace(case.model, diameter=1e3))
     std = case.protection.noise_std(case.model, 2.0)
     models = np.array([output.model for output in all_runs(case, 600)])
     # 2400 numbers: a variance is off by more than 15 % with probability 1e-6.
@@ -93,7 +94,7 @@ def test_closing_hops_add_the_noise_of_an_update_and_nothing_else() -> None:
 
 def test_closing_hops_are_projected_as_updates_are() -> None:
     case = only_closing(designed(steps=12, batch=None, timeout=math.inf))
-    case = dataclasses.replace(case, model=dataclasses.replace(case.model, diameter=0.5))
+    case = changed(case, model=dataclasses.replace(case.model, diameter=0.5))
     for output in all_runs(case, 20):
         assert np.linalg.norm(output.model) == pytest.approx(0.25, rel=1e-5)
 
@@ -113,7 +114,7 @@ def test_wide_models_close_in_the_same_way() -> None:
     wide = WideRuns(case).run(case, rng, path, everybody, all_rows, lambda: False)
     assert wide[2][-1] == 2 * nodes + 2
     assert wide[3] == pytest.approx(run_one(case, 0).model, abs=2e-6)
-    noisy = dataclasses.replace(only_closing(case), noise_multiplier=1.0)
+    noisy = changed(only_closing(case), noise_multiplier=1.0)
     moved = WideRuns(noisy).run(noisy, rng, path, everybody, all_rows, lambda: False)[3]
     assert np.linalg.norm(moved) > 0.01
 
@@ -134,7 +135,7 @@ def test_what_is_realised_with_nobody_skipped_is_what_was_forecast() -> None:
 def test_the_noise_for_a_budget_keeps_it_for_every_pair() -> None:
     case = designed(timeout=math.inf, delay=Exponential(1.0))
     noise = noise_for(case, 4.0, 1e-5)
-    case = dataclasses.replace(case, noise_multiplier=noise)
+    case = changed(case, noise_multiplier=noise)
     report = privacy_of(case, 1e-5, run_one(case, 0))
     assert report.realised is not None
     assert report.realised.worst <= 4.0 * (1.0 + 1e-6)

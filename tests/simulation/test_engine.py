@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plain_loops import reference_run
+from setups import changed, setup_of
 
 from skipring.data import NodeData
 from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture, Never
@@ -49,7 +50,7 @@ def setup(loss: str = "logistic", **changes: Any) -> Setup:
         "seed": 7,
         "evaluate_every": 25,
     }
-    return Setup(**(values | changes))
+    return setup_of(**(values | changes))
 
 
 def all_runs(case: Setup, runs: int, **more: Any) -> list[RunOutput]:
@@ -73,7 +74,7 @@ def all_runs(case: Setup, runs: int, **more: Any) -> list[RunOutput]:
 def test_without_chance_it_follows_the_plain_loop(name: str, loss: str, more: dict[str, Any]) -> None:
     """No noise, whole batches, nobody late; the walk and the random ring are given the same path."""
     case = setup(loss, noise_multiplier=0.0, batch=None, timeout=math.inf)
-    case = dataclasses.replace(
+    case = changed(
         case, model=dataclasses.replace(case.model, **more), schedule=schedule(name, 12), delay=Exponential(1.0)
     )
     fast = run_one(case, 0)
@@ -96,22 +97,22 @@ def test_records_and_persons_follow_the_plain_loop(name: str, loss: str, protect
     if most > 1:  # nobody is at two nodes
         data = dataclasses.replace(data, start=np.array([0, 2, 12, 14, 20, 26, 32, 34, 40, 46, 52, 56, 60]))
     late = Mixture([0.5, 0.5], [Exponential(1e9), Exponential(1e-9)])
-    case = dataclasses.replace(case, data=data, schedule=schedule(name, 12), delay=late, timeout=1.0)
+    case = changed(case, data=data, schedule=schedule(name, 12), delay=late, timeout=1.0)
     fast = run_one(case, 0)
     assert 0 < fast.updates[-1] < case.steps
     plain = reference_run(case, 0, fast.offered, fast.updated)
     assert fast.model == pytest.approx(plain.model, abs=2e-6)
     assert fast.loss == pytest.approx(plain.losses, abs=1e-5)
     if protects == "record":
-        assert case.part_counts[0] == 1
+        assert case.resolved.part_counts[0] == 1
         assert case.units == {2: 2, 9: 7}[batch]  # parts of a node are alike in size
 
 
 def test_nodes_with_different_numbers_of_parts_are_all_in_the_forecast() -> None:
     case = setup(batch=2, protects="record")
     sizes = np.array([6, 6, 4, 4, 4, 4, 4, 4, 6, 6, 8, 4])  # three parts, or two, or four
-    case = dataclasses.replace(case, data=dataclasses.replace(case.data, start=np.append(0, np.cumsum(sizes))))
-    assert case.part_counts == (2, 3, 4)
+    case = changed(case, data=dataclasses.replace(case.data, start=np.append(0, np.cumsum(sizes))))
+    assert case.resolved.part_counts == (2, 3, 4)
     run = planned(case)
     assert (run.parts, run.every) == ((2, 3), 1)  # what holds for two parts holds for four
     stated = privacy_of(case, 1e-5, None)

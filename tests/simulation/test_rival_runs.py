@@ -115,7 +115,7 @@ def test_values_of_the_run_file_reach_the_rivals() -> None:
     assert 1.0 < gossip.schedule.acceleration < 2.0
     federated = build(rival("federated", "federated.channels=7", "learning.clip_noisy=0.5", "stragglers.lost_link=0.1"))
     assert federated.schedule == Federated(nodes=20, channels=7)
-    assert federated.clip_noisy == 0.5
+    assert federated.run.learning.clip_noisy == 0.5
     assert federated.stragglers.lost_link == 0.1
 
 
@@ -179,7 +179,12 @@ def test_models_are_left_out_of_all_runs_or_of_none(first: bool, tmp_path: Path)
         ("gossip", "schedule.steps=0", "schedule.steps", "0"),
         ("gossip", "learning.clip_noisy=0", "learning.clip_noisy", "0"),
         ("ring", "learning.clip_noisy=1", "learning.clip_noisy", "gossip and federated only"),
-        ("random-walk", "learning.clip_noisy=1", "learning.clip_noisy", "gossip and federated only"),
+        (
+            "random-walk",
+            "learning.clip_noisy=1",
+            "learning.clip_noisy",
+            "gossip and federated only",
+        ),
         ("gossip", "delay.patient_every=2", "delay.patient_every", "token only"),
         ("federated", "delay.patient_every=2", "delay.patient_every", "token only"),
         ("ring", "delay.patient_every=0", "delay.patient_every", "0"),
@@ -348,7 +353,9 @@ def test_uploads_that_are_clipped_after_the_noise_hide_nobody_from_other_nodes()
 
 @pytest.mark.parametrize("name", RIVALS)
 @pytest.mark.parametrize(
-    "more", [[], ["learning.clip_noisy=1"], ["learning.step_size=own", f"learning.own={[0.1] * 30}"]], ids=str
+    "more",
+    [[], ["learning.clip_noisy=1"], ["learning.step_size=own", f"learning.own={[0.1] * 30}"]],
+    ids=str,
 )
 def test_the_noise_keeps_the_budget_and_no_more(name: str, more: list[str]) -> None:
     changes = [f"schedule.name={name}", "privacy.epsilon=3", "simulation.runs=1", *more]

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from plain_loops import dense, reference_federated, reference_gossip
 from scipy import stats
+from setups import changed, setup_of
 
 from skipring.data import NodeData
 from skipring.delays import Exponential, Gamma
@@ -67,7 +68,7 @@ def setup(rival: str, loss: str = "logistic", nodes: int = 40, **changes: Any) -
         "seed": 7,
         "evaluate_every": 7,
     }
-    return Setup(**(values | changes))
+    return setup_of(**(values | changes))
 
 
 def all_runs(case: Setup, runs: int) -> list[RunOutput]:
@@ -96,11 +97,11 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-def changed(case: Setup, changes: dict[str, Any]) -> Setup:
+def varied(case: Setup, changes: dict[str, Any]) -> Setup:
     more = dict(changes)
     model = dataclasses.replace(case.model, **more.pop("model", {}))
     rival = dataclasses.replace(case.schedule, **more.pop("schedule", {}))
-    return dataclasses.replace(case, model=model, schedule=rival, **more)
+    return changed(case, model=model, schedule=rival, **more)
 
 
 @pytest.mark.sample(8)
@@ -119,7 +120,7 @@ def changed(case: Setup, changes: dict[str, Any]) -> Setup:
 )
 def test_gossip_without_chance_follows_the_plain_loop(loss: str, changes: dict[str, Any]) -> None:
     """No noise, whole batches, and the graphs that accountants are given: run 3, and 32 of 40 nodes judged."""
-    case = changed(setup("gossip", loss), changes)
+    case = varied(setup("gossip", loss), changes)
     fast = run_one(case, 3)
     errors, models = reference_gossip(case, 3, (dense(*graph) for graph in gossip_graphs(case, 3)))
     assert fast.model == pytest.approx(models.mean(axis=0), abs=1e-6)
@@ -145,7 +146,7 @@ def test_gossip_without_chance_follows_the_plain_loop(loss: str, changes: dict[s
 )
 def test_federated_without_chance_follows_the_plain_loop(loss: str, changes: dict[str, Any]) -> None:
     """No noise, whole batches, and those ready that accountants are told of: run 3."""
-    case = changed(setup("federated", loss), changes)
+    case = varied(setup("federated", loss), changes)
     fast, ready = run_one(case, 3), who_is_ready(case, 3)
     errors, model = reference_federated(case, 3, ready)
     assert fast.model == pytest.approx(model, abs=1e-6)
@@ -201,7 +202,7 @@ def test_with_chance_it_has_the_same_law_as_the_plain_loop(rival: str, loss: str
     case = setup(rival, loss, nodes=8, noise_multiplier=0.5, steps=10, evaluate_every=10)
     x, y = np.tile(case.data.features, (2, 1))[:40], np.tile(case.data.labels, 2)[:40]
     data = NodeData(features=x, labels=y, start=np.arange(0, 41, 5))
-    case = changed(case, {"model": {"clip": 0.6}, "data": data, **more})
+    case = varied(case, {"model": {"clip": 0.6}, "data": data, **more})
     fast = all_runs(case, 400)
     found = []
     for number in range(120):
@@ -249,7 +250,7 @@ def is_standard_normal(values: NDArray[Any]) -> None:
 @pytest.mark.parametrize("more", [{}, {"rounds": 7}, {"rounds": 3, "acceleration": 1.5}], ids=str)
 def test_the_noise_of_gossip(more: dict[str, Any]) -> None:
     """The mean of all models is a sum of normal numbers whose variances are known, whatever the graphs."""
-    case = changed(only_noise("gossip"), {"schedule": more})
+    case = varied(only_noise("gossip"), {"schedule": more})
     models = np.array([run.model for run in all_runs(case, 500)])
     is_standard_normal(models / (STD * math.sqrt(SQUARES.sum() / 20)))
 
@@ -287,7 +288,7 @@ def test_what_is_clipped_after_the_noise_is_no_longer_than_asked(noise: float) -
     if noise == 1e3:
         assert squares == pytest.approx(longest, rel=1e-6)
     # Uploads are clipped one by one: directions are independent, and the mean of n of them is 1 / sqrt(n) as long.
-    case = dataclasses.replace(case, schedule=Federated(nodes=20), timeout=math.inf)
+    case = changed(case, schedule=Federated(nodes=20), timeout=math.inf)
     lengths = np.array([np.sum(run.model**2) for run in all_runs(case, 600)]) * 20 / longest
     if noise == 1e3:
         assert abs(lengths.mean() - 1.0) < 5.5 * lengths.std() / math.sqrt(600)
@@ -443,7 +444,7 @@ def test_averaging_keeps_the_mean_that_is_not_0() -> None:
     for degree in (0.1, 2.0, 19.0):
         rival = Gossip(nodes=20, slots=1.0, rounds=4, degree=degree, acceleration=1.3)
         case, a = one_step(rival)
-        moved = dataclasses.replace(case, data=dataclasses.replace(case.data, labels=a + 0.25))
+        moved = changed(case, data=dataclasses.replace(case.data, labels=a + 0.25))
         assert run_one(moved, 0).model == pytest.approx(0.25, abs=1e-12)
 
 

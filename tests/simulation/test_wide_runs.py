@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from setups import setup_of
 
 from skipring.data import NodeData
 from skipring.delays import Exponential
@@ -39,7 +40,7 @@ def a_setup(loss: str = "softmax", **changes: Any) -> Setup:
         "batch": 7,
         "evaluate_every": 13,
     }
-    return Setup(**(values | changes))
+    return setup_of(**(values | changes))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "softmax", "squared"])

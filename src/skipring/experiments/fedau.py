@@ -68,13 +68,14 @@ def _weighted(cell: Cell, plain: Result, cutoff: int) -> Result:
         raise InvalidInput("schedule.name", setup.schedule.name, "ring or random-ring: intervals are counted in rounds")
     shared, outputs = prepare_runs(setup), []
     with one_blas_thread():
+        unseen = setup.having(run=setup.run.having(simulation={"evaluate_every": setup.steps}))
         for number in range(plain.runs):
-            first = run_one(dataclasses.replace(setup, evaluate_every=setup.steps), number, shared)
+            first = run_one(unseen, number, shared)
             weights = fedau_weights(first.offered, first.updated, setup.data.nodes, cutoff)[first.updated]
             sizes = setup.step_sizes.first(setup.steps)
             sizes[: len(weights)] *= weights
             own = StepSizes(setup.step_sizes.rate, "own", sizes.tolist())
-            outputs.append(run_one(dataclasses.replace(setup, step_sizes=own), number, shared))
+            outputs.append(run_one(setup.having(step_sizes=own), number, shared))
             assert np.array_equal(outputs[-1].updated, first.updated)
     unstated = PrivacyReport(
         delta=plain.privacy.delta,

@@ -256,7 +256,7 @@ class _Split:
             self._setups[key] = build(parse_run(sections), rows[fold])
         setup = self._setups[key]
         noise = 0.0 if epsilon is None else ring_noise(planned(setup), epsilon, DELTA)
-        setup = dataclasses.replace(setup, noise_multiplier=noise)
+        setup = setup.having(noise_multiplier=noise)
         output = run_one(setup, draw)
         return _End(setup, output.model, output.offered, output.updated)
 

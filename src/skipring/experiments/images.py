@@ -17,8 +17,8 @@ import numpy as np
 
 from ..data import Dataset, load_dataset
 from ..privacy import forecast
-from ..runs import RunFile, Shape, dealt_rows, parse_run
-from ..simulation import Interrupted, Setup, planned, prepare_runs, run_one, setup_on
+from ..runs import RunFile, dealt_rows, parse_run
+from ..simulation import DealtRows, Interrupted, Setup, planned, prepare_runs, run_one, setup_on
 
 IMAGE_DELTA = 1e-5
 #: The share of hops that are skipped.
@@ -240,9 +240,8 @@ class _Dealt:
     def __init__(self, way: Way, dataset: Dataset, nodes: int, seed: int, device: str) -> None:
         self._way, self._nodes, self._seed, self._device = way, nodes, seed, device
         run = _run(way, nodes, way.grid[0], way.epsilons[0], seed, device)
-        dataset, ready, self._owned = dealt_rows(run, dataset)
-        self._shape = Shape(ready.train_x.shape[1], len(dataset.classes), None, int(self._owned.sizes.max()))
-        self._test = (ready.test_x, ready.test_y)
+        dataset, ready, owned = dealt_rows(run, dataset)
+        self._rows = DealtRows(owned, ready.test_x, ready.test_y, len(dataset.classes))
         self._shared: tuple[float | None, Any] | None = None
         self._noises: dict[tuple[int, float], float] = {}
 
@@ -250,7 +249,7 @@ class _Dealt:
         # The noise follows from the length and the budget; to find it takes longer than a run.
         known = self._noises.get((tried.rounds, epsilon))
         run = _run(self._way, self._nodes, tried, epsilon, self._seed, self._device, known)
-        setup = setup_on(run, self._owned, self._shape, self._test)
+        setup = setup_on(run, self._rows)
         self._noises[tried.rounds, epsilon] = setup.noise_multiplier
         return setup
 

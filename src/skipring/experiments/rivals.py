@@ -84,7 +84,7 @@ def proven_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
             mu[later] = np.maximum(mu[later], found.max(axis=1))
         return np.array([gdp_epsilon(float(value), delta) for value in mu])
     if cell.run.schedule.name == "federated":
-        lengths = [planned(dataclasses.replace(setup, steps=int(step))) for step in steps[later]]
+        lengths = [planned(setup.having(steps=int(step))) for step in steps[later]]
         return np.append(np.zeros(int((~later).sum())), [forecast(record).epsilon(delta) for record in lengths])
     token = _whole_rounds(setup)
     epsilon = np.zeros(len(steps))
@@ -99,7 +99,7 @@ def proven_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
 def _whole_rounds(setup: Setup) -> PlannedRun:
     """Return the record of a token's run, which is lengthened to whole rounds."""
     nodes = setup.data.nodes
-    return planned(dataclasses.replace(setup, steps=-(-setup.steps // nodes) * nodes))
+    return planned(setup.having(steps=-(-setup.steps // nodes) * nodes))
 
 
 def _uploads(setup: Setup, steps: NDArray[np.int64]) -> NDArray[np.int64]:

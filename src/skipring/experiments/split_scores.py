@@ -23,9 +23,9 @@ from ..data import Dataset, NodeData
 from ..delays import Exponential
 from ..errors import InvalidInput
 from ..learning import LinearModel, guess_errors, row_errors
-from ..runs import RUN_KEYS, RunFile, dealt_rows, keys, turns_per_node, units_of_all_nodes, usual_batch
+from ..runs import RunFile, by_key, dealt_rows, turns_per_node, units_of_nodes, usual_batch
 from ..schedules import Schedule
-from ..simulation import Lateness, Setup, Stragglers, planned, run_one, setup_of_rows
+from ..simulation import Setup, planned, run_one, setup_of_rows
 from .central import central_noise, ring_noise
 
 
@@ -81,15 +81,12 @@ class Split:
         if run.model.is_network:
             reason = "baselines are there for linear models (model.features make more of them), not for networks"
             raise InvalidInput.because("model.name", run.model.name, reason)
-        quiet = {"noise_multiplier": 0.0, "epsilon": None}
         # Where nodes learn how long to wait, their noise is that of a run in which nobody is skipped.
-        waits = {"timeout": math.inf} if run.delay.timeout == "adaptive" else {}
-        changes = {
-            "delay": run.delay.model_copy(update=waits),
-            "privacy": run.privacy.model_copy(update=quiet),
-            "simulation": run.simulation.model_copy(update={"evaluate_every": 10**9}),
-        }
-        self._run = run.model_copy(update=changes)
+        self._run = run.having(
+            delay={"timeout": math.inf} if run.delay.timeout == "adaptive" else {},
+            privacy={"noise_multiplier": 0.0, "epsilon": None},
+            simulation={"evaluate_every": 10**9},
+        )
         dataset, ready, owned = dealt_rows(self._run, dataset)
         self._setup = setup_of_rows(self._run, dataset, ready, owned)
         model = self._setup.model
@@ -113,7 +110,7 @@ class Split:
     @property
     def units(self) -> int:
         """How many records, persons or nodes are protected."""
-        return units_of_all_nodes(self._setup.data, self._setup.protection)
+        return sum(self._setup.resolved.units or ())
 
     def score(self, case: Case) -> Score:
         """Return what comes out of one case."""
@@ -132,13 +129,13 @@ class Split:
             self._ring_noise(epsilon)
 
     def _ring_noise(self, epsilon: float) -> float:
-        with keys("privacy", "epsilon", "delta", step_size="learning.step_size", **RUN_KEYS):
-            run = planned(dataclasses.replace(self._setup, noise_multiplier=1.0), delta=self._run.privacy.delta)
+        with by_key():
+            run = planned(self._setup.having(noise_multiplier=1.0), delta=self._run.privacy.delta)
             return ring_noise(run, epsilon, self._run.privacy.delta)
 
     def _together(self, epsilon: float | None) -> Score:
         noise = 0.0 if epsilon is None else self._ring_noise(epsilon)
-        return self._scored([self._errors(dataclasses.replace(self._setup, noise_multiplier=noise), 0)], noise)
+        return self._scored([self._errors(self._setup.having(noise_multiplier=noise), 0)], noise)
 
     def _alone(self, epsilon: float | None) -> Score:
         setups = [self._in_one_place(self._rows_of(node), 1, epsilon) for node in range(self.nodes)]
@@ -160,29 +157,26 @@ class Split:
 
     def _in_one_place(self, data: NodeData, nodes: int, epsilon: float | None) -> Setup:
         """Return the setup of whoever has the rows of so many nodes; an update takes as many rows as theirs would."""
-        setup, batch = self._setup, self._setup.batch
-        if batch is not None:
-            most = len(data.labels) if setup.protects == "node" else usual_batch(self._run, data)
-            batch = min(nodes * batch, most)
+        setup, protection = self._setup, self._setup.protection
+        if protection.batch is not None:
+            most = len(data.labels) if protection.unit == "node" else usual_batch(self._run, data)
+            protection = dataclasses.replace(protection, batch=min(nodes * protection.batch, most))
         quiet, noisy = self.updates
-        place = dataclasses.replace(
-            setup,
-            data=data,
-            schedule=_OneNode(),
+        resolved = dataclasses.replace(
+            setup.resolved,
+            run=self._run.having(delay={"patient_every": None}, learning={"clip_noisy": None}),
+            nodes=1,
+            units=units_of_nodes(data, protection),
             steps=quiet if epsilon is None else noisy,
             delay=Exponential(1.0),
             timeout=math.inf,
-            stragglers=Stragglers(),
-            lateness=Lateness(),
-            patient_every=None,
-            clip_noisy=None,
-            batch=batch,
+            protection=protection,
         )
-        if epsilon is None:
-            return place
-        charged = -(-place.steps // place.part_counts[0])  # rows that take turns take part in so many of them
-        noise = central_noise(charged, epsilon, self._run.privacy.delta)
-        return dataclasses.replace(place, noise_multiplier=noise)
+        if epsilon is not None:
+            charged = -(-noisy // resolved.part_counts[0])  # rows that take turns take part in so many of them
+            noise = central_noise(charged, epsilon, self._run.privacy.delta)
+            resolved = dataclasses.replace(resolved, noise_multiplier=noise)
+        return Setup(resolved=resolved, schedule=_OneNode(), data=data, test_x=setup.test_x, test_y=setup.test_y)
 
     def _errors(self, setup: Setup, number: int) -> Floats:
         """Return the error on each test row of what a run ends with."""

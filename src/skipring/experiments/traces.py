@@ -6,7 +6,6 @@ times after which the trace's nodes answer (reachable, ready and computed), so t
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 from collections.abc import Callable, Mapping
@@ -154,8 +153,8 @@ def _setup(folder: Path, study: TraceStudy, panel: str, case: str) -> Setup:
             values["delay"]["hop_latency"] = float(np.median(pairs.seconds))
             del values["network"]
     setup = build(_run(values))
-    timeout = math.inf if case == "never skip" else best_timeout(_answers(setup), setup.hop_latency)
-    return dataclasses.replace(setup, timeout=timeout)
+    timeout = math.inf if case == "never skip" else best_timeout(_answers(setup), setup.run.delay.hop_latency)
+    return setup.having(timeout=timeout)
 
 
 def _run(values: Mapping[str, Any]) -> RunFile:
@@ -220,7 +219,7 @@ def _epsilon(setup: Setup, output: Any, steps: int) -> float:
     """Return what was learned by then about the node of which most was: by another node, or by the server."""
     if setup.iterations:
         # The server sees every upload, each of which counts in full; a batch holds all rows of a node.
-        assert setup.part_counts == (1,)
+        assert setup.resolved.part_counts == (1,)
         uploads = int(who_is_ready(setup, 0)[:steps].sum(axis=0).max())
         return gdp_epsilon(2.0 / setup.noise_multiplier * math.sqrt(uploads), TRACE_DELTA)
     updated = output.updated[:steps]
@@ -235,7 +234,7 @@ def _epsilon(setup: Setup, output: Any, steps: int) -> float:
             convex=setup.model.contracts(setup.step_sizes.largest),
             passed_on=passed_on,
             parts=[len(parts) for parts in setup.parts],
-            protects=setup.protects,
+            protects=setup.protection.unit,
         )
     )
     return account.epsilon(TRACE_DELTA)

@@ -14,7 +14,7 @@ import numpy as np
 from ..data import Dataset, made_up_rows
 from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy import Unit, large_delta
-from ..runs import RunFile, dataset_of, keys, not_covered, stream
+from ..runs import RunFile, by_key, dataset_of, not_covered, stream
 from ..simulation import Interrupted, one_blas_thread
 from .split_scores import Case, Score, Split, cases_of
 
@@ -98,7 +98,7 @@ def made_up(run: RunFile, rows: int) -> Dataset:
     if persons and run.data.rows_per_person is None:
         raise InvalidInput.because("data.rows_per_person", "missing", "say how many rows a person has at most")
     rng = stream(run, _MADE_UP)
-    with keys("data", rows="made_up"):
+    with by_key(rows="made_up"):
         return made_up_rows(
             run.table, rows, rng, nodes=run.data.nodes, rows_per_person=run.data.rows_per_person if persons else None
         )

@@ -2,7 +2,7 @@
 
 `RunFile` is a run described in TOML (`read_run_file`, `parse_run`, `with_changes`, `example_run_file`). `resolve` turns
 it into a `ResolvedRun` with nothing left open, for simulations and for real nodes alike. `dealt_rows` loads, prepares
-and deals its data. What is wrong in a run file is named by its key (`keys`).
+and deals its data. What is wrong in a run file is named by its key (`by_key`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,18 @@ from .changes import parse_change as parse_change
 from .changes import read_toml as read_toml
 from .example import example_run_file as example_run_file
 from .example import toml_value as toml_value
-from .keys import RUN_KEYS as RUN_KEYS
-from .keys import keys as keys
+from .keys import by_key as by_key
 from .notes import delta_notes as delta_notes
-from .notes import most_units_of_a_node as most_units_of_a_node
 from .notes import no_noise as no_noise
 from .notes import not_covered as not_covered
 from .notes import not_covered_in_simulations as not_covered_in_simulations
 from .notes import rows_notes as rows_notes
 from .notes import turns_per_node as turns_per_node
-from .notes import units_of_all_nodes as units_of_all_nodes
 from .notes import unsaid_data as unsaid_data
-from .resolve import Budget as Budget
+from .resolve import Known as Known
 from .resolve import ResolvedRun as ResolvedRun
-from .resolve import Shape as Shape
-from .resolve import budget_of as budget_of
 from .resolve import designed_ring_of as designed_ring_of
+from .resolve import epsilon_of as epsilon_of
 from .resolve import model_of as model_of
 from .resolve import no_privacy as no_privacy
 from .resolve import protection_of as protection_of
@@ -35,6 +31,7 @@ from .resolve import require_cuttable as require_cuttable
 from .resolve import require_own_scales as require_own_scales
 from .resolve import resolve as resolve
 from .resolve import step_sizes_of as step_sizes_of
+from .resolve import units_of_nodes as units_of_nodes
 from .resolve import usual_batch as usual_batch
 from .rows import DEFAULT_NODES as DEFAULT_NODES
 from .rows import check_agreement as check_agreement
@@ -52,6 +49,7 @@ from .runfile import USUAL_LAW as USUAL_LAW
 from .runfile import Late as Late
 from .runfile import Ready as Ready
 from .runfile import RunFile as RunFile
+from .runfile import SimulationSection as SimulationSection
 from .runfile import StragglersSection as StragglersSection
 from .runfile import parse_run as parse_run
 from .runfile import read_run_file as read_run_file

@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from ..errors import InvalidInput
+from .wording import sections
 
-#: Where the run file says what planned runs and simulations alike call by these names.
-RUN_KEYS = {
-    "steps": "schedule.steps",
+#: What is called otherwise where it is used. (Laws, schedules and models are refused by the name of their section.)
+_ELSEWHERE = {
+    "delay": "delay.law",
+    "compute": "compute.law",
     "schedule": "schedule.name",
-    "nodes": "data.nodes",
+    "model": "model.name",
     "stragglers": "stragglers.*",
-    "patient_every": "delay.patient_every",
-    "ready": "delay.ready",
-    "late": "compute.late",
-    "noise_multiplier": "privacy.noise_multiplier",
-    "closing": "schedule.closing",
-    "search": "schedule.search",
+    "encoder": "model.features",
+    "groups": "data.node",
 }
+#: Refused by this name are the rows that were given, and not the key `model.features`.
+_ROWS = "features"
 
 
 @contextmanager
-def keys(section: str, *names: str, **elsewhere: str) -> Iterator[None]:
-    """Name a parameter that is refused in here by its key: ``section.name``, or where `elsewhere` says it stands.
+def by_key(**elsewhere: str) -> Iterator[None]:
+    """Name a parameter that is refused in here by its key, if it has one; `elsewhere` names others.
+
+    A parameter has the name of its key, which only one section has. It is also a decorator.
 
     >>> from skipring.errors import require_positive
-    >>> with keys("learning", "rate", delay="delay.law"):
+    >>> with by_key():
     ...     require_positive("rate", -1.0)
     Traceback (most recent call last):
         ...
     skipring.errors.InvalidInput: learning.rate = -1.0: must be a finite number above 0
     """
-    known = {name: f"{section}.{name}" for name in names} | elsewhere
     try:
         yield
     except InvalidInput as problem:
-        if problem.parameter not in known:
+        key = (_keys() | elsewhere).get(problem.parameter)
+        if key is None:
             raise
-        raise InvalidInput.because(known[problem.parameter], problem.given, problem.reason) from None
+        raise InvalidInput.because(key, problem.given, problem.reason) from None
+
+
+@cache
+def _keys() -> dict[str, str]:
+    """Return the key of each parameter, from the sections of the run file."""
+    from .runfile import RunFile  # which names its own refusals with this module
+
+    named = [(key, f"{section}.{key}") for section, table in sections(RunFile).items() for key in table.model_fields]
+    sections_with = Counter(key for key, _ in named)
+    return {key: name for key, name in named if sections_with[key] == 1 and key != _ROWS} | _ELSEWHERE

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ..data import NodeData
-from ..learning import Protection, is_of_numbers, unit_count
+from ..learning import Protection, is_of_numbers
 from ..privacy import large_delta
 from .runfile import RunFile
 
@@ -59,18 +56,6 @@ def turns_per_node(nodes: int, steps: int, *, iterations: bool = False) -> int:
     Without a token every node has one in each of the `iterations`.
     """
     return steps if iterations else -(-steps // nodes)
-
-
-def most_units_of_a_node(owned: NodeData, protection: Protection) -> int:
-    """Return how many records or persons the node with the most of them has for training; 1 where nodes are hidden."""
-    whose = [None] * owned.nodes if owned.persons is None else np.split(owned.persons, owned.start[1:-1])
-    return max(unit_count(int(rows), protection, own) for rows, own in zip(owned.sizes, whose, strict=True))
-
-
-def units_of_all_nodes(owned: NodeData, protection: Protection) -> int:
-    """Return how many records, persons or nodes are protected: of all nodes together, for training."""
-    whose = [None] * owned.nodes if owned.persons is None else np.split(owned.persons, owned.start[1:-1])
-    return sum(unit_count(int(rows), protection, own) for rows, own in zip(owned.sizes, whose, strict=True))
 
 
 def delta_notes(run: RunFile, units: int, *, at_least: bool = False, own_delta: float | None = None) -> tuple[str, ...]:

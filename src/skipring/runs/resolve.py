@@ -1,16 +1,12 @@
 """What a run file comes to: steps, timeout, step sizes, model and noise, with nothing left open.
 
 Simulations, `network init`, nodes and the estimator all ask `resolve`, so a run file means the same to each of them.
-Two things differ by their nature and are given as arguments: what is known of the rows (`Shape`: all of them, or only
-what nodes agreed on), and how noise follows from a budget (`NoiseRule`: a simulation knows the law of the path, nodes
-that learn their timeouts know only the order).
+What differs by its nature is an argument: what is known of the rows (all of them, or only what nodes agreed on).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast, get_args
 
@@ -18,12 +14,22 @@ import numpy as np
 
 from ..data import NodeData
 from ..delays import Delay, Empirical, parse_delay
-from ..errors import InvalidInput, require_delta, require_positive
-from ..learning import SOFTMAX, LinearModel, NeuralModel, Protection, StepSizes, is_of_numbers, loss_named, usual_loss
+from ..errors import InvalidInput, require_positive
+from ..learning import (
+    SOFTMAX,
+    LinearModel,
+    NeuralModel,
+    Protection,
+    StepSizes,
+    is_of_numbers,
+    loss_named,
+    unit_count,
+    usual_loss,
+)
 from ..privacy import ScheduleName
 from ..schedules import DesignedRing
 from ..timeouts import best_timeout, best_timeout_ready, timeout_for_skip
-from .keys import RUN_KEYS, keys
+from .keys import by_key
 from .rows import label_bound_is_agreed
 from .runfile import RIVALS, USUAL_LAW, RunFile
 
@@ -45,25 +51,17 @@ _BY_LABELS = (
 
 
 @dataclass(frozen=True)
-class Shape:
+class Known:
     """What is known of rows as a model sees them: features and classes (0: labels are numbers), or None if nothing.
 
     `largest_label`, for simulations only, bounds labels that are numbers where the run file does not bound them.
-    `most_rows` is how many rows the largest node may have (`usual_batch`), where nodes share a data set.
+    `owned` are the training rows of all nodes, where they share a data set.
     """
 
     features: int | None = None
     classes: int | None = None
     largest_label: float | None = None
-    most_rows: int | None = None
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The epsilon and delta that the noise is to keep."""
-
-    epsilon: float
-    delta: float
+    owned: NodeData | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +78,10 @@ class ResolvedRun:
     model : what is learned; None where nobody has looked at the rows, and the run file alone does not say.
     protection : whom the noise hides, and how many rows an update takes; None where nobody has looked at the rows, and
         the run file does not say how many.
-    convex : whether updates are contractions, so that the noise of others may be counted.
-    budget : what the noise is to keep; None if the run file gives the noise itself.
-    noise_multiplier : the noise.
+    epsilon : what the noise is to keep, at the run file's delta; None if the file gives the noise itself.
+    noise_multiplier : the noise; None while it is still to follow from `epsilon`.
+    units : of each node, how many records or persons it has for training (1 where nodes are protected); None where
+        nobody has looked at the rows.
     why_no_privacy : why no epsilon can be stated, whatever the noise; empty if one can.
     """
 
@@ -94,73 +93,71 @@ class ResolvedRun:
     step_sizes: StepSizes
     model: LinearModel | NeuralModel | None
     protection: Protection | None
-    convex: bool
-    budget: Budget | None
-    noise_multiplier: float
+    epsilon: float | None
+    noise_multiplier: float | None
+    units: tuple[int, ...] | None = None
     why_no_privacy: str = ""
 
+    @property
+    def convex(self) -> bool:
+        """Whether updates are contractions, so that the noise of others may be counted."""
+        return self.model is not None and self.model.contracts(self.step_sizes.largest)
 
-#: From a run whose noise is still open to the least noise with which it keeps its budget.
-NoiseRule = Callable[[ResolvedRun, Budget], float]
+    @property
+    def part_counts(self) -> tuple[int, ...]:
+        """The numbers of parts that occur: a protected unit contributes at every so many-th turn of its node."""
+        assert self.protection is not None
+        assert self.units is not None
+        return tuple(sorted({self.protection.parts(units) for units in self.units}))
 
 
+@by_key()
 def resolve(
-    run: RunFile,
-    shape: Shape,
-    nodes: int,
-    *,
-    noise: NoiseRule,
-    learns_timeouts: bool = False,
-    delay: Delay | None = None,
+    run: RunFile, known: Known, nodes: int, *, learns_timeouts: bool = False, delay: Delay | None = None
 ) -> ResolvedRun:
     """Return what a run file comes to for so many nodes; what is wrong in it is named by its key.
 
-    With `learns_timeouts`, nodes learn how long to wait unless the run file says how long, or how long nodes take.
-    `delay` takes the place of the law that the run file spells. Without either nobody is skipped, and virtual time goes
-    by `USUAL_LAW`.
+    Noise that is to keep an epsilon is still open: a simulation knows the law of the path, real nodes know its order
+    alone. With `learns_timeouts`, nodes learn how long to wait unless the run file says how long, or how long nodes
+    take. `delay` takes the place of the law that the run file spells. Without either nobody is skipped, and virtual
+    time goes by `USUAL_LAW`.
     """
-    law = delay
-    if law is None:
-        with keys("delay", delay="delay.law"):
-            law = parse_delay(USUAL_LAW if run.delay.law is None else run.delay.law)
-    sizes = step_sizes_of(run)
-    model = model_of(run, shape)
+    law = delay if delay is not None else parse_delay(USUAL_LAW if run.delay.law is None else run.delay.law)
+    model = model_of(run, known)
     refusal = no_privacy(run, "" if model is None else model.name)
+    protection = protection_of(run, known.owned)
+    epsilon = epsilon_of(run)
+    if epsilon is not None:
+        if refusal is not None:
+            raise refusal
+        if run.schedule.name not in (*get_args(ScheduleName), *RIVALS):
+            reason = f"no forecast covers the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
+            raise InvalidInput.because("epsilon", epsilon, reason)
     rival = run.schedule.name in RIVALS
-    resolved = ResolvedRun(
+    return ResolvedRun(
         run=run,
         nodes=nodes,
         steps=run.schedule.steps if run.schedule.steps is not None else DEFAULT_ROUNDS * (1 if rival else nodes),
         delay=law,
         timeout=_timeout(run, law, nodes, learns_timeouts, known=delay is not None),
-        step_sizes=sizes,
+        step_sizes=step_sizes_of(run),
         model=model,
-        protection=protection_of(run, shape.most_rows),
-        convex=model is not None and model.contracts(sizes.largest),
-        budget=budget_of(run),
-        noise_multiplier=run.privacy.noise_multiplier or 0.0,
+        protection=protection,
+        epsilon=epsilon,
+        noise_multiplier=run.privacy.noise_multiplier if epsilon is None else None,
+        units=None if known.owned is None or protection is None else units_of_nodes(known.owned, protection),
         why_no_privacy="" if refusal is None else refusal.reason,
     )
-    if resolved.budget is None:
-        return resolved
-    if refusal is not None:
-        raise refusal
-    if run.schedule.name not in (*get_args(ScheduleName), *RIVALS):
-        reason = f"no forecast covers the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
-        raise InvalidInput.because("privacy.epsilon", resolved.budget.epsilon, reason)
-    with keys("privacy", "epsilon", "delta", step_size="learning.step_size", **RUN_KEYS):
-        return dataclasses.replace(resolved, noise_multiplier=noise(resolved, resolved.budget))
 
 
-def budget_of(run: RunFile) -> Budget | None:
-    """Return the epsilon and delta that a run file asks for; None if it gives the noise itself."""
+@by_key()
+def epsilon_of(run: RunFile) -> float | None:
+    """Return the epsilon that a run file asks for; None if it gives the noise itself."""
     if run.privacy.noise_multiplier is not None:
         return None
-    budget = Budget(DEFAULT_EPSILON if run.privacy.epsilon is None else run.privacy.epsilon, run.privacy.delta)
-    with keys("privacy", "epsilon", "delta"):
-        require_positive("epsilon", budget.epsilon)
-        require_delta(budget.delta)
-    return budget
+    epsilon = DEFAULT_EPSILON if run.privacy.epsilon is None else run.privacy.epsilon
+    require_positive("epsilon", epsilon)
+    return epsilon
 
 
 def require_own_scales(run: RunFile) -> None:
@@ -187,11 +184,9 @@ def usual_batch(run: RunFile, owned: NodeData) -> int:
     return max(len(np.unique(persons)) for persons in whose) * (run.data.rows_per_person or 1)
 
 
-def protection_of(run: RunFile, most_rows: int | None = None) -> Protection | None:
-    """Return whom the noise hides; `most_rows`, if known, is the usual size of a batch of records or persons.
-
-    None if that size is neither given nor known.
-    """
+@by_key()
+def protection_of(run: RunFile, owned: NodeData | None = None) -> Protection | None:
+    """Return whom the noise hides; None if the rows of an update are neither given nor follow from the nodes' rows."""
     unit, batch = run.privacy.protects, run.learning.batch
     if unit != "person" and run.data.rows_per_person is not None:
         reason = f"is for persons, and privacy.protects is {unit}"
@@ -200,38 +195,40 @@ def protection_of(run: RunFile, most_rows: int | None = None) -> Protection | No
         reason = "persons are protected: say how many rows of a person are used at most, without looking at the data"
         raise InvalidInput.because("data.rows_per_person", "missing", reason)
     if unit != "node" and batch is None:
-        if most_rows is None:
+        if owned is None:
             return None
-        batch = most_rows
-    with keys("learning", "batch", protects="privacy.protects", rows_per_person="data.rows_per_person"):
-        return Protection(unit=unit, batch=batch, rows_per_person=run.data.rows_per_person or 1)
+        batch = usual_batch(run, owned)
+    return Protection(unit=unit, batch=batch, rows_per_person=run.data.rows_per_person or 1)
 
 
+def units_of_nodes(owned: NodeData, protection: Protection) -> tuple[int, ...]:
+    """Return how many records or persons each node has for training; 1 where nodes are protected."""
+    whose = [None] * owned.nodes if owned.persons is None else np.split(owned.persons, owned.start[1:-1])
+    return tuple(unit_count(int(rows), protection, own) for rows, own in zip(owned.sizes, whose, strict=True))
+
+
+@by_key()
 def step_sizes_of(run: RunFile) -> StepSizes:
     """Return how far updates go."""
-    with keys("learning", "rate", "step_size"):
-        return StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own))
+    return StepSizes(run.learning.rate, run.learning.step_size, tuple(run.learning.own))
 
 
-def model_of(run: RunFile, shape: Shape) -> LinearModel | NeuralModel | None:
-    """Return the model for rows of this shape; None for a network where nobody has looked at the rows.
+@by_key()
+def model_of(run: RunFile, known: Known) -> LinearModel | NeuralModel | None:
+    """Return the model for such rows; None for a network where nobody has looked at the rows.
 
     A linear model without rows has one feature: its bounds and its smoothness do not depend on their number.
     """
-    elsewhere = {"model": "model.name", "ridge": "model.ridge", "label_bound": "model.label_bound"}
-    with keys("learning", "diameter", "gradient_bound", **elsewhere):
-        if run.model.is_network:
-            return _network(run, shape)
-        return _linear(run, shape)
+    return _network(run, known) if run.model.is_network else _linear(run, known)
 
 
-def _network(run: RunFile, shape: Shape) -> NeuralModel | None:
-    if shape.features is None or shape.classes is None:
+def _network(run: RunFile, known: Known) -> NeuralModel | None:
+    if known.features is None or known.classes is None:
         return None
     return NeuralModel(
         name=str(run.model.name),
-        features=shape.features,
-        classes=shape.classes,
+        features=known.features,
+        classes=known.classes,
         clip=run.learning.gradient_bound,
         diameter=run.learning.diameter,
         ridge=run.model.ridge,
@@ -239,8 +236,8 @@ def _network(run: RunFile, shape: Shape) -> NeuralModel | None:
     )
 
 
-def _linear(run: RunFile, shape: Shape) -> LinearModel:
-    asked, classes = None if run.model.name is None else loss_named(run.model.name), shape.classes
+def _linear(run: RunFile, known: Known) -> LinearModel:
+    asked, classes = None if run.model.name is None else loss_named(run.model.name), known.classes
     if classes is None:  # nobody has looked; what a loss needs is what it gets
         classes = SOFTMAX.usual_classes if asked is None else asked.usual_classes
     usual = usual_loss(classes)
@@ -252,12 +249,12 @@ def _linear(run: RunFile, shape: Shape) -> LinearModel:
     label_bound = run.model.label_bound
     if label_bound is None and loss.is_of_numbers:
         # A clipped gradient is bounded whatever the labels are.
-        label_bound = math.inf if run.learning.gradient_bound is not None else shape.largest_label
+        label_bound = math.inf if run.learning.gradient_bound is not None else known.largest_label
         if label_bound is None:
             raise InvalidInput.because("model.label_bound", "missing", _NO_BOUND)
     return LinearModel(
         loss=loss,
-        features=shape.features or 1,
+        features=known.features or 1,
         diameter=usual_diameter if run.learning.diameter is None else run.learning.diameter,
         classes=max(2, classes),
         ridge=run.model.ridge,
@@ -277,14 +274,14 @@ def require_cuttable(run: RunFile) -> None:
         raise InvalidInput.because("compute.late", run.compute.late, reason)
 
 
+@by_key()
 def designed_ring_of(run: RunFile, nodes: int, steps: int) -> DesignedRing:
     """Return the schedule of a run whose order is designed; what cannot be designed is refused."""
     usual = 0 if run.model.is_network else 2  # which hide nothing where each update counts in full
     closing = usual if run.schedule.closing is None else run.schedule.closing
-    with keys("schedule", "closing", "search", "steps", nodes="data.nodes", seed="simulation.seed"):
-        ring = DesignedRing(nodes, run.simulation.seed, closing, run.schedule.search)
-        ring.order(steps)
-        return ring
+    ring = DesignedRing(nodes, run.simulation.seed, closing, run.schedule.search)
+    ring.order(steps)
+    return ring
 
 
 def no_privacy(run: RunFile, model: str) -> InvalidInput | None:
@@ -309,25 +306,24 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: boo
         key = "skip" if given.skip is not None else "timeout"
         raise InvalidInput.because(f"delay.{key}", given.skip if key == "skip" else given.timeout, reason)
     remembers = given.ready not in (None, "fresh")
-    with keys("delay", "skip", "timeout", "hop_latency", delay="delay.law"):
-        if run.compute.law is not None and (given.skip is not None or not isinstance(given.timeout, float)):
-            if remembers and not learns:
-                reason = "no law of rounds knows both readiness that is remembered and computing; say how long to wait"
-                raise InvalidInput.because("delay.timeout", given.timeout or "most-updates", reason)
-            delay = _answers(delay, run.compute.law)
-        if given.skip is not None:
-            return timeout_for_skip(delay, given.skip)
-        if given.timeout is None or given.timeout == "most-updates":
-            if not learns and remembers and run.schedule.name in get_args(ScheduleName):
-                order = cast(ScheduleName, run.schedule.name)
-                return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", order=order)
-            return best_timeout(delay, given.hop_latency)
+    if run.compute.law is not None and (given.skip is not None or not isinstance(given.timeout, float)):
+        if remembers and not learns:
+            reason = "no law of rounds knows both readiness that is remembered and computing; say how long to wait"
+            raise InvalidInput.because("delay.timeout", given.timeout or "most-updates", reason)
+        delay = _answers(delay, run.compute.law)
+    if given.skip is not None:
+        return timeout_for_skip(delay, given.skip)
+    if given.timeout is None or given.timeout == "most-updates":
+        if not learns and remembers and run.schedule.name in get_args(ScheduleName):
+            order = cast(ScheduleName, run.schedule.name)
+            return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", order=order)
+        return best_timeout(delay, given.hop_latency)
     return float(given.timeout)
 
 
 def _answers(delay: Delay, compute: str) -> Delay:
     """Return the law of a delay and a computation after it, both represented by some hundred quantiles."""
-    with keys("compute", delay="compute.law"):
+    with by_key(delay="compute.law"):
         computing = parse_delay(compute)
     middles = (np.arange(300) + 0.5) / 300
     return Empirical(np.add.outer(delay.quantile(middles), computing.quantile(middles)).ravel().tolist())

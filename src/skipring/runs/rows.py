@@ -23,7 +23,7 @@ from ..data import (
     training_part,
 )
 from ..errors import InvalidInput, quoted_list
-from .keys import keys
+from .keys import by_key
 from .runfile import RunFile
 
 #: How many nodes a data set is dealt to if nobody says.
@@ -37,28 +37,29 @@ def stream(run: RunFile, number: int = _ROWS, *more: int) -> np.random.Generator
     return np.random.default_rng(np.random.SeedSequence(run.simulation.seed, spawn_key=(number, *more)))
 
 
+@by_key(name="data.name")
 def dataset_of(run: RunFile) -> Dataset:
     """Load the data set that a run file names."""
     data = run.data
     if run.privacy.protects == "person" and data.person is None:
         reason = "persons are protected: say which column of the file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
-    with keys("data", "name", "path", "label", "node", "person"):
-        if data.path is None:
-            if run.table is not None:
-                reason = "the run file has a schema, and no table of rows; skipring worth --made-up ROWS needs none"
-                raise InvalidInput.because("path", "missing", reason)
-            if data.person is not None:
-                raise InvalidInput.because("person", data.person, "is a column of a file of your own; give data.path")
-            return load_dataset(data.name)
+    if data.path is None:
         if run.table is not None:
-            table = read_with_schema(data.path, run.table)
-        else:
-            table = read_table(data.path, label=data.label or "", node=data.node, person=data.person)
-        # Whose a row is must not decide what happens to others, unless persons are what is protected.
-        return table if run.privacy.protects == "person" else dataclasses.replace(table, persons=None, person_names=())
+            reason = "the run file has a schema, and no table of rows; skipring worth --made-up ROWS needs none"
+            raise InvalidInput.because("path", "missing", reason)
+        if data.person is not None:
+            raise InvalidInput.because("person", data.person, "is a column of a file of your own; give data.path")
+        return load_dataset(data.name)
+    if run.table is not None:
+        table = read_with_schema(data.path, run.table)
+    else:
+        table = read_table(data.path, label=data.label or "", node=data.node, person=data.person)
+    # Whose a row is must not decide what happens to others, unless persons are what is protected.
+    return table if run.privacy.protects == "person" else dataclasses.replace(table, persons=None, person_names=())
 
 
+@by_key()
 def dealt_rows(
     run: RunFile, dataset: Dataset | None = None, *, usual_nodes: int = DEFAULT_NODES
 ) -> tuple[Dataset, PreparedRows, NodeData]:
@@ -76,19 +77,18 @@ def dealt_rows(
     if kind == "groups" and len(dataset.group_names) == 1:
         reason = f"is {dataset.group_names[0]!r} in every row, and a run has at least 2 nodes; name another column"
         raise InvalidInput.because("groups" if data.node is None else "data.node", data.node or "", reason)
-    with keys("data", "nodes", "split", "alpha", "shards_per_node", "exponent", groups="data.node"):
-        owned = split_over_nodes(
-            ready.train_x,
-            ready.train_y,
-            nodes,
-            rng,
-            kind=kind,
-            alpha=data.alpha,
-            shards_per_node=data.shards_per_node,
-            exponent=data.exponent,
-            groups=ready.train_groups,
-            persons=ready.train_persons,
-        )
+    owned = split_over_nodes(
+        ready.train_x,
+        ready.train_y,
+        nodes,
+        rng,
+        kind=kind,
+        alpha=data.alpha,
+        shards_per_node=data.shards_per_node,
+        exponent=data.exponent,
+        groups=ready.train_groups,
+        persons=ready.train_persons,
+    )
     return dataset, ready, protected_rows(run, owned, dataset.person_names, dataset.group_names)
 
 
@@ -143,11 +143,10 @@ def prepared_rows(
     data, model = run.data, run.model
     test_share = data.test_share
     if data.validation is not None:
-        with keys("data", "test_share"):
+        with by_key():
             dataset = training_part(dataset, rng, test_share=test_share)
         test_share = data.validation
-    share = "data.test_share" if data.validation is None else "data.validation"
-    with keys("data", test_share=share, encoder="model.features", device="model.device"):
+    with by_key(test_share="data.test_share" if data.validation is None else "data.validation"):
         return prepare(
             dataset,
             rng,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,7 +26,7 @@ from ..privacy import USUAL_UNIT, Unit
 from ..schedules import SCHEDULES
 from .changes import EITHER, change_value, parse_change, read_toml
 from .columns import with_columns, with_path_beside, with_schema_file, with_traces_beside
-from .keys import keys
+from .keys import by_key
 from .wording import refusal, require_no_quotes
 
 #: Ways to learn together without a token, which simulations compare it with.
@@ -123,7 +123,7 @@ class ModelSection(_Section):
             raise InvalidInput("model.name", self.name, f"{', '.join(known)} or module:function")
         if self.classes is not None and (len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)):
             raise InvalidInput("model.classes", self.classes, "at least two names, all different")
-        with keys("model", encoder="model.features"):
+        with by_key():
             check_encoder(self.features)
         if self.features != "none" and self.is_network:
             reason = f"is for linear models; the network {self.name} finds features of its own"
@@ -377,6 +377,11 @@ class RunFile(_Section):
     def table(self) -> Schema | None:
         """What the columns of tables mean, if the file says so in `[[column]]` entries."""
         return None if self.column is None else Schema.of(self.column)
+
+    def having(self, **sections: Mapping[str, Any]) -> Self:
+        """Return the same with other values of these sections, which nobody checks; None is as good as not given."""
+        changed = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
+        return self.model_copy(update=changed)
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two values where one is meant."""

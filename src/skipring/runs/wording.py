@@ -27,7 +27,7 @@ def refusal(problem: Mapping[str, Any], model: type[BaseModel]) -> InvalidInput:
         return InvalidInput.because(
             ".".join(where), given, f"is not a key of a run file{unknown_key(problem['loc'], model)}"
         )
-    if len(where) == 1 and where[0] in _sections(model):
+    if len(where) == 1 and where[0] in sections(model):
         reason = f"must be a table: a line with [{where[0]}], and its keys below it"
         return InvalidInput.because(f"[{where[0]}]", given, reason)
     return InvalidInput.because(".".join(where), given, expected(problem, model))
@@ -35,7 +35,7 @@ def refusal(problem: Mapping[str, Any], model: type[BaseModel]) -> InvalidInput:
 
 def require_no_quotes(values: Mapping[str, Any], model: type[BaseModel]) -> None:
     """Refuse a text where a number belongs, also one that could be read as one."""
-    for section, table in _sections(model).items():
+    for section, table in sections(model).items():
         given = values.get(section)
         for key, value in given.items() if isinstance(given, Mapping) else ():
             kinds = _kinds(table.model_fields[key].annotation) if key in table.model_fields else set()
@@ -54,9 +54,9 @@ def unknown_key(location: Sequence[int | str], model: type[BaseModel]) -> str:
     known = _fields(path, model)
     if near := difflib.get_close_matches(key, known, n=1):
         return f"; did you mean {'.'.join([*path, near[0]])}?"
-    places = [section for section, table in _sections(model).items() if key in table.model_fields]
+    places = [section for section, table in sections(model).items() if key in table.model_fields]
     if not places:  # spelled alike in another section
-        everywhere = {name: section for section, table in _sections(model).items() for name in table.model_fields}
+        everywhere = {name: section for section, table in sections(model).items() for name in table.model_fields}
         near = difflib.get_close_matches(key, everywhere, n=1)
         if near:
             return f"; did you mean {everywhere[near[0]]}.{near[0]}?"
@@ -89,7 +89,7 @@ def expected(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
 
 def _words(location: Sequence[int | str], model: type[BaseModel]) -> str:
     """Return the words that a key takes as well as a number; the location may end with the kind that was tried."""
-    table = _sections(model).get(str(location[0]))
+    table = sections(model).get(str(location[0]))
     field = None if table is None or len(location) < 2 else table.model_fields.get(str(location[1]))
     kinds = () if field is None else get_args(field.annotation)
     return " or ".join(f'"{word}"' for kind in kinds if get_origin(kind) is Literal for word in get_args(kind))
@@ -103,31 +103,31 @@ def _shown(given: Any) -> Any:
 
 
 def _unknown_section(name: str, given: Any, model: type[BaseModel]) -> InvalidInput:
-    sections = _sections(model)
-    homes = [section for section, table in sections.items() if name in table.model_fields]
+    tables = sections(model)
+    homes = [section for section, table in tables.items() if name in table.model_fields]
     if not isinstance(given, Mapping) and homes:
         reason = f"stands outside of any section; it is a key of [{homes[0]}]"
         return InvalidInput.because(f"{homes[0]}.{name}", _shown(given), reason)
-    near = difflib.get_close_matches(name, sections, n=1)
-    hint = f"did you mean [{near[0]}]?" if near else f"known are {', '.join(sections)}"
+    near = difflib.get_close_matches(name, tables, n=1)
+    hint = f"did you mean [{near[0]}]?" if near else f"known are {', '.join(tables)}"
     shown = "" if isinstance(given, Mapping) else _shown(given)
     return InvalidInput.because(f"[{name}]", shown, f"is not a section of a run file; {hint}")
 
 
-def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+def sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """Return the tables of a file by name."""
     fields = {name: field.annotation for name, field in model.model_fields.items()}
     return {name: kind for name, kind in fields.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
 
 
 def _fields(path: Sequence[str], model: type[BaseModel]) -> list[str]:
-    table = _sections(model)[path[0]] if path and path[0] in _sections(model) else model
+    table = sections(model)[path[0]] if path and path[0] in sections(model) else model
     return list(table.model_fields)
 
 
 def _default(path: Sequence[str], model: type[BaseModel]) -> Any:
     """Return the default of a key, or an example where leaving it out has a meaning of its own."""
-    field = _sections(model).get(path[0], model).model_fields.get(path[-1])
+    field = sections(model).get(path[0], model).model_fields.get(path[-1])
     if field is None:
         return None
     return field.examples[0] if field.examples else field.default

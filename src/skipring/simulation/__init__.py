@@ -27,6 +27,7 @@ from .stragglers import Stragglers as Stragglers
 
 if TYPE_CHECKING:
     from .account import planned as planned
+    from .build import DealtRows as DealtRows
     from .build import setup_of_rows as setup_of_rows
     from .build import setup_on as setup_on
     from .comparison import Compared as Compared
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from .rivals.privacy import chosen_pairs as chosen_pairs
     from .rivals.privacy import why_not_hidden as why_not_hidden
     from .rivals.runs import who_is_ready as who_is_ready
+    from .setup import Course as Course
     from .setup import Setup as Setup
     from .table import COLUMNS as COLUMNS
     from .table import WORDS as WORDS

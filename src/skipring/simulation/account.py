@@ -30,7 +30,7 @@ from ..privacy import (
 )
 from ..schedules import DesignedRing
 from ..timeouts import no_update_probability, skip_probability
-from .setup import RunOutput, Setup
+from .setup import Course, RunOutput, Setup
 from .whole_node import node_epsilon
 
 #: Beyond this many nodes the matrix of all pairs is not computed.
@@ -40,15 +40,15 @@ _BINS = 40
 _SHARE_OF_DELTA = 1e-2
 
 
-def planned(setup: Setup, steps: int | None = None, *, delta: float | None = None) -> PlannedRun:
+def planned(setup: Course, steps: int | None = None, *, delta: float | None = None) -> PlannedRun:
     """Return the record of a simulated run (as if it ended after so many steps); refuse what no forecast covers.
 
     Where nodes remember what they have prepared, a hundredth of `delta` is for rounds in which fewer of them update
     than the record says.
     """
     steps = setup.steps if steps is None else steps
-    if setup.why_no_privacy:
-        raise InvalidInput.because("epsilon", "asked for", setup.why_no_privacy)
+    if setup.resolved.why_no_privacy:
+        raise InvalidInput.because("epsilon", "asked for", setup.resolved.why_no_privacy)
     convex = setup.model.contracts(setup.step_sizes.largest)
     # Where a node's own releases alone are accounted for, it does not matter how large the steps made from them are.
     law = "constant" if setup.iterations or not convex else setup.step_sizes.law
@@ -63,21 +63,21 @@ def planned(setup: Setup, steps: int | None = None, *, delta: float | None = Non
         who = {"skip": most} if least == most else {"skip": most, "target_skip": least}
     return PlannedRun(
         schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
-        nodes=setup.data.nodes,
+        nodes=setup.resolved.nodes,
         steps=steps,
         noise_multiplier=setup.noise_multiplier,
         convex=convex,
         step_size=law,  # type: ignore[arg-type] # `_require_forecast` refused the third
-        protects=setup.protects,
-        parts=setup.part_counts,
+        protects=setup.protection.unit,
+        parts=setup.resolved.part_counts,
         **who,
         **_design(setup),
     )
 
 
-def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, Any]:
+def _remembering(setup: Course, steps: int, delta: float | None) -> dict[str, Any]:
     """Return how many nodes are sure to update where readiness is kept, or prepared ahead."""
-    lateness, nodes = setup.lateness, setup.data.nodes
+    lateness, nodes = setup.lateness, setup.resolved.nodes
     if setup.schedule.name != "random-ring":
         reason = f"no forecast covers it on {setup.schedule.name}: only a random ring draws each round's order anew"
         raise InvalidInput.because("ready", lateness.ready, f"{reason}; see the realised privacy")
@@ -91,7 +91,7 @@ def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, Any
         ready=lateness.ready,
         nodes=nodes,
         rounds=-(-steps // nodes),
-        hop_latency=setup.hop_latency,
+        hop_latency=setup.run.delay.hop_latency,
         failure=failure,
         lost_link=setup.stragglers.lost_link,
         speeds=setup.stragglers.speeds,
@@ -101,7 +101,7 @@ def _remembering(setup: Setup, steps: int, delta: float | None) -> dict[str, Any
     return {"skip": 0.0, "others": others, "failure": failure}
 
 
-def _design(setup: Setup) -> dict[str, Any]:
+def _design(setup: Course) -> dict[str, Any]:
     """Return which order was designed, as the record says it; nothing where none was."""
     ring = setup.schedule
     if not isinstance(ring, DesignedRing):
@@ -109,14 +109,14 @@ def _design(setup: Setup) -> dict[str, Any]:
     return {"closing": ring.closing, "order_seed": ring.seed, "search": ring.search}
 
 
-def _own_releases(setup: Setup, iterations: int, skip: float) -> PlannedRun:
+def _own_releases(setup: Course, iterations: int, skip: float) -> PlannedRun:
     """Return a record with as many releases as a rival's node makes, none of them hidden by the noise of others.
 
     The server sees every upload; with gossip, all that anyone sees is computed from all nodes' noisy gradients. A ring
     without convexity, where a node's turn comes once per round, is accounted for in just that way. With gossip nobody
     leaves out an iteration, late or not.
     """
-    nodes = setup.data.nodes
+    nodes = setup.resolved.nodes
     return PlannedRun(
         schedule="ring",
         nodes=nodes,
@@ -124,18 +124,18 @@ def _own_releases(setup: Setup, iterations: int, skip: float) -> PlannedRun:
         skip=0.0 if setup.schedule.name == "gossip" else skip,
         noise_multiplier=setup.noise_multiplier,
         convex=False,
-        protects=setup.protects,
-        parts=setup.part_counts,
+        protects=setup.protection.unit,
+        parts=setup.resolved.part_counts,
     )
 
 
-def _require_forecast(setup: Setup, law: str) -> None:
+def _require_forecast(setup: Course, law: str) -> None:
     """Refuse what no forecast covers, for whatever readiness."""
     stragglers, lateness = setup.stragglers, setup.lateness
-    if setup.patient_every is not None:
+    if setup.run.delay.patient_every is not None:
         raise InvalidInput.because(
             "patient_every",
-            setup.patient_every,
+            setup.run.delay.patient_every,
             "a forecast needs the same timeout everywhere; see the realised privacy",
         )
     if lateness.compute is not None and lateness.late == "decline":
@@ -157,7 +157,7 @@ def _require_forecast(setup: Setup, law: str) -> None:
         raise InvalidInput.because("step_size", "own", "a forecast covers sqrt and constant; see the realised privacy")
 
 
-def _late_or_lost(setup: Setup) -> tuple[float, float]:
+def _late_or_lost(setup: Course) -> tuple[float, float]:
     """Return the probability that a node makes no update at its turn, bounded from below and from above.
 
     Passing the token on unchanged counts as no update: the view of a forecast is one that looks at every turn.
@@ -173,9 +173,9 @@ def _late_or_lost(setup: Setup) -> tuple[float, float]:
     return low, high
 
 
-def noise_for(setup: Setup, epsilon: float, delta: float) -> float:
+def noise_for(setup: Course, epsilon: float, delta: float) -> float:
     """Return the noise multiplier with which a simulated run keeps a budget."""
-    return noise_for_budget(planned(dataclasses.replace(setup, noise_multiplier=1.0), delta=delta), epsilon, delta)
+    return noise_for_budget(planned(setup.having(noise_multiplier=1.0), delta=delta), epsilon, delta)
 
 
 def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> PrivacyReport:
@@ -187,8 +187,8 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
         view="offered",
         amplified=not why_not,
         not_amplified_because=why_not or None,
-        unit=setup.protects,
-        every=math.gcd(*setup.part_counts),
+        unit=setup.protection.unit,
+        every=math.gcd(*setup.resolved.part_counts),
     )
     if refused := _refused(setup):
         return dataclasses.replace(report, refused=refused)
@@ -198,7 +198,7 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
         return privacy_of_rival(setup, planned, report, recorded)
     stated = _stated(setup, delta)
     forecast_epsilon = stated["forecast"].epsilon
-    known = recorded is not None and setup.data.nodes <= _MOST_NODES
+    known = recorded is not None and setup.resolved.nodes <= _MOST_NODES
     return dataclasses.replace(
         report,
         **stated,
@@ -209,8 +209,8 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
 
 def _refused(setup: Setup) -> str:
     """Say why no epsilon of any kind can be stated; empty if one can."""
-    if setup.why_no_privacy:
-        return setup.why_no_privacy
+    if setup.resolved.why_no_privacy:
+        return setup.resolved.why_no_privacy
     if isinstance(setup.model, NeuralModel) and setup.model.why_no_privacy:
         return setup.model.why_no_privacy
     return "without noise there is no differential privacy" if setup.noise_multiplier == 0.0 else ""
@@ -239,7 +239,7 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
 
 def _whole_rounds(setup: Setup, delta: float) -> PlannedRun | None:
     """Return the record of a token's run, on a ring lengthened to whole rounds; None where no forecast covers it."""
-    unit = 1 if setup.schedule.name == "random-walk" else setup.data.nodes
+    unit = 1 if setup.schedule.name == "random-walk" else setup.resolved.nodes
     try:
         return planned(setup, -(-setup.steps // unit) * unit, delta=delta)
     except InvalidInput:
@@ -250,14 +250,14 @@ def _realised(setup: Setup, delta: float, recorded: RunOutput, forecast_epsilon:
     updates = int(recorded.updated.sum())
     account = TranscriptAccountant(
         Transcript(
-            nodes=setup.data.nodes,
+            nodes=setup.resolved.nodes,
             offered=recorded.offered,
             updated=recorded.updated,
             step_sizes=setup.step_sizes.first(setup.hops)[:updates],
             noise_multiplier=setup.noise_multiplier,
             convex=setup.model.contracts(setup.step_sizes.largest),
             parts=[len(parts) for parts in setup.parts],
-            protects=setup.protects,
+            protects=setup.protection.unit,
             passed_on=recorded.passed_on if len(recorded.passed_on) else None,
             closing=setup.closing,
         )

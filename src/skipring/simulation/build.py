@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,26 +13,23 @@ from ..delays import Availability, Delay, PairLatency, parse_delay
 from ..errors import InvalidInput
 from ..models import Inputs, inputs_of
 from ..runs import (
-    RUN_KEYS,
-    Budget,
+    Known,
     ResolvedRun,
     RunFile,
-    Shape,
+    by_key,
     clipped_labels,
     dealt_rows,
     designed_ring_of,
-    keys,
     require_cuttable,
     resolve,
     stream,
-    usual_batch,
 )
 from ..schedules import Schedule, schedule
 from ..timeouts import skip_probability
 from .account import noise_for
 from .lateness import Lateness
 from .rivals import Federated, Gossip
-from .setup import Setup
+from .setup import Course, Setup
 from .stragglers import Stragglers, stragglers_of
 
 #: The stream of random numbers in which gossip's access to the channel is simulated.
@@ -50,7 +47,12 @@ def build(
 
 
 def built(
-    run: RunFile, dataset: Dataset | None = None, *, delay: Delay | None = None, order: Schedule | None = None
+    run: RunFile,
+    dataset: Dataset | None = None,
+    *,
+    delay: Delay | None = None,
+    order: Schedule | None = None,
+    secret: bool = False,
 ) -> tuple[Setup, Inputs]:
     """Return the same, and what models that are trained in it are given."""
     if run.delay.timeout == "adaptive":  # before any data is looked for
@@ -58,7 +60,7 @@ def built(
         raise InvalidInput.because("delay.timeout", run.delay.timeout, reason)
     nameless = dataset is not None  # the names of an array's columns are made up
     dataset, ready, owned = dealt_rows(run, dataset)
-    return setup_of_rows(run, dataset, ready, owned, delay=delay, order=order), inputs_of(
+    return setup_of_rows(run, dataset, ready, owned, delay=delay, order=order, secret=secret), inputs_of(
         run,
         columns=dataset.features.shape[1],
         names=() if nameless else dataset.feature_names,
@@ -75,103 +77,80 @@ def setup_of_rows(
     *,
     delay: Delay | None = None,
     order: Schedule | None = None,
+    secret: bool = False,
 ) -> Setup:
     """Return the setup of a run on what `dealt_rows` gave: a data set, the same prepared, and dealt to nodes."""
+    test = ready.test_x, ready.test_y
+    left_out = len(ready.train_y) - len(owned.labels) if run.privacy.protects == "person" else None
     largest = float(np.abs(ready.train_y).max(initial=1.0))
-    shape = Shape(ready.train_x.shape[1], len(dataset.classes), largest, usual_batch(run, owned))
-    setup = setup_on(run, owned, shape, (ready.test_x, ready.test_y), delay=delay, order=order)
-    if setup.protects == "person":
-        setup = dataclasses.replace(setup, rows_left_out=len(ready.train_y) - len(owned.labels))
-    return setup
+    rows = DealtRows(owned, *test, classes=len(dataset.classes), largest_label=largest, left_out=left_out)
+    return setup_on(run, rows, delay=delay, order=order, secret=secret)
 
 
+class DealtRows(NamedTuple):
+    """DealtRows that are prepared and dealt already, and test rows with their labels.
+
+    `classes` is 0 where labels are numbers; these are at most `largest_label`, if the run file does not bound them.
+    `left_out` is how many rows were left out, where persons may have so many and no more.
+    """
+
+    owned: NodeData
+    test_x: NDArray[Any]
+    test_y: NDArray[Any]
+    classes: int
+    largest_label: float | None = None
+    left_out: int | None = None
+
+
+@by_key()
 def setup_on(
-    run: RunFile,
-    owned: NodeData,
-    shape: Shape,
-    test: tuple[NDArray[Any], NDArray[Any]],
-    *,
-    delay: Delay | None = None,
-    order: Schedule | None = None,
+    run: RunFile, rows: DealtRows, *, delay: Delay | None = None, order: Schedule | None = None, secret: bool = False
 ) -> Setup:
-    """Return the setup of a run on rows that are prepared and dealt already, with test rows and their labels."""
-    labels, clipped = clipped_labels(run, owned.labels)
-    owned = dataclasses.replace(owned, labels=labels)
-    with keys("stragglers", *Stragglers.__dataclass_fields__, "slow_class", "class_factor"):
-        stragglers = stragglers_of(run, owned)
+    """Return the setup of a run on rows that are prepared and dealt already; what is wrong is named by its key."""
+    labels, clipped = clipped_labels(run, rows.owned.labels)
+    owned = dataclasses.replace(rows.owned, labels=labels)
+    stragglers = stragglers_of(run, owned)
+    known = Known(owned.features.shape[1], rows.classes, rows.largest_label, owned)
+    course = course_of(resolve(run, known, owned.nodes, delay=delay), stragglers, order)
+    return Setup(
+        resolved=course.resolved,
+        schedule=course.schedule,
+        stragglers=course.stragglers,
+        lateness=course.lateness,
+        data=owned,
+        test_x=rows.test_x,
+        test_y=rows.test_y,
+        labels_clipped=None if run.model.label_bound is None else clipped,
+        rows_left_out=rows.left_out,
+        secret=secret,
+    )
 
-    lateness = _lateness(run)
 
-    followed: list[Schedule | Gossip | Federated] = [] if order is None else [order]
-
-    def schedule_of(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
-        if not followed:  # once: what gossip simulates to know its slots takes a while
-            followed.append(_schedule(resolved))
-        return followed[0]
-
-    def setup_of(resolved: ResolvedRun) -> Setup:
-        assert resolved.model is not None
-        assert resolved.timeout is not None
-        assert resolved.protection is not None
-        with keys(
-            "delay",
-            "timeout",
-            "hop_latency",
-            compute="compute.law",
-            latency="network.latency",
-            availability="stragglers.availability",
-            unit_rows="data.unit_rows",
-            batch="learning.batch",
-            clip_noisy="learning.clip_noisy",
-            protects="privacy.protects",
-            rows_per_person="data.rows_per_person",
-            person="data.person",
-            speeds="stragglers.speeds",
-            seed="simulation.seed",
-            evaluate_every="simulation.evaluate_every",
-            **RUN_KEYS,
-        ):
-            return Setup(
-                model=resolved.model,
-                data=owned,
-                test_x=test[0],
-                test_y=test[1],
-                schedule=schedule_of(resolved),
-                steps=resolved.steps,
-                delay=resolved.delay,
-                timeout=resolved.timeout,
-                hop_latency=run.delay.hop_latency,
-                step_sizes=resolved.step_sizes,
-                noise_multiplier=resolved.noise_multiplier,
-                protects=resolved.protection.unit,
-                batch=resolved.protection.batch,
-                rows_per_person=resolved.protection.rows_per_person,
-                clip_noisy=run.learning.clip_noisy,
-                patient_every=run.delay.patient_every,
-                stragglers=stragglers,
-                lateness=lateness,
-                seed=run.simulation.seed,
-                evaluate_every=run.simulation.evaluate_every,
-                why_no_privacy=resolved.why_no_privacy,
-                device=run.model.device,
-                labels_clipped=None if run.model.label_bound is None else clipped,
-            )
-
-    def noise(resolved: ResolvedRun, budget: Budget) -> float:
-        return noise_for(setup_of(resolved), budget.epsilon, budget.delta)
-
-    return setup_of(resolve(run, shape, owned.nodes, noise=noise, delay=delay))
+@by_key()
+def course_of(resolved: ResolvedRun, stragglers: Stragglers, order: Schedule | None = None) -> Course:
+    """Return the course of a resolved run, with the noise that keeps its epsilon if it names one; no row is needed."""
+    noise = resolved.noise_multiplier
+    course = Course(
+        resolved=dataclasses.replace(resolved, noise_multiplier=1.0 if noise is None else noise),
+        schedule=_schedule(resolved) if order is None else order,
+        stragglers=stragglers,
+        lateness=_lateness(resolved.run),
+    )
+    if noise is not None:
+        return course
+    assert resolved.epsilon is not None
+    return course.having(noise_multiplier=noise_for(course, resolved.epsilon, resolved.run.privacy.delta))
 
 
 def _lateness(run: RunFile) -> Lateness:
     """Return what a run file says of readiness, computing, links and reachability."""
     law = pairs = reached = None
-    with keys("compute", delay="compute.law", trace="compute.law"):
+    with by_key(delay="compute.law", trace="compute.law"):
         law = None if run.compute.law is None else parse_delay(run.compute.law)
     require_cuttable(run)
-    with keys("network", trace="network.latency"):
+    with by_key(trace="network.latency"):
         pairs = None if run.network.latency is None else PairLatency.read(run.network.latency)
-    with keys("stragglers", trace="stragglers.availability"):
+    with by_key(trace="stragglers.availability"):
         reached = None if run.stragglers.availability is None else Availability.read(run.stragglers.availability)
     return Lateness(
         ready=run.delay.ready or "fresh",
@@ -185,16 +164,13 @@ def _lateness(run: RunFile) -> Lateness:
 def _schedule(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
     run, nodes = resolved.run, resolved.nodes
     if run.schedule.name == "federated":
-        with keys("federated", "channels", nodes="data.nodes"):
-            return Federated(nodes=nodes, channels=run.federated.channels)
+        return Federated(nodes=nodes, channels=run.federated.channels)
     if run.schedule.name == "gossip":
         assert resolved.timeout is not None
-        with keys("gossip", "rounds", "degree", "slots", "access", "acceleration", nodes="data.nodes"):
-            return _gossip(run, nodes, resolved.delay, resolved.timeout)
+        return _gossip(run, nodes, resolved.delay, resolved.timeout)
     if run.schedule.name == "designed-ring":
         return designed_ring_of(run, nodes, resolved.steps)
-    with keys("data", "nodes", schedule="schedule.name"):
-        return schedule(run.schedule.name, nodes)
+    return schedule(run.schedule.name, nodes)
 
 
 def _gossip(run: RunFile, nodes: int, delay: Delay, timeout: float) -> Gossip:

@@ -17,7 +17,7 @@ from ..learning import LinearModel, NeuralModel
 from ..schedules import Schedule
 from .lateness import Timeline, rows_that_fit, timeline
 from .neural_runs import NeuralRuns
-from .setup import Interrupted, KernelArrays, RunOutput, Setup, laid_out, rule_of
+from .setup import Interrupted, KernelArrays, RunOutput, Setup, laid_out
 from .stragglers import Drawn, draw_hops
 from .wide_runs import WideRuns, is_wide
 
@@ -58,7 +58,7 @@ def run_one(
     if setup.lateness.usual:
         delays = drawn.answers
         ready, passed_on, fewer = delays <= timeouts, np.zeros(0, np.bool_), np.zeros((0, 2), np.int64)
-        waited = np.cumsum(np.minimum(delays, timeouts) + setup.hop_latency)
+        waited = np.cumsum(np.minimum(delays, timeouts) + setup.run.delay.hop_latency)
     else:
         ready, passed_on, share, waited = _late(setup, path, drawn, timeouts, rng)
         fewer = _fewer_rows(setup, shared, path, share)
@@ -77,10 +77,11 @@ def run_one(
 
 def _timeouts(setup: Setup) -> float | Floats:
     """Return how long the node of a hop is waited for: for one and all, or hop by hop if some rounds are patient."""
-    if setup.patient_every is None:
+    patient_every = setup.run.delay.patient_every
+    if patient_every is None:
         return setup.timeout
     rounds = np.arange(setup.hops) // setup.data.nodes
-    return np.where((rounds + 1) % setup.patient_every == 0, np.inf, setup.timeout)
+    return np.where((rounds + 1) % patient_every == 0, np.inf, setup.timeout)
 
 
 def _late(
@@ -99,7 +100,7 @@ def _late(
         dead=drawn.dead,
         lost=drawn.lost,
         timeouts=np.broadcast_to(np.asarray(timeouts, np.float64), path.shape).copy(),
-        hop_latency=setup.hop_latency,
+        hop_latency=setup.run.delay.hop_latency,
         least_share=1.0 / setup.full_batch,  # not by the node's own rows: their number must decide nothing
         nodes=setup.data.nodes,
         rng=rng,
@@ -111,7 +112,7 @@ def _fewer_rows(setup: Setup, shared: Shared, path: NDArray[np.int32], share: Fl
     if setup.lateness.late != "fewer-rows" or setup.lateness.compute is None:
         return np.zeros((0, 2), np.int64)
     rows = laid_out(setup) if isinstance(shared, NeuralRuns) else shared.layout
-    return rows_that_fit(share, rows.parts_of(path), np.diff(rows.start), setup.batch)
+    return rows_that_fit(share, rows.parts_of(path), np.diff(rows.start), setup.protection.batch)
 
 
 def _run_linear(
@@ -128,13 +129,13 @@ def _run_linear(
     model, points = setup.model, len(setup.points)
     assert isinstance(model, LinearModel)
     metrics = compiled.RunMetrics(
-        setup.evaluate_every, np.empty(points), np.empty(points), np.empty(points, dtype=np.int64)
+        setup.run.simulation.evaluate_every, np.empty(points), np.empty(points), np.empty(points, dtype=np.int64)
     )
     w = np.zeros(model.parameters)
     room = compiled.scratch_for(model, shared.rows, shared.test)
     walk = WALKS[model.loss.kernel]
     parts = shared.layout.parts_of(path, setup.closing)
-    walk(rng, shared.model, shared.rows, rule_of(setup), parts, ready, fewer, shared.test, room, w, metrics)
+    walk(rng, shared.model, shared.rows, setup.rule, parts, ready, fewer, shared.test, room, w, metrics)
     return metrics.errors, metrics.losses, metrics.updates, w
 
 

@@ -40,17 +40,17 @@ class NeuralRuns:
         x, y = rows_for(model, setup.data.features, setup.data.labels, "training")
         test_x, test_y = rows_for(model, setup.test_x, setup.test_y, "test")
         self._make = maker(model)
-        module = drawn(self._make, setup.seed).to(device)
+        module = drawn(self._make, setup.run.simulation.seed).to(device)
         require_usable(module, model, x[:0].to(device))
         # As numbers, also where all are whole shades of grey: bytes are rounded in another way, and every single image
         # would decide whether there can be bytes.
         x, y, self._test = _laid_out(x.to(device)), y.to(device), (_laid_out(test_x.to(device)), test_y.to(device))
         sizes = setup.data.sizes
         protection = setup.protection
-        alike = setup.batch is not None or int(sizes.min()) == int(sizes.max())
+        alike = setup.protection.batch is not None or int(sizes.min()) == int(sizes.max())
         # Where a deadline may leave any number of rows, no graph can be recorded for a node's mean.
         alike = alike and (setup.lateness.compute is None or setup.lateness.late != "fewer-rows")
-        most = setup.batch or int(sizes.min())
+        most = setup.protection.batch or int(sizes.min())
         if protection.unit != "node":  # a part that is not full is filled up with rows that do not count
             alike, most = True, max(len(part) for parts in setup.parts for part in parts)
         # A function's module may do what no graph can record, and draw from the generator that all threads share. It is
@@ -63,7 +63,7 @@ class NeuralRuns:
         self._tokens: SimpleQueue[NeuralToken] = SimpleQueue()
         for number in range(self.parallel):
             token = NeuralToken(
-                module if number == 0 else drawn(self._make, setup.seed),
+                module if number == 0 else drawn(self._make, setup.run.simulation.seed),
                 batch_loss,
                 x,
                 y,
@@ -138,7 +138,7 @@ class NeuralRuns:
         seed = int(rng.integers(2**31))
         # PyTorch's generator begins with 32 bits on a CPU: few enough to try them all.
         noise_of = rng if setup.secret and not self.on_gpu else None
-        token.restart(self._make, setup.seed + number, noise_seed=seed, noise=noise_of)
+        token.restart(self._make, setup.run.simulation.seed + number, noise_seed=seed, noise=noise_of)
         if self._own:
             torch.manual_seed(seed)
         noise = setup.protection.noise_std(setup.model, setup.noise_multiplier)
@@ -151,7 +151,7 @@ class NeuralRuns:
         for hop, node in enumerate(path):
             if stopped():
                 raise Interrupted(f"run {number} was stopped at hop {hop}")
-            if hop % setup.evaluate_every == 0:
+            if hop % setup.run.simulation.evaluate_every == 0:
                 errors.append(token.error(*self._test))
                 updates.append(done)
             if not ready[hop]:

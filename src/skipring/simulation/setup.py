@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from ..data import NodeData, require_finite_labels, require_single_precision, re
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..learning import LinearModel, NeuralModel, Protection, StepSizes, deal_parts, most_units, parts_stream
-from ..privacy import Unit
+from ..runs import ResolvedRun, RunFile, units_of_nodes
 from ..schedules import DesignedRing, Schedule
 from .lateness import Lateness
 from .rivals.kinds import Federated, Gossip
@@ -33,104 +34,65 @@ class Interrupted(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Setup:
-    """Everything that decides what happens in a simulated run, but for its number.
+class Course:
+    """What decides a simulated run, but for its rows: what its file came to, who is next, and who is late.
 
-    `protects` is whom the noise hides. `batch` is the number of rows that a node uses for an update; None, for nodes
-    only, means all of its rows. Where persons are protected, none has more than `rows_per_person` rows. `clip_noisy` is
-    for the rivals of the token only: a node's gradient is clipped to this norm after its noise was added.
-    `patient_every` is for the token only: in every so many-th round nobody is skipped. `lateness` is what becomes of a
-    node's preparation, how long it computes, and what traces say. `why_no_privacy` says why no epsilon of any kind can
-    be stated; it is empty if one can. `labels_clipped` is how many labels of training rows were clipped to an agreed
-    bound; None where there is none. `rows_left_out` is how many training rows were left out, where persons may have so
-    many and no more. With `secret`, nobody can draw a run again: see `streams`.
+    `lateness` is what becomes of a node's preparation, how long it computes, and what traces say.
     """
 
-    model: LinearModel | NeuralModel
-    data: NodeData
-    test_x: Floats
-    test_y: Floats
+    resolved: ResolvedRun
     schedule: Schedule | Gossip | Federated
-    steps: int
-    delay: Delay
-    timeout: float
-    hop_latency: float
-    step_sizes: StepSizes
-    noise_multiplier: float
-    protects: Unit
-    batch: int | None = None
-    rows_per_person: int = 1
-    clip_noisy: float | None = None
-    patient_every: int | None = None
     stragglers: Stragglers = field(default_factory=Stragglers)
     lateness: Lateness = field(default_factory=Lateness)
-    seed: int = 0
-    evaluate_every: int = 100
-    why_no_privacy: str = ""
-    labels_clipped: int | None = None
-    rows_left_out: int | None = None
-    device: str = "auto"
-    secret: bool = False
 
     def __post_init__(self) -> None:
+        run, never_answers = self.run, self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0
         require_integer("steps", self.steps, 1)
-        require_integer("seed", self.seed, 0)
-        require_integer("evaluate_every", self.evaluate_every, 1)
-        require_non_negative("hop_latency", self.hop_latency)
+        require_integer("seed", run.simulation.seed, 0)
+        require_integer("evaluate_every", run.simulation.evaluate_every, 1)
+        require_non_negative("hop_latency", run.delay.hop_latency)
         require_non_negative("noise_multiplier", self.noise_multiplier)
         if not self.timeout > 0.0:
             raise InvalidInput("timeout", self.timeout, "above 0, or infinity")
-        if math.isinf(self.timeout) and (self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0):
+        if math.isinf(self.timeout) and never_answers:
             raise InvalidInput.because(
                 "timeout", "infinity", "a node that never answers would be waited for without end; say how long"
             )
         available = self.lateness.availability
         if math.isinf(self.timeout) and available is not None and not available.always_sometimes:
             raise InvalidInput.because("timeout", "infinity", f"{available}: a node can never be reached")
-        if self.schedule.nodes != self.data.nodes:
-            raise InvalidInput("nodes", self.schedule.nodes, f"the number of nodes of the data, {self.data.nodes}")
-        smallest = int(self.data.sizes.min())
-        if self.protection.unit == "node" and self.batch is not None and self.batch > smallest:
-            raise InvalidInput("batch", self.batch, f"at most {smallest}, the number of rows of the smallest node")
-        self.stragglers.check(self.data.nodes)
+        if self.schedule.nodes != self.resolved.nodes:
+            raise InvalidInput("nodes", self.schedule.nodes, f"the number of nodes of the data, {self.resolved.nodes}")
+        self.stragglers.check(self.resolved.nodes)
         self.lateness.check(self.delay)
-        self._check_schedule()
-        for name, x in (("training", self.data.features), ("test", self.test_x)):
-            if x.ndim != 2 or x.shape[1] != self.model.features:
-                raise InvalidInput("features", x.shape, f"{self.model.features} columns in the {name} data")
-            (require_unit_rows if isinstance(self.model, LinearModel) else require_single_precision)(x, name)
-        self._check_labels()
+        if self.iterations:
+            self._check_rival()
+        else:
+            self._check_token(never_answers)
 
-    def _check_labels(self) -> None:
-        """Refuse labels that are no numbers, and those with which a gradient could exceed the model's bound."""
-        model, most, most_in_tests = self.model, math.inf, math.inf
-        if isinstance(model, LinearModel) and model.loss.is_of_numbers:
-            most_in_tests = _MOST_TEST_LABEL
-            if not model.clips:
-                most = model.label_bound
-        require_finite_labels(self.data.labels, "training", most)
-        require_finite_labels(self.test_y, "test", most_in_tests)
+    def _check_token(self, never_answers: bool) -> None:
+        """Refuse what only the rivals of the token can do, and patience without end."""
+        clip_noisy, patient_every = self.run.learning.clip_noisy, self.run.delay.patient_every
+        if clip_noisy is not None:
+            raise InvalidInput.because("clip_noisy", clip_noisy, "is for schedules gossip and federated only")
+        if self.closing and isinstance(self.model, NeuralModel):
+            reason = "without convexity each update counts in full, and no noise at the end hides it; say 0"
+            raise InvalidInput.because("closing", self.closing, reason)
+        if patient_every is not None:
+            require_integer("patient_every", patient_every, 1)
+            if never_answers:
+                reason = "a node that never answers would be waited for without end"
+                raise InvalidInput.because("patient_every", patient_every, reason)
 
-    def _check_schedule(self) -> None:
-        """Refuse what only the token, or only its rivals, can do."""
-        if isinstance(self.schedule, Schedule):
-            if self.clip_noisy is not None:
-                raise InvalidInput.because("clip_noisy", self.clip_noisy, "is for schedules gossip and federated only")
-            if self.closing and isinstance(self.model, NeuralModel):
-                reason = "without convexity each update counts in full, and no noise at the end hides it; say 0"
-                raise InvalidInput.because("closing", self.closing, reason)
-            if self.patient_every is not None:
-                require_integer("patient_every", self.patient_every, 1)
-                if self.stragglers.may_never_answer or self.delay.mass_at_infinity > 0.0:
-                    reason = "a node that never answers would be waited for without end"
-                    raise InvalidInput.because("patient_every", self.patient_every, reason)
-            return
+    def _check_rival(self) -> None:
+        """Refuse what only the token can do."""
+        clip_noisy, patient_every = self.run.learning.clip_noisy, self.run.delay.patient_every
         if isinstance(self.model, NeuralModel):
             raise InvalidInput.because("schedule", self.schedule.name, "is there for linear models, not for networks")
-        if self.clip_noisy is not None:
-            require_positive("clip_noisy", self.clip_noisy)
-        if self.patient_every is not None:
-            raise InvalidInput.because("patient_every", self.patient_every, "is for schedules with a token only")
+        if clip_noisy is not None:
+            require_positive("clip_noisy", clip_noisy)
+        if patient_every is not None:
+            raise InvalidInput.because("patient_every", patient_every, "is for schedules with a token only")
         self._check_lateness_of_rivals()
         if isinstance(self.schedule, Gossip) and self.stragglers != Stragglers():
             raise InvalidInput.because("stragglers", "", "the schedule gossip knows only delays that are all alike")
@@ -150,20 +112,49 @@ class Setup:
         for parameter, given in refused:
             raise InvalidInput.because(parameter, given, f"is for schedules with a token only, not for {name}")
 
-    @cached_property
+    @property
+    def run(self) -> RunFile:
+        """The run file."""
+        return self.resolved.run
+
+    @property
+    def steps(self) -> int:
+        """How many hops (iterations, without a token), but for the closing ones."""
+        return self.resolved.steps
+
+    @property
+    def delay(self) -> Delay:
+        """How long a node takes."""
+        return self.resolved.delay
+
+    @property
+    def timeout(self) -> float:
+        """How long a node is waited for."""
+        assert self.resolved.timeout is not None
+        return self.resolved.timeout
+
+    @property
+    def step_sizes(self) -> StepSizes:
+        """How far updates go."""
+        return self.resolved.step_sizes
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The noise."""
+        assert self.resolved.noise_multiplier is not None
+        return self.resolved.noise_multiplier
+
+    @property
+    def model(self) -> LinearModel | NeuralModel:
+        """What is learned."""
+        assert self.resolved.model is not None
+        return self.resolved.model
+
+    @property
     def protection(self) -> Protection:
         """Whom the noise hides, and how many rows an update takes."""
-        return Protection(unit=self.protects, batch=self.batch, rows_per_person=self.rows_per_person)
-
-    @cached_property
-    def parts(self) -> list[list[NDArray[np.integer[Any]]]]:
-        """For each node, the rows (numbered within the node) of each of the parts that its turns rotate through."""
-        data = self.data
-        persons = [None] * data.nodes if data.persons is None else np.split(data.persons, data.start[1:-1])
-        return [
-            deal_parts(int(rows), self.protection, parts_stream(self.seed, node), whose)
-            for node, (rows, whose) in enumerate(zip(data.sizes, persons, strict=True))
-        ]
+        assert self.resolved.protection is not None
+        return self.resolved.protection
 
     @property
     def full_batch(self) -> int:
@@ -172,21 +163,7 @@ class Setup:
         Where whole nodes are hidden and use all of their rows, how many these are is as secret as what they say; there
         an update is made if a hundredth of the rows fits.
         """
-        return _PIECES if self.batch is None else self.batch
-
-    @property
-    def part_counts(self) -> tuple[int, ...]:
-        """The numbers of parts that occur: a protected unit contributes at every so many-th turn of its node."""
-        return tuple(sorted({len(parts) for parts in self.parts}))
-
-    @property
-    def units(self) -> int:
-        """The most protected units that an update takes."""
-        persons = self.data.persons
-        return max(
-            most_units(parts, self.protection, None if persons is None else persons[low:])
-            for low, parts in zip(self.data.start[:-1], self.parts, strict=True)
-        )
+        return _PIECES if self.protection.batch is None else self.protection.batch
 
     @property
     def iterations(self) -> bool:
@@ -202,6 +179,71 @@ class Setup:
     def hops(self) -> int:
         """All hops of the token, the closing ones included; iterations, where there is none."""
         return self.steps + self.closing
+
+    def having(self, **resolved: Any) -> Self:
+        """Return the same with other values among those that the run file came to."""
+        return dataclasses.replace(self, resolved=dataclasses.replace(self.resolved, **resolved))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Setup(Course):
+    """Everything that decides what happens in a simulated run, but for its number: its course, and its rows.
+
+    `labels_clipped` is how many labels of training rows were clipped to an agreed bound; None where there is none.
+    `rows_left_out` is how many training rows were left out, where persons may have so many and no more. With `secret`,
+    nobody can draw a run again: see `streams`.
+    """
+
+    data: NodeData
+    test_x: Floats
+    test_y: Floats
+    labels_clipped: int | None = None
+    rows_left_out: int | None = None
+    secret: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resolved.nodes != self.data.nodes:
+            raise InvalidInput("nodes", self.resolved.nodes, f"the number of nodes of the data, {self.data.nodes}")
+        smallest, batch = int(self.data.sizes.min()), self.protection.batch
+        if self.protection.unit == "node" and batch is not None and batch > smallest:
+            raise InvalidInput("batch", batch, f"at most {smallest}, the number of rows of the smallest node")
+        if self.resolved.units != (units := units_of_nodes(self.data, self.protection)):  # epsilon rests on them
+            raise InvalidInput("units", self.resolved.units, f"those of the rows, {units}")
+        for name, x in (("training", self.data.features), ("test", self.test_x)):
+            if x.ndim != 2 or x.shape[1] != self.model.features:
+                raise InvalidInput("features", x.shape, f"{self.model.features} columns in the {name} data")
+            (require_unit_rows if isinstance(self.model, LinearModel) else require_single_precision)(x, name)
+        self._check_labels()
+
+    def _check_labels(self) -> None:
+        """Refuse labels that are no numbers, and those with which a gradient could exceed the model's bound."""
+        model, most, most_in_tests = self.model, math.inf, math.inf
+        if isinstance(model, LinearModel) and model.loss.is_of_numbers:
+            most_in_tests = _MOST_TEST_LABEL
+            if not model.clips:
+                most = model.label_bound
+        require_finite_labels(self.data.labels, "training", most)
+        require_finite_labels(self.test_y, "test", most_in_tests)
+
+    @cached_property
+    def parts(self) -> list[list[NDArray[np.integer[Any]]]]:
+        """For each node, the rows (numbered within the node) of each of the parts that its turns rotate through."""
+        data = self.data
+        persons = [None] * data.nodes if data.persons is None else np.split(data.persons, data.start[1:-1])
+        return [
+            deal_parts(int(rows), self.protection, parts_stream(self.run.simulation.seed, node), whose)
+            for node, (rows, whose) in enumerate(zip(data.sizes, persons, strict=True))
+        ]
+
+    @property
+    def units(self) -> int:
+        """The most protected units that an update takes."""
+        persons = self.data.persons
+        return max(
+            most_units(parts, self.protection, None if persons is None else persons[low:])
+            for low, parts in zip(self.data.start[:-1], self.parts, strict=True)
+        )
 
     def path(self, rng: np.random.Generator) -> NDArray[np.int32]:
         """Return the node of each hop of the token, the closing ones included."""
@@ -219,13 +261,24 @@ class Setup:
         """
         if self.secret:
             return _unforeseeable(), _unforeseeable()
-        drawn = np.random.Generator(np.random.SFC64(np.random.SeedSequence(self.seed, spawn_key=(number,))))
+        seeded = np.random.SeedSequence(self.run.simulation.seed, spawn_key=(number,))
+        drawn = np.random.Generator(np.random.SFC64(seeded))
         return drawn, drawn
+
+    @property
+    def rule(self) -> Any:
+        """What an update of a linear model does with a gradient, as compiled functions want it."""
+        from ..learning import _compiled as compiled  # numba is loaded only where it is needed
+
+        assert isinstance(self.model, LinearModel)
+        return compiled.update_rule(
+            self.model, self.protection, self.step_sizes.first(self.hops), self.noise_multiplier
+        )
 
     @property
     def points(self) -> NDArray[np.int64]:
         """The numbers of hops after which metrics are taken: 0, and then every `evaluate_every`, and the end."""
-        return np.append(np.arange(0, self.hops, self.evaluate_every), self.hops)
+        return np.append(np.arange(0, self.hops, self.run.simulation.evaluate_every), self.hops)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +341,7 @@ class LaidOut(NamedTuple):
 def laid_out(setup: Setup) -> LaidOut:
     """Return a setup's training rows in the order of the nodes, and of their parts."""
     data = setup.data
-    if setup.protects == "node":
+    if setup.protection.unit == "node":
         return LaidOut(data.features, data.labels, data.start, np.arange(data.nodes + 1))
     dealt = [low + part for low, parts in zip(data.start[:-1], setup.parts, strict=True) for part in parts]
     order, x, y = np.concatenate(dealt), data.features, data.labels
@@ -301,7 +354,7 @@ def laid_out(setup: Setup) -> LaidOut:
 class KernelArrays:
     """What all runs of a linear model share, in the layout that compiled functions want.
 
-    Setups that differ in length, step sizes or noise alone share it, too: those are in `rule_of`.
+    Setups that differ in length, step sizes or noise alone share it, too: those are in a setup's `rule`.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -309,21 +362,13 @@ class KernelArrays:
 
         model = setup.model
         assert isinstance(model, LinearModel)
-        rows = laid_out(setup)
-        batch = setup.batch if setup.protects == "node" and setup.batch is not None else int(np.diff(rows.start).max())
+        rows, protection = laid_out(setup), setup.protection
+        longest = int(np.diff(rows.start).max())
+        batch = protection.batch or longest if protection.unit == "node" else longest
         self.rows = compiled.examples_of(model, rows.x, rows.y, rows.start, batch, rows.first)
         self.model = compiled.compiled_model(model, self.rows.x)
         self.test = compiled.tests_of(model, setup.test_x, setup.test_y)
         self.layout = LaidOut(self.rows.x, self.rows.y, self.rows.start, self.rows.first)
-
-
-def rule_of(setup: Setup) -> Any:
-    """Return what an update of a linear model does with a gradient, as compiled functions want it."""
-    from ..learning import _compiled as compiled  # numba is loaded only where it is needed
-
-    assert isinstance(setup.model, LinearModel)
-    sizes = setup.step_sizes.first(setup.hops)
-    return compiled.update_rule(setup.model, setup.protection, sizes, setup.noise_multiplier)
 
 
 def turn_numbers(path: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

@@ -27,15 +27,13 @@ from ..models import Inputs
 from ..models import save_model as save_trained
 from ..runs import (
     RunFile,
+    by_key,
     delta_notes,
-    keys,
-    most_units_of_a_node,
     not_covered_in_simulations,
     parse_run,
     read_run_file,
     rows_notes,
     turns_per_node,
-    units_of_all_nodes,
 )
 from ..schedules import Schedule
 from .account import privacy_of
@@ -88,12 +86,11 @@ def simulate(
         run = parse_run(run or {}, folder=Path()) if run is None or isinstance(run, Mapping) else read_run_file(run)
     given = _given(X, y, groups, persons, delay, schedule)
     if given.dataset is not None:
-        run = run.model_copy(update={"data": run.data.model_copy(update={"name": "arrays", "path": None})})
+        run = run.having(data={"name": "arrays", "path": None})
     if loss is not None:
-        name = register_loss(loss).name
-        run = run.model_copy(update={"model": run.model.model_copy(update={"name": name})})
+        run = run.having(model={"name": register_loss(loss).name})
     if schedule is not None:
-        run = run.model_copy(update={"schedule": run.schedule.model_copy(update={"name": schedule.name})})
+        run = run.having(schedule={"name": schedule.name})
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
     kept = None
@@ -173,8 +170,7 @@ def _simulate(
     progress: Callable[[int], None] | None,
     kept: tuple[Path, int] | None,
 ) -> Result:
-    setup, inputs = built(run, given.dataset, delay=given.delay, order=given.schedule)
-    setup = dataclasses.replace(setup, secret=given.secret)
+    setup, inputs = built(run, given.dataset, delay=given.delay, order=given.schedule, secret=given.secret)
     asked = json.dumps(run.model_dump(mode="json") | given.described()) if given.described() else run.model_dump_json()
     known = _begin(folder, asked, resume) if folder is not None else []
     if not keep_models:
@@ -198,7 +194,7 @@ def _simulate(
         if progress is not None:
             progress(len(finished))
 
-    with keys("learning", "gradient_bound", "batch", model="model.name"):
+    with by_key():
         for _ in run_many(setup, missing, threads=threads, stop=stop, done=done):
             pass
     if len(finished) < run.simulation.runs:
@@ -228,6 +224,7 @@ def _without_model(output: RunOutput) -> RunOutput:
 
 def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
     """Return what the defaults and searches came to."""
+    units = setup.resolved.units or ()
     return ResolvedFacts(
         nodes=setup.data.nodes,
         steps=setup.steps,
@@ -240,15 +237,15 @@ def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
         labels_clipped=setup.labels_clipped,
         rival=setup.schedule if isinstance(setup.schedule, Gossip | Federated) else None,
         noise_std=setup.protection.noise_std(setup.model, setup.noise_multiplier),
-        batch=setup.batch,
-        parts=None if setup.protects == "node" else max(map(len, setup.parts)),
+        batch=setup.protection.batch,
+        parts=None if setup.protection.unit == "node" else max(setup.resolved.part_counts),
         rows_left_out=setup.rows_left_out,
         notes=rows_notes(
             setup.protection,
-            most_units_of_a_node(setup.data, setup.protection),
+            max(units),
             turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations),
         )
-        + delta_notes(run, units_of_all_nodes(setup.data, setup.protection)),
+        + delta_notes(run, sum(units)),
         guess=guess_of(setup.data.labels, setup.test_y, classes=setup.model.label_classes),
         rows=len(setup.data.labels),
         test_rows=len(setup.test_y),

@@ -8,7 +8,7 @@ from .setup import Setup
 
 def node_epsilon(setup: Setup, run: PlannedRun, delta: float) -> StatedEpsilon | None:
     """Return what holds for all data of a node, where less than that is protected."""
-    if setup.protects == "node":
+    if setup.protection.unit == "node":
         return None
     node = whole_node(run, setup.units)
     if node is None:

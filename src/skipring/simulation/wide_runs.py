@@ -30,7 +30,7 @@ def is_wide(setup: Setup) -> bool:
     model = setup.model
     if not isinstance(model, LinearModel) or not isinstance(setup.schedule, Schedule):
         return False
-    batch = min(setup.batch or int(setup.data.sizes.max()), int(setup.data.sizes.max()))
+    batch = min(setup.protection.batch or int(setup.data.sizes.max()), int(setup.data.sizes.max()))
     return batch * model.parameters >= _MANY
 
 
@@ -43,7 +43,7 @@ class WideRuns:
         self._rows = self.layout = laid_out(setup)
         self._token: LinearToken | None = None
         self._lock = threading.Lock()
-        if model.loss.on_device and (device := _gpu(setup.device)) is not None:
+        if model.loss.on_device and (device := _gpu(setup.run.model.device)) is not None:
             from ..learning import LinearToken  # PyTorch is loaded only where it is needed
 
             self._token = LinearToken(model, self._rows.x, self._rows.y, device=device)
@@ -92,7 +92,7 @@ class WideRuns:
         for hop, part in enumerate(part_of):
             if stopped():
                 raise Interrupted(f"a run was stopped at hop {hop}")
-            if hop % setup.evaluate_every == 0:
+            if hop % setup.run.simulation.evaluate_every == 0:
                 metrics.append(steps.metrics())
                 updates.append(done)
             if not ready[hop]:
@@ -103,7 +103,7 @@ class WideRuns:
                 continue
             low, high = int(rows.start[part]), int(rows.start[part + 1])
             taken: slice | NDArray[Any] = slice(low, high)
-            if protection.unit == "node" and setup.batch is not None and setup.batch < high - low:
+            if protection.unit == "node" and setup.protection.batch is not None and setup.protection.batch < high - low:
                 batches = drawn.setdefault(int(part), Batches(high - low, protection, rng))
                 taken = low + batches.take(0)
             if len(fewer) and fewer[hop, 0] < high - low:

@@ -10,8 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ...delays import parse_delay
-from ...errors import InvalidInput, require_delta, require_non_negative, require_positive
-from ...runs import keys
+from ...errors import InvalidInput, given_as, require_delta, require_non_negative, require_positive
 from .._files import Section, quoted, read_checked
 from ..transport import Address, within
 
@@ -50,7 +49,7 @@ class NodeBudget(Section):
         if self.epsilon is not None:
             require_positive("budget.epsilon", self.epsilon)
         if self.delta is not None:
-            with keys("budget", "delta"):
+            with given_as("budget.delta", instead_of="delta"):
                 require_delta(self.delta)
         if (self.epsilon is None) != (self.delta is None):
             missing = "budget.epsilon" if self.epsilon is None else "budget.delta"

@@ -20,13 +20,13 @@ from ...errors import InvalidInput, quoted_list, require_integer
 from ...learning import Learner, LinearLearner, LinearModel, Rows, is_of_numbers, parts_stream, require_torch
 from ...models import Inputs, inputs_of
 from ...runs import (
+    Known,
     RunFile,
-    Shape,
+    by_key,
     check_agreement,
     clipped_labels,
     dealt_rows,
     first_rows_of_persons,
-    keys,
     label_bound_is_agreed,
     model_of,
     prepared_rows,
@@ -76,13 +76,13 @@ def learner_on(run: RunFile, rows: Rows, *, index: int, rng: np.random.Generator
     """Return what node `index` computes on its rows."""
     if run.model.is_network:
         require_torch(str(run.model.name))
-    model = model_of(run, Shape(rows.train_x.shape[1], rows.classes))
+    model = model_of(run, Known(rows.train_x.shape[1], rows.classes))
     protection = protection_of(run)
     if protection is None:
         reason = f"nodes must agree on the most rows of an update, since a {run.privacy.protects} is protected"
         raise InvalidInput.because("learning.batch", "missing", reason)
     dealt = parts_stream(run.simulation.seed, index)
-    with keys("data", "unit_rows", gradient_bound="learning.gradient_bound", model="model.name"):
+    with by_key():
         if isinstance(model, LinearModel):
             return LinearLearner(model, rows, protection=protection, rng=rng, dealt=dealt)
         from ...learning import TorchLearner  # PyTorch is loaded only where it is needed
@@ -135,7 +135,7 @@ def _own_rows(run: RunFile, data: OwnData, name: str) -> tuple[Rows, Inputs]:
     if persons and run.data.person is None:
         reason = "persons are protected: say which column of each node's file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
-    with keys("data", "path", "label", "person", "node"):
+    with by_key():
         if schema is None:
             table = read_table(data.path, label=data.label or "", person=run.data.person)
         else:

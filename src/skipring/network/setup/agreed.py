@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 
 import numpy as np
@@ -12,26 +13,24 @@ from ...errors import InvalidInput
 from ...privacy import OwnTranscript, PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
 from ...runs import (
     FLOOR,
-    Budget,
+    Known,
     ResolvedRun,
     RunFile,
-    Shape,
-    budget_of,
+    SimulationSection,
+    by_key,
     dataset_of,
     dealt_rows,
     delta_notes,
-    model_of,
-    most_units_of_a_node,
+    epsilon_of,
     no_noise,
     not_covered,
-    parse_run,
     protection_of,
     require_own_scales,
     resolve,
     rows_notes,
     toml_value,
     turns_per_node,
-    units_of_all_nodes,
+    units_of_nodes,
     usual_batch,
 )
 from ...timeouts import skip_probability
@@ -54,42 +53,32 @@ def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile
     """
     require_network_run(run, nodes)
     run = _with_batch(run, nodes)
-    shape = Shape()
+    known = Known()
     if run.model.name is None:
         classes = dataset_of(run).classes if run.table is None else run.table.classes
         # What the model is called follows from the labels; a bound of theirs must not. How many features an encoder
         # makes of the columns does not matter for it.
-        shape = Shape(None, len(classes))
-    resolved = resolved_run(run, nodes, shape)
-    values = run.model_dump(mode="json", exclude_unset=True)
-    for section in ("data", "model", "schedule", "delay", "privacy"):
-        values.setdefault(section, {})
-    values["data"]["nodes"] = nodes
-    values["schedule"] |= {"name": run.schedule.name, "steps": resolved.steps}
-    values["schedule"] |= written_down(run, nodes, resolved.steps)
-    if run.model.name is None:
-        model = model_of(run, shape)
-        assert model is not None
-        values["model"]["name"] = model.name
-    values["delay"].pop("skip", None)
-    if str(values["delay"].get("law", "")).startswith(("trace:", "empirical:")):
-        values["delay"].pop("law")  # what follows from it is written down; nodes need not have the file
-    values["delay"]["timeout"] = "adaptive" if resolved.timeout is None else _finite(resolved.timeout)
-    if resolved.timeout is None:
-        values["delay"].setdefault("floor", FLOOR)
-    elif run.delay.floor is not None:
+        known = Known(None, len(classes))
+    resolved = resolved_run(run, nodes, known)
+    if resolved.timeout is not None and run.delay.floor is not None:
         reason = 'only a timeout that is learned has a floor (delay.timeout = "adaptive")'
         raise InvalidInput.because("delay.floor", run.delay.floor, reason)
-    values["privacy"].pop("epsilon", None)
-    values["privacy"] |= {
-        "protects": run.privacy.protects,
-        "delta": run.privacy.delta,
-        "noise_multiplier": resolved.noise_multiplier,
-    }
-    values["simulation"] = {"seed": run.simulation.seed}
-    if identity is not None:
-        values["network"] = values.get("network", {}) | {"identity": identity}
-    return parse_run(values)
+    delay: dict[str, object] = {"skip": None, "timeout": "adaptive", "floor": run.delay.floor or FLOOR}
+    if resolved.timeout is not None:
+        delay |= {"timeout": _finite(resolved.timeout), "floor": None}
+    if (run.delay.law or "").startswith(("trace:", "empirical:")):
+        delay["law"] = None  # what follows from it is written down; nodes need not have the file
+    designed = written_down(run, nodes, resolved.steps)
+    noise = {"epsilon": None, "delta": run.privacy.delta, "noise_multiplier": resolved.noise_multiplier}
+    agreed = run.having(
+        data={"nodes": nodes},
+        model={} if resolved.model is None or run.model.name is not None else {"name": resolved.model.name},
+        schedule={"name": run.schedule.name, "steps": resolved.steps, **designed},
+        delay=delay,
+        privacy={"protects": run.privacy.protects, **noise},
+        network={} if identity is None else {"identity": identity},
+    )
+    return agreed.model_copy(update={"simulation": SimulationSection(seed=run.simulation.seed)})
 
 
 def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
@@ -107,12 +96,11 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
     protection = protection_of(run)
     if protection is not None and protection.unit != "node":
         # How many rows each node has does not depend on their features, which may take minutes.
-        plain = run.model_copy(update={"model": run.model.model_copy(update={"features": "none"})})
+        plain = run.having(model={"features": "none"})
         with contextlib.suppress(InvalidInput):  # the data may be elsewhere; nodes say what is wrong with it
             owned = dealt_rows(plain, usual_nodes=nodes)[2]
-            turns = turns_per_node(nodes, resolved_run(run, nodes).steps)
-            notes += rows_notes(protection, most_units_of_a_node(owned, protection), turns)
-            notes += delta_notes(run, units_of_all_nodes(owned, protection))
+            units, turns = units_of_nodes(owned, protection), turns_per_node(nodes, resolved_run(run, nodes).steps)
+            notes += rows_notes(protection, max(units), turns) + delta_notes(run, sum(units))
     if (shared := not_covered(run)) is not None:
         notes.append(f"unless nodes have files of their own, {shared}")
     return tuple(notes)
@@ -144,9 +132,7 @@ def without_shared_file(run: RunFile) -> RunFile:
     """
     if run.data.path is None or not has_own_files(run):
         return run
-    values = run.model_dump(mode="json", exclude_unset=True)
-    del values["data"]["path"]
-    return parse_run(values)
+    return run.having(data={"path": None})
 
 
 def require_data(run: RunFile) -> None:
@@ -175,12 +161,16 @@ def _with_batch(run: RunFile, nodes: int) -> RunFile:
         )
         raise InvalidInput.because("learning.batch", "missing", reason)
     most = usual_batch(run, dealt_rows(run, usual_nodes=nodes)[2])
-    return run.model_copy(update={"learning": run.learning.model_copy(update={"batch": most})})
+    return run.having(learning={"batch": most})
 
 
-def resolved_run(run: RunFile, nodes: int, shape: Shape | None = None) -> ResolvedRun:
+@by_key()
+def resolved_run(run: RunFile, nodes: int, known: Known | None = None) -> ResolvedRun:
     """Return what a run file comes to between real nodes; all of it follows from the file, unless it names no model."""
-    return resolve(run, Shape() if shape is None else shape, nodes, noise=_noise, learns_timeouts=True)
+    resolved = resolve(run, known or Known(), nodes, learns_timeouts=True)
+    if resolved.epsilon is None:
+        return resolved
+    return dataclasses.replace(resolved, noise_multiplier=_noise(resolved, resolved.epsilon))
 
 
 def asked_budget(run: RunFile) -> NodeBudget:
@@ -189,8 +179,8 @@ def asked_budget(run: RunFile) -> NodeBudget:
     The noise is chosen for it, but how many are skipped is known only afterwards, and a node that others do not hide
     gives away more. So what holds is what each node refuses.
     """
-    budget = budget_of(run)
-    return NodeBudget() if budget is None else NodeBudget(epsilon=budget.epsilon, delta=budget.delta)
+    epsilon = epsilon_of(run)
+    return NodeBudget() if epsilon is None else NodeBudget(epsilon=epsilon, delta=run.privacy.delta)
 
 
 def _finite(timeout: float) -> float:
@@ -214,8 +204,8 @@ def why_nobody_skipped(run: RunFile) -> str:
     return ""
 
 
-def _noise(resolved: ResolvedRun, budget: Budget) -> float:
-    """Return the noise with which every pair of nodes keeps a budget, in the order that is agreed on.
+def _noise(resolved: ResolvedRun, epsilon: float) -> float:
+    """Return the noise with which every pair of nodes keeps an epsilon, in the order that is agreed on.
 
     If the timeout is fixed, delays have a law and nodes begin anew at each turn, it is the forecast's for that order.
     It is for a node that is always ready while others are skipped: how quick a node is, is its own affair. Else nobody
@@ -242,12 +232,12 @@ def _noise(resolved: ResolvedRun, budget: Budget) -> float:
             search=run.schedule.search if designed else None,
             order=order.known(resolved.nodes) if run.schedule.name == "random-ring" else None,
         )
-        noise = noise_for_budget(planned, budget.epsilon, budget.delta)
-        return max(noise, _noise_if_all_take_part(resolved, order, budget))
-    return _noise_if_all_take_part(resolved, order, budget)
+        noise = noise_for_budget(planned, epsilon, run.privacy.delta)
+        return max(noise, _noise_if_all_take_part(resolved, order, epsilon))
+    return _noise_if_all_take_part(resolved, order, epsilon)
 
 
-def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, budget: Budget) -> float:
+def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, epsilon: float) -> float:
     """Return the least noise with which no node has to refuse a turn for its budget's sake, if nobody is skipped.
 
     A node counts each update as if all looked right after it: that nobody adds noise any more is nothing that it can
@@ -271,7 +261,7 @@ def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, budget: B
     else:
         worst = max(_right_after_an_update(resolved.nodes, node, order, sizes) for node in range(resolved.nodes))
     # mu is inversely proportional to the noise.
-    return math.sqrt(worst) / gdp_mu(budget.epsilon, budget.delta) * _SPARE
+    return math.sqrt(worst) / gdp_mu(epsilon, resolved.run.privacy.delta) * _SPARE
 
 
 def _right_after_an_update(nodes: int, node: int, order: AgreedOrder, sizes: Floats) -> float:

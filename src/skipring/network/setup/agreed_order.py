@@ -62,7 +62,7 @@ def with_designed_order(run: RunFile, nodes: int) -> RunFile:
         return run
     if run.schedule.steps is not None and run.schedule.steps % nodes:
         return run
-    return run.model_copy(update={"schedule": run.schedule.model_copy(update={"name": "designed-ring"})})
+    return run.having(schedule={"name": "designed-ring"})
 
 
 def in_whole_rounds(run: RunFile, nodes: int) -> RunFile:
@@ -74,7 +74,7 @@ def in_whole_rounds(run: RunFile, nodes: int) -> RunFile:
     if steps is None or run.schedule.name == "random-walk" or steps % nodes == 0:
         return run
     whole = max(steps // nodes, 1) * nodes
-    return run.model_copy(update={"schedule": run.schedule.model_copy(update={"steps": whole})})
+    return run.having(schedule={"steps": whole})
 
 
 def written_down(run: RunFile, nodes: int, steps: int) -> dict[str, int]:

@@ -191,6 +191,7 @@ def terms_of(run: RunFile, path: Path, roster: Roster, me: int, *, parts: int) -
         if value is None:  # nodes that each computed it might not agree
             raise InvalidInput.because(key, "missing", f"in {path}; {_WRITTEN}")
     resolved = resolved_run(run, len(roster))
+    assert resolved.noise_multiplier is not None
     order = order_of(run, resolved.nodes, resolved.steps)
     return AccountTerms(
         nodes=resolved.nodes,

@@ -139,7 +139,7 @@ def gossip_graphs(setup: Setup, number: int) -> Iterator[Graph]:
     from .kinds import Gossip
 
     assert isinstance(setup.schedule, Gossip)
-    rng = graph_stream(setup.seed, number)
+    rng = graph_stream(setup.run.simulation.seed, number)
     probability = setup.schedule.edge_probability(skip_probability(setup.delay, setup.timeout))
     for _ in range(setup.steps):
         yield random_graph(rng, setup.data.nodes, probability)

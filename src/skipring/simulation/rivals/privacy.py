@@ -36,7 +36,7 @@ _MOST_VISITS = 2e7
 
 def why_not_hidden(setup: Setup) -> str:
     """Say why the noise of others may not be counted; empty if it may."""
-    if setup.clip_noisy is not None:
+    if setup.run.learning.clip_noisy is not None:
         return "gradients are clipped after noise was added, which leaves no Gaussian noise to hide behind"
     if isinstance(setup.schedule, Gossip):
         if setup.schedule.acceleration != 1.0:
@@ -101,7 +101,7 @@ def chosen_pairs(
 ) -> Iterator[tuple[int, list[int]]]:
     """Yield observers with some targets each: the pairs that are accounted for, always the same for the same seed."""
     nodes = setup.data.nodes
-    rng = np.random.default_rng(np.random.SeedSequence(setup.seed, spawn_key=(2**32 - 3,)))
+    rng = np.random.default_rng(np.random.SeedSequence(setup.run.simulation.seed, spawn_key=(2**32 - 3,)))
     for observer in rng.choice(nodes, min(nodes, observers), replace=False):
         others = np.setdiff1d(np.arange(nodes), [observer])
         yield int(observer), rng.choice(others, min(len(others), targets), replace=False).tolist()
@@ -122,7 +122,7 @@ def gossip_pairs(setup: Setup, *, amplified: bool, observers: int = _OBSERVERS, 
             targets=some,
             step_sizes=setup.step_sizes.first(setup.steps),
             amplified=amplified,
-            protects=setup.protects,
+            protects=setup.protection.unit,
         )
         found.append(account.mu)
     return np.concatenate(found)

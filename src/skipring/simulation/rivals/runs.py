@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...learning import LinearModel
 from ...learning import _compiled as compiled
 from ...timeouts import skip_probability
-from ..setup import KernelArrays, RunOutput, Setup, rule_of
+from ..setup import KernelArrays, RunOutput, Setup
 from ..stragglers import draw_hops
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
@@ -27,26 +27,29 @@ def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
     rng, noise = setup.streams(number)
     points = setup.points
     metrics = compiled.RunMetrics(
-        setup.evaluate_every, np.empty(len(points)), np.empty(len(points)), np.empty(0, np.int64)
+        setup.run.simulation.evaluate_every, np.empty(len(points)), np.empty(len(points)), np.empty(0, np.int64)
     )
-    kind, most = model.loss.kernel, setup.clip_noisy or 0.0
+    kind, most = model.loss.kernel, setup.run.learning.clip_noisy or 0.0
     room = compiled.scratch_for(model, shared.rows, shared.test)
-    how = (shared.model, shared.rows, rule_of(setup), most)
+    how = (shared.model, shared.rows, setup.rule, most)
     skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
     took_part = np.zeros(0, np.bool_)
     if isinstance(rival, Gossip):
-        times = rival.latencies(setup.steps, setup.delay, setup.timeout, setup.hop_latency, rng)
+        times = rival.latencies(setup.steps, setup.delay, setup.timeout, setup.run.delay.hop_latency, rng)
         linked = rival.edge_probability(skip_probability(setup.delay, setup.timeout))
         judges = np.unique(np.linspace(0, nodes - 1, min(nodes, _JUDGES)).astype(np.int64))
         models = np.zeros((nodes, model.parameters))
-        graphs, averaging = graph_stream(setup.seed, number), Averaging(rival.rounds, linked, rival.acceleration)
+        graphs, averaging = (
+            graph_stream(setup.run.simulation.seed, number),
+            Averaging(rival.rounds, linked, rival.acceleration),
+        )
         GOSSIP[kind](noise, graphs, *how, averaging, shared.test, room, judges, models, metrics)
         w = models.mean(axis=0)
         updates = points * nodes
     else:
         assert isinstance(rival, Federated)
         delays = _all_delays(setup, rng)
-        times = rival.latencies(delays, setup.timeout, setup.hop_latency)
+        times = rival.latencies(delays, setup.timeout, setup.run.delay.hop_latency)
         ready = delays <= setup.timeout
         w = np.zeros(model.parameters)
         FEDERATED[kind](noise, *how, ready, shared.test, room, w, metrics)
@@ -95,5 +98,7 @@ def _all_delays(setup: Setup, rng: np.random.Generator) -> NDArray[np.floating[A
         now = rng.random() * lateness.availability.period
         for number in range(setup.steps):
             delays[number] += lateness.availability.waits(now, nodes)
-            now += float(setup.schedule.latencies(delays[number : number + 1], setup.timeout, setup.hop_latency)[0])
+            now += float(
+                setup.schedule.latencies(delays[number : number + 1], setup.timeout, setup.run.delay.hop_latency)[0]
+            )
     return delays
