@@ -210,7 +210,7 @@ def found(
     together: dict[float | None, list[float]],
     *,
     guess: float = 0.4,
-    alone: float = 0.2,
+    alone: float | list[float] = 0.2,
     own: float | None = None,
     protects: Unit = "record",
 ) -> Worth:
@@ -222,7 +222,8 @@ def found(
             who=who, epsilon=epsilon, mean_over_nodes=band, all_rows=band, errors=tuple(errors), noise_multiplier=0.0
         )
 
-    rows = [row("guess", None, [guess] * splits), row("alone", None, [alone] * splits)]
+    by_split = alone if isinstance(alone, list) else [alone] * splits
+    rows = [row("guess", None, [guess] * splits), row("alone", None, by_split)]
     rows += [] if own is None else [row("own guess", None, [own] * splits)]
     return Worth(
         rows=(*rows, *(row("together", epsilon, errors) for epsilon, errors in together.items())),
@@ -242,8 +243,17 @@ def found(
     [
         (
             found({1.0: [0.3] * 10, 2.0: [0.15] * 9 + [0.25], 8.0: [0.1] * 10, None: [0.1] * 10}),
-            "together at epsilon 2 beats what a node reaches alone without noise (mean over nodes) in 9 of 10 splits: "
-            "error 0.15 instead of 0.2",
+            "together at epsilon 2 beats what a node reaches alone without noise (mean over nodes) in 9 of 10 splits, "
+            "in the median split by 0.05",
+        ),
+        (
+            # Medians of 0.2 on both sides, which would tell nothing of the gain.
+            found(
+                {1.0: [0.1, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2, 0.2, 0.3, 0.3], None: [0.1] * 10},
+                alone=[0.15, 0.15, 0.15, 0.15, 0.15, 0.25, 0.25, 0.25, 0.35, 0.35],
+            ),
+            "together at epsilon 1 beats what a node reaches alone without noise (mean over nodes) in 9 of 10 splits, "
+            "in the median split by 0.05",
         ),
         (
             found({1.0: [0.3] * 10, None: [0.2] * 10}),

@@ -211,10 +211,10 @@ def _conclusion(found: Worth) -> str:
     by = "what a node reaches alone without noise (mean over nodes)"
     for row in private:
         if mostly(row, rivals):
-            before, after = alone.mean_over_nodes.median, row.mean_over_nodes.median
+            # Split by split, as they were counted: the medians of the table may be equal, or the other way round.
+            gain = float(np.median(np.subtract(alone.errors, row.errors)))
             return (
-                f"together at epsilon {row.epsilon:g} beats {by} {times(row, alone)}: "
-                f"error {after:.3g} instead of {before:.3g}"
+                f"together at epsilon {row.epsilon:g} beats {by} {times(row, alone)}, in the median split by {gain:.3g}"
             )
     most = private[-1]
     learned = next((row for row in private if mostly(row, [guess])), None)
