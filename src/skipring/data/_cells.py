@@ -19,7 +19,7 @@ from .schema import INDICATOR, MISSING_WORDS, Column, spelled
 
 #: A number whose mark may be one of decimals, or one between thousands.
 _EITHER = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
-#: A number that would be so many times as large as its range, were it in thousands, is not.
+#: A number that would be this many times as large as its range, were it in thousands, is not.
 _FAR = 10.0
 
 

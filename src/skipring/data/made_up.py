@@ -27,8 +27,8 @@ def made_up_rows(
 ) -> Dataset:
     """Return rows that nobody has: every value is drawn uniformly, and labels follow a random linear rule with noise.
 
-    Where the schema has a column for nodes, rows are dealt to so many `nodes` in turn; with `rows_per_person`, whole
-    persons are, who have so many rows each. No value is missing.
+    Where the schema has a column for nodes, rows are dealt to `nodes` in turn; with `rows_per_person`, whole persons
+    are, who have this number of rows each. No value is missing.
 
     >>> from skipring.data import Schema
     >>> ill = {"name": "ill", "label": True, "categories": ["no", "yes"]}

@@ -19,7 +19,7 @@ from .sources import not_a_table
 
 #: A column with more different texts is nothing that a model could learn from.
 _MOST_CATEGORIES = 30
-#: Whole numbers with at most so many different values are taken for categories.
+#: Whole numbers with at most this many different values are taken for categories.
 _FEW = 6
 _ID = re.compile(r"(^|[ _.-])(id|nr|no|number|key|code|uuid|mrn|ssn)$|^(patient|person|subject|case)s?$", re.IGNORECASE)
 
@@ -106,7 +106,7 @@ def _seen(file: Path) -> tuple[dict[str, _Seen], int]:
 
 
 def _require_one_mark(path: str | Path, numbers: Mapping[str, _Seen]) -> None:
-    """Refuse a table with decimal points and decimal commas, as whoever reads it with the schema would."""
+    """Refuse a table with decimal points and decimal commas, as reading it with the schema would."""
     first: dict[str, tuple[str, int, str]] = {}
     for name, seen in numbers.items():
         for mark, (row, said) in seen.marked.items():

@@ -49,7 +49,7 @@ class Constant(_ClosedForm):
         return self.time, self.time
 
     def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
-        """Return the same delay so many times."""
+        """Return the same delay, as often as asked for."""
         return np.full(size, self.time)
 
     def _survival(self, t: Doubles) -> Doubles:

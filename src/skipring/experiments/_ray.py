@@ -24,7 +24,7 @@ from .sweep import CODE_VERSION, Cell
 if TYPE_CHECKING:
     from .runner import Board
 
-#: So many cells are handed over at once: enough for a large cluster, and not too many claims to hold.
+#: How many cells are handed over at once: enough for a large cluster, and not too many claims to hold.
 _AT_ONCE = 256
 #: Results are small; Ray would otherwise take a third of the memory.
 _OBJECT_STORE = 100 * 2**20
@@ -68,7 +68,7 @@ def check_address(address: str | None) -> None:
 
 
 def _ray() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about a sweep is sent to anybody
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about a sweep is sent out
     try:
         import ray
     except ImportError:

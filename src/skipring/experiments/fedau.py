@@ -1,4 +1,4 @@
-"""A rival of remembering: whoever takes part seldom weighs more, as FedAU does (Wang and Ji, ICLR 2024).
+"""A rival of remembering: nodes that take part seldom weigh more, as FedAU does (Wang and Ji, ICLR 2024).
 
 A node multiplies its update by the mean interval between its updates so far, which estimates the inverse of the rate at
 which it takes part; an interval is cut off after some turns without an update. On a ring, an update is a step: its size

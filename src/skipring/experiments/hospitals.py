@@ -35,7 +35,7 @@ METHODS = {
     "alone": "each alone, patients hidden",
     "pooled": "in one place, patients hidden",
 }
-#: Accuracy of a model that calls everybody sick: mean over hospitals, and of all rows.
+#: Accuracy of a model that calls all patients sick: mean over hospitals, and of all rows.
 ALWAYS_SICK = (0.647, 0.518)
 #: FLamby's accuracy for the same rows (arXiv 2210.04620; mean over hospitals; a server, noise at each hospital, delta
 #: 1e-4; None: without noise), in the two versions that its repository has of the table behind the paper's figure.

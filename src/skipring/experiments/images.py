@@ -194,7 +194,7 @@ def _held_back(dataset: Dataset, way: Way) -> Dataset:
 
 
 def _limited(dataset: Dataset, rows: int) -> Dataset:
-    """Return the first so many training rows, and all test rows."""
+    """Return the first `rows` training rows, and all test rows."""
     assert dataset.test_rows is not None
     train = np.flatnonzero(~dataset.test_rows)[:rows]
     kept = np.concatenate([train, np.flatnonzero(dataset.test_rows)])
@@ -212,7 +212,7 @@ def _run(
     steps = tried.rounds * nodes
     learning: dict[str, Any] = {"batch": way.rows, "rate": tried.rate, "step_size": "constant"}
     if tried.falling:
-        # So many updates are made as hops are not skipped; the last ones make hardly a step.
+        # As many updates are made as hops are not skipped; the last ones make hardly a step.
         length = int(steps * (1.0 - _SKIP))
         sizes = tried.rate * np.maximum(1.0 - np.arange(steps) / length, 0.02)
         learning |= {"step_size": "own", "own": sizes.tolist()}

@@ -1,9 +1,9 @@
 """Orders by design: the noise that keeps a budget for every pair of nodes, and the error that comes of it.
 
-Everybody updates at each turn, so that what each pair learns is known exactly from the order alone (an observer that
-looks and passes the token on unchanged learns a little more, since step sizes fall): on the fixed ring, in random
-orders and random walks that are drawn, and in designed ones. The rate of each cell is searched on rows that are held
-back from the training part; the test rows are looked at once.
+All nodes update at each turn, so that what each pair learns is known exactly from the order alone. (An observer that
+looks and passes the token on unchanged learns a little more, since step sizes fall.) That is shown on the fixed ring,
+in random orders and random walks that are drawn, and in designed ones. The rate of each cell is searched on rows that
+are held back from the training part; the test rows are looked at once.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class OrderStudy:
 class WorstPairs:
     """The leakage of the worst pair, nobody skipped and constant step sizes; one release in full is 1.
 
-    `drawn` is the mean over some random orders, `rows` the construction alone, `searched` what the search made of it,
-    and `closed` the same with two closing hops, of which `median` is the median pair.
+    `drawn` is the mean over some random orders, `rows` the construction alone, and `searched` what the search made of
+    it. `closed` is the same with two closing hops, of which `median` is the median pair.
     """
 
     nodes: int
@@ -65,7 +65,8 @@ class WorstPairs:
 
 @dataclass(frozen=True, kw_only=True)
 class OrderRow:
-    """One schedule with so many nodes: the noise with which every pair keeps the budget, and test errors of runs.
+    """One schedule with some number of nodes: the noise with which every pair keeps the budget, and test errors of
+    runs.
 
     Where orders are drawn, noise and leakage are means over some of them.
     """

@@ -19,7 +19,7 @@ DELTA_PRIME = 1e-12
 
 
 def published_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
-    """Return epsilon after so many steps by the accounting that was published for the cell's schedule.
+    """Return epsilon after these steps by the accounting that was published for the cell's schedule.
 
     The token: Theorem 2, 3 or 4. Gossip: Muffliato's Theorem 4 for the graphs of the first run. The server: Rényi
     divergences of all uploads of the busiest node in the first run.
@@ -57,7 +57,7 @@ def published_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
 
 
 def proven_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
-    """Return epsilon after so many steps by the tightest accounting that is proven for the cell's schedule.
+    """Return epsilon after these steps by the tightest accounting that is proven for the cell's schedule.
 
     The token: the forecast for any pair of nodes. Gossip: the worst of the pairs that `skipring simulate` reports, too,
     for the graphs of the first run (or a node's own releases, where nothing better holds). The server: the
@@ -103,7 +103,7 @@ def _whole_rounds(setup: Setup) -> PlannedRun:
 
 
 def _uploads(setup: Setup, steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how often the busiest node had uploaded after so many iterations of the first run."""
+    """Return how often the busiest node had uploaded after these iterations of the first run."""
     ready = who_is_ready(setup, 0)
     counts = np.concatenate([[0], np.cumsum(ready, axis=0).max(axis=1)])
     return counts[steps]

@@ -43,7 +43,7 @@ def run_sweep(
     """Compute the cells of a sweep that are not in the folder yet, and return all.
 
     The local engine uses `workers` processes (default: all cores); Ray joins the cluster at `address`, or starts one
-    with so many workers here. If `stop` is set, `Interrupted` is raised; what is finished stays, and the same call goes
+    with as many workers here. If `stop` is set, `Interrupted` is raised; what is finished stays, and the same call goes
     on. `progress` is told how many runs of all cells are finished, and how many there are.
     """
     if engine not in ("local", "ray"):

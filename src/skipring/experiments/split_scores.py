@@ -1,9 +1,9 @@
 """What learning together is measured by, on one split of the rows: guess, learn alone, or put all rows in one place.
 
-All of it takes the model, the learning rate and the clipping of the run file. Whoever learns without noise makes as
-many updates as the run has hops. Whoever learns in one place with noise makes as many as a node has turns in the run,
-each of them charged in full: k updates that a unit takes part in are one Gaussian mechanism with the root of k times as
-large a mu. That holds for whoever sees all of them, so also for whoever is shown the last model only; no smaller number
+All of it takes the model, the learning rate and the clipping of the run file. A learner without noise makes as many
+updates as the run has hops. A learner in one place with noise makes as many as a node has turns in the run, each of
+them charged in full: k updates that a unit takes part in are one Gaussian mechanism with the root of k times as large a
+mu. That holds for an observer who sees all of them, so also for one who is shown the last model only; no smaller number
 is proven here.
 """
 
@@ -103,7 +103,7 @@ class Split:
 
     @property
     def updates(self) -> tuple[int, int]:
-        """How many updates whoever learns in one place makes: without noise, and with."""
+        """How many updates are made in one place: without noise, and with."""
         setup = self._setup
         return setup.steps, turns_per_node(self.nodes, setup.steps, iterations=setup.iterations)
 
@@ -156,7 +156,7 @@ class Split:
         return NodeData(data.features[low:high], data.labels[low:high], np.array([0, high - low]), persons)
 
     def _in_one_place(self, data: NodeData, nodes: int, epsilon: float | None) -> Setup:
-        """Return the setup of whoever has the rows of so many nodes; an update takes as many rows as theirs would."""
+        """Return the setup of a place with the rows of `nodes`; an update takes as many rows as theirs would."""
         setup, protection = self._setup, self._setup.protection
         if protection.batch is not None:
             most = len(data.labels) if protection.unit == "node" else usual_batch(self._run, data)
@@ -173,7 +173,7 @@ class Split:
             protection=protection,
         )
         if epsilon is not None:
-            charged = -(-noisy // resolved.part_counts[0])  # rows that take turns take part in so many of them
+            charged = -(-noisy // resolved.part_counts[0])  # rows that take turns take part in this many of them
             noise = central_noise(charged, epsilon, self._run.privacy.delta)
             resolved = dataclasses.replace(resolved, noise_multiplier=noise)
         return Setup(resolved=resolved, schedule=_OneNode(), data=data, test_x=setup.test_x, test_y=setup.test_y)

@@ -34,7 +34,7 @@ TRACE_PANELS = {
 TRACE_CASES = ("never skip", "Lemma 2", "kept", "ahead", "ahead, fewer rows", "server")
 #: How many times of answers Lemma 2's timeout is found from.
 _ANSWERS = 20_000
-#: At so many points of a run its realised epsilon is computed.
+#: At this number of points of a run its realised epsilon is computed.
 _POINTS = 9
 
 
@@ -147,7 +147,7 @@ def _setup(folder: Path, study: TraceStudy, panel: str, case: str) -> Setup:
     elif case == "server":
         values["schedule"] = {"name": "federated", "steps": study.rounds}
         values["simulation"]["evaluate_every"] = 1
-        if "network" in values:  # a server is as far from everybody as two nodes are in the median
+        if "network" in values:  # a server is as far from all nodes as two nodes are in the median
             pairs = build(_run(_values(folder, study, panel))).lateness.latency
             assert pairs is not None
             values["delay"]["hop_latency"] = float(np.median(pairs.seconds))

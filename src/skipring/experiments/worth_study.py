@@ -18,7 +18,7 @@ from ..runs import RunFile, by_key, dataset_of, not_covered, stream
 from ..simulation import Interrupted, one_blas_thread
 from .split_scores import Case, Score, Split, cases_of
 
-#: In so large a share of the splits somebody must be better, so that we say it.
+#: One side must be better in this share of the splits, so that we say it.
 _MOSTLY = 0.8
 #: The stream of random numbers that made-up rows are drawn from.
 _MADE_UP = 2**32 - 6
@@ -57,12 +57,12 @@ class WorthRow:
 class Worth:
     """All cases on all splits, and what follows from them.
 
-    `updates` is how many updates whoever learns in one place makes: without noise, and with. `own_rows` says whether
-    test rows belong to nodes, so that each node is tested on its own; `same_test_rows` whether the data set comes with
-    test rows, so that splits differ in chance alone. `numbers` says whether labels are numbers and not classes, and
-    `not_covered` what else of all nodes' rows was read, for those who learn alone, too. `nobody_skipped` says that
-    nodes would learn their timeouts in a network, where here everybody is waited for. `large_delta` warns of a delta
-    above one over the number of what is protected.
+    `updates` is how many updates are made in one place: without noise, and with. `own_rows` says whether test rows
+    belong to nodes, so that each node is tested on its own; `same_test_rows` whether the data set comes with test rows,
+    so that splits differ in chance alone. `numbers` says whether labels are numbers and not classes, and `not_covered`
+    what else of all nodes' rows was read, for those who learn alone, too. `nobody_skipped` says that nodes would learn
+    their timeouts in a network, where here all are waited for. `large_delta` warns of a delta above one over the number
+    of what is protected.
     """
 
     rows: tuple[WorthRow, ...]
@@ -122,8 +122,8 @@ def worth(
     """Compare learning together at several epsilons with what else the nodes of a run file could do.
 
     Each split has its own test rows and its own noise, by the seeds `simulation.seed`, the next one, and so on. With
-    `rows`, so many made-up rows of the schema take the place of the data. The same seed gives the same numbers, on any
-    number of threads.
+    `rows`, this number of made-up rows of the schema take the place of the data. The same seed gives the same numbers,
+    on any number of threads.
     """
     chosen = sorted(set(map(float, epsilons)))
     if not chosen:
@@ -193,7 +193,7 @@ def _row(case: Case, scores: Sequence[Score]) -> WorthRow:
 
 
 def _conclusion(found: Worth) -> str:
-    """Compare with whoever does best without the others, which costs no privacy: a model of one's own, or a guess."""
+    """Compare with the best without the others, which costs no privacy: a model of one's own, or a guess."""
     guess, alone, quiet = found.row("guess"), found.row("alone"), found.row("together")
     assert guess is not None
     assert alone is not None

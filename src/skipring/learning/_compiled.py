@@ -102,7 +102,7 @@ class Test(NamedTuple):
 
 
 class RunMetrics(NamedTuple):
-    """What a run leaves every so many steps: test error, mean test loss, number of updates."""
+    """What a run leaves at regular steps (`every`): test error, mean test loss, number of updates."""
 
     every: int
     errors: Floats

@@ -14,7 +14,7 @@ from .._arrays import Floats
 
 @dataclass(frozen=True)
 class Guess:
-    """The test error of whoever always guesses the same, and how exactly so many test rows tell it.
+    """The test error of always guessing the same, and how exactly the test rows tell it.
 
     >>> guess = guess_of(np.array([0, 1, 1]), np.array([1, 1, 0, 1]), classes=2)
     >>> guess.error, guess.is_beaten_by(0.2), Guess(0.25, 0.01).is_beaten_by(0.2)
@@ -51,7 +51,7 @@ def guess_errors(train_y: NDArray[Any], test_y: NDArray[Any], *, classes: int) -
 
 
 def guess_of(train_y: NDArray[Any], test_y: NDArray[Any], *, classes: int) -> Guess | None:
-    """Return the guess of somebody who has seen the training labels only.
+    """Return the guess that one makes from the training labels only.
 
     None without rows to test it on, or if labels are so large that their squares overflow.
     """

@@ -46,7 +46,7 @@ class Loss(ABC):
 
     @classmethod
     def fits(cls, classes: int) -> bool:
-        """Say whether labels with so many classes can be learned; where all are of one class, there may be two."""
+        """Say whether labels with this many classes can be learned; where all are of one class, there may be two."""
         return (max(2, classes) if classes else 0) in cls.classes
 
     @property

@@ -54,7 +54,7 @@ def loss_kind(name: str) -> type[Loss]:
 
 
 def usual_loss(classes: int) -> Loss:
-    """Return the loss for labels with so many classes, where nobody asks for another; 0 classes are numbers."""
+    """Return the loss for labels with this many classes, where nobody asks for another; 0 classes are numbers."""
     return SQUARED if classes == 0 else LOGISTIC if classes == 2 else SOFTMAX
 
 

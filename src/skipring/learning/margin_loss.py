@@ -1,9 +1,9 @@
 """Losses of one margin per row, for two classes: logistic loss, and your own.
 
-With labels y of -1 and 1, a row's margin is m = y w.x. Where the loss is convex in m, no steeper than `bound`, and its
-slope no steeper than `smoothness`, rows of norm at most 1 have gradients of at most `bound`, and updates with steps of
-at most 2 / `smoothness` are contractions. The accountants rest on these two numbers, so both are tried out before a
-loss is used.
+With labels y of -1 and 1, a row's margin is m = y w.x. Let the loss be convex in m, no steeper than `bound`, and its
+slope no steeper than `smoothness`. Then rows of norm at most 1 have gradients of at most `bound`, and updates with
+steps of at most 2 / `smoothness` are contractions. The accountants rest on these two numbers, so both are tried out
+before a loss is used.
 """
 
 from __future__ import annotations

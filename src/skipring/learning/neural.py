@@ -252,8 +252,8 @@ class NeuralToken:
     ) -> None:
         """Take one step on some rows; `units` says whose they are, if persons are protected.
 
-        w <- project((1 - step size x ridge) w - step size x (clipped gradient + noise)), where the clipped gradient is
-        that of the rows' mean loss, or the sum over all persons or records, clipped one by one, over the divisor.
+        w <- project((1 - step size x ridge) w - step size x (clipped gradient + noise)). The clipped gradient is that
+        of the rows' mean loss, or the sum over all persons or records, clipped one by one, over the divisor.
         """
         most = self._batch or self.divisor or len(rows)
         if rows.dim() != 1 or len(rows) > most or (self.protects == "node" and len(rows) != (self._batch or len(rows))):

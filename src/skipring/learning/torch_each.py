@@ -2,7 +2,7 @@
 
 Several units at a time through ``torch.func.vmap``; one after the other where a module, such as an LSTM, does not allow
 that. Both ways the module is only ever given the rows of one unit, so it cannot mix those of several, whatever its
-`forward` does, and a dropout draws anew for each. What is kept is bounded: a gradient for each of some units.
+`forward` does. And a dropout draws anew for each. What is kept is bounded: a gradient for each of some units.
 """
 
 from __future__ import annotations

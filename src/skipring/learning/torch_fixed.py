@@ -14,7 +14,7 @@ from torch import nn
 
 from ..errors import InvalidInput
 
-#: Bits are added up in pieces of so many numbers: a CPU copies them into wider ones first.
+#: Bits are added up in pieces of this many numbers: a CPU copies them into wider ones first.
 _PIECE = 1 << 16
 Written = dict[str, tuple[int, torch.Tensor]]
 

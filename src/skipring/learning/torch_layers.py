@@ -40,7 +40,7 @@ _KEPT = {"cpu": 1 << 26, "cuda": 1 << 28}
 #: How far off a number may be that is rounded into a matrix product, relative to itself. bfloat16 keeps 8 bits and
 #: rounds to the nearest; TF32, which a GPU may use for single precision, keeps 11 and cuts off, in both factors.
 _COARSE, _TF32, _FINE = 1.01 * 2.0**-8, 2.0**-9, 2.0**-22
-#: So many numbers a CPU adds up in single precision without losing what is small.
+#: How many numbers a CPU adds up in single precision without losing what is small.
 _SHORT = 256
 #: Numbers that are converted to double precision at a time.
 _WIDENED = {"cpu": 1 << 20, "cuda": 1 << 26}

@@ -96,7 +96,7 @@ class TorchLearner:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Keep neither parameters nor gradients: what was lent belongs to somebody else."""
+        """Keep neither parameters nor gradients: what was lent belongs to others."""
         for parameter in self._parameters:
             parameter.data, parameter.grad = torch.empty(0, device=self._device), None
 

@@ -23,9 +23,9 @@ _TEST_CHUNK = 4096
 class LinearToken:
     """A linear model and all rows, on a device, for simulations only: nothing that it computes is to be released.
 
-    It adds up a batch, and its noise, in single precision, in an order that the device chooses, and may let one record
-    move a sum by more than its share. Nodes use `LinearLearner`, in double precision. See
-    `skipring.learning.reference` for what an update is.
+    It adds up a batch, and its noise, in single precision, in an order that the device chooses. So one record may move
+    a sum by more than its share. Nodes use `LinearLearner`, in double precision. See `skipring.learning.reference` for
+    what an update is.
     """
 
     def __init__(

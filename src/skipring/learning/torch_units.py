@@ -68,7 +68,7 @@ class UnitGradients:
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
         self._each = EachUnit(module, loss, bf16=bf16)
         self._traced: Callable[..., list[torch.Tensor]] | None = None
-        # No row of a node: whether a module is taken, and how it is computed, must not depend on anybody's rows.
+        # No row of a node: whether a module is taken, and how it is computed, must not depend on a node's rows.
         tried = [each if prepare is None else prepare(each) for each in trial_rows(some, 3)]
         tried = [each.float() if each.is_floating_point() else each for each in tried]  # as the parameters are
         answers = torch.zeros(3, *labels.shape[1:], dtype=labels.dtype, device=labels.device)

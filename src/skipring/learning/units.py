@@ -4,10 +4,10 @@ All agree on B (`batch`, the rows that an update takes at most) before a run. Fo
 
     G = (1/B) x the sum of what each unit contributes,    noise of z x (the most that one unit can contribute) / B
 
-so every record counts the same, whoever holds it, and is hidden by the same noise. A node with fewer rows uses all of
-them; their sum is still divided by B. A node with more deals its rows once into parts of at most B, and at its turn
-number r (skipped or not) it uses part r modulo their number: a unit then contributes at every so many-th turn only.
-For nodes G is the mean over the rows, at most as long as the gradient bound, and a batch is drawn anew for each update.
+so every record counts the same at each node, and is hidden by the same noise. A node with fewer rows uses all of them;
+their sum is still divided by B. A node with more deals its rows once into parts of at most B, and at its turn number r
+(skipped or not) it uses part r modulo their number: a unit then contributes at every k-th turn only, with k parts. For
+nodes G is the mean over the rows, at most as long as the gradient bound, and a batch is drawn anew for each update.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Protection:
             raise InvalidInput.because("batch", self.batch, reason)
 
     def divisor(self, rows: int) -> int:
-        """Return what the sum over the rows of an update is divided by, if it takes so many."""
+        """Return what the sum over the rows of an update is divided by, if it takes these rows."""
         return rows if self.unit == "node" or self.batch is None else self.batch
 
     def contribution(self, model: Bounded) -> float:
@@ -85,7 +85,7 @@ class Protection:
         return bound if self.unit == "node" or self.batch is None else bound / self.batch
 
     def parts(self, units: int) -> int:
-        """Return how many parts a node with so many units (for nodes: any number) has."""
+        """Return how many parts a node with this number of units (for nodes: any) has."""
         return 1 if self.unit == "node" else -(-units // self.units_per_update)
 
     @property
@@ -137,7 +137,7 @@ def deal_parts(
 
 
 def unit_count(rows: int, protection: Protection, persons: AnyInts | None = None) -> int:
-    """Return how many protected units a node with so many rows has."""
+    """Return how many protected units a node with this number of rows has."""
     if protection.unit == "node":
         return 1
     return rows if persons is None or protection.unit == "record" else len(np.unique(persons))

@@ -23,9 +23,10 @@ from .units import Protection
 _PIECE = 1 << 16
 
 
-#: Cuts so many rows (for networks: protected units) into pieces, one after the other. An update takes those pieces that
-#: it is given, and divides their sum as if it had taken all: so a cut takes weight from an update, and nothing else.
-#: (For whole nodes it is the mean of what it took.) What decides where it ends is the clock, never what the rows say.
+#: Cuts a number of rows (for networks: protected units) into pieces, one after the other. An update takes those pieces
+#: that it is given, and divides their sum as if it had taken all: so a cut takes weight from an update, and nothing
+#: else. (For whole nodes it is the mean of what it took.) What decides where it ends is the clock, never what the rows
+#: say.
 Pieces = Callable[[int], Iterable[slice]]
 #: Gets the rows of an update ready (loads, decodes, augments them, each by itself): features and labels -> the features
 #: to be used, as many as there were; None for those that were given.
@@ -81,7 +82,7 @@ class Learner(Protocol):
 
     @property
     def parts(self) -> int:
-        """How many parts the node's rows rotate through: a protected unit contributes at every so many-th turn."""
+        """How many parts the node's rows rotate through: with k, a protected unit contributes at every k-th turn."""
 
     @property
     def units(self) -> int:

@@ -17,8 +17,8 @@ _LOOKERS = {
     "offered": "any other node, which sees the token at its turns and the final model",
     "any node": "any node",
     "server": "the server",
-    "final": "somebody outside who is shown this model and nothing else",
-    "checkpoint": "somebody outside who is shown this model, before the run is over, and nothing else",
+    "final": "an outsider who is shown this model and nothing else",
+    "checkpoint": "an outsider who is shown this model, before the run is over, and nothing else",
 }
 
 
@@ -68,7 +68,7 @@ class ModelFacts:
     epsilon : what it cost, each claim with whose data it is about.
     not_covered : what no epsilon of these counts.
     source : where it comes from, in words.
-    made : when it was made, if somebody said so.
+    made : when it was made, if that was said.
     format, skipring : of the file, and of the version that wrote it.
     """
 

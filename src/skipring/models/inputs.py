@@ -108,7 +108,7 @@ class Inputs:
 
     @cached_property
     def _whole_scaling(self) -> Scaling:
-        made = encoder(self.features, self.columns)  # now, and not before: it may be a function of somebody's own
+        made = encoder(self.features, self.columns)  # now, and not before: it may be a user's own function
         share = self.intercept_share or 0.5
         if self.schema is not None:
             nothing, one = np.zeros(self.columns), np.ones(self.columns)

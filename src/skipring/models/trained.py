@@ -78,7 +78,7 @@ class TrainedModel:
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether its scores are probabilities of classes: not for numbers, nor for a loss of somebody's own."""
+        """Whether its scores are probabilities of classes: not for numbers, nor for a user's own loss."""
         known = self.is_network or (self.name in LOSSES and LOSSES[self.name].has_probabilities)
         return len(self.classes) > 0 and known
 

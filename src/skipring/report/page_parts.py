@@ -96,7 +96,7 @@ def xy_layout(
 ) -> dict[str, Any]:
     """Return the layout that all charts share: `plot` pixels high, and below it room for the entries of a legend.
 
-    The longest entry has so many characters; there are as many columns as find room in the window.
+    `longest` is how many characters the longest entry has; there are as many columns as find room in the window.
     """
     axis = {"gridcolor": "#e6e9ed", "zeroline": False, "linecolor": "#59636e", "ticks": "outside"}
     top, bottom = (34 if legend else 30), 52 + 22 * -(-legend // 2)

@@ -1,7 +1,7 @@
 """Who is offered the token next.
 
 `Ring` is a fixed order, `RandomRing` and `RandomWalk` draw theirs, and `DesignedRing` chooses one in which no pair of
-nodes is unlucky. `KnownOrder` is an order that all agreed on before the run, whoever chose it.
+nodes is unlucky. `KnownOrder` is any order that all agreed on before the run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Compiled: the exact leakage of every pair of a known order, and a search for an order whose worst pair is better.
 
 Nobody is skipped and step sizes are constant here, so that only places matter. Between two looks of an observer a
-target updates at most twice, and what that tells is the greatest convex minorant of (noise so far, drift so far),
-written out (docs/privacy.md, "Transcript"). Nothing but additions, multiplications and divisions decides, so that the
-same numbers, and the same order, come out on every machine.
+target updates at most twice. What that tells is the greatest convex minorant of (noise so far, drift so far), written
+out (docs/privacy.md, "Transcript"). Nothing but additions, multiplications and divisions decides, so that the same
+numbers, and the same order, come out on every machine.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats, Ints
 
-#: In a search among at most so many nodes the sum of weights may grow by a share of 1 / nodes at first: a few nodes get
-#: stuck else, and many have no time for it.
+#: In a search among at most this many nodes the sum of weights may grow by a share of 1 / nodes at first: a few nodes
+#: get stuck else, and many have no time for it.
 _FEW = 50
 
 
@@ -132,7 +132,7 @@ def _swap(
 
 @njit(nogil=True, cache=True)
 def searched(places: Ints, ends: Ints, moves: int, seed: int) -> None:
-    """Improve an order in place by so many moves.
+    """Improve an order in place by `moves`.
 
     A move lets a node of the worst pair change places with another node in some round. It is kept if the sum of weights
     does not grow, or grows by little while the search is young; what is left in the end is the best order on the way.

@@ -20,12 +20,12 @@ from ..errors import InvalidInput, require_integer
 from . import _kept
 from .drawn import Path, Schedule
 
-#: Orders are designed for so many nodes, and for so many hops.
+#: Orders are designed for at most this many nodes, and hops.
 MOST_NODES = 2000
 _MOST_HOPS = 10**6
 #: More noise than this at the end hides nothing more.
 MOST_CLOSING = 100
-#: So many moves of the search are made without being asked for, for few nodes; with more nodes a move costs more.
+#: How many moves of the search are made without being asked for, for few nodes; with more nodes a move costs more.
 _USUAL_MOVES = 200_000
 _USUAL_WORK = 10_000_000
 
@@ -123,7 +123,7 @@ class DesignedRing(Schedule):
     search: int | None = None
 
     def order(self, steps: int) -> KnownOrder:
-        """Return the order of a run of so many steps, in whole rounds."""
+        """Return the order of a run of `steps`, in whole rounds."""
         require_integer("steps", steps, at_least=1)
         if steps % self.nodes:
             below = steps // self.nodes * self.nodes

@@ -1,6 +1,6 @@
 """Public, frozen encoders: what a row becomes before anything is learned from it.
 
-A linear model of good features is as good as a small network of raw columns, and it is convex, so that the noise of
+A linear model of good features is as good as a small network of raw columns. It is also convex, so that the noise of
 others protects a node as well. `encoder` makes an `Encoder` from the name that a run file has for it:
 
 - ``scattering``: the scattering transform of an image
@@ -34,7 +34,7 @@ from .function import FunctionEncoder, same_rows
 from .scattering import Scattering
 
 _ALLOWED = "none, scattering, random-fourier:N (a number of features) or module:function"
-#: So many numbers are computed at a time.
+#: How many numbers are computed at a time.
 _PART = 1 << 22
 #: Files of fewer bytes than this are not worth it.
 _LEAST_BYTES = 1 << 23
@@ -89,7 +89,7 @@ def check_encoder(name: str) -> None:
 
 
 def encoder(name: str, columns: int, *, device: str = "auto") -> Encoder | None:
-    """Return the encoder of this name for rows of so many columns; None for ``none``.
+    """Return the encoder of this name for rows of `columns`; None for ``none``.
 
     `device` is where the scattering transform is computed: ``cpu``, ``cuda``, or ``auto`` for a GPU if there is one.
 

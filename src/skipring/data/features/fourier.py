@@ -2,7 +2,7 @@
 
 With rows w of independent normal numbers and angles b, sqrt(2 / N) cos(w x / bandwidth + b) has for two rows x and y
 the mean product exp(-|x - y|^2 / (2 bandwidth^2)) (Rahimi & Recht, 2007). The numbers come from a fixed, public seed:
-all nodes have the same, and none of them depends on anybody's rows.
+all nodes have the same, and none of them depends on rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ._blocks import cores, one_blas_thread
 _SEED = 20070
 #: Rows of norm 1 are at most 2 apart, and those that have nothing in common 1.4: their product is then exp(-2).
 BANDWIDTH = 0.7071067811865476
-#: Rows are multiplied so many at a time, never fewer, and numbers of columns are rounded up: in a product of another
+#: Rows are multiplied `_ROWS` at a time, never fewer, and numbers of columns are rounded up: in a product of another
 #: size, or at its edge, the last digits of a row may be others.
 _ROWS, _COLUMNS = 256, 64
 _MOST = 1 << 17
@@ -29,7 +29,7 @@ _MOST = 1 << 17
 
 @dataclass(frozen=True)
 class RandomFourier:
-    """So many (`width`) cosines of random projections of each row.
+    """Cosines of `width` random projections of each row.
 
     >>> RandomFourier(30, 500).name
     'random-fourier:500'

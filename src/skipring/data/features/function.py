@@ -36,7 +36,7 @@ class FunctionEncoder:
     kept = True
 
     def __post_init__(self) -> None:
-        # Made up from a fixed seed: whether a function is refused must not depend on anybody's rows.
+        # Made up from a fixed seed: whether a function is refused must not depend on a node's rows.
         rng = np.random.RandomState(1)
         some = rng.uniform(0.0, 1.0, (_TRIED, self.columns)).astype(np.float32)
         some /= np.linalg.norm(some, axis=1, keepdims=True)
@@ -80,7 +80,7 @@ class FunctionEncoder:
             return ""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what the function returned: whoever unpickles this has the module, too."""
+        """Leave out what the function returned: where this is unpickled, the module is, too."""
         return {key: value for key, value in self.__dict__.items() if key != "_encode"}
 
     def _refuse(self, reason: str, error: Exception | None = None) -> Any:
