@@ -62,7 +62,7 @@ def read(path: Path, how: str) -> None:
         values = {"learning": {"batch": 1000}, "privacy": {"protects": "record", "noise_multiplier": 4.0}}
         run = parse_run(values | {"column": COLUMNS, "model": {"name": "logistic"}})
         own = OwnData(path=path)
-        learner = make_learner(run, index=0, nodes=4, name="a", data=own, rng=np.random.default_rng(1))
+        learner, _ = make_learner(run, index=0, nodes=4, name="a", data=own, rng=np.random.default_rng(1))
         learner.test_error(learner.initial())
         rows = learner.all_units
     elif how == "schema":

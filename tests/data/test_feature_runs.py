@@ -70,7 +70,7 @@ def test_a_node_of_shared_data_holds_what_a_simulation_deals_to_it(name: str) ->
     owned = dealt_rows(run)[2]
     rng = np.random.default_rng(1)
     for index in (0, 3):
-        made: Any = make_learner(run, index=index, nodes=5, name="n", data=OwnData(), rng=rng)
+        made: Any = make_learner(run, index=index, nodes=5, name="n", data=OwnData(), rng=rng)[0]
         low, high = owned.start[index], owned.start[index + 1]
         np.testing.assert_array_equal(made.rows.train_x, owned.features[low:high])
         assert made.rows.train_x.dtype == np.float64
@@ -89,7 +89,7 @@ def test_a_node_with_a_file_of_its_own_encodes_it_and_keeps_no_copy(
         model={"classes": list("0123456789"), "columns": 64},
     )
     data = OwnData(path=tmp_path / "own.npz", label="y")
-    made: Any = make_learner(run, index=0, nodes=5, name="n", data=data, rng=np.random.default_rng(1))
+    made: Any = make_learner(run, index=0, nodes=5, name="n", data=data, rng=np.random.default_rng(1))[0]
     both = np.concatenate([made.rows.train_x, made.rows.test_x])
     found = encoder("scattering", 64, device="cpu")
     assert found is not None

@@ -12,7 +12,7 @@ from skipring.data import read_table, read_with_schema
 from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
 from skipring.models import EpsilonClaim, TrainedModel, load_model
-from skipring.network.node import NodeFacts, OwnData, learner_on, node_rows, write_node_model
+from skipring.network.node import NodeFacts, OwnData, make_learner, write_node_model
 from skipring.network.protocol import Token
 from skipring.runs import RunFile, parse_run, stream
 
@@ -40,8 +40,7 @@ def kept(tmp_path: Path, run: RunFile) -> tuple[TrainedModel, Any, np.ndarray[An
         features = cells[:, [0, 2]].astype(float)
         np.savez(tmp_path / "rows.npz", X=features, y=cells[:, 1], feature_names=np.array(["age", "dose"]))
         data = OwnData(path=tmp_path / "rows.npz", label="y")
-    rows, inputs = node_rows(run, index=1, nodes=3, name="b", data=data)
-    learner = learner_on(run, rows, index=1, rng=np.random.default_rng(1))
+    learner, inputs = make_learner(run, index=1, nodes=3, name="b", data=data, rng=np.random.default_rng(1))
     parameters = np.random.default_rng(2).normal(size=learner.shape).astype(learner.dtype)
     about = NodeFacts("b", run, "00ff", (CLAIM,), None)
     facts = write_node_model(

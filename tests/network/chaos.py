@@ -25,8 +25,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from networks import IDENTITY
 from numpy.typing import NDArray
+from summing import account_of
 
-from skipring.network.node import AccountTerms, OwnAccount, account_of
+from skipring.network.node import AccountTerms, OwnAccount
 from skipring.network.protocol import (
     Ballot,
     Entry,

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from spending import FIRST, STEPS, Spender, terms
+from summing import account_of
 
-from skipring.network.node.ledger import account_of
 from skipring.network.protocol import Entry, Forgotten, Forked, Heard, Over, Released, Settled, Token, Trail
 from skipring.network.storage import LedgerFile
 

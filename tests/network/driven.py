@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from fake_machine import Crashed, Drawn, FakeWires, WatchedJournal
+from summing import account_of
 from virtual_time import VirtualLoop
 from watched import Watched, exact_mu2
 from world import Broken, FakeSeal, Weather, without_known
@@ -37,9 +38,7 @@ from skipring.network.node import (
     NodeConfig,
     NodeSetup,
     OwnData,
-    account_of,
-    learner_on,
-    node_rows,
+    make_learner,
     read_status,
 )
 from skipring.network.protocol import (
@@ -87,8 +86,8 @@ def parts_of(nodes: int, index: int, adaptive: bool, ready: str) -> tuple[RunFil
         "model": {"name": "logistic"},
     }
     run = agreed_run(parse_run(asked), nodes)
-    rows, inputs = node_rows(run, index=index, nodes=nodes, name=f"node{index + 1}", data=OwnData())
-    return run, learner_on(run, rows, index=index, rng=np.random.default_rng(index)), inputs
+    rng = np.random.default_rng(index)
+    return run, *make_learner(run, index=index, nodes=nodes, name=f"node{index + 1}", data=OwnData(), rng=rng)
 
 
 class NamedSeal(FakeSeal):

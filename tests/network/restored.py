@@ -16,12 +16,13 @@ from typing import Any
 
 from driven import NOISE, DrivenWorld, Life, _watched
 from fake_machine import Crashed, WatchedJournal
+from summing import account_of, replayed
 from virtual_time import VirtualLoop
 from watched import exact_mu2
 from world import Broken, Weather
 
 from skipring.errors import InvalidInput
-from skipring.network.node import OldJournal, account_of
+from skipring.network.node import OldJournal
 from skipring.network.protocol import Final, Memory, Outcome, Pass, Released, Rules
 from skipring.network.storage import JournalUnusable, read_journal
 
@@ -77,7 +78,7 @@ class RestoredWorld(DrivenWorld):
         machine = self.machines[self.target]
         machine.disk = machine.disk[:kept]
         assert self.initial is not None
-        machine.memory = Memory.blank(self.rules.path[0], self.token_named(self.initial)).replayed(machine.disk)
+        machine.memory = replayed(Memory.blank(self.rules.path[0], self.token_named(self.initial)), machine.disk)
         self.restored = True
         self.shown.clear()
 

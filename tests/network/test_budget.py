@@ -87,7 +87,7 @@ def test_it_is_kept_where_the_others_are_skipped_nine_times_in_ten(me: int) -> N
     assert realised(own, updated) <= account.epsilon(DELTA) * (1.0 + 1e-9)  # rounding
     assert account.epsilon(DELTA) <= 2.0
     assert account.releases >= 10  # and it is made use of
-    assert account.epsilon_with_one_more(DELTA) > 2.0
+    assert gdp_epsilon(math.sqrt(account.mu2_with_one_more()), DELTA) > 2.0
     without, all_updates = play(own, ready, NodeBudget())
     assert realised(own, all_updates) > 2.5
     assert without.releases == 60

@@ -14,9 +14,10 @@ import watched
 import world
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from summing import account_of, replayed
 
 from skipring.errors import InvalidInput
-from skipring.network.node import AccountTerms, OwnAccount, account_of
+from skipring.network.node import AccountTerms, OwnAccount
 from skipring.network.protocol import (
     Copy,
     Entry,
@@ -127,7 +128,7 @@ def test_entries_add_up_to_the_same_everywhere(folder: Path, seed: int, draws: i
 
     summed = sum_journal(path, account=another)
     journal.close()
-    assert reading.memory == fold.memory == summed.memory == blank.replayed(entries)
+    assert reading.memory == fold.memory == summed.memory == replayed(blank, entries)
     assert [entry for _, entry in reading.entries] == [without_parameters(entry, reading.memory) for entry in entries]
     assert told(made[-1]) == told(one_by_one)
     assert list(reading.releases) == releases

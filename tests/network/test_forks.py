@@ -18,13 +18,14 @@ import watched
 import world
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from summing import account_of, replayed
 from ways import Ways, detour, ways
 
 import skipring.network.node.ledger as ledger_module
 import skipring.network.node.settled_account as account_module
 import skipring.network.protocol.forks as forks_module
 from skipring.errors import InvalidInput
-from skipring.network.node import AccountTerms, OwnAccount, account_of
+from skipring.network.node import AccountTerms, OwnAccount
 from skipring.network.protocol import (
     Broke,
     Forked,
@@ -371,7 +372,7 @@ def test_the_end_comes_first_and_what_is_certain_after_it() -> None:
             before = machine.disk[: next(at for at, entry in enumerate(machine.disk) if isinstance(entry, Settled))]
             memory = found.machines[me].memory
             blank = Memory.blank(found.rules.path[0], found.initial)
-            again = Peer(me, found.rules, blank.replayed(before), found.seals[me], sight=found.sights[me])
+            again = Peer(me, found.rules, replayed(blank, before), found.seals[me], sight=found.sights[me])
             actions = again.begin()
             asked = {action.to for action in actions if isinstance(action, Send) and action.message == WantLooks()}
             assert asked == again.settling == set(range(found.rules.nodes)) - {me}
@@ -390,7 +391,7 @@ def ended() -> tuple[Peer, Any]:
             if machine.memory.settled is not None and not any(each.gone for each in found.machines):
                 blank = Memory.blank(found.rules.path[0], found.initial)
                 disk = [entry for entry in machine.disk if not isinstance(entry, Settled)]
-                peer = Peer(me, found.rules, blank.replayed(disk), found.seals[me], sight=found.sights[me])
+                peer = Peer(me, found.rules, replayed(blank, disk), found.seals[me], sight=found.sights[me])
                 peer.begin()
                 return peer, found
     raise AssertionError("no such history")

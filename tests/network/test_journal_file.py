@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import world
+from summing import replayed
 
 from skipring.errors import InvalidInput
 from skipring.network.protocol import (
@@ -104,9 +105,9 @@ def test_memory_is_what_the_entries_add_up_to(quick_path: Path, seed: int) -> No
         if rng.random() < 0.3:
             journal.close()
             journal = reopen(quick_path / "journal")
-        assert journal.memory == BLANK.replayed(entries[:count])
+        assert journal.memory == replayed(BLANK, entries[:count])
     journal.close()
-    assert remembered(quick_path / "journal")[0] == BLANK.replayed(entries)
+    assert remembered(quick_path / "journal")[0] == replayed(BLANK, entries)
 
 
 def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
                 for entry in machine.disk[:half]:
                     journal.append(entry)
             with reopen(path) as journal:
-                assert journal.memory == blank.replayed(machine.disk[:half])
+                assert journal.memory == replayed(blank, machine.disk[:half])
                 for entry in machine.disk[half:]:
                     journal.append(entry)
             memory, ledger = remembered(path)
@@ -148,9 +149,9 @@ def test_a_long_ledger_is_the_one_that_the_entries_add_up_to(quick_path: Path) -
     with create(path) as journal:
         for start in range(0, len(entries), 100):
             journal.append(*entries[start : start + 100])
-        assert journal.memory == BLANK.replayed(entries)
+        assert journal.memory == replayed(BLANK, entries)
     memory, ledger = remembered(path)
-    assert memory == BLANK.replayed(entries)
+    assert memory == replayed(BLANK, entries)
     assert tuple((line.ballot, line.hop) for line in ledger) == memory.ledger
 
 
@@ -283,7 +284,7 @@ def test_entries_that_are_written_at_once_are_there_all_or_not_at_all(tmp_path: 
         with pytest.raises(JournalBroken):
             journal.append(Heard((2, 1)), release(2), Heard((odd, 1)))
         require_silent(journal)
-    assert memory == BLANK.replayed([release(1), Heard((1, 1))])
+    assert memory == replayed(BLANK, [release(1), Heard((1, 1))])
     assert remembered(tmp_path / "journal")[0] == memory
 
 

@@ -48,7 +48,7 @@ class Recorded:
 
 
 def learner(run: RunFile, index: int = 0, nodes: int = 5, data: OwnData = SHARED, name: str = "ann") -> LinearLearner:
-    made = make_learner(run, index=index, nodes=nodes, name=name, data=data, rng=np.random.default_rng(3))
+    made, _ = make_learner(run, index=index, nodes=nodes, name=name, data=data, rng=np.random.default_rng(3))
     assert isinstance(made, LinearLearner)
     return made
 
@@ -434,7 +434,7 @@ from skipring.network.node import OwnData
 from skipring.network.node import make_learner
 from skipring.runs import parse_run
 run = parse_run({{"model": {{"classes": ["well", "sick"]}}, "privacy": {{"protects": "node"}}}})
-made = make_learner(run, index=0, nodes=3, name="ann",
+made, _ = make_learner(run, index=0, nodes=3, name="ann",
     data=OwnData(path={str(data.path)!r}, label="outcome"), rng=np.random.default_rng())
 made.update(made.initial(), turn=0, step_size=0.1, noise_multiplier=0.0, noise=None)
 print([name for name in ("torch", "numba", "sklearn", "scipy.stats", "grpc", "cryptography") if name in sys.modules])

@@ -136,7 +136,7 @@ def made_of(table: Path, name: str, *changes: str, label: str = "kind", index: i
             *changes,
         ],
     )
-    return make_learner(run, index=index, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng(2))
+    return make_learner(run, index=index, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng(2))[0]
 
 
 def network(table: Path, name: str, *changes: str, label: str = "kind", index: int = 1) -> TorchLearner:
@@ -335,7 +335,7 @@ def test_a_file_of_a_nodes_own(tmp_path: Path) -> None:
 
     def learner(*changes: str) -> Learner:
         run = with_changes(None, ["privacy.protects=node", *words, *changes])
-        return make_learner(run, index=0, nodes=2, name="ann", data=own, rng=np.random.default_rng(1))
+        return make_learner(run, index=0, nodes=2, name="ann", data=own, rng=np.random.default_rng(1))[0]
 
     made = learner('model.classes=["c", "b", "a"]')
     assert step(made, made.initial()).shape == made.shape
@@ -494,7 +494,7 @@ def learner(name):
     run = with_changes(None, ["privacy.protects=node", "data.path={table}",
         "data.label=kind", "model.name=" + name, "model.device=cpu",
         "learning.gradient_bound=1", "learning.batch=2"])
-    return make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())
+    return make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())[0]
 def walk(made):
     w = made.initial()
     for _ in range(2):

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from summing import account_of
 from watched import exact_mu2, history
 
 from skipring.errors import InvalidInput
-from skipring.network.node import AccountTerms, NodeBudget, OwnAccount, account_of, willing
+from skipring.network.node import AccountTerms, NodeBudget, OwnAccount, willing
 from skipring.network.protocol import (
     Ballot,
     Copy,
@@ -147,8 +148,8 @@ def test_one_more_is_never_more_than_was_said(run: tuple[AccountTerms, list[bool
     def each(account: OwnAccount, when: str) -> None:
         if when == "before":
             said.append(account.mu2_with_one_more())
-            assert said[-1] <= account.plain_mu2_with_one_more
-            assert account.epsilon_with_one_more(1e-5) >= account.epsilon(1e-5)
+            assert said[-1] <= account.plain_mu2_after()
+            assert gdp_epsilon(math.sqrt(account.mu2_with_one_more()), 1e-5) >= account.epsilon(1e-5)
         else:
             assert account.mu2 <= said[-1]
 
@@ -215,7 +216,7 @@ def test_a_release_under_another_ballot_tells_of_a_fork() -> None:
         account.released(FIRST, hop, chain_of(range(1, hop + 1), 48), hop)
     assert account.mu2 < 2.9 * one
     before = account.mu2_with_one_more((1, 1))
-    assert before == account.plain_mu2_with_one_more
+    assert before == account.plain_mu2_after()
     assert account.mu2_with_one_more(FIRST) == account.mu2_with_one_more() < before
     account.released((1, 1), 13, chain_of([1, 2, 13], 48), 3)
     assert account.by_observer()[1:] == pytest.approx(4 * one, rel=1e-9)
@@ -391,7 +392,7 @@ def test_with_parts_it_is_the_account_of_the_whole_run(parts: int) -> None:
                 hop = upcoming.pop(0)
                 most.append((account.mu2_with_one_more(hop=hop), account.plain_mu2_after(hop)))
                 assert most[-1][0] <= account.mu2_with_one_more() * (1.0 + 1e-12)
-                assert most[-1][1] <= account.plain_mu2_with_one_more
+                assert most[-1][1] <= account.plain_mu2_after()
             else:
                 assert account.mu2 <= most[-1][0]
                 assert account.plain_mu2 == most[-1][1]
@@ -576,7 +577,7 @@ def test_an_offer_under_a_higher_ballot_is_judged_as_if_it_were_known() -> None:
     path = agreed_path("random-ring", nodes, steps, b"seed")
     terms = terms_of(path, nodes=nodes, me=2, noise=10.0)
     account = play(terms, [True] * steps)
-    middle = 0.5 * (account.mu2_with_one_more() + account.plain_mu2_with_one_more)
+    middle = 0.5 * (account.mu2_with_one_more() + account.plain_mu2_after())
     budget = NodeBudget(epsilon=gdp_epsilon(math.sqrt(middle), 1e-5), delta=1e-5)
     known = (0, path[0])
     assert willing(account, budget)

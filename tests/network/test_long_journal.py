@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from summing import account_of
 
 from skipring.errors import InvalidInput
 from skipring.network._packing import Packer
-from skipring.network.node import AccountTerms, OwnAccount, account_of
+from skipring.network.node import AccountTerms, OwnAccount
 from skipring.network.protocol import Entry, Fold, Memory, Place, Places, Trail
 from skipring.network.storage import JournalFile, _entries, read_journal, sum_journal
 from skipring.network.storage._summary import Summary

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from models_in_files import names, sha, written
+from summing import is_intact
 
 from skipring.errors import InvalidInput
 from skipring.network.protocol import (
@@ -58,7 +59,7 @@ def test_what_comes_in_chunks_is_read_in_chunks(tmp_path: Path, kept_in_memory: 
         assert b"".join(chunks) == content
         assert {len(chunk) for chunk in chunks[:-1]} == {size}
     if isinstance(made, ModelFile):
-        assert made.is_intact()
+        assert is_intact(made)
         assert made.path.stat().st_mode & 0o777 == 0o600
         assert made.path.parent.stat().st_mode & 0o777 == 0o700
     else:
@@ -78,7 +79,7 @@ def test_equal_is_what_has_the_same_bytes(tmp_path: Path) -> None:
     for twin in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):
         assert (twin, twin.path) == (one, one.path)
         twin.discard()  # only the original may
-        assert one.is_intact()
+        assert is_intact(one)
 
 
 def test_what_is_abandoned_is_deleted(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_what_is_abandoned_is_deleted(tmp_path: Path) -> None:
         writer.write(b"half")
     assert not names(tmp_path)
     made = written(tmp_path, b"whole")
-    assert made.is_intact()
+    assert is_intact(made)
     made.discard()
     made.discard()
     assert not names(tmp_path)
@@ -121,15 +122,15 @@ def test_a_file_that_is_gone_or_has_another_size_is_an_error(tmp_path: Path) -> 
     for read in reads:
         with pytest.raises(FileNotFoundError):
             read()
-    assert not made.is_intact()
+    assert not is_intact(made)
     for size in (0, 2_999_999, 3_000_001):
         made.path.write_bytes(bytes(size))
         for read in reads:
             with pytest.raises(OSError, match=f"has {size} bytes instead of 3000000"):
                 read()
-        assert not made.is_intact()
+        assert not is_intact(made)
     made.path.write_bytes(bytes(2_999_999) + b"1")
-    assert not made.is_intact()
+    assert not is_intact(made)
     growing = written(tmp_path, bytes(3_000_000))
     started = growing.chunks()
     next(started)
@@ -190,7 +191,7 @@ def test_a_loose_file_is_moved_and_any_other_copied(tmp_path: Path) -> None:
         assert kept == loose
         assert kept.path == loose.path == tmp_path / "models" / f"{sha(b'loose')}.model"
         loose.discard()  # it is no longer loose
-        assert kept.is_intact()
+        assert is_intact(kept)
         assert not names(tmp_path / "elsewhere")
     mine = tmp_path / "mine"
     mine.write_bytes(b"mine")
@@ -198,10 +199,10 @@ def test_a_loose_file_is_moved_and_any_other_copied(tmp_path: Path) -> None:
     kept = folder.keep(given)
     assert given.path == mine
     mine.write_bytes(b"mime")
-    assert kept.is_intact()
+    assert is_intact(kept)
     with pytest.raises(OSError, match="is not what was written"):
         folder.keep(given)
-    assert kept.is_intact()
+    assert is_intact(kept)
     assert folder.models() == {sha(b"loose"), sha(b"mine")}
     assert len(names(folder.path)) == 2
     folder.drop(sha(b"mine"))
@@ -214,7 +215,7 @@ def test_a_file_of_another_file_system_is_moved_too(tmp_path: Path, quick_path: 
         pytest.skip("there is one file system only")
     loose = written(quick_path, b"loose")
     kept = ModelFolder(tmp_path / "models").keep(loose)
-    assert kept.is_intact()
+    assert is_intact(kept)
     assert loose.path == kept.path
     assert not names(quick_path)
 
@@ -226,4 +227,4 @@ def test_tidying_leaves_what_is_needed_and_what_it_does_not_know(tmp_path: Path)
     (tmp_path / "notes.model").touch()
     folder.tidy({needed.digest})
     assert names(tmp_path) == {needed.path.name, "notes.model"}
-    assert not unneeded.is_intact()
+    assert not is_intact(unneeded)

@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import world
 from models_in_files import names, sha, written
+from summing import is_intact, replayed
 
 from skipring.errors import InvalidInput
 from skipring.network.protocol import (
@@ -89,7 +90,7 @@ def require_exactly_the_needed(journal: JournalFile, blank: Memory = BLANK) -> N
     for token in (journal.memory.copy.token, journal.memory.outcome):
         if token is not None and isinstance(token.parameters, ModelFile):
             assert token.parameters.path.parent == journal.models
-            assert token.parameters.is_intact()
+            assert is_intact(token.parameters)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -111,11 +112,11 @@ def test_memory_is_what_the_entries_add_up_to(quick_path: Path, seed: int) -> No
         if rng.random() < 0.3:
             journal.close()
             journal = reopen(quick_path / "journal")
-        assert journal.memory == blank.replayed(entries)
+        assert journal.memory == replayed(blank, entries)
         require_exactly_the_needed(journal, blank)
     journal.close()
     with reopen(quick_path / "journal") as journal:
-        assert journal.memory == blank.replayed(entries)
+        assert journal.memory == replayed(blank, entries)
         require_exactly_the_needed(journal, blank)
     assert names(quick_path) == {"journal", "journal-witness", "journal-models"}
 
@@ -139,7 +140,7 @@ def test_histories_of_the_protocol_are_remembered(quick_path: Path) -> None:
                     require_exactly_the_needed(journal, blank)
                     for token in (memory.copy.token, memory.outcome):
                         assert token is None or (
-                            isinstance(token.parameters, ModelFile) and token.parameters.is_intact()
+                            isinstance(token.parameters, ModelFile) and is_intact(token.parameters)
                         )
                 kinds |= {type(entry) for entry in machine.disk}
             with reopen(path) as journal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,10 +14,11 @@ import numpy as np
 import pytest
 from networks import IDENTITY, allow, free_ports
 from own_tables import columns
+from summing import account_of
 
 from skipring.errors import InvalidInput
 from skipring.learning import Learner
-from skipring.network.node import AdaptivePace, Node, NodeSetup, Pace, account_of
+from skipring.network.node import AdaptivePace, Node, NodeSetup, Pace
 from skipring.network.node.taking_part import TakingPart
 from skipring.network.setup import (
     agreed_run,
@@ -29,7 +31,7 @@ from skipring.network.setup import (
 )
 from skipring.network.storage import read_journal
 from skipring.network.transport import parse_nodes
-from skipring.privacy import Transcript, TranscriptAccountant
+from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from skipring.runs import RunFile, parse_run
 from skipring.simulation import simulate
 
@@ -186,7 +188,7 @@ def test_a_node_stops_taking_part_when_its_budget_is_spent(tmp_path: Path) -> No
     nodes = run_nodes(configs)
     assert nodes[2].telemetry.refused > 0
     assert nodes[2].account.epsilon(1e-5) <= 5.0
-    assert nodes[2].account.epsilon_with_one_more(1e-5) > 5.0
+    assert gdp_epsilon(math.sqrt(nodes[2].account.mu2_with_one_more()), 1e-5) > 5.0
     assert 0 < nodes[2].account.releases < 15
     assert nodes[1].account.releases == 15
     assert len({model.tobytes() for model in final_models(configs)}) == 1

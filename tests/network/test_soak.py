@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 from networks import free_ports
 from proxy import Proxy, Trouble
+from summing import account_of
 
-from skipring.network.node import account_of
 from skipring.network.protocol import Kept, Memory, Over, Released, Token, blank_chain
 from skipring.network.setup import ExitCode, verify_outcome
 from skipring.network.storage import read_journal

@@ -31,7 +31,7 @@ def setting(unit: str, ridge: float, diameter: float, multiplier: float) -> tupl
         }
     )
     data = OwnData()
-    made = make_learner(run, index=1, nodes=5, name="ann", data=data, rng=np.random.default_rng(3))
+    made, _ = make_learner(run, index=1, nodes=5, name="ann", data=data, rng=np.random.default_rng(3))
     assert isinstance(made, LinearLearner)
     sizes = step_sizes_of(run).first(STEPS).tolist()
     return made, Strides(made, step_sizes=sizes, noise_multiplier=multiplier, ridge=ridge), sizes

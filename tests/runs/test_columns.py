@@ -145,7 +145,7 @@ def test_nodes_agree_on_the_schema_and_read_their_own_files_by_it(tmp_path: Path
 
     def rows_of(path: Path) -> Any:
         data = OwnData(path=path)
-        return make_learner(run, index=0, nodes=4, name="a", data=data, rng=np.random.default_rng(1)).rows_digest
+        return make_learner(run, index=0, nodes=4, name="a", data=data, rng=np.random.default_rng(1))[0].rows_digest
 
     before = rows_of(path)
     lines = [line.split(";") for line in path.read_text().splitlines()]
@@ -160,7 +160,7 @@ def test_a_node_whose_rows_are_all_of_one_class_takes_part(tmp_path: Path) -> No
     run = agreed_run(read_run_file(written(tmp_path, RUN.replace('path = "PATH"\n', ""))), 4)
     path = table(tmp_path / "own.csv")
     path.write_text(path.read_text().replace(";no;", ";yes;"))
-    made = make_learner(run, index=0, nodes=4, name="a", data=OwnData(path=path), rng=np.random.default_rng(1))
+    made, _ = make_learner(run, index=0, nodes=4, name="a", data=OwnData(path=path), rng=np.random.default_rng(1))
     assert made.all_units == 32
 
 

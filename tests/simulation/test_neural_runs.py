@@ -205,7 +205,7 @@ def walk_between_nodes(run: RunFile, walked: RunOutput) -> tuple[NDArray[Any], f
     """Let the learners of real nodes take the steps of a simulated run's path."""
     setup = build(run)
     nodes = [
-        make_learner(run, index=index, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng(index))
+        make_learner(run, index=index, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng(index))[0]
         for index in range(4)
     ]
     w, sizes, done = nodes[0].initial(), setup.step_sizes.first(setup.steps), 0
@@ -230,7 +230,7 @@ def test_nodes_and_simulations_make_the_same_updates(
     assert 5 < int(walked.updated.sum()) < 20
     assert walked.model == pytest.approx(w, abs=1e-5)
     assert walked.test_error[-1] == pytest.approx(error, rel=1e-4)
-    start = make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng()).initial()
+    start = make_learner(run, index=0, nodes=4, name="ann", data=OwnData(), rng=np.random.default_rng())[0].initial()
     assert np.abs(w - start).max() > 0.05
     assert simulate(run).models[0].tobytes() == walked.model.tobytes()
 
@@ -238,7 +238,7 @@ def test_nodes_and_simulations_make_the_same_updates(
 def first_token(run: RunFile) -> NDArray[Any]:
     """What a real node of the run file sends before anyone has updated it."""
     nodes = int(run.data.nodes or 0)
-    return make_learner(run, index=0, nodes=nodes, name="ann", data=OwnData(), rng=np.random.default_rng()).initial()
+    return make_learner(run, index=0, nodes=nodes, name="ann", data=OwnData(), rng=np.random.default_rng())[0].initial()
 
 
 def test_runs_begin_with_the_weights_of_nodes_whose_seed_is_larger_by_the_number_of_the_run(table: Path) -> None:

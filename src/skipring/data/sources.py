@@ -129,38 +129,10 @@ def read_arrays(path: Path) -> Arrays:
 
 
 def _breast_cancer(name: str) -> Dataset:
-    if (rows := _breast_cancer_rows()) is not None:
-        measured = [f"mean {what}" for what in _NUCLEI]
-        measured += [f"{what} error" for what in _NUCLEI] + [f"worst {what}" for what in _NUCLEI]
-        return Dataset(name, rows[:, :-1].copy(), rows[:, -1], ("malignant", "benign"), tuple(measured))
     from sklearn.datasets import load_breast_cancer  # slow to import
 
     data = load_breast_cancer()
     return Dataset(name, data.data, data.target, _names(data.target_names), _names(data.feature_names))
-
-
-def _breast_cancer_rows() -> Doubles | None:
-    """Read the file of scikit-learn without loading scikit-learn, which takes longer than all else at a node's start.
-
-    Return nothing if it is not the file that is known: then scikit-learn knows better what is in it.
-    """
-    found = find_spec("sklearn")  # looks where it is, and no more
-    if found is None or found.origin is None:
-        return None
-    try:
-        data = Path(found.origin).with_name("datasets").joinpath("data", "breast_cancer.csv").read_bytes()
-    except OSError:
-        return None
-    if hashlib.sha256(data).hexdigest() != _BREAST_CANCER:
-        return None
-    return np.loadtxt(data.decode().splitlines()[1:], delimiter=",")
-
-
-_BREAST_CANCER = "fed3eb72d0575ef6192293f5093c6e801b1476b577d0386bf4455504522172ed"
-_NUCLEI = (
-    *("radius", "texture", "perimeter", "area", "smoothness"),
-    *("compactness", "concavity", "concave points", "symmetry", "fractal dimension"),
-)
 
 
 def _digits(name: str) -> Dataset:

@@ -1,8 +1,8 @@
 """One node at work: it drives the protocol, makes its updates, and keeps the account of what they give away.
 
 `Node` is the whole of it: its `Driver` does what the protocol asks for, over `Wires`; `Telemetry` counts it.
-`NodeSetup` is what it is given, of which `NodeConfig` is its owner's part. What it computes is `node_rows` and
-`learner_on`, what it costs `OwnAccount`, and what its owner sees `NodeStatus` and `Monitor`. Loaded when first used.
+`NodeSetup` is what it is given, of which `NodeConfig` is its owner's part. What it computes is what `make_learner`
+returns, what it costs `OwnAccount`, and what its owner sees `NodeStatus` and `Monitor`. Loaded when first used.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     )
     from .driver import Driver, Wires
     from .finish import FINISH
-    from .learner import NO_ROWS, learner_on, make_learner, node_rows, require_shared_data
-    from .ledger import OwnAccount, account_of, willing
+    from .learner import NO_ROWS, make_learner, node_rows, require_shared_data
+    from .ledger import OwnAccount, willing
     from .lifetime import CountedJournal, Lifetime, LifeTotal, known_of, life_totals
     from .monitor import Monitor, metrics_text, status_text
     from .node import Node

@@ -45,13 +45,14 @@ _TEST_ROWS = 2**32 - 1
 
 def make_learner(
     run: RunFile, *, index: int, nodes: int, name: str, data: OwnData, rng: np.random.Generator
-) -> Learner:
-    """Return what node `index` of `nodes` computes; `name` is its name, `data` its own settings, `rng` draws batches.
+) -> tuple[Learner, Inputs]:
+    """Return what node `index` of `nodes` computes, and what its model is given.
 
-    The rows of other nodes are forgotten once the shared data are dealt.
+    `name` is its name, `data` its own settings, `rng` draws batches. The rows of other nodes are forgotten once the
+    shared data are dealt.
     """
-    rows, _ = node_rows(run, index=index, nodes=nodes, name=name, data=data)
-    return learner_on(run, rows, index=index, rng=rng)
+    rows, inputs = node_rows(run, index=index, nodes=nodes, name=name, data=data)
+    return _learner_on(run, rows, index=index, rng=rng), inputs
 
 
 def node_rows(run: RunFile, *, index: int, nodes: int, name: str, data: OwnData) -> tuple[Rows, Inputs]:
@@ -72,7 +73,7 @@ def node_rows(run: RunFile, *, index: int, nodes: int, name: str, data: OwnData)
     return _part_of_shared(run, index, nodes) if data.path is None else _own_rows(run, data, name)
 
 
-def learner_on(run: RunFile, rows: Rows, *, index: int, rng: np.random.Generator) -> Learner:
+def _learner_on(run: RunFile, rows: Rows, *, index: int, rng: np.random.Generator) -> Learner:
     """Return what node `index` computes on its rows."""
     if run.model.is_network:
         require_torch(str(run.model.name))

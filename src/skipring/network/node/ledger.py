@@ -63,9 +63,6 @@ from ...errors import InvalidInput, require_integer
 from ...privacy import GaussianAccountant, Guarantee, OwnTranscript, gdp_delta, gdp_epsilon
 from ..protocol import (
     Ballot,
-    Entry,
-    Fold,
-    Memory,
     Parted,
     Rank,
     Settled,
@@ -296,11 +293,6 @@ class OwnAccount(GaussianAccountant):
         """What it costs if each release counts in full: valid for all observers, whatever happened elsewhere."""
         return self._full(max(self._of_part.values(), default=0) + self._of_any)
 
-    @property
-    def plain_mu2_with_one_more(self) -> float:
-        """The same after one more release, of whatever part."""
-        return self.plain_mu2_after()
-
     def plain_mu2_after(self, hop: int | None = None) -> float:
         """Return the same after one more release at a hop (None: of whatever part)."""
         if self._is_noise(hop):
@@ -363,10 +355,6 @@ class OwnAccount(GaussianAccountant):
 
     def _worst_mu(self) -> float:
         return math.sqrt(self.mu2)
-
-    def epsilon_with_one_more(self, delta: float) -> float:
-        """Return the most that epsilon can be after one more release."""
-        return gdp_epsilon(math.sqrt(self.mu2_with_one_more()), delta)
 
     def epsilon_of_releases(self, delta: float) -> float:
         """Return epsilon if each release counts in full: valid whatever happened elsewhere."""
@@ -474,10 +462,3 @@ def willing(
     if is_kept(account.mu2_with_one_more(ballot, hop)):
         return True
     return hop is not None and account.goes_on_under(ballot) and is_kept(account.mu2_after(hop))
-
-
-def account_of(terms: AccountTerms, entries: Iterable[Entry]) -> OwnAccount:
-    """Return the account that the entries of a node's journal add up to."""
-    account = OwnAccount(terms)
-    Fold(Memory.blank(terms.path[0], Token(0, b"", b"")), account).add_all(entries)
-    return account

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._arrays import Doubles
-from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
+from ...errors import InvalidInput, require_non_negative, require_positive
 
 #: Gaussians in each sum: the low bits of one can be traced back to the bits it was made from, those of a sum cannot.
 _TERMS = 4
@@ -76,11 +76,6 @@ class NoiseSource:
             # the same for all data comes after the noise, and so costs no privacy.
             part[:] = np.rint((part + std * noise) / grid) * grid
             start += len(noise)
-
-    def normals(self, count: int) -> Doubles:
-        """Return independent standard normal numbers, not rounded to a grid: what is released needs `add`."""
-        require_integer("count", count, at_least=0)
-        return np.concatenate([np.empty(0), *_chunks(int(count))])
 
 
 def unreached(noise_multiplier: float, numbers: float, rise: float = 1.0) -> float:

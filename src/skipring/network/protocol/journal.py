@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from .messages import Ballot, Copy, Kind, Place, Rank, Signatures, Token, Trail
@@ -223,10 +222,3 @@ class Memory:
     def denied(self, node: int) -> Place | None:
         """Return the furthest place whose token a node was told is not here, if it was told so."""
         return next((place for told, place in self.gone if told == node), None)
-
-    def replayed(self, entries: Iterable[Entry]) -> Memory:
-        """Return the memory after all entries of a journal."""
-        memory = self
-        for entry in entries:
-            memory = memory.after(entry)
-        return memory

@@ -11,26 +11,18 @@ from ..transport import AddressInUse
 
 
 class ExitCode(IntEnum):
-    """How `skipring node run` ends; what a signal or the system ends has another code, and may be started again.
-
-    >>> [code.name for code in ExitCode if code.is_worth_a_restart]
-    ['FOR_NOW']
-    """
+    """How `skipring node run` ends; what a signal or the system ends has another code, and may be started again."""
 
     #: The run is over, or the node was told to stop.
     DONE = 0
-    #: It could not go on for now: the disk is full or fails, a port or the journal is in use, or there is a bug.
+    #: It could not go on for now: the disk is full or fails, a port or the journal is in use, or there is a bug. A
+    #: supervisor should start it again.
     FOR_NOW = 1
     #: Settings, keys, run file or data are wrong.
     SETTINGS = 2
     #: The journal is damaged, of another run, or an old copy: this node takes no further part in this run. Or so is
     #: the ledger of all its runs: it takes no part in any before the right one is back.
     JOURNAL = 3
-
-    @property
-    def is_worth_a_restart(self) -> bool:
-        """Whether a supervisor should start the node again."""
-        return self is ExitCode.FOR_NOW
 
 
 def exit_code_of(problem: Exception) -> ExitCode:

@@ -22,9 +22,8 @@ from ..node import (
     NodeConfig,
     NodeSetup,
     is_old,
-    learner_on,
+    make_learner,
     no_budget,
-    node_rows,
     read_node_config,
     require_ssh,
     unreached,
@@ -78,9 +77,8 @@ def load_node(path: str | Path) -> NodeSetup:
     if config.relay is not None:
         require_ssh()
     terms = terms_of(run, config.run, roster, me, parts=1)  # before any data is looked for
-    rows, inputs = node_rows(run, index=me, nodes=len(roster), name=config.name, data=config.data)
-    learner = learner_on(run, rows, index=me, rng=np.random.default_rng())
-    del rows  # the learner has what it needs of them
+    rng = np.random.default_rng()
+    learner, inputs = make_learner(run, index=me, nodes=len(roster), name=config.name, data=config.data, rng=rng)
     terms = dataclasses.replace(terms, parts=learner.parts)
     initial = store(np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models"))
     resolved = {

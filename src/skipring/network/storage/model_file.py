@@ -108,14 +108,6 @@ class ModelFile:
                 self._require_size(self._size if count else done)
                 done += count or 0
 
-    def is_intact(self) -> bool:
-        """Read all of it: is it still what was written?"""
-        try:
-            with open(self._path, "rb", buffering=0) as file:
-                return self.is_in(file)
-        except FileNotFoundError:
-            return False
-
     def is_in(self, file: FileIO) -> bool:
         """Read an open file: is it this model?"""
         if os.fstat(file.fileno()).st_size != self._size:

@@ -36,7 +36,6 @@ from .wire import INLINE, Done, Frame, Heading, Malformed, decode, encode
 
 _FAREWELL = 1.0  # seconds in which a node that leaves for good tells so: calls are made again within 100 ms
 _PULSE, _SILENT = 5.0, 15.0  # seconds: how often something is said, and how long nothing may be heard
-_CLOSE = 1.0  # seconds in which the other end must agree that a connection is over
 #: Callers that have not said yet who they are: how many are waited for at once, besides two for each node.
 _GUESTS = 64
 
@@ -223,9 +222,7 @@ class Transport:
         loop, stream = asyncio.get_running_loop(), None
         try:
             async with asyncio.timeout(HANDSHAKE):
-                _, stream = await loop.connect_accepted_socket(
-                    Stream, held, ssl=self._answering, ssl_handshake_timeout=HANDSHAKE, ssl_shutdown_timeout=_CLOSE
-                )
+                stream = await Stream.secured(lambda tls: loop.connect_accepted_socket(tls, held), self._answering)
                 kind, content = await stream.read()
             self._let_in(stream, kind, json_of(content))
         except ssl.SSLError as error:
@@ -388,13 +385,8 @@ class Transport:
             "ticket": ticket,
         }
         async with asyncio.timeout(HANDSHAKE):
-            _, stream = await loop.create_connection(
-                Stream,
-                address.host,
-                address.port,
-                ssl=self._calling,
-                server_hostname=server_name(name),
-                ssl_shutdown_timeout=_CLOSE,
+            stream = await Stream.secured(
+                lambda tls: loop.create_connection(tls, address.host, address.port), self._calling, server_name(name)
             )
             try:
                 with contextlib.suppress(InvalidInput, ValueError):  # no certificate, or one that cannot be read

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import struct
 from asyncio.sslproto import SSLProtocol
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Any, cast
+
+from .tls import HANDSHAKE
 
 #: A large model is cut into pieces of this many bytes.
 CHUNK = 1 << 20
@@ -21,11 +24,10 @@ CHUNK = 1 << 20
 LARGEST = 2 * CHUNK
 #: No preface and no refusal is larger.
 _LARGEST_TEXT = 1 << 16
-# asyncio keeps 256 KB for each TLS connection; with hundreds of nodes that is most of a node's memory.
-SSLProtocol.max_size = 1 << 14
 _HEADER = struct.Struct(">BI")
 _SCRATCH = 1 << 14  # bytes that arrive at once, as a rule: what TLS wraps together
 _AT_ONCE = 1 << 18  # and where large models do
+_CLOSE = 1.0  # seconds in which the other end must agree that a connection is over
 _AHEAD = 8  # frames that may wait for a reader that takes them one by one
 _WRITTEN = 1 << 20  # bytes that may wait for the network before the writer is asked to wait
 
@@ -88,6 +90,16 @@ class Closed(ConnectionError):
     """The connection has ended without a word."""
 
 
+class _Tls(SSLProtocol):
+    """TLS of one connection: asyncio's own keeps 256 KB, with hundreds of nodes most of a node's memory."""
+
+    max_size = _SCRATCH
+
+
+#: Makes a connection for a protocol.
+_Connect = Callable[[Callable[[], asyncio.BufferedProtocol]], Awaitable[tuple[asyncio.Transport, Any]]]
+
+
 class Stream(asyncio.BufferedProtocol):
     """A connection, from the moment that TLS stands.
 
@@ -98,6 +110,7 @@ class Stream(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.transport: asyncio.Transport | None = None
+        self._tls: _Tls | None = None
         self._scratch = memoryview(bytearray(_SCRATCH))
         self._have = 0
         self._large: bytearray | None = None
@@ -118,6 +131,33 @@ class Stream(asyncio.BufferedProtocol):
         self.certificate, self.host = b"", ""
         #: The node at the other end, once it is known.
         self.name = "a caller"
+
+    @classmethod
+    async def secured(cls, connect: _Connect, context: ssl.SSLContext, called: str | None = None) -> Stream:
+        """Return a connection once TLS stands on the one that `connect` makes; `called` is whom this end calls."""
+        stream, stands = cls(), asyncio.get_running_loop().create_future()
+        seconds: Any = HANDSHAKE  # asyncio takes a float, and says that it takes none
+
+        def tls() -> _Tls:
+            stream._tls = _Tls(
+                stream._loop,
+                stream,
+                context,
+                stands,
+                server_side=called is None,
+                server_hostname=called,
+                ssl_handshake_timeout=seconds,
+                ssl_shutdown_timeout=_CLOSE,
+            )
+            return stream._tls
+
+        below, _ = await connect(tls)
+        try:
+            await stands
+        except BaseException:
+            below.abort()
+            raise
+        return stream
 
     # What asyncio calls.
 
@@ -242,9 +282,8 @@ class Stream(asyncio.BufferedProtocol):
 
     def widen(self) -> None:
         """Read much at once from now on: what comes is large."""
-        tls = getattr(self.transport, "_ssl_protocol", None)
-        if isinstance(tls, SSLProtocol):
-            tls.max_size = _AT_ONCE  # type: ignore[misc] # of this connection alone
+        if self._tls is not None:
+            self._tls.max_size = _AT_ONCE  # type: ignore[misc] # of this connection alone
 
     def hand_to(
         self,
