@@ -55,3 +55,22 @@ def test_a_file_is_on_the_disk_before_it_takes_its_place_and_its_name_after(
     monkeypatch.setattr(os, "fsync", synced)
     write_file(tmp_path / "a", b"content")
     assert order == ["content before", "folder after"]
+
+
+def test_a_new_file_takes_the_place_of_none(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", "first", new=True)
+    with pytest.raises(FileExistsError):
+        write_file(tmp_path / "a", "second", new=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "first"}
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        write_file(pipe, "content")
+        assert os.read(end, 100) == b"content"
+        assert stat.S_ISFIFO(pipe.stat().st_mode)
+    finally:
+        os.close(end)

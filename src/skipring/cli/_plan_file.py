@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._writing import write_output
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,10 +22,7 @@ def check_new(path: Path) -> None:
 
 def write_plan(path: Path, plans: Plans, law: str) -> None:
     """Write the best plan as a run file; `law` spells the delays."""
-    try:
-        path.write_text(plan_file(plans, law), encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput.because("write", path, f"cannot be written: {error.strerror}") from None
+    write_output(path, plan_file(plans, law), "write")
 
 
 def plan_file(plans: Plans, law: str) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .._writing import write_output
 from ..errors import InvalidInput
 from ._output import Json, print_json
 
@@ -32,11 +33,7 @@ def report(
 
     loaded = load_folders(chosen)
     page = report_page(loaded)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput.because("out", out, f"cannot be written: {error.strerror}") from error
+    write_output(out, page)
     if as_json:
         print_json(
             {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._writing import write_output
 from ..errors import InvalidInput
 from ._output import Json, print_json
 
@@ -32,10 +33,7 @@ def schema(
     if out.exists() and not force:
         raise InvalidInput.because("out", out, "exists already; --force overwrites it")
     draft = draft_schema(file, label=label, person=person, node=node)
-    try:
-        out.write_text(_text(draft, file), encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput.because("out", out, f"cannot be written: {error.strerror}") from None
+    write_output(out, _text(draft, file))
     if as_json:
         print_json({"file": str(out), "rows": draft.rows, "column": draft.schema.to_values(), "remarks": draft.remarks})
         return

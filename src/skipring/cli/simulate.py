@@ -12,6 +12,7 @@ import typer
 from .._command import command
 from .._json import to_json
 from .._numbers import number, upper
+from .._writing import write_output
 from ..errors import InvalidInput
 from ._output import Changes, Json, Threads, print_json, print_rows, sentence
 from ._work import counted_runs
@@ -32,10 +33,7 @@ def init(
 
     if file.exists() and not force:
         raise InvalidInput.because("FILE", file, "exists already; --force overwrites it")
-    try:
-        file.write_text(example_run_file())
-    except OSError as error:
-        raise InvalidInput.because("FILE", file, f"cannot be written: {error.strerror}") from error
+    write_output(file, example_run_file(), "FILE")
     if as_json:
         print_json({"file": str(file)})
         return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._json import json_text, to_json
+from .._writing import write_output
 from ..errors import InvalidInput
 from ._output import Changes, Json, Threads, numbers_of, print_json, sentence
 from ._work import counted_runs
@@ -59,7 +60,7 @@ def worth(
     facts = {"conclusion": found.conclusion, **to_json(found), "notes": _notes(found)}
     written = [folder / "worth.json"] if out is not None or figure else []
     if written:
-        _write(folder / "worth.json", json_text(facts, indent=2))
+        write_output(folder / "worth.json", json_text(facts, indent=2) + "\n")
     if picture is not None:
         from ..report import draw_worth
 
@@ -72,14 +73,6 @@ def worth(
     _show(found)
     for path in written + ([picture] if picture is not None else []):
         print(f"  {path}")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from None
 
 
 def _notes(found: Worth) -> list[str]:

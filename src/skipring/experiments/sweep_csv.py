@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .._writing import whole_file
-from ..errors import InvalidInput
+from .._writing import write_csv
 from .runner import Outcome
 from .sweep import Sweep
 
@@ -20,27 +17,22 @@ _METRICS = ("steps", "updates_mean", "latency_mean", "latency_std", "test_error_
 
 def write_sweep_csv(sweep: Sweep, outcome: Outcome, path: str | Path) -> None:
     """Write the mean and standard deviation over runs of every finished cell, at all its evaluation points."""
-    try:
-        with whole_file(path) as whole, TextIOWrapper(whole, encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["label", *sweep.varied, *_METRICS])
-            for cell in sweep.cells:
-                if cell.key not in outcome.results:
-                    continue
-                result = outcome.results[cell.key]
-                known = [cell.label, *(_spelled(cell.value(key)) for key in sweep.varied)]
-                columns = (
-                    result.points,
-                    result.updates.mean(axis=0),
-                    result.latency.mean(axis=0),
-                    _deviation(result.latency),
-                    result.test_error.mean(axis=0),
-                    _deviation(result.test_error),
-                )
-                for row in zip(*(column.tolist() for column in columns), strict=True):
-                    writer.writerow([*known, *row])
-    except OSError as error:
-        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+    lines: list[list[object]] = [["label", *sweep.varied, *_METRICS]]
+    for cell in sweep.cells:
+        if cell.key not in outcome.results:
+            continue
+        result = outcome.results[cell.key]
+        known = [cell.label, *(_spelled(cell.value(key)) for key in sweep.varied)]
+        columns = (
+            result.points,
+            result.updates.mean(axis=0),
+            result.latency.mean(axis=0),
+            _deviation(result.latency),
+            result.test_error.mean(axis=0),
+            _deviation(result.test_error),
+        )
+        lines += [[*known, *row] for row in zip(*(column.tolist() for column in columns), strict=True)]
+    write_csv(path, lines)
 
 
 def _deviation(values: Any) -> Any:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,23 +46,3 @@ def read_checked(path: str | Path, model: type[_Model], *, what: str) -> _Model:
 def quoted(text: str) -> str:
     """Return a text as a TOML string."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def write_new(path: Path, content: bytes, mode: int) -> None:
-    """Write a file that must not exist yet; at no moment has another user more rights to it than `mode` gives."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
-def writing(folder: str | Path) -> Iterator[None]:
-    """Refuse a folder in one line if something in it cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidInput
+from .._writing import write_csv
 from .figures import PALETTE, new_figure, save_figure, style
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ _TITLES = {
     "Lomax": "Pareto type II (shape 3, scale 2)",
 }
 
+_HEADS = ("noise_multiplier", "runs", "step", "updates", "latency", "latency_std", "test_error", "test_error_std")
+
 
 def write_empirical_csv(
     curves: Sequence[EmpiricalCurve],
@@ -57,33 +58,17 @@ def write_empirical_csv(
     """
     told = dict.fromkeys(key for curve in curves for key in curve.values)
     keys = [key for key in told if not key.startswith("simulation.") and key != "privacy.noise_multiplier"]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            names = [
-                "noise_multiplier",
-                "runs",
-                "step",
-                "updates",
-                "latency",
-                "latency_std",
-                "test_error",
-                "test_error_std",
-            ]
-            writer.writerow(["delay", *keys, *names, *(["epsilon"] if epsilons is not None else [])])
-            for place, curve in enumerate(curves):
-                head = [curve.law, *(curve.values.get(key, "") for key in keys)]
-                head += [f"{curve.noise_multiplier:.6g}", curve.runs]
-                columns = [curve.updates, curve.latency, curve.latency_std, curve.error, curve.error_std]
-                if epsilons is not None:
-                    columns.append(epsilons[place])
-                last = curve.last((until or {}).get(curve.law, np.inf))
-                for point in np.unique(np.linspace(0, last, _LINES).astype(np.int64)):
-                    row = [f"{column[point]:.6g}" for column in columns]
-                    writer.writerow([*head, int(curve.steps[point]), *row])
-    except OSError as error:
-        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+    lines: list[list[object]] = [["delay", *keys, *_HEADS, *(["epsilon"] if epsilons is not None else [])]]
+    for place, curve in enumerate(curves):
+        head = [curve.law, *(curve.values.get(key, "") for key in keys)]
+        head += [f"{curve.noise_multiplier:.6g}", curve.runs]
+        columns = [curve.updates, curve.latency, curve.latency_std, curve.error, curve.error_std]
+        if epsilons is not None:
+            columns.append(epsilons[place])
+        last = curve.last((until or {}).get(curve.law, np.inf))
+        for point in np.unique(np.linspace(0, last, _LINES).astype(np.int64)):
+            lines.append([*head, int(curve.steps[point]), *(f"{column[point]:.6g}" for column in columns)])
+    write_csv(path, lines)
 
 
 def _plot(axes: Axes, curve: EmpiricalCurve, *, colour: str, marker: str, dashes: Any, label: str, end: float) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._writing import write_csv
 from ..errors import InvalidInput
 from ..experiments import SKIPS, TheoryCurve, longest_latency
 from ..planning import FrontierPoint
@@ -82,17 +82,12 @@ def save_figure(figure: Figure, paths: Sequence[Path]) -> None:
 
 def write_curves_csv(curves: Sequence[TheoryCurve], path: Path) -> None:
     """Write every point of every curve, a line each."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["law", "nodes", "schedule", "skip", "steps", "latency", "error_bound", "epsilon"])
-            for curve in curves:
-                head = (curve.law, curve.nodes, curve.schedule, curve.skip)
-                for row in zip(curve.steps, curve.latency, curve.error_bound, curve.epsilon, strict=True):
-                    writer.writerow([*head, int(row[0]), *(f"{value:.10g}" for value in row[1:])])
-    except OSError as error:
-        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+    lines: list[list[object]] = [["law", "nodes", "schedule", "skip", "steps", "latency", "error_bound", "epsilon"]]
+    for curve in curves:
+        head = (curve.law, curve.nodes, curve.schedule, curve.skip)
+        for row in zip(curve.steps, curve.latency, curve.error_bound, curve.epsilon, strict=True):
+            lines.append([*head, int(row[0]), *(f"{value:.10g}" for value in row[1:])])
+    write_csv(path, lines)
 
 
 def draw_paper_figure(figure: int, curves: Sequence[TheoryCurve], paths: Sequence[Path]) -> None:

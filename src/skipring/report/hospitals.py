@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput
+from .._writing import write_csv
 from ..experiments import ALWAYS_SICK, DELTA, FLAMBY, METHODS, StudyRow
 from .figures import PALETTE, new_figure, save_figure, style
 
@@ -33,21 +32,16 @@ _HEADS = (
 
 def write_hospitals_csv(rows: Sequence[StudyRow], path: Path) -> None:
     """Write a line for each method and epsilon; accuracies are shares, `low` and `high` quartiles over runs."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(_HEADS)
-            for row in rows:
-                spreads = [row.mean_over_hospitals, row.all_rows]
-                numbers = [value for one in spreads for value in (one.mean, one.low, one.median, one.high)]
-                numbers += [*row.by_hospital, row.noise_multiplier]
-                worst = ["", ""] if row.realised is None else [f"{value:.6g}" for value in row.realised]
-                head = [row.method, METHODS[row.method], "" if row.epsilon is None else row.epsilon, DELTA, row.runs]
-                shown = [f"{value:.6g}" for value in numbers]
-                writer.writerow([*head, *shown, *worst, row.chosen, f"{row.chosen_share:.3g}"])
-    except OSError as error:
-        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+    lines: list[Sequence[object]] = [_HEADS]
+    for row in rows:
+        spreads = [row.mean_over_hospitals, row.all_rows]
+        numbers = [value for one in spreads for value in (one.mean, one.low, one.median, one.high)]
+        numbers += [*row.by_hospital, row.noise_multiplier]
+        worst = ["", ""] if row.realised is None else [f"{value:.6g}" for value in row.realised]
+        head = [row.method, METHODS[row.method], "" if row.epsilon is None else row.epsilon, DELTA, row.runs]
+        shown = [f"{value:.6g}" for value in numbers]
+        lines.append([*head, *shown, *worst, row.chosen, f"{row.chosen_share:.3g}"])
+    write_csv(path, lines)
 
 
 def draw_hospitals(rows: Sequence[StudyRow], paths: Sequence[Path], *, title: str) -> None:

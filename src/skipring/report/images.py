@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import InvalidInput
+from .._writing import write_csv
 from ..experiments import IMAGE_DELTA, IMAGE_LINES, ImageRow
 from .figures import PALETTE, new_figure, save_figure, style
 
@@ -27,24 +26,19 @@ _HEADS = (
 
 def write_images_csv(rows: Sequence[ImageRow], path: Path) -> None:
     """Write a line for each way and epsilon; `low` and `high` are quartiles over runs."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(_HEADS)
-            for row in sorted(rows, key=lambda one: (one.way, -one.epsilon)):
-                quartiles = np.quantile(row.accuracies, [0.25, 0.5, 0.75])
-                writer.writerow(
-                    [
-                        *(row.data, row.name, "record", "replace-one", f"{row.epsilon:.4g}", IMAGE_DELTA, "tight"),
-                        *("offered", f"{row.final_epsilon:.4g}", len(row.accuracies)),
-                        *(f"{value:.4f}" for value in (*quartiles, row.validation)),
-                        *(row.searched, row.chosen, f"{row.noise_multiplier:.5g}", f"{row.noise_std:.5g}"),
-                        "yes" if row.amplified else "no",
-                    ]
-                )
-    except OSError as error:
-        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+    lines: list[Sequence[object]] = [_HEADS]
+    for row in sorted(rows, key=lambda one: (one.way, -one.epsilon)):
+        quartiles = np.quantile(row.accuracies, [0.25, 0.5, 0.75])
+        lines.append(
+            [
+                *(row.data, row.name, "record", "replace-one", f"{row.epsilon:.4g}", IMAGE_DELTA, "tight"),
+                *("offered", f"{row.final_epsilon:.4g}", len(row.accuracies)),
+                *(f"{value:.4f}" for value in (*quartiles, row.validation)),
+                *(row.searched, row.chosen, f"{row.noise_multiplier:.5g}", f"{row.noise_std:.5g}"),
+                "yes" if row.amplified else "no",
+            ]
+        )
+    write_csv(path, lines)
 
 
 def draw_images(rows: Sequence[ImageRow], paths: Sequence[Path], *, title: str) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidInput
+from .._writing import write_csv
 from ..experiments import ORDER_BUDGET, ORDER_SCHEDULES, OrderRow, WorstPairs
 from .figures import PALETTE, new_figure, save_figure, style
 
@@ -23,27 +22,21 @@ _TABLE = ("nodes", "rounds", "random_mean_of_3", "rows", "searched", "searched_2
 
 def write_orders_csv(rows: Sequence[OrderRow], table: Sequence[WorstPairs], path: Path) -> None:
     """Write a line for each schedule and number of nodes; and the worst pairs' leakages to a file beside it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(_HEADS)
-            for row in rows:
-                writer.writerow(
-                    [
-                        *(row.nodes, row.rounds, row.schedule, *ORDER_BUDGET, "node", "offered"),
-                        *(f"{row.leakage:.5g}", f"{row.noise_multiplier:.5g}", row.rate, len(row.errors)),
-                        *(f"{row.error:.5f}", f"{np.std(row.errors):.5f}"),
-                    ]
-                )
-        with path.with_name(f"{path.stem}-leakage.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(_TABLE)
-            for worst in table:
-                values = (worst.drawn, worst.rows, worst.searched, worst.closed, worst.median)
-                writer.writerow([worst.nodes, worst.rounds, *(f"{value:.4g}" for value in values)])
-    except OSError as error:
-        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+    lines: list[Sequence[object]] = [_HEADS]
+    for row in rows:
+        lines.append(
+            [
+                *(row.nodes, row.rounds, row.schedule, *ORDER_BUDGET, "node", "offered"),
+                *(f"{row.leakage:.5g}", f"{row.noise_multiplier:.5g}", row.rate, len(row.errors)),
+                *(f"{row.error:.5f}", f"{np.std(row.errors):.5f}"),
+            ]
+        )
+    write_csv(path, lines)
+    leakages: list[Sequence[object]] = [_TABLE]
+    for worst in table:
+        values = (worst.drawn, worst.rows, worst.searched, worst.closed, worst.median)
+        leakages.append([worst.nodes, worst.rounds, *(f"{value:.4g}" for value in values)])
+    write_csv(path.with_name(f"{path.stem}-leakage.csv"), leakages)
 
 
 def draw_orders(rows: Sequence[OrderRow], paths: Sequence[Path], *, title: str) -> None:

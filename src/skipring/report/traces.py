@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InvalidInput
+from .._writing import write_csv
 from ..experiments import TRACE_CASES, TRACE_PANELS, TraceCurve
 from .figures import PALETTE, new_figure, save_figure, style
 
@@ -23,20 +22,15 @@ _DASHES = (":", "-", "--", "-.", (0, (5, 1)), (0, (1, 1)))
 
 def write_traces_csv(curves: Sequence[TraceCurve], path: Path) -> None:
     """Write a line for each point of each curve; epsilon where it was computed."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(_HEADS)
-            for curve in curves:
-                numbers = zip(
-                    curve.steps, curve.updates, curve.latency, curve.error, curve.error_std, curve.epsilon, strict=True
-                )
-                for step, *values in numbers:
-                    shown = ["" if np.isnan(value) else f"{value:.6g}" for value in values]
-                    writer.writerow([curve.panel, curve.case, f"{curve.timeout:.6g}", int(step), *shown])
-    except OSError as error:
-        raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
+    lines: list[Sequence[object]] = [_HEADS]
+    for curve in curves:
+        numbers = zip(
+            curve.steps, curve.updates, curve.latency, curve.error, curve.error_std, curve.epsilon, strict=True
+        )
+        for step, *values in numbers:
+            shown = ["" if np.isnan(value) else f"{value:.6g}" for value in values]
+            lines.append([curve.panel, curve.case, f"{curve.timeout:.6g}", int(step), *shown])
+    write_csv(path, lines)
 
 
 def draw_traces(curves: Sequence[TraceCurve], paths: Sequence[Path], *, title: str) -> None:

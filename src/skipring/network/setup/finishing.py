@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._writing import write_file
+from ..._writing import write_file, writing
 from ...errors import InvalidInput
 from ...runs import read_run_file
 from ..node import FINISH, NodeConfig
@@ -24,8 +24,6 @@ def ask_to_finish(config: NodeConfig) -> bool:
     if not config.journal.exists():
         reason = f"{config.name} has not begun a run that could end"
         raise InvalidInput.because("DIR", config.journal.parent, reason)
-    try:
-        write_file(config.journal.parent / FINISH, f"{identity}\n".encode(), mode=0o600)
-    except OSError as error:
-        raise InvalidInput.because("DIR", config.journal.parent, f"cannot be written: {error.strerror}") from None
+    with writing("DIR", config.journal.parent):
+        write_file(config.journal.parent / FINISH, f"{identity}\n", mode=0o600)
     return True

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from ..._writing import write_file, writing
 from ...errors import InvalidInput
-from .._files import write_new
 from ..node import NODE_KEY, RELAY, NodeBudget, NodeRelay, node_config_text
 from ..transport import Address, Roster, node_uri, require_cryptography, server_name
 from .authority import CLOCKS
@@ -49,16 +49,14 @@ def make_network(
     if os.path.lexists(folder):
         raise InvalidInput.because("DIR", given, "exists already; a network is never overwritten")
     require_cryptography()
-    try:
+    with writing("DIR", given):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
-        raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
     try:
         roster = _fill(
             draft, names, addresses, days=days, run=run, delay=delay, budget=budget, data=data or {}, via=via
         )
         if asked is not None:
-            write_new(draft / ASKED, asked, 0o644)
+            write_file(draft / ASKED, asked, mode=0o644, synced=False)
         draft.rename(folder)
     except OSError as error:
         raise InvalidInput.because("DIR", given, f"cannot be written: {error.strerror}") from error
@@ -178,6 +176,6 @@ def write_node_folder(
 def _write_folder(folder: Path, public: dict[str, bytes], secret: dict[str, bytes]) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     for name, content in public.items():
-        write_new(folder / name, content, 0o755 if name == "start" else 0o644)
+        write_file(folder / name, content, mode=0o755 if name == "start" else 0o644, synced=False)
     for name, content in secret.items():
-        write_new(folder / name, content, 0o600)
+        write_file(folder / name, content, mode=0o600, synced=False)

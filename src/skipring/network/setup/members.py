@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from ..._writing import write_file
+from ..._writing import write_file, writing
 from ...errors import InvalidInput, given_as
 from ...runs import read_run_file
 from ..node import NodeBudget, NodeConfig, read_node_config
@@ -127,7 +127,7 @@ def begin_with_others(
         "roster.toml": after.to_toml().encode(),
         "run.toml": text.encode(),
     }
-    try:
+    with writing("DIR", folder, within=True):
         for name, (key, certificate) in issued.items():
             own = public | {"node.crt": made.certificate_pem(certificate)}
             settings = _New(name, members.joining[name], metrics[name], budget, (data or {}).get(name))
@@ -144,8 +144,6 @@ def begin_with_others(
         write_file(folder / ASKED, asked.encode(), mode=0o644)
         write_file(folder / "roster.toml", public["roster.toml"], mode=0o644)
         write_update(folder, authority)
-    except OSError as error:
-        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error
     return kept
 
 

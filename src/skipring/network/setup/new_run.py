@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..._writing import write_file
+from ..._writing import write_file, writing
 from ...errors import InvalidInput
 from ...runs import read_run_file
 from ..node import FINISH, RESULT, STOPPED, NodeConfig, read_node_config
@@ -33,7 +33,7 @@ def begin_new_run(folder: str | Path, text: str, asked: str | None = None) -> tu
     configs = [read_node_config(folder / "node.toml")] if alone else read_network(folder)[1]
     require_stopped(folder, configs)
     public = {"run.toml": text.encode()}
-    try:
+    with writing("DIR", folder, within=True):
         places = [(config, folder if alone else folder / config.name) for config in configs]
         kept = tuple(place for config, home in places if (place := take_up(config, home, public)) is not None)
         if not alone:
@@ -42,8 +42,6 @@ def begin_new_run(folder: str | Path, text: str, asked: str | None = None) -> tu
                 write_file(folder / ASKED, asked.encode(), mode=0o644)
             if has_authority(folder):
                 write_update(folder, read_authority(folder))
-    except OSError as error:
-        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error
     return kept
 
 
@@ -80,10 +78,10 @@ def _put_away(config: NodeConfig, folder: Path) -> Path | None:
         return None
     place = home / RUNS / (read_run_file(config.run).network.identity or "unnamed")
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (place / "run.toml").write_bytes(config.run.read_bytes())
+    write_file(place / "run.toml", config.run.read_bytes())
     if not (place / "roster.toml").exists():  # the votes for its model are those of its own members
-        (place / "roster.toml").write_bytes((folder / "roster.toml").read_bytes())
-    (place / SETTINGS).write_bytes((folder / "node.toml").read_bytes())  # its account is told at the delta of then
+        write_file(place / "roster.toml", (folder / "roster.toml").read_bytes())
+    write_file(place / SETTINGS, (folder / "node.toml").read_bytes())  # its account is told at the delta of then
     for path in left:
         if (place / path.name).exists():
             raise InvalidInput.because("DIR", place, f"has {path.name} already; nothing is overwritten")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
 from pathlib import Path
 
+from ..._writing import write_file, writing
 from ...errors import InvalidInput
-from .._files import write_new
 from ..node import NODE_KEY, RELAY
 from ..transport import read_roster, require_cryptography
 from .relay import HOST_KEY
@@ -57,12 +58,10 @@ def pack_relay(folder: str | Path, out: str | Path) -> tuple[str, ...]:
 
 
 def _write(out: Path, name: str, contents: dict[str, bytes]) -> tuple[str, ...]:
-    try:
-        write_new(out, _archive(name, contents), 0o600)
-    except FileExistsError:
-        raise InvalidInput.because("out", out, "exists already") from None
-    except OSError as error:
-        raise InvalidInput.because("out", out, f"cannot be written: {error.strerror}") from error
+    if os.path.lexists(out):
+        raise InvalidInput.because("out", out, "exists already")
+    with writing("out", out):
+        write_file(out, _archive(name, contents), mode=0o600, new=True)
     return tuple(contents)
 
 

@@ -7,10 +7,11 @@ them, and by nobody else. So it is also said where a node writes.
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..._writing import write_file
 from ...errors import InvalidInput
 from ..node import NodeConfig, read_node_config
 from ..transport import AddressInUse, listening_sockets, read_roster
@@ -75,14 +76,10 @@ def place_problems(folder: str | Path) -> tuple[str, ...]:
 
 def _not_written(place: Path, config: NodeConfig) -> list[str]:
     """Write a small file, see to it that it is on the disk, and take it away again."""
+    probe = place / f".skipring-check-{secrets.token_hex(4)}"
     try:
-        file, name = tempfile.mkstemp(prefix=".skipring-check-", dir=place)
-        try:
-            os.write(file, b"skipring network check\n")
-            os.fsync(file)
-        finally:
-            os.close(file)
-            os.unlink(name)
+        write_file(probe, "skipring network check\n", mode=0o600)
+        probe.unlink()
     except OSError as error:
         ledger = config.budget.ledger
         key, given = ("journal", config.journal)

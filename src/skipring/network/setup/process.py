@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..._writing import write_file
+from ..._writing import write_file, writing
 from ...errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -153,10 +153,8 @@ class _ToLog(logging.Handler):
 def _pid_file(folder: Path) -> Iterator[None]:
     """Leave the number of the process in the node's folder while it runs: `skipring network stop` looks there."""
     path = folder / "node.pid"
-    try:
+    with writing("FILE", path):
         write_file(path, f"{os.getpid()} {process_start(os.getpid())}\n", synced=False)
-    except OSError as error:
-        raise InvalidInput.because("FILE", path, f"cannot be written: {error.strerror}") from None
     try:
         yield
     finally:

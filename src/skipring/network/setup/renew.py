@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ..._writing import write_file
+from ..._writing import write_file, writing
 from ...errors import InvalidInput
 from ..node import read_node_config
 from ..transport import node_uri, read_roster, server_name
@@ -39,7 +39,7 @@ def renew_certificates(folder: str | Path, node: str | None = None, *, days: int
     names = roster.names if node is None else (roster.names[roster.index(node)],)
     now = datetime.now(UTC).replace(microsecond=0)
     begin, end = now - CLOCKS, now + timedelta(days=days)
-    try:
+    with writing("DIR", folder, within=True):
         authority, longer = lasting_authority(folder, begin, end)
         from ..transport import certificates as made  # an extra
 
@@ -57,8 +57,6 @@ def renew_certificates(folder: str | Path, node: str | None = None, *, days: int
             if (folder / name).is_dir():
                 write_file(folder / name / "ca.crt", made.certificate_pem(authority.certificate), mode=0o644)
         write_update(folder, authority)
-    except OSError as error:
-        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error
     running = tuple(
         name
         for name in (roster.names if longer else names)

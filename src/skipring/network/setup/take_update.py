@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..._writing import write_file
+from ..._writing import write_file, writing
 from ...errors import InvalidInput
 from ...runs import RunFile, parse_run, read_run_file
 from ..node import NodeConfig, read_node_config
@@ -84,7 +84,7 @@ def update_node(folder: str | Path, file: str | Path) -> Taken:
     public = {name: text.encode() for name, text in certificates.items() if text is not None}
     renewed = tuple(name for name, text in public.items() if _bytes(folder / name) != text)
     kept = None
-    try:
+    with writing("DIR", folder, within=True):
         if new_run:
             assert update.run is not None
             both = {"run.toml": update.run.encode(), "roster.toml": update.roster.encode()}
@@ -93,8 +93,6 @@ def update_node(folder: str | Path, file: str | Path) -> Taken:
             for name in renewed:
                 write_file(folder / name, public[name], mode=0o644)
         write_file(folder / UPDATE, file.read_bytes(), mode=0o644)  # last: what was interrupted can be done again
-    except OSError as error:
-        raise InvalidInput.because("DIR", folder, f"{error.filename} cannot be written: {error.strerror}") from error
     return Taken(
         node=config.name,
         made=update.made,

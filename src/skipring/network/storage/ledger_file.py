@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._json import from_json, json_text
-from ..._writing import sync_folder
+from ..._writing import sync_folder, write_file
 from ...errors import InvalidInput
 from ...privacy import Unit
 from ._journal_errors import JournalError, JournalUnusable
@@ -225,20 +225,12 @@ class LedgerFile:
                 time.sleep(0.0005)
 
     def _create(self) -> None:
-        """Make the file under another name first, so that one with the right name is always whole."""
+        """Make the file."""
         body = json_text({"ledger": _FORMAT, "made": time.time(), "id": secrets.token_hex(16)}).encode()
-        draft = self.path.with_name(f"{self.path.name}-new-{secrets.token_hex(4)}")
         try:
-            try:
-                with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                    file.write(_line(self._digest, body))
-                    file.flush()
-                    os.fsync(file.fileno())
-                with contextlib.suppress(FileExistsError):  # another node was quicker, and its ledger is as good
-                    os.link(draft, self.path)
-                sync_folder(self.path.parent)
-            finally:
-                draft.unlink(missing_ok=True)
+            with contextlib.suppress(FileExistsError):  # another node was quicker, and its ledger is as good
+                write_file(self.path, _line(self._digest, body), mode=0o600, new=True)
+            sync_folder(self.path.parent)
         except OSError as error:
             raise self._not_opened(error) from error
 
