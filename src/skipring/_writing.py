@@ -18,12 +18,12 @@ from .errors import InvalidInput
 def whole_file(path: str | Path, *, mode: int = 0o666, synced: bool = True, new: bool = False) -> Iterator[BinaryIO]:
     """Write a file that takes its place once the block ends, on the disk itself; if the block fails, nothing changes.
 
-    At no moment has anybody more rights to it than `mode` gives. What can be computed again need not be `synced`: that
+    At no moment is more allowed with it than `mode` says. What can be computed again need not be `synced`: that
     takes milliseconds, and after a power cut the file may be empty. A `new` file takes the place of none: if there is
     one by then, that is a FileExistsError.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():  # a terminal or a pipe, whose place nothing can take; or a folder
+    if not new and path.exists() and not path.is_file():  # a terminal, a pipe, a folder
         with path.open("wb") as file:
             yield file
         return
