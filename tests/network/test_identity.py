@@ -435,6 +435,8 @@ def test_settings_are_read_with_paths_from_their_folder(net: Path) -> None:
         ("[budget]", "[budgets]", "budgets is not a key"),
         ("127.0.0.1:7600", "127.0.0.1", "of the form host:port"),
         ("127.0.0.1:7600", "0.0.0.0:99999", "between 1 and 65535"),
+        ("127.0.0.1:7600", "0.0.0.0: -oProxyCommand=x:7600", "of the form host:port"),
+        ("127.0.0.1:7600", "0.0.0.0:[::]:7600", "of the form host:port"),
     ],
 )
 def test_bad_settings_are_refused_in_one_line(net: Path, old: str, new: str, reason: str) -> None:

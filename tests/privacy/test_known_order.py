@@ -258,6 +258,21 @@ def test_the_matrix_is_a_bound_for_each_pair() -> None:
     assert (np.diag(exact) == 0.0).all()
 
 
+@pytest.mark.parametrize("nodes", [3, 5, 8])
+def test_no_pair_of_the_matrix_is_told_more_than_all_updates_in_full(nodes: int) -> None:
+    """In a run of one round the mean leakage says little of the worst: quick bounds alone find no epsilon there."""
+    run = PlannedRun(
+        schedule="random-ring",
+        nodes=nodes,
+        steps=nodes,
+        skip=0.6,
+        noise_multiplier=1.0,
+        step_size="constant",
+        order=random_order(nodes, 1, 2, 1),
+    )
+    assert forecast(run).pairs(1e-5).max() <= gdp_epsilon(2.0, 1e-5)
+
+
 def test_the_quick_bound_is_above_the_law_of_each_pair() -> None:
     for law in ("constant", "sqrt"):
         run = PlannedRun(

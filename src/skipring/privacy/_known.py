@@ -390,7 +390,7 @@ class OrderLeakage(Leakage, ABC):
             place = np.searchsorted(falling, self._at(exponent) - goal, side="left")
             inside = place < len(grid)
             found[inside] = np.minimum(found[inside], grid[place[inside]])
-        return found
+        return np.minimum(found, gdp_epsilon(math.sqrt(self.largest * release), delta))  # each update in full
 
 
 class PairLeakage(OrderLeakage):

@@ -16,6 +16,8 @@ from ..transport import Address, within
 
 #: The name of an account, in a relay's address.
 IS_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+#: All interfaces of a machine, before the port that a node listens on.
+_EVERYWHERE = re.compile(r"(0\.0\.0\.0|\[::\]):")
 
 
 class OwnData(Section):
@@ -99,12 +101,10 @@ class NodeConfig(Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse an address that cannot be listened on."""
-        if self.listen is None:
-            pass
-        elif not self.listen.startswith(("0.0.0.0:", "[::]:")):  # all interfaces; no address to reach a node at
-            Address.parse(self.listen)
-        else:
-            Address.parse("localhost:" + self.listen.rpartition(":")[2])
+        if self.listen is not None:
+            everywhere = _EVERYWHERE.match(self.listen)  # no address to reach a node at
+            with within("listen", self.listen):
+                Address.parse(f"localhost:{self.listen[everywhere.end() :]}" if everywhere else self.listen)
         if self.metrics is not None:
             require_loopback("metrics", self.metrics)
         for name, seconds in (("start_wait", self.start_wait), ("linger", self.linger)):
