@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 import subprocess
@@ -222,7 +223,7 @@ def test_no_learned_timeout_is_below_the_floor() -> None:
         pace.saw(1e-6, True, own=False)
     assert pace.timeout == 0.25
     lower = AdaptivePace()
-    lower.recall({"timeout": 0.1, "turns": [[0.1, True, True]] * 50})
+    lower.recall({"timeout": 0.1, "alone": False, "turns": [[0.1, True, True]] * 50})
     pace.recall(lower.learned)
     assert pace.timeout == 0.25
     assert AdaptivePace(first=0.1, shortest=0.25).timeout == 0.25
@@ -263,20 +264,24 @@ def test_claims_are_not_listened_to_once_nobody_was_in_time_for_long() -> None:
             pace.saw(1e-6, True, own=False)
         pace.saw(pace.timeout, False)
     assert pace.timeout > 3.0
+    again = AdaptivePace(shortest=0.1)
+    again.recall(json.loads(json.dumps(pace.learned)))
+    for _ in range(100):
+        again.saw(1e-6, True, own=False)
+    assert again.learned == pace.learned  # nor after a restart
 
 
-def test_claims_that_somebody_is_in_time_are_not_believed_while_nobody_is() -> None:
+def test_claims_that_nobody_keeps_are_not_believed_again() -> None:
     """All nodes take 3 s. A member claims that they take no time, with each token that goes round."""
     pace, updates, hops = AdaptivePace(shortest=0.1), 0, 600
     for _ in range(hops):
         ready = pace.offered() >= 3.0
         if ready:
-            pace.answered()
             updates += 1
             for _ in range(31):
                 pace.saw(1e-6, True, own=False)
         pace.saw(3.0 if ready else pace.timeout, ready)
-    assert updates >= 5
+    assert updates >= 500
     honest = AdaptivePace(shortest=0.1)
     for _ in range(100):
         honest.saw(3.0, True, own=False)

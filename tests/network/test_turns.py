@@ -286,7 +286,8 @@ def test_what_a_timeout_was_learned_from_survives_a_restart() -> None:
     again.recall(json.loads(json.dumps(pace.learned)))
     assert again.timeout == pace.timeout < 5.0
     assert again.learned == pace.learned
-    for wrong in (None, {}, {"timeout": 1.0}, {"timeout": -1.0, "turns": []}, {"timeout": 1.0, "turns": [[0.1]]}):
+    known = {"timeout": 1.0, "alone": False, "turns": []}
+    for wrong in (None, {}, {"timeout": 1.0}, known | {"timeout": -1.0}, known | {"turns": [[0.1]]}):
         fresh = AdaptivePace()
         fresh.recall(wrong)
         assert fresh.timeout == AdaptivePace().timeout

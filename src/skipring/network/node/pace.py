@@ -47,9 +47,6 @@ class Pace(Protocol):
         observation came with a token, and is a claim.
         """
 
-    def answered(self) -> None:
-        """Take note that a node has said in time that it is ready; how long its turn takes is not known yet."""
-
     def overhead(self, seconds: float) -> None:
         """Take note of what an offer cost beyond its wait, whether or not the node was ready.
 
@@ -78,9 +75,6 @@ class FixedPace:
     def saw(self, waited: float, ready: bool, *, own: bool = True) -> None:
         """Learn nothing."""
 
-    def answered(self) -> None:
-        """Learn nothing."""
-
     def overhead(self, seconds: float) -> None:
         """Learn nothing."""
 
@@ -97,9 +91,9 @@ class AdaptivePace:
     If in 16 offers nobody is ready in time, the next wait is twice as long; and if that was surprising, the nodes have
     changed, and all before is forgotten.
 
-    What a token claims may be a lie. So a node's own observations count twice; if 16 of them in a row are of nobody in
-    time, all claims are forgotten, and none is listened to until a node answers in time; and no timeout is shorter than
-    a floor that the nodes have agreed on.
+    What a token claims may be a lie. So a node's own observations count twice. If 16 of them in a row are of nobody in
+    time, all claims are forgotten, and no claim is listened to any more. No timeout is shorter than a floor that the
+    nodes have agreed on.
 
     Nothing here depends on data, models or chance: only on how long nodes took. A process that
     restarts goes on from what was `learned`.
@@ -135,22 +129,23 @@ class AdaptivePace:
         self._in_time = 0  # how many of them were of nodes ready within the timeout
         self._chance = 0.0  # that a node is, as far as is known
         self._missed = 0  # own observations, since a node was last in time
+        self._alone = False  # claims are not listened to
 
     @property
     def learned(self) -> dict[str, Any]:
         """What was learned so far, for `recall`."""
-        return {"timeout": self._timeout, "turns": [list(turn) for turn in self._seen]}
+        return {"timeout": self._timeout, "alone": self._alone, "turns": [list(turn) for turn in self._seen]}
 
     def recall(self, learned: Any) -> None:
         """Go on from what was `learned`; what is no such thing is left alone."""
         try:
-            timeout = float(learned["timeout"])
+            timeout, alone = float(learned["timeout"]), bool(learned["alone"])
             turns = [(float(took), bool(done), bool(own)) for took, done, own in learned["turns"]]
         except (KeyError, TypeError, ValueError):
             return
         if self._shortest <= timeout <= self._longest and all(0.0 < took < math.inf for took, _, _ in turns):
             self._seen.extend(turns)
-            self._timeout = timeout
+            self._timeout, self._alone = timeout, alone
 
     @property
     def timeout(self) -> float:
@@ -170,7 +165,7 @@ class AdaptivePace:
     def saw(self, waited: float, ready: bool, *, own: bool = True) -> None:
         """Take note of how long an offer waited, and whether the node was ready then or was given up."""
         require_non_negative("waited", waited)
-        if not own and self._missed >= _ROUND:
+        if not own and self._alone:
             return
         in_time = bool(ready) and waited <= self._timeout
         self._seen.append((max(float(waited), 1e-9), bool(ready), own))  # no timeout is 0
@@ -178,17 +173,14 @@ class AdaptivePace:
         self._in_time += in_time
         if own:
             self._missed = 0 if in_time else self._missed + 1
-        if own and self._missed == _ROUND:
+        if not self._alone and self._missed == _ROUND:
+            self._alone = True
             self._seen = deque((one for one in self._seen if one[2]), maxlen=self._seen.maxlen)
             if self._in_time:  # as a token says, and nobody else
                 self._in_time, self._news = 0, _ROUND
         if self._news == _ROUND:
             self._reconsider()
             self._news = self._in_time = 0
-
-    def answered(self) -> None:
-        """Take note that a node has said in time that it is ready: claims are listened to again."""
-        self._missed = 0
 
     def overhead(self, seconds: float) -> None:
         """Take note of what an offer cost beyond its wait."""

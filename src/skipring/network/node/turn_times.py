@@ -42,7 +42,6 @@ class TurnTimes:
     def was_ready(self, hop: int, seconds: float) -> None:
         """Take note of how long the node of a hop took to say that it is ready."""
         self._ready = hop, seconds
-        self._pace.answered()
 
     def took(self, hop: int, seconds: float, *, ready_after: float = 0.0, in_time: bool) -> None:
         """Take note of a turn that this node has made, and how long it took once it was ready, or that it gave up."""
