@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from networks import init_net, small_run, wait_for
+from spending import Spender
 from test_deploy import GUIDE, unit
 
 from skipring.network.node import read_node_config
@@ -107,6 +108,20 @@ def test_a_budget_without_room_for_one_update_is_found(skipring_words: Command, 
     assert "has no room for one update" in skipring_words("network", "check", "net").out
     assert "has no room for one update" in (net / "node1" / "node.log").read_text()
     settings.write_text(settings.read_text().replace("epsilon = 0.01", "epsilon = 3.0"))
+    assert skipring_words("network", "check", "net").code == 0
+
+
+def test_what_other_runs_have_given_away_leaves_less_room(skipring_words: Command, tmp_path: Path) -> None:
+    net = init_net(skipring_words, tmp_path, RUN, "--nodes", "2")
+    settings = budget(net, 'epsilon = 4.0\ndelta = 1e-5\nledger = "../rows.ledger"')
+    assert skipring_words("network", "check", "net").code == 0
+    other = Spender(tmp_path, "another", ledger=net / "rows.ledger")
+    other.update(9)  # of another unit, and of these rows all the same
+    other.close()
+    answer = skipring_words("network", "check", "net")
+    assert answer.code == 1
+    assert "has no room for one update (with what the ledger has, epsilon would be 5." in answer.out
+    settings.write_text(settings.read_text().replace("epsilon = 4.0", "epsilon = 9.0"))
     assert skipring_words("network", "check", "net").code == 0
 
 

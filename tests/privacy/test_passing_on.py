@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from skipring.privacy import PlannedRun, forecast, gdp_delta, gdp_epsilon
+from skipring.privacy._known import Chances
 from skipring.schedules import KnownOrder, RandomRing
 
 
@@ -120,3 +122,20 @@ def test_an_outsider_has_no_turns_to_pass_on(view: Any) -> None:
     stated = forecast(planned(order, view=view)).epsilon(1e-5)
     alone = gdp_epsilon(math.sqrt(outside), 1e-5)
     assert stated == pytest.approx(alone, rel=1e-8) if view == "final" else stated > alone
+
+
+@pytest.mark.parametrize("target_skip", [None, 0.02, 0.6])
+def test_floors_of_update_numbers_hold_where_the_observer_never_updates(target_skip: float | None) -> None:
+    failure, skip, order = 1e-6, 0.1, known_order(3, 60, 4)
+    run = planned(order, skip=skip, target_skip=target_skip)
+    floors = Chances(run, order, failure).floors
+    ready, rounds = 1.0 - (skip if target_skip is None else target_skip), np.arange(60)
+    for target, observer in itertools.permutations(range(3), 2):
+        (other,) = {0, 1, 2} - {target, observer}
+        by_other = rounds + (order.places[:, other] < order.places[:, target])
+        too_high = 0.0
+        for before, own, floor in zip(by_other.tolist(), rounds.tolist(), floors[:, target].tolist(), strict=True):
+            law = np.convolve(*(binom.pmf(np.arange(n + 1), n, q) for n, q in ((before, 1.0 - skip), (own, ready))))
+            too_high += float(law[: floor - 1].sum())
+        assert too_high <= failure
+    assert floors[-1].min() > 30  # they say something

@@ -123,3 +123,12 @@ def test_networks_say_what_is_not_covered() -> None:
     for name in ("cnn", "small-cnn"):  # which take pixels as they are
         found = not_covered(parse_run({"model": {"name": name}}))
         assert found == "classes are read off all nodes' labels (model.classes), which no epsilon covers"
+
+
+@pytest.mark.parametrize("split", ["dirichlet", "dirichlet-even", "shards", "iid", "power-law"])
+@pytest.mark.parametrize("protects", ["record", "person", "node"])
+def test_labels_that_decide_whose_rows_are_whose_are_not_covered(split: str, protects: str) -> None:
+    told = str(not_covered(parse_run({"data": {"split": split}, "privacy": {"protects": protects}})))
+    assert ("labels decide which node a row is dealt to" in told) == (
+        split not in ("iid", "power-law") and protects != "node"
+    )
