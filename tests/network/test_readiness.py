@@ -11,6 +11,7 @@ from networks import ended, free_ports, small_run
 from test_nodes import make, run_nodes
 from world import fake_seals
 
+from skipring.errors import InvalidInput
 from skipring.network import Memory, Peer, Rules, Token
 from skipring.network.protocol import Accepted, Answer, Copy, Kept, Kind, Ready
 from skipring.network.setup import given_away, load_node, open_journal, why_not_started
@@ -138,9 +139,17 @@ def test_a_journal_of_another_run_does_not_pass(tmp_path: Path) -> None:
     with open_journal(setup) as journal:
         journal.append(Kept(Copy((0, setup.rules.path[0]), 1, Kind.ACCEPTED, setup.initial), 1))
     assert why_not_started(configs[0].parent) == ""
+    # A budget makes a start look at the account, which must not hide what has changed.
+    configs[0].write_text(configs[0].read_text().replace("[budget]\n", "[budget]\nepsilon = 20.0\ndelta = 1e-5\n"))
     run = configs[0].with_name("run.toml")
     run.write_text(run.read_text().replace("steps = 12", "steps = 13"))
-    assert "journal.sqlite: run.toml has changed (schedule.steps) since it began" in why_not_started(configs[0].parent)
+    changed = "journal.sqlite: run.toml has changed (schedule.steps) since it began"
+    assert changed in why_not_started(configs[0].parent)
+    code, last = ended(configs[0])
+    assert (code, last["event"]) == (3, "failed")
+    assert changed in last["why"]
+    with pytest.raises(InvalidInput, match=r"is not the run file of journal\.sqlite; .* began: schedule\.steps$"):
+        given_away(configs[0].parent)
     run.write_text(run.read_text().replace("steps = 13", "steps = 12"))
     assert why_not_started(configs[0].parent) == ""
     roster = configs[0].with_name("roster.toml")

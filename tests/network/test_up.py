@@ -103,7 +103,8 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     run.write_text(run.read_text().replace("noise_multiplier = 3.0", "noise_multiplier = 30.0"))
     lie = skipring_words("node", "privacy", str(folder / "node2"))
     assert lie.code == 2
-    assert "is not the run file of journal.sqlite" in lie.err
+    said = "is not the run file of journal.sqlite; changed since the run began: privacy.noise_multiplier\n"
+    assert said in lie.err
     run.write_text(run.read_text().replace("noise_multiplier = 30.0", "noise_multiplier = 3.0"))
     # A damaged journal stops a node before it starts.
     (folder / "node1" / "journal.sqlite").write_bytes(b"x" * 5000)

@@ -28,6 +28,7 @@ from ..node import (
 from ..protocol import marks_of
 from ..storage import JournalSum, digest_of, size_of, sum_journal
 from ..transport import Roster, read_roster
+from .agreed_values import agreement_of
 from .earlier import files_of, why_no_journal
 from .hooks import admit_hooks
 from .load import require_reach, terms_of
@@ -157,7 +158,11 @@ def _terms(config: NodeConfig, run: RunFile, roster: Roster, me: int, known: Run
         raise InvalidInput.because("FILE", config.run, reason)
     terms = terms_of(run, config.run, roster, me, parts=_parts_and_units(known)[0])
     if known.terms != terms.digest:
-        reason = f"is not the run file of {config.journal.name}: noise, steps, order or model differ"
+        # The journal also knows what the file leaves open, under keys of its own: those are not the file's.
+        given = agreement_of(run, roster, {})
+        keys = [key for key in given.differing(known.marks) if given.values.get(key) is not None]
+        changed = ", ".join(keys) or "what an update costs"
+        reason = f"is not the run file of {config.journal.name}; changed since the run began: {changed}"
         raise InvalidInput.because("FILE", config.run, reason)
     return terms
 

@@ -54,9 +54,9 @@ def run_node(config: str | Path, *, verbose: bool = False, json_logs: bool | Non
         return exit_code_of(problem)
     try:
         setup = load_node(config)
-        if (spent := no_room(setup)) is not None:
-            setup = dataclasses.replace(setup, notes=(*setup.notes, _in_words(spent)))
         with open_journal(setup) as journal, _pid_file(setup.config.journal.parent):
+            if (spent := no_room(setup)) is not None:  # which reads the journal of this run, and no other
+                setup = dataclasses.replace(setup, notes=(*setup.notes, _in_words(spent)))
             node = Node(setup, journal, log.say)
             asyncio.run(_run(node, setup.config.metrics))
     except (Stopped, JournalError, InvalidInput) as problem:
