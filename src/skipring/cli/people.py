@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .._command import command
 from .._json import to_json
-from ..errors import InvalidInput, given_as
+from ..errors import given_as
 from ._output import Json, print_json, printable, sentence, tell
-from .network import agreed_now, own_file
 
 if TYPE_CHECKING:
     from ..network import Taken
@@ -45,108 +44,33 @@ def network_new_run(
     follows from the number of nodes (noise, steps, order) is chosen anew, from the run as it was asked for. What
     was learned before stays learned: the epsilons of all runs of the same rows add up.
     """
-    from ..network import (
-        all_have_files,
-        begin_new_run,
-        begin_with_others,
-        has_authority,
-        is_node_folder,
-        members_of,
-        parse_joining,
-        read_roster,
-    )
-    from ..runs import read_run_file
+    from ..network import is_node_folder, next_run
 
-    for option, given in (("data", data), ("days", days)):
-        if given is not None and not add:
-            raise InvalidInput.because(option, given, "is for those who join; say who does with --add")
-    if is_node_folder(folder):
-        if add or remove:
-            reason = "is for the network's folder; a node takes who joins and leaves with skipring node update"
-            raise InvalidInput.because("add" if add else "remove", ", ".join(add or remove or []), reason)
-        if run is None:
-            raise InvalidInput.because("run", "missing", "for one node, give the run.toml that all nodes were given")
-        with given_as("run", instead_of="FILE"):
-            identity = read_run_file(run).network.identity
-        if identity is None:
-            reason = "has no network.identity; `skipring network new-run` writes one for all nodes"
-            raise InvalidInput.because("run", run, reason)
-        kept, notes, update = begin_new_run(folder, run.read_text(encoding="utf-8")), list[str](), None
-        members = None
-    else:
-        roster = read_roster(folder / "roster.toml")
-        leaving = [name.strip() for given in remove or [] for name in given.split(",")]
-        members = members_of(folder, parse_joining(add or [], roster), leaving)
-        files = None if data is None else {name: own_file(data, name) for name in members.joining}
-        own = all_have_files(folder, members)
-        with given_as("FILE" if run is None else "run", instead_of="FILE"):
-            if members.changed:
-                who = ("remove", ", ".join(leaving)) if leaving else ("add", ", ".join(add or []))
-                rounds = run is None and _in_rounds(folder, len(roster))
-                path = _asked(folder) if run is None else run
-                now = agreed_now(path, members.names, *who, own_files=own, rounds=rounds)
-            else:
-                now = agreed_now(folder / "run.toml" if run is None else run, roster.names, own_files=own)
-        if members.changed:
-            kept = begin_with_others(
-                folder,
-                now.text,
-                members,
-                asked=now.asked,
-                days=365 if days is None else days,
-                budget=now.budget,
-                data=files,
-            )
-        else:
-            kept = begin_new_run(folder, now.text, None if run is None else now.asked)
-        notes = now.notes
-        update = folder / "update.json" if has_authority(folder) else None
-    joined, left = ([], []) if members is None else (list(members.joining), list(members.leaving))
+    begun = next_run(folder, run=run, add=add or [], remove=remove or [], data=data, days=days)
     if as_json:
-        found: dict[str, Any] = {"folder": str(folder), "put_away": [str(place) for place in kept], "notes": notes}
-        found |= {"joined": joined, "left": left, "update": None if update is None else str(update)}
-        print_json(found)
+        print_json(to_json(begun))
         return
-    for note in notes:
+    for note in begun.notes:
         tell(sentence(note))
-    if kept:
-        names = [place.parent.parent.name for place in kept]
+    if begun.put_away:
+        last = Path(begun.put_away[0])
+        names = [Path(place).parent.parent.name for place in begun.put_away]
         whose = f"{names[0]}'s folder" if len(names) == 1 else f"each node's folder ({', '.join(names)})"
-        tell(f"The last run is in runs/{kept[0].name} of {whose}.")
+        tell(f"The last run is in runs/{last.name} of {whose}.")
     if is_node_folder(folder):
         tell("Ready to run.")
         return
-    for name in left:
+    for name in begun.left:
         tell(f"{name} has left; its folder is {folder / 'left' / name}. The others do not let it in any more.")
-    for name in joined:
+    for name in begun.joined:
         tell(f"{name} joins. For its owner alone:\n  {command('network', 'pack', name, '--dir', folder)}")
     tell(f"A new run is ready. Here:\n  {command('network', 'up', folder)}")
-    if update is not None:
-        tell(f"For all other owners, by mail or on a share: {update}\nThere: skipring node update NODE update.json")
+    if begun.update is not None:
+        tell(
+            f"For all other owners, by mail or on a share: {begun.update}\nThere: skipring node update NODE update.json"
+        )
     else:
         tell(f"Elsewhere: send {folder / 'run.toml'}, and there: skipring network new-run NODE --run run.toml")
-
-
-def _asked(folder: Path) -> Path:
-    """Return the run as it was asked for; without it nobody knows what noise, steps and order were chosen for."""
-    from ..network import ASKED
-
-    path = folder / ASKED
-    if not path.is_file():
-        reason = (
-            f"noise, steps and order of {folder / 'run.toml'} were chosen for the nodes before, and there is no {ASKED}"
-            " beside it: give the run file that was asked for"
-        )
-        raise InvalidInput.because("run", "missing", reason)
-    return path
-
-
-def _in_rounds(folder: Path, nodes: int) -> bool:
-    """Say whether the last run was one of whole rounds."""
-    from ..runs import read_run_file
-
-    steps = read_run_file(folder / "run.toml").schedule.steps
-    return steps is not None and steps % nodes == 0
 
 
 def network_renew(

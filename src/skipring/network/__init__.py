@@ -33,7 +33,6 @@ from .protocol import Token as Token
 from .protocol import agreed_path as agreed_path
 
 if TYPE_CHECKING:
-    from .node import NO_ROWS as NO_ROWS
     from .node import NodeBudget as NodeBudget
     from .node import NodeConfig as NodeConfig
     from .node import NodeStatus as NodeStatus
@@ -41,62 +40,47 @@ if TYPE_CHECKING:
     from .node import hidden_from_whom as hidden_from_whom
     from .node import no_budget as no_budget
     from .node import read_node_config as read_node_config
-    from .setup import ASKED as ASKED
+    from .setup import AgreedNow as AgreedNow
     from .setup import ExitCode as ExitCode
     from .setup import GivenAway as GivenAway
     from .setup import LifeAccount as LifeAccount
     from .setup import LocalNetwork as LocalNetwork
     from .setup import NodeState as NodeState
+    from .setup import Seen as Seen
     from .setup import Taken as Taken
+    from .setup import Via as Via
+    from .setup import agreed_now as agreed_now
     from .setup import agreed_run as agreed_run
-    from .setup import all_have_files as all_have_files
-    from .setup import around_node as around_node
     from .setup import ask_to_finish as ask_to_finish
-    from .setup import asked_budget as asked_budget
-    from .setup import begin_new_run as begin_new_run
-    from .setup import begin_with_others as begin_with_others
-    from .setup import budget_notes as budget_notes
-    from .setup import check_network as check_network
     from .setup import check_node as check_node
     from .setup import differing_runs as differing_runs
     from .setup import given_away as given_away
-    from .setup import has_authority as has_authority
-    from .setup import in_whole_rounds as in_whole_rounds
-    from .setup import is_here as is_here
     from .setup import is_node_folder as is_node_folder
     from .setup import life_account as life_account
     from .setup import make_network as make_network
-    from .setup import members_of as members_of
-    from .setup import new_identity as new_identity
+    from .setup import next_run as next_run
     from .setup import node_result as node_result
     from .setup import node_status as node_status
-    from .setup import notes_on as notes_on
+    from .setup import own_file as own_file
     from .setup import pack_node as pack_node
     from .setup import pack_relay as pack_relay
     from .setup import parse_via as parse_via
-    from .setup import place_problems as place_problems
-    from .setup import quorum_of as quorum_of
     from .setup import read_network as read_network
     from .setup import relay_addresses as relay_addresses
     from .setup import renew_certificates as renew_certificates
-    from .setup import require_data as require_data
     from .setup import run_node as run_node
     from .setup import run_notes as run_notes
-    from .setup import run_text as run_text
     from .setup import running_pid as running_pid
     from .setup import save_node_model as save_node_model
+    from .setup import seen_before_a_start as seen_before_a_start
     from .setup import set_steps as set_steps
     from .setup import stop_nodes as stop_nodes
-    from .setup import timeout_of_a_law as timeout_of_a_law
     from .setup import update_node as update_node
     from .setup import verify_outcome as verify_outcome
-    from .setup import why_nobody_skipped as why_nobody_skipped
-    from .setup import why_not_started as why_not_started
-    from .setup import with_designed_order as with_designed_order
-    from .setup import without_shared_file as without_shared_file
     from .storage import LedgerBroken as LedgerBroken
     from .storage import LedgerUnusable as LedgerUnusable
-    from .transport import parse_joining as parse_joining
+    from .transport import Address as Address
+    from .transport import Roster as Roster
     from .transport import parse_nodes as parse_nodes
     from .transport import read_roster as read_roster
     from .transport import renewed_in as renewed_in
