@@ -1,7 +1,7 @@
 """How far from the best model a run is expected to end: the error bound of Theorem 1.
 
-Read it as a planning curve, for comparing timeouts, noise levels and lengths with each other: its published
-proof treats the token and the next node as independent, which they are not, so it certifies nothing.
+Read it as a planning curve, for comparing timeouts, noise levels and lengths with each other. It certifies nothing: its
+published proof treats the token and the next node as independent, which they are not.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class ErrorTerms:
     """The three parts of the error bound that depend on the path of the token, but not on the problem solved.
 
     `optimisation` multiplies the `spread` of a problem, `bias` and `no_update` its `largest_error`. The first falls
-    like log(H) / sqrt(H) with the number of updates H; the second is what the fixed ring pays for visiting nodes in
-    order, and 0 elsewhere; the third is the probability that nobody was ever ready in time.
+    like log(H) / sqrt(H) with the number of updates H. The second is what the fixed ring pays for visiting nodes in
+    order, and 0 elsewhere. The third is the probability that nobody was ever ready in time.
     """
 
     optimisation: float

@@ -37,7 +37,7 @@ _KEYS = ("name", "range", "categories", "missing", *_ROLES)
 class Column:
     """One column: what it is for, and which values it has.
 
-    `range` is (low, high) for numbers; `categories` are names, each with the texts that mean it; `missing` is None (a
+    `range` is (low, high) for numbers; `categories` are names, each with the texts that mean it. `missing` is None (a
     missing value is refused), INDICATOR, or the number or category that stands for it.
     """
 

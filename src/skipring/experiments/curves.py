@@ -91,7 +91,7 @@ def draw_latencies(result: Result, law: Delay, rng: np.random.Generator) -> Floa
     """Draw the latencies that the runs of a token would have had under another law with the same skip probability.
 
     Which hops were skipped is independent of everything else, so that their number between two points is all that the
-    latencies depend on: a skipped hop takes the timeout, another one a delay that is within it.
+    times depend on. A skipped hop takes the timeout, another one a delay that is within it.
     """
     settings = result.settings
     if settings["delay"]["skip"] is None or result.schedule not in ("ring", "random-ring", "random-walk"):

@@ -1,9 +1,9 @@
 """A rival of remembering: nodes that take part seldom weigh more, as FedAU does (Wang and Ji, ICLR 2024).
 
 A node multiplies its update by the mean interval between its updates so far, which estimates the inverse of the rate at
-which it takes part; an interval is cut off after some turns without an update. On a ring, an update is a step: its size
+which it takes part. An interval is cut off after some turns without an update. On a ring, an update is a step: its size
 is multiplied by the weight, and its noise with it. Weights follow from who was in time alone, never from rows. They are
-no option of a run, and no epsilon is stated for them: what hides an update is the noise of later ones, and that is as
+no option of a run, and no epsilon is stated for them. What hides an update is the noise of later ones, and that is as
 uneven as their weights are.
 """
 

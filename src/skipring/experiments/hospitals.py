@@ -1,7 +1,7 @@
 """Four real hospitals learn together and hide each patient: accuracy against epsilon, beside what else they could do.
 
-Learning rate, length and clipping are searched anew for every split, on rows that are split off its training rows: what
-a model is tested on was never looked at before. No epsilon covers that search.
+Learning rate, length and clipping are searched anew for every split, on rows that are split off its training rows. So
+what a model is tested on was never looked at before. No epsilon covers that search.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Quartiles:
 class StudyRow:
     """What one method reached at one epsilon: accuracies over all runs, their quartiles, and what was chosen.
 
-    `realised` is the epsilon of the worst pair on the paths that were taken, median and largest over runs; the epsilon
+    `realised` is the epsilon of the worst pair on the paths that were taken, median and largest over runs. The epsilon
     that was asked for holds for a pair that was named before.
     """
 

@@ -1,6 +1,6 @@
 """Images with each record hidden: a convex head on public features, and a small network, on MNIST and CIFAR-10.
 
-Length, learning rate and clipping are searched on rows that are held back from the training part, with fewer nodes; the
+Length, learning rate and clipping are searched on rows that are held back from the training part, with fewer nodes. The
 test rows are looked at once, by the runs that are reported. No epsilon covers that search.
 """
 

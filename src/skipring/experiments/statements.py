@@ -224,8 +224,8 @@ def _rivals(folder: Path) -> list[Statement]:
             "error at latency 1150: token (p = 1e-4); server for p = 1e-4, 0.5, 0.7",
             "the server is worse, better, better than the token",
             "; ".join([_percent(token.error(1150.0)), " / ".join(_percent(curve.error(1150.0)) for curve in server)]),
-            "noise not given, 150 here; at the last latency that all reach, since the server's curves for p = 0.5"
-            " and 0.7 end before 80 % accuracy; with p = 1e-4 as good as the token, within the spread of the runs",
+            "noise not given, 150 here. At the last latency that all reach, since the server's curves for p = 0.5"
+            " and 0.7 end before 80 % accuracy. With p = 1e-4 as good as the token, within the spread of the runs",
         ),
     ]
 

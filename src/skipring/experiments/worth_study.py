@@ -58,11 +58,11 @@ class Worth:
     """All cases on all splits, and what follows from them.
 
     `updates` is how many updates are made in one place: without noise, and with. `own_rows` says whether test rows
-    belong to nodes, so that each node is tested on its own; `same_test_rows` whether the data set comes with test rows,
-    so that splits differ in chance alone. `numbers` says whether labels are numbers and not classes, and `not_covered`
-    what else of all nodes' rows was read, for those who learn alone, too. `nobody_skipped` says that nodes would learn
-    their timeouts in a network, where here all are waited for. `large_delta` warns of a delta above one over the number
-    of what is protected.
+    belong to nodes, so that each node is tested on its own. `same_test_rows` says whether the data set comes with test
+    rows, so that splits differ in chance alone. `numbers` says whether labels are numbers and not classes, and
+    `not_covered` what else of all nodes' rows was read, for those who learn alone, too. `nobody_skipped` says that
+    nodes would learn their timeouts in a network, where here all are waited for. `large_delta` warns of a delta above
+    one over the number of what is protected.
     """
 
     rows: tuple[WorthRow, ...]

@@ -2,9 +2,9 @@
 
 Much of the time goes into random numbers, exponentials and waiting, so all are spared. One uniform number serves
 several draws of a shuffle. A loss of one margin is read from a table, as margins are bounded by the radius. (Between
-the points of the table its slope is linear, increasing, and no steeper than the loss is smooth: the gradient of a loss
-that is as convex and as smooth.) All random numbers of an update are drawn before its arithmetic. Rows carry the sign
-of their label where the loss is one of a margin.
+the points of the table its slope is linear, increasing, and no steeper than the loss is smooth. So it is the gradient
+of a loss that is as convex and as smooth.) All random numbers of an update are drawn before its arithmetic. Rows carry
+the sign of their label where the loss is one of a margin.
 
 What a function is given is a few named tuples. Everything is inlined where it is called: what is compiled then does not
 depend on what was found on disk, and neither do the last digits.
@@ -194,7 +194,7 @@ def scratch_for(model: LinearModel, rows: Examples, test: Test) -> Scratch:
 def draw_batch(rng: np.random.Generator, choices: float, rows: Examples, part: int, room: Scratch) -> int:
     """Choose a batch of a part's rows for `room.picked`, and return its size.
 
-    It is drawn without replacement by the first steps of a shuffle of the part's rows; the order that is left behind is
+    It is drawn without replacement by the first steps of a shuffle of the part's rows. The order that is left behind is
     as good a start for the next shuffle as any. A uniform number serves draws among `choices` possibilities.
     """
     low = rows.start[part]

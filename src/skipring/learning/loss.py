@@ -1,6 +1,6 @@
 """What a loss of a linear model has to say, and the two that are none of a margin: squared loss and softmax.
 
-Rows have norm at most 1. A loss is convex, and says how steep and how smooth it is: a row's gradient is at most
+Rows have norm at most 1. A loss is convex, and says how steep and how smooth it is. A row's gradient is at most
 `longest` long, and updates with steps of at most 2 / `smoothness` are contractions. The accountants rest on these two
 numbers.
 """

@@ -1,8 +1,8 @@
 """Updates of neural networks with PyTorch: any module and loss, one clipped and noisy step at a time.
 
 The parameters, and their gradient, are one vector, so that norm, clipping, noise, step and projection are a few
-operations on it, whatever the network: those of `torch_update`, as at the nodes of a network. On a GPU a whole update
-(gathering the batch, forward, backward, clip, noise, step) is one CUDA graph: a single launch. Install with
+operations on it, whatever the network. They are those of `torch_update`, as at the nodes of a network. On a GPU a whole
+update (gathering the batch, forward, backward, clip, noise, step) is one CUDA graph: a single launch. Install with
 ``pip install skipring[torch]``.
 
 What is protected is a node, or every person or record: then each one's gradient is clipped (`torch_units`).
@@ -40,7 +40,7 @@ class NeuralToken:
         uint8 are scaled to [-1, 1]. Labels that are whole numbers are classes.
     batch : rows per update; None means that every update may have another number, which no CUDA graph can.
     gradient_bound : the node's averaged gradient, or the gradient of each person or record, is clipped to this norm,
-        and counts as 0 if it is not finite; None means that it is used as it is, and no privacy.
+        and counts as 0 if it is not finite. None means that it is used as it is, and no privacy.
     protects : whose share is bounded: the node's, each person's, or each record's.
     divisor : what the sum over persons or records is divided by: a constant of the run, and the most rows that an
         update may have. One of them then moves a gradient by at most gradient_bound / divisor.
@@ -234,8 +234,8 @@ class NeuralToken:
     ) -> None:
         """Begin again with a fresh network and a fresh stream of noise; a recorded graph stays.
 
-        The weights are drawn with `seed`, as at the nodes of a network, and the noise with `noise_seed`, or the same;
-        on a CPU `noise` may draw it instead, since PyTorch's generator there begins with 32 bits only.
+        The weights are drawn with `seed`, as at the nodes of a network, and the noise with `noise_seed`, or the same.
+        On a CPU `noise` may draw it instead, since PyTorch's generator there begins with 32 bits only.
         """
         if noise is not None and self.device.type != "cpu":
             raise InvalidInput.because("noise", "given", f"a {self.device.type} draws its own")

@@ -1,7 +1,7 @@
 """Modules must not change their own parameters when they are used: what changes them are rows that no noise hides.
 
 ``nn.Embedding(max_norm=...)`` does, and so may any `forward`. What a parameter was is not kept, which would be a second
-copy of the model: torch counts the operations that write to a tensor, and a sum of its bits tells of most others.
+copy of the model. But torch counts the operations that write to a tensor, and a sum of its bits tells of most others.
 """
 
 from __future__ import annotations

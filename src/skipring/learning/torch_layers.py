@@ -8,19 +8,19 @@ the two, kept by one backward pass, follow
 - the sum of the clipped gradients: one matrix product with the output gradients scaled by each unit's factor.
 
 **Why the bound holds in spite of rounding.** A *direct* gradient is measured and multiplied as the same numbers. Of
-the others, the factor is rounded into the output gradients, and positions that cancel do not cancel after that: with
-a relative error u of every factor, the sum is off by at most u x spread, where spread = sqrt(sum |g_t|^2 sum |a_t|^2).
+the others, the factor is rounded into the output gradients, and positions that cancel do not cancel after that. With a
+relative error u of every factor, the sum is off by at most u x spread, where spread = sqrt(sum |g_t|^2 sum |a_t|^2).
 The inner products are rounded as well; the square of the length is off by at most a few units of that precision x
 spread^2. Both are added to the length before it is compared with the bound.
 
 **Sums over a batch.** Added up in single precision, one row decides whether each of the rows after it is rounded to
 nothing, and 40,000 rows move by 25 bounds where 2 are allowed. So products and sums over rows are in double precision,
-and round a sum S of B clipped units twice: to single precision, and when it is divided (on a GPU also the product of a
-gradient and its factor, once). It is then off by less than `ROUNDED` x B x bound, and since two batches that differ in
-one unit have two such sums, clipping to bound / (1 + B x `ROUNDED`) keeps them within 2 bounds: proven for float32 and
-float64, on a CPU and a GPU, for any order of the rows. **Not for bfloat16 on a GPU**, which only simulations use, from
-which nothing is released: there n products are added up in single precision, in an order that the GPU chooses, and may
-be off by n x 2^-23 of their spread.
+and round a sum S of B clipped units twice: to single precision, and when it is divided. (On a GPU the product of a
+gradient and its factor is rounded once, too.) It is then off by less than `ROUNDED` x B x bound. Two batches that
+differ in one unit have two such sums, so clipping to bound / (1 + B x `ROUNDED`) keeps them within 2 bounds. This is
+proven for float32 and float64, on a CPU and a GPU, for any order of the rows. **Not for bfloat16 on a GPU**, which only
+simulations use, from which nothing is released. There n products are added up in single precision, in an order that the
+GPU chooses, and may be off by n x 2^-23 of their spread.
 """
 
 from __future__ import annotations

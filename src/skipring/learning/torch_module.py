@@ -2,9 +2,9 @@
 
 The network is `cnn`, one of the paper's, `small-cnn`, or `module:function`: a function without arguments that returns a
 PyTorch module, such as ``clinic.models:small``. It is imported like any Python module, so it must be installed or its
-folder be in PYTHONPATH, at every node, whose owner has to allow it; no code travels between nodes. Every
-call must return a new module, the same for the same seed of PyTorch. It takes a float32 batch of shape (rows,
-features), and answers with (rows, classes), or with (rows,) or (rows, 1) where labels are numbers.
+folder be in PYTHONPATH, at every node. The node's owner has to allow it; no code travels between nodes. Every call must
+return a new module, the same for the same seed of PyTorch. It takes a float32 batch of shape (rows, features), and
+answers with (rows, classes), or with (rows,) or (rows, 1) where labels are numbers.
 
 Only parameters travel, and only those that require a gradient: as one float32 vector, in the order of
 ``module.parameters()``. A module with buffers, such as the running means of a BatchNorm, is refused, because they would

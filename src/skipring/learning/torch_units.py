@@ -3,7 +3,7 @@
     sum over units of clip(sum of the gradients of the unit's rows, bound)
 
 Of a chain of PyTorch's own layers (`torch_rowwise`), one forward and one backward pass keep what each layer took in and
-what its output's gradient is; `torch_layers` makes lengths and sums of it. Every other module is computed unit by unit
+what its output's gradient is. `torch_layers` makes lengths and sums of it. Every other module is computed unit by unit
 (`torch_each`), so that records cannot depend on each other. Nothing waits for a GPU: a CUDA graph can record it.
 """
 
@@ -91,8 +91,8 @@ class UnitGradients:
     ) -> list[torch.Tensor]:
         """Return the sum of the clipped gradients, a tensor for each parameter that learns, in their order.
 
-        `used` says of each row whether it counts (a batch may be filled up with rows that do not), `units` which unit
-        it belongs to: numbers from 0 to the number of rows - 1. Without, each row is a unit.
+        `used` says of each row whether it counts (a batch may be filled up with rows that do not). `units` says which
+        unit it belongs to: numbers from 0 to the number of rows - 1. Without, each row is a unit.
         """
         parameters = dict(self._module.named_parameters())
         given = [parameters[name].detach() for name in self._names]

@@ -65,7 +65,7 @@ def project_(parameters: torch.Tensor, radius: float) -> None:
 def _length(pieces: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the norm of all pieces together, on their device.
 
-    In single precision a CPU loses what is small beside the sum so far: a gradient of 7.7 million numbers was found to
+    In single precision a CPU loses what is small beside the sum so far. A gradient of 7.7 million numbers was found to
     be up to 0.3 % shorter than it is, and clipping would leave it too long. There, double precision.
     """
     if pieces[0].device.type == "cpu":

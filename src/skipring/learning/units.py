@@ -6,7 +6,7 @@ All agree on B (`batch`, the rows that an update takes at most) before a run. Fo
 
 so every record counts the same at each node, and is hidden by the same noise. A node with fewer rows uses all of them;
 their sum is still divided by B. A node with more deals its rows once into parts of at most B, and at its turn number r
-(skipped or not) it uses part r modulo their number: a unit then contributes at every k-th turn only, with k parts. For
+(skipped or not) it uses part r modulo their number. With k parts, a unit then contributes at every k-th turn only. For
 nodes G is the mean over the rows, at most as long as the gradient bound, and a batch is drawn anew for each update.
 """
 
@@ -106,9 +106,9 @@ def deal_parts(
 ) -> list[AnyInts]:
     """Deal a node's rows into parts that its turns rotate through; all rows of a person lie in one part.
 
-    Which unit lies in which part depends on how many units there are, and on chance: never on what the rows say, nor on
-    how many rows a person has (each has room for as many as a person may have), nor where they stand. Persons are taken
-    in the order of their numbers: who is in the data is public, and what their rows say is not.
+    Which unit lies in which part depends on how many units there are, and on chance. It never depends on what the rows
+    say, nor where they stand. Nor does it on how many rows a person has: each has room for as many as a person may
+    have. Persons are taken in the order of their numbers: who is in the data is public, and what their rows say is not.
 
     >>> [len(part) for part in deal_parts(10, Protection(unit="record", batch=4), np.random.default_rng(1))]
     [4, 3, 3]

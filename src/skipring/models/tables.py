@@ -52,8 +52,8 @@ class Prediction:
 def predict_file(model: TrainedModel, path: str | Path, out: str | Path) -> Prediction:
     """Write what a model predicts for each row of a CSV or Parquet file, in their order; say how good that is.
 
-    `out` is a CSV file: the person of each row, if the table says so, the prediction, and for classes the probability
-    of each (the score, where a model has no probabilities). It is there as a whole or not at all.
+    `out` is a CSV file: the person of each row, if the table says so, and the prediction. For classes it has the
+    probability of each (the score, where a model has no probabilities). It is there as a whole or not at all.
     """
     judge, blank = _Judge(model), False
     try:

@@ -37,8 +37,8 @@ def fixed_weights(name: str, seed: int) -> NDArray[np.uint8]:
 class TrainedModel:
     """A model, with all that is needed to use it: what its columns mean, its classes, and what it cost in privacy.
 
-    Rows are a frame (pandas, polars, Arrow, or a mapping from columns to values), whose columns are found by name, or
-    an array with the model's columns in order: with a schema, those of its columns that are features.
+    Rows are a frame (pandas, polars, Arrow, or a mapping from columns to values), whose columns are found by name. Or
+    they are an array with the model's columns in order: with a schema, those of its columns that are features.
 
     Parameters
     ----------

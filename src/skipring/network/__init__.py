@@ -1,8 +1,8 @@
 """The same protocol between real machines.
 
-Its heart is a state machine without I/O: `Peer` is told what happened and answers with what is to be done; `Rules` is
-what all nodes agree on, `agreed_path` the order in which they are offered the token, `Memory` what a node's journal
-adds up to. It has rooms, each of which uses only those before it, and enters them through their `__init__`:
+Its heart is a state machine without I/O: `Peer` is told what happened and answers with what is to be done. `Rules` is
+what all nodes agree on, and `agreed_path` the order in which they are offered the token. `Memory` is what a node's
+journal adds up to. It has rooms, each of which uses only those before it, and enters them through their `__init__`:
 
 - `protocol`: the state machine, messages, entries of the journal, the order of nodes, how a token came to be
 - `storage`: the journal's file, files of large models, their digests

@@ -135,7 +135,7 @@ def searched(places: Ints, ends: Ints, moves: int, seed: int) -> None:
     """Improve an order in place by `moves`.
 
     A move lets a node of the worst pair change places with another node in some round. It is kept if the sum of weights
-    does not grow, or grows by little while the search is young; what is left in the end is the best order on the way.
+    does not grow, or grows by little while the search is young. What is left in the end is the best order on the way.
     Only pairs of the two nodes change, and only what is told from one look to the next around that round: a move costs
     as much as there are nodes.
     """

@@ -1,7 +1,7 @@
 """Orders by design: chosen before the run so that no pair of nodes is unlucky (docs/privacy.md, "Orders by design").
 
-Let p be the first prime above the number of nodes. Row r of the multiplication table modulo p visits r, 2r, 3r, ...;
-the difference of two nodes' places in it is their difference divided by r, and so another one in every row: no pair
+Let p be the first prime above the number of nodes. Row r of the multiplication table modulo p visits r, 2r, 3r and so
+on. The difference of two nodes' places in it is their difference divided by r, and so another one in every row: no pair
 meets twice at the same distance. Numbers above the number of nodes are left out. A search then lets nodes change places
 as long as the worst pair gains by it.
 """
@@ -108,9 +108,9 @@ class KnownOrder:
 class DesignedRing(Schedule):
     """Everyone once per round, in an order that is chosen so that the worst pair of nodes is as good as possible.
 
-    The order is known before the run and is the same in all of its simulations. `seed` chooses one of many, `closing`
-    is how many hops at the end add noise and no gradient, and `search` the number of moves that are tried (None: as
-    many as take a few seconds; 0: the construction alone).
+    The order is known before the run and is the same in all of its simulations. `seed` chooses one of many, and
+    `closing` is how many hops at the end add noise and no gradient. `search` is the number of moves that are tried
+    (None: as many as take a few seconds; 0: the construction alone).
 
     >>> ring = DesignedRing(4, search=0)
     >>> np.sort(ring.path(8, np.random.default_rng(0)).reshape(2, 4)).tolist()

@@ -2,7 +2,7 @@
 
 Where nodes begin anew at each turn, formulas say it exactly (`expected_latency`, `time_between_updates`,
 `choose_timeout`). Where they remember what they have prepared, a round's duration decides who is ready in it and the
-other way round: `round_law` finds the duration that fits itself, and `choose_timeout_ready` the best timeout.
+other way round. `round_law` finds the duration that fits itself, and `choose_timeout_ready` the best timeout.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def timeout_for_skip(delay: Delay, skip: float) -> float:
 def best_timeout(delay: Delay, hop_latency: float) -> float:
     """Return the timeout with the least time between updates (Lemma 2); infinity if skipping does not help.
 
-    The minimum is global: between two neighbouring points of the search, the time between updates is at least the wait
+    The minimum is global. Between two neighbouring points of the search, the time between updates is at least the wait
     at the first over the chance to be ready before the second. Stretches are halved until this excludes them. At a
     smooth minimum the timeout is good to about seven digits: the objective is flat there.
 

@@ -2,7 +2,7 @@
 
 They are in the folder that the environment variable SKIPRING_CACHE names, or else in the user's folder for such files;
 ``SKIPRING_CACHE=off`` keeps none. Only their owner may read them. A file is named by a digest of the rows and of how
-they became features, and is written under another name first: it is there as a whole or not at all. Its checksum is
+they became features, and is written under another name first. So it is there as a whole or not at all. Its checksum is
 looked at whenever it is read. The oldest are deleted where all of them together are larger than 16 GiB.
 """
 

@@ -2,9 +2,9 @@
 
 An image is convolved with Morlet wavelets of two scales and eight directions, and the modulus is taken; the finer ones'
 moduli are convolved with the coarser wavelets once more. The image, the 16 moduli and the 64 moduli of moduli are each
-averaged by a Gaussian and kept at every fourth pixel: 81 channels, and for 28 x 28 pixels 81 x 7 x 7 = 3969 numbers
-(Bruna & Mallat, Invariant scattering convolution networks, 2013). Each image is then normalised by itself, in 27 groups
-of channels that are neighbours in that order: mean 0 and deviation 1 in each group, and norm 1 for the whole.
+averaged by a Gaussian and kept at every fourth pixel. That gives 81 channels, and for 28 x 28 pixels 81 x 7 x 7 = 3969
+numbers (Bruna & Mallat, Invariant scattering convolution networks, 2013). Each image is then normalised by itself, in
+27 groups of channels that are neighbours in that order: mean 0 and deviation 1 in each group, and norm 1 for the whole.
 
 Everything is computed in double precision. On a CPU one image is computed at a time, so that what comes out for it
 cannot depend on another, not even in its last digit. A GPU computes many at a time and agrees to the last digits.

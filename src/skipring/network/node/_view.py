@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     """Return what a node knows about the run and about itself.
 
-    Turns are counted as far as the node knows what became of them: neither an offer that waits for an answer nor an
+    Turns are counted as far as the node knows what became of them. Neither an offer that waits for an answer nor an
     update that is being made is a turn that was skipped.
     """
     setup, memory, budget = node.setup, node.peer.memory, node.setup.config.budget

@@ -119,7 +119,7 @@ class NodeConfig(Section):
 def require_loopback(key: str, address: str) -> Address:
     """Return an address that only this machine can reach; metrics are told without asking who asks."""
     reason = (
-        "must be an address of this machine alone, 127.0.0.1:PORT or [::1]:PORT: a process that reaches it reads"
+        "must be an address of this machine alone, 127.0.0.1:PORT or [::1]:PORT. A process that reaches it reads"
         " the node's epsilon, errors and progress, and nobody is asked for a key; let others in through a proxy"
         " that asks"
     )

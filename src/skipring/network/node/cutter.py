@@ -31,7 +31,7 @@ class Cutter:
     rng : says where to begin, so that all rows of a slow node have their turn.
     whole : whether an update is to be made of all rows or not at all.
     large : whether the model is so large that a second gradient, which adding pieces up takes, may be too much for the
-        memory: then nothing is cut until it has to be.
+        memory. Then nothing is cut until it has to be.
     """
 
     def __init__(

@@ -3,8 +3,8 @@
 `make_learner` reads what all nodes agreed on (the run file) and what is this node's own (its data), and returns a
 `Learner`. A node without a file of its own takes the part of the shared data that a simulation of the same run file
 gives to the node of that number. With a file of its own nobody sees all of the data, so the run file has to say what
-the simulator would look up: the classes (`model.classes`), or for numbers the bound that labels are clipped to
-(`model.label_bound`) or gradients are (`learning.gradient_bound`), for shared data too.
+the simulator would look up. That is the classes (`model.classes`), or for numbers the bound that labels are clipped to
+(`model.label_bound`) or gradients are (`learning.gradient_bound`). For numbers it has to say so with shared data too.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def require_shared_data(run: RunFile) -> None:
             raise InvalidInput.because("data.path", "missing", NO_ROWS)
         reason = (
             "the run file names no data set that nodes share (data.name), and a node no file of its own ([data] path in"
-            " node.toml, with a schema in the run file); give one of them"
+            " node.toml, with a schema in the run file). Give one of them"
         )
         raise InvalidInput.because("data.path", "missing", reason)
 

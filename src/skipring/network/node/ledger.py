@@ -3,13 +3,13 @@
 The account is kept from a node's own journal alone. What it rests on:
 
 *Who has seen what.* A node is taken to have seen the token at every hop of the agreed path that was offered to it,
-whether it updated it or was skipped (view `offered`: how quick an observer is, is its own choice). The chain that comes
+whether it updated it or was skipped (view `offered`). How quick an observer is, is its own choice. The chain that comes
 with a token tells which hops were updates. So when this node releases an update, it knows all looks and all noises
 between its release before and this one, and appends them to an `OwnTranscript`.
 
 *Until the next release* all that others see is made from the token just after the last release, from other nodes' data
-and from fresh noise: post-processing, as far as this node's data is concerned. "All look right after my last release"
-is therefore at least what any other node or outsider learns until the next one, the final model included.
+and from fresh noise. That is post-processing, as far as this node's data is concerned. "All look right after my last
+release" is therefore at least what any other node or outsider learns until the next one, the final model included.
 
 *One more release* is one more Gaussian mechanism with mu = 2 / noise multiplier, on an input made from what was counted
 so far. By composition it adds at most mu^2 for each observer.
@@ -18,7 +18,7 @@ so far. By composition it adds at most mu^2 for each observer.
 only. For a holder writes down that it sends it, and never goes back behind that hop, not even after a crash. (It may
 offer a hop again that was skipped; then nothing had been sent.) After a recovery under a higher ballot there may be two
 chains from one point, and an observer may look at both. Then noise that hides a release on one chain need not hide it
-on the other. So as soon as a higher ballot is known, all releases so far count in full: give the observer the exact
+on the other. So as soon as a higher ballot is known, all releases so far count in full. Give the observer the exact
 token before and after each of them, which costs mu^2 each, by composition. Given those, every token on every chain that
 has no later release of this node is post-processing. The next release starts from such a token; the transcript begins
 anew with it, on one chain again, and by composition its cost is added.
@@ -29,17 +29,17 @@ is gone on with are in the transcript again; wherever a ballot started, all node
 the end it is known who can have looked there (`settled`). docs/privacy.md has the theorem, and what it rests on.
 
 *Parts.* A node with more rows than an update may use deals them into parts, one of which it uses at each of its turns
-(turn number mod parts; a turn is a hop of the agreed path that is this node's, whether it was taken or skipped, so
-neither a restart nor a recovery changes it). A person or a record is in one part: releases of the others are noise and
-post-processing to it. So all of the above holds for each part with its own releases only, and the account is that of
-the part about which most is known.
+(turn number mod parts). A turn is a hop of the agreed path that is this node's, whether it was taken or skipped. So
+neither a restart nor a recovery changes the part. A person or a record is in one part: releases of the others are noise
+and post-processing to it. So all of the above holds for each part with its own releases only, and the account is that
+of the part about which most is known.
 
 *A journal that was rolled back or lost.* The chain of a token that arrives may have own updates that the journal does
 not know (`OwnUpdates`). They count as releases from that moment on, and all releases so far count in full, as after a
-fork: give the observer the exact token before and after each of them, and all tokens on all chains without a later
+fork. Give the observer the exact token before and after each of them, and all tokens on all chains without a later
 release are post-processing. That holds whether they were made and forgotten or the chain was forged: a release that
-never was only adds to the account. What nobody shows to this node it cannot count: a forgotten update on a chain that
-was lost in a recovery, or one that no token with it has brought back yet.
+never was only adds to the account. What nobody shows to this node it cannot count. That may be a forgotten update on a
+chain that was lost in a recovery, or one that no token with it has brought back yet.
 
 *What it cannot know.* A node that is cut off with a minority does not hear of a fork while a majority goes on. The fork
 is counted once the node hears of it, and then raises the account at once. (If the final model was decided under the

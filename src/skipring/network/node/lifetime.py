@@ -1,13 +1,14 @@
 """What a node's owner has given away of one data set, over all runs: a budget for life.
 
 *Composition.* Each run is mu-GDP against the observer who learned most in it. Members of different runs may put
-together what they saw, so these observers count as one and the same, and mu adds in squares (adaptive composition of
-Gaussian mechanisms: what was learned in one run may decide what is tried in the next).
+together what they saw, so these observers count as one and the same, and mu adds in squares. (That is adaptive
+composition of Gaussian mechanisms: what was learned in one run may decide what is tried in the next.)
 
 *Units.* A run that hides a node is mu-GDP for any change of its data, also for that of one person's rows, or of one
-record. So what was told of a record is the sum over all runs, whatever they hide; of a person, over the runs that hide
-persons or nodes; of a node, over those that hide nodes. What runs that hide less have told of a person or a node comes
-on top: their mu says nothing about a change of several units. All totals are within a budget if that of a record is.
+record. So what was told of a record is the sum over all runs, whatever they protect. What was told of a person is that
+over the runs that protect persons or nodes; of a node, over those that protect nodes. What runs that hide less have
+told of a person or a node comes on top: their mu says nothing about a change of several units. All totals are within a
+budget if that of a record is.
 
 *Two nodes in one run on the same data.* To the account of one of them the other's updates are noise and
 post-processing, which they are not if they are made from the same rows. Where a ledger has two nodes in one run, each
@@ -18,7 +19,7 @@ before anything is sent. After a crash between the two the ledger is ahead, as i
 or lost. So that these can be told apart, the ledger also has what the journal was seen to have, written before anything
 is sent. That is not synced, and need not be: as long as the machine has not started anew, a process that was killed has
 lost nothing of it. If the journal then has just that, what the ledger has beyond was never sent. The ledger stays as it
-is, and the account goes on from the journal. Otherwise what the journal lacks counts as seen: all releases of the run
+is, and the account goes on from the journal. Otherwise what the journal lacks counts as seen. All releases of the run
 so far count in full, those that the journal lacks among them, and the account goes on from there.
 
 *It never falls.* The account of a run takes it that all nodes look right after the last release, and may fall a little
@@ -34,7 +35,7 @@ that was lost stays so, and is not taken for a later one.
 
 *Several processes.* While one of them makes an update, what that may cost stands in the ledger, so that two nodes
 which share a budget cannot both take the last of it. Two processes that are one and the same node, from copies of its
-folder, would be counted as one: the second is refused for as long as the first one runs.
+folder, would be counted as one. So the second is refused for as long as the first one runs.
 """
 
 from __future__ import annotations

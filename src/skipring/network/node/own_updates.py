@@ -2,13 +2,13 @@
 
 Only this node makes updates at its hops, after writing them down, and it signs them. So a token with others than the
 journal has says that the journal is an old copy, or a new one in place of one that was lost. The newest own update on
-a token is told from another at the same hop by the chain's digest after it, which is on the node's stamp; earlier ones
-by the hops that were updates before them.
+a token is told from another at the same hop by the chain's digest after it, which is on the node's stamp. Earlier ones
+are told apart by the hops that were updates before them.
 
 What is remembered must not grow much with a run. Updates on one way of the run are known by its marks up to the last of
-them, which are also those before each of the others: one bitmap for each way. And of each digest eight bytes are kept.
-Who meets one that was forgotten has this node's own signature of it, made with fresh random bytes that nobody could
-choose: that its digest begins with the same eight bytes as another at its hop has a chance of 2^-64.
+them, which are also those before each of the others. So there is one bitmap for each way. And of each digest eight
+bytes are kept. Who meets one that was forgotten has this node's own signature of it, made with fresh random bytes that
+nobody could choose. That its digest begins with the same eight bytes as another at its hop has a chance of 2^-64.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class OwnUpdates:
     def reminded(self, trail: Trail | Token) -> list[int]:
         """Return the hops of updates on a trail that have to be counted for it, and were not yet.
 
-        These are the unknown ones, and the newest that the journal knows, back to the last update of another node: an
-        old copy, or an empty journal, may have begun with the same token once more. It may then have made another
+        These are the unknown ones, and the newest that the journal knows, back to the last update of another node. For
+        an old copy, or an empty journal, may have begun with the same token once more. It may then have made another
         update at the same hop, which looks like the one on the chain.
         """
         fresh = self._to_count(trail)

@@ -1,8 +1,9 @@
 """What the owner of a node's machine allows: one file that no archive and no update brings or changes.
 
 A node's folder comes from the person who prepared the network, its settings among it. So what runs code on this machine
-is not in it: which functions of the owner's own a node may call, where their modules are, and the command that ssh goes
-out through. The file is `$SKIPRING_OWNER`, or else `skipring/owner.toml` in the user's configuration (~/.config).
+is not in it. That is which functions of the owner's own a node may call, where their modules are, and the command that
+ssh goes out through. The file is `$SKIPRING_OWNER`, or else `skipring/owner.toml` in the user's configuration
+(~/.config).
 """
 
 from __future__ import annotations

@@ -84,8 +84,8 @@ class AdaptivePace:
 
     What nodes take is estimated from the newest offers; one whose node was given up tells that it takes longer than
     that (the Kaplan-Meier estimate). What the estimate leaves open counts as never ready. Since a short timeout hides
-    what is beyond it, one offer in 32 waits longer: every second one of these twice the timeout, every fourth four
-    times, and so on, up to twice the longest time that is known of a node. So exploring costs little even if many
+    what is beyond it, one offer in 32 waits longer. Every second one of these waits twice the timeout, every fourth
+    four times, and so on, up to twice the longest time that is known of a node. So exploring costs little even if many
     nodes are dead, and all lengths are seen.
 
     If in 16 offers nobody is ready in time, the next wait is twice as long; and if that was surprising, the nodes have

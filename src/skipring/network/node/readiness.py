@@ -17,8 +17,8 @@ class Readiness:
 
     Parameters
     ----------
-    ready : ``fresh``: begun anew for each turn, and thrown away if the turn goes to another node; ``kept``: a node that
-        was skipped goes on, and is ready for its next turn; ``ahead``: also begun right after an update.
+    ready : ``fresh``: begun anew for each turn, and thrown away if the turn goes to another node. ``kept``: a node that
+        was skipped goes on, and is ready for its next turn. ``ahead``: also begun right after an update.
     turns : how many turns the node has in the whole run.
     parts : how many parts the node's rows have; a turn uses the part of its number.
     at_once : gets ready for a turn if that takes no time, and says whether it did.

@@ -1,7 +1,7 @@
 """What becomes of a token with own updates that the journal does not know: they count, and the node stops.
 
-Each of them is signed by this node itself (the stamps on a token are checked before), so nobody can have made them up:
-the journal is an old copy, or was lost. They are in the account and in the journal at once.
+Each of them is signed by this node itself (the stamps on a token are checked before), so nobody can have made them up.
+Then the journal is an old copy, or was lost. They are in the account and in the journal at once.
 """
 
 from __future__ import annotations

@@ -87,12 +87,12 @@ class NodeStatus:
     no_noise : whether there is no noise at all, so that nothing is hidden.
     not_covered : what no epsilon counts, where nodes share a data set; None if nothing.
     budget : the epsilon that the node is ready to give away; None if it has no budget.
-    life_runs, life_epsilon, life_unit : how many runs the ledger of the node's data has; the epsilon of all of them
-        together, for one observer who knows what the one who knows most knew in each; and what it hides: the least that
-        one of these runs hides. None without a ledger.
+    life_runs, life_epsilon, life_unit : how many runs the ledger of the node's data has, and the epsilon of all of them
+        together. It is for one observer who knows what the one who knows most knew in each. It protects the least that
+        one of these runs protects. None without a ledger.
     refused, refused_for_budget : offers that it refused itself, and those among them for its budget's sake.
-    late, declined, cut : own turns without an update because it was not there in time; turns that were let go at once,
-        since it would not have been; updates of fewer rows than there are, for want of time.
+    late, declined, cut : own turns without an update because it was not there in time. Turns that were let go at once,
+        since it would not have been. Updates of fewer rows than there are, for want of time.
     prepare_time : median seconds to get the rows of an update ready; None before the first time.
     test_error : on the node's own test rows, of the newest token sent to it; None before that.
     guess : what always guessing the same reaches on them; None without any.

@@ -1,7 +1,7 @@
 """How nodes pass a token on without a server: what they say, what each must not forget, and what follows from it.
 
 A state machine without clock, network, disk or chance. `Peer` is told what happened and answers with what is to be done
-(`Action`), in order; `Rules` is what all nodes agree on, and `agreed_path` the order in which they are offered the
+(`Action`), in order. `Rules` is what all nodes agree on, and `agreed_path` the order in which they are offered the
 token. `Memory` is what the entries of a node's journal add up to, and `Fold` adds them up. `Sight` is what a node is
 told of the world around it. A token's `chain` tells which hops have updated it. docs/protocol.md explains it.
 """

@@ -115,10 +115,10 @@ class Core:
     def is_new(self, place: Place, sender: int) -> bool:
         """Say whether a place is beyond all that this node has, or has told that sender that it has not.
 
-        What one node was told binds this node towards that node alone: another one that asks in vain, and perhaps
-        about all hops to come, must not keep the token from coming by its right way. That is enough for safety. The
-        node that was told so goes on from there, and offers that place never again; nobody else had it to offer, for
-        one node goes on per ballot.
+        What one node was told binds this node towards that node alone. Another one that asks in vain, and perhaps about
+        all hops to come, must not keep the token from coming by its right way. That is enough for safety. The node that
+        was told so goes on from there, and offers that place never again; nobody else had it to offer, for one node
+        goes on per ballot.
         """
         denied = self.memory.denied(sender)
         return place > self.place and (denied is None or place > denied)
@@ -151,7 +151,7 @@ class Core:
     def note(self, ballot: Ballot) -> bool:
         """Remember a ballot that a node speaks of, and say whether it is within reach.
 
-        One message moves this node by a bounded step, so that no number is ever used up: at a step for each message
+        One message moves this node by a bounded step, so that no number is ever used up. At a step for each message
         that a peer may send, the largest one is further away than a lifetime. A node that is behind others by more
         catches up, step by step, as they speak.
         """

@@ -71,7 +71,7 @@ class Keeping:
     def computed(self, ballot: Ballot, hop: int, token: Token | None) -> None:
         """Take an update that was asked for; it counts only if nothing has overtaken it. None: there is none in time.
 
-        Once its turn is over, a node has passed the token on without its update, and whatever it makes of it later
+        Once its turn is over, a node has passed the token on without its update. An update that it makes of it later
         would be another one at the same hop: it is thrown away.
         """
         core = self.core

@@ -148,7 +148,7 @@ class Recovery:
     def on_prepare(self, sender: int, message: Prepare) -> None:
         """Promise a ballot to its owner, unless a higher one was promised, or this node knows that the token is there.
 
-        An honest node asks only after a majority has agreed that the token is lost, and those who agreed promise; the
+        An honest node asks only after a majority has agreed that the token is lost, and those who agreed promise. The
         others do so when they have seen no sign of the token for a while, and until then count as not reached. So a
         token that is lost is recovered as before, or a little later.
         """

@@ -75,7 +75,7 @@ class Scrutiny:
         """Say whether a message is of a ballot that a majority has promised, or a lower one; else ask for the proof.
 
         Only a node that goes on under a ballot, or was told to by one that does, says so, and each of those has the
-        proof. What is dropped meanwhile comes again: greetings, questions and final models are repeated, and the node
+        proof. What is dropped meanwhile comes again. Greetings, questions and final models are repeated, and the node
         that leads a recovery sends the proof to all at once, so that an offer seldom comes before it.
         """
         core = self.core

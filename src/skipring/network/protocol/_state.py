@@ -1,9 +1,9 @@
 """Where a node stands in a run: what it is doing with the token, and what goes on beside it.
 
-`State.doing` is one value, and says everything about the token: another node has it (`Idle`, `Watching`); this node has
-it (`Offering`, `Computing`, `Waiting`, `Deciding`); it has sent it and does not know whether it arrived
-(`Unconfirmed`); or it needs it no more (`Ended`). An invitation, a doubt and a recovery may go on beside any of them,
-and are values of their own.
+`State.doing` is one value, and says everything about the token. Another node has it (`Idle`, `Watching`), or this node
+has it (`Offering`, `Computing`, `Waiting`, `Deciding`). Or this node has sent it and does not know whether it arrived
+(`Unconfirmed`), or needs it no more (`Ended`). An invitation, a doubt and a recovery may go on beside any of them, and
+are values of their own.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ Doing = Idle | Watching | Holding | Ended
 class Invitation:
     """A place that this node prepares for, or is ready for.
 
-    There is one for each node that has offered the token, the newest (`State.invitations`): one that has no token to
+    There is one for each node that has offered the token, the newest (`State.invitations`). A node that has no token to
     send, and offers it nevertheless, must not take the place of the holder, however often it does.
     """
 

@@ -1,6 +1,6 @@
 """How a token came to be: a mark for each hop that updated it, and a digest that no other chain of updates has.
 
-A chain is 32 bytes, a SHA-256 digest, and a bitmap of all hops of the run: bit h - 1, the least significant bit of a
+A chain is 32 bytes, a SHA-256 digest, and a bitmap of all hops of the run. Bit h - 1, the least significant bit of a
 byte first, says whether hop h (counted from 1) was an update on this chain.
 
 The digest travels with the token, so it must not say more than the token does. A later observer is meant to learn about

@@ -1,10 +1,10 @@
 """What the entries of a journal add up to: one fold, for the node that writes them and for all who read them.
 
-`Fold.add` takes one entry after the other, and is the only place where they are added up: to the memory that the
-protocol goes on from (`Memory.after`), and to accounts of what was given away.
+`Fold.add` takes one entry after the other, and is the only place where they are added up. They add up to the memory
+that the protocol goes on from (`Memory.after`), and to accounts of what was given away.
 
-What the first entries have added up to may be written down (`Memory`, and the `state` of each account that has one):
-to go on from there and add the rest is the same as to add all.
+What the first entries have added up to may be written down (`Memory`, and the `state` of each account that has one). To
+go on from there and add the rest is the same as to add all.
 """
 
 from __future__ import annotations

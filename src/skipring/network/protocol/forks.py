@@ -1,10 +1,10 @@
 """Where a run with recoveries can have gone two ways, and who can have seen it: what the nodes' answers add up to.
 
 Under one ballot a run goes one way. So its tokens are a tree of which each ballot is a path, and two ways part only
-where a node goes on under a new ballot: at the token of the copy that it goes on with (its start). The final model is
-at the end of one line through that tree. Take a node that was sent a token beside the line, however far beside. It has
-learned at most as much as from a look at the last token on the line before that (docs/privacy.md has the theorem). So
-what is needed is the start of each ballot, and who was sent tokens beside the line.
+where a node goes on under a new ballot. They part at the token of the copy that it goes on with (its start). The final
+model is at the end of one line through that tree. Take a node that was sent a token beside the line, however far
+beside. It has learned at most as much as from a look at the last token on the line before that (docs/privacy.md has the
+theorem). So what is needed is the start of each ballot, and who was sent tokens beside the line.
 
 A node that does not answer may have sent a token to any other, if it can have had one: then all count as having looked.
 A ballot whose start nobody knows may have begun anywhere: releases under lower ballots count in full.

@@ -1,7 +1,8 @@
 """What a node tells after the end of a run with recoveries: where it was gone on from, and who may have looked where.
 
 All of it is in the node's journal: the ballots that it has heard of, each with the copy that was gone on with, if it
-knows; and for each ballot the hops for which it has sent a token, or may have, and of which it has taken one.
+knows. And for each ballot it has the hops for which the node has sent a token, or may have, and of which it has taken
+one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Told:
     Parameters
     ----------
     starts : the ballots of recoveries that it has heard of, each with the copy that was gone on with, None if it does
-        not know; a ballot of its own without one was never gone on with.
+        not know. A ballot of its own without one was never gone on with.
     passed : the hops of each ballot for which it has sent a token, or may have; bit h is hop h.
     taken : the hops of each ballot of which it has taken a token.
     """

@@ -129,8 +129,8 @@ class Pass:
     """The token for a hop; `heard` says of each node at which hop it was last heard from (see `Presence`).
 
     `turns` says how long the newest turns took (see `TurnTimes`), so that nobody has to see all by itself. `since` is 0
-    if the token is whole; else the first bytes of its bitmap, one less than this, are left out, and zeros at its end:
-    its receiver has said that it has them (see `_cutting`).
+    if the token is whole; else the first bytes of its bitmap, one less than this, are left out, and zeros at its end.
+    Its receiver has said that it has them (see `_cutting`).
     """
 
     ballot: Ballot = field(metadata=on_wire(1))

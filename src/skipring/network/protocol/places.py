@@ -14,7 +14,7 @@ class Places(Sequence[Place]):
     """Places in the order in which they came. It never changes; `plus` returns a longer one, which shares its memory.
 
     A tuple would be copied for each place that is added. Here a place takes eight bytes, and to find one takes no
-    longer the more there are: under one ballot hops only go up, and where they do not, a new stretch begins.
+    longer the more there are. Under one ballot hops only go up, and where they do not, a new stretch begins.
 
     >>> places = Places().plus(((0, 3), 1)).plus(((0, 3), 4))
     >>> len(places), ((0, 3), 4) in places, places == (((0, 3), 1), ((0, 3), 4))

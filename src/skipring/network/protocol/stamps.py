@@ -1,7 +1,7 @@
 """Updates that their nodes have signed: nobody can put another node's update on a token.
 
-On a token the newest update of each node carries that node's stamp: the ballot, the chain's digest right after the
-update, and a signature of both, of the hop, and of all marks up to it. So a stamp vouches for the node's earlier
+On a token the newest update of each node carries that node's stamp. It has the ballot, the chain's digest right after
+the update, and a signature of both, of the hop, and of all marks up to it. So a stamp vouches for the node's earlier
 updates, too, and for what others had done before it. A node that has a token can leave out its last updates, and add
 own ones; everything else is seen.
 
@@ -107,8 +107,8 @@ class StampCheck:
         """Say the same of a token that is passed on, by the stamps of the last two nodes that updated it.
 
         That is enough where one node lies. Of those two one is honest, and has checked what was there before it, which
-        its own stamp vouches for; and after its update there are updates of the other one only. A stamp of this node
-        is looked at, too, unless it is the one on the `last` token that it had.
+        its own stamp vouches for. After its update there are updates of the other one only. A stamp of this node is
+        looked at, too, unless it is the one on the `last` token that it had.
         """
         if token is self._passed:
             return ""
@@ -157,7 +157,7 @@ class Split:
 def split(one: Trail | Token, other: Trail | Token, turns: Sequence[int]) -> Split | None:
     """Return whether two trails, all of whose stamps are good, show that the run went two ways under one ballot.
 
-    Each stamp vouches for all marks up to it. Under one ballot there is one way: of two stamps the later one has all
+    Each stamp vouches for all marks up to it. Under one ballot there is one way. Of two stamps the later one has all
     marks that the earlier one has, up to it, and if they are of the same hop, they are the same update.
     """
     marks, other_marks, stamps = marks_of(one.chain), marks_of(other.chain), dict(other.stamps)

@@ -43,7 +43,7 @@ class AgreedOrder:
 def order_of(run: RunFile, nodes: int, steps: int) -> AgreedOrder:
     """Return the order of a run of `steps`, drawn from the run's seed, or designed with it.
 
-    A design is looked for with sums, products and quotients alone, so that it, too, is the same on every machine; that
+    A design is looked for with sums, products and quotients alone, so that it, too, is the same on every machine. That
     all nodes have found the same one is part of what they agree on.
     """
     if run.schedule.name == "designed-ring":

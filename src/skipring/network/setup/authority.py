@@ -42,7 +42,7 @@ def lasting_authority(folder: Path, begin: datetime, end: datetime) -> tuple[cer
     """Return an authority that lasts as long as what it is to sign, and whether it was renewed for that.
 
     It keeps its key and its name, so that certificates which it has signed before hold with the new one, and new
-    certificates with the old one: nobody is locked out, in whatever order they are told.
+    certificates with the old one. So nobody is locked out, in whatever order they are told.
     """
     from ..transport import certificates as known  # an extra
 

@@ -22,7 +22,7 @@ from ..node import NodeConfig, is_within, owner_path, read_node_config, read_own
 class Hook:
     """A function that a run or a node's settings name.
 
-    `key` is where it is named, `file` what it would be loaded from (None if there is no such module), and `refused` why
+    `key` is where it is named, `file` what it would be loaded from (None if there is no such module). `refused` is why
     it is not called; empty if it may be.
     """
 

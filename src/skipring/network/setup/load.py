@@ -215,7 +215,7 @@ def own_rows_of(learner: Learner) -> tuple[str, ...]:
     """Return what a journal keeps of a node's rows: parts, units per update, units, and a digest of rows and parts.
 
     With other rows, or the same in another order, a unit could come into another part in the middle of a run, and be
-    used more often than is counted: such a journal is refused. It is the owner's own file, and never sent.
+    used more often than is counted. Such a journal is refused. It is the owner's own file, and never sent.
     """
     if learner.protection.unit == "node":
         return ()

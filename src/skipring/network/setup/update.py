@@ -1,6 +1,6 @@
 """What all owners are told when people come and go, or certificates are renewed: one file without a secret in it.
 
-It is signed with the authority's key, so that it may travel by mail or lie on a share: a node's folder takes it from
+It is signed with the authority's key, so that it may travel by mail or lie on a share. A node's folder takes it from
 nobody else, and never one that is older than what it has.
 """
 

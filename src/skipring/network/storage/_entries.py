@@ -1,8 +1,8 @@
 """Entries of a journal as bytes, and back.
 
 A row is what was written at once: when, and the entries. Of a token it has what the newest copy before it has not: the
-marks and stamps that are new, so that a row does not grow with the length of the run. Its parameters are replaced by
-their SHA-256, and by their size if they are in a file.
+marks and stamps that are new. So a row does not grow with the length of the run. Its parameters are replaced by their
+SHA-256, and by their size if they are in a file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The lines of a ledger that say how much an account has come to: some are written for each update, so they are short.
 
-Such a line is a list: which account it is of, releases, mu^2, and that with each release in full; then what an update
-that is being made may bring them to, the time, the account as it is, and what the journal was seen to have of it. What
-is the same as what stands before it is 0. Then, in brackets, how often the account was put in doubt, if it was. A 1
-at the end says that it has become certain what recoveries have cost: only then mu^2 may be less than before.
+Such a line is a list: which account it is of, releases, mu^2, and that with each release in full. Then comes what an
+update that is being made may bring them to, the time, the account as it is, and what the journal was seen to have of
+it. What is the same as what stands before it is 0. Then, in brackets, how often the account was put in doubt, if it
+was. A 1 at the end says that it has become certain what recoveries have cost: only then mu^2 may be less than before.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ The file is an SQLite database (write-ahead log, one fsync per row). Row 0 says 
 has the entries that were written at once, and each carries a SHA-256 over the row before it. Of a token a row has what
 is new on it (`_entries`), so that rows do not grow with the run. Parameters are kept apart, once per content, and only
 those that are still needed; a row has their SHA-256. Those that come as a `ModelFile` become files of a folder beside
-the journal: on the disk before the row that speaks of them, and deleted after the row that no longer needs them.
+the journal. They are on the disk before the row that speaks of them, and deleted after the row that no longer needs
+them.
 
 Now and then a row comes with what all rows up to it add up to (`_summary`), in the same transaction, so that one is
-never there without the other; only the newest such sum is kept. A start goes on from it.
+never there without the other. Only the newest such sum is kept. A start goes on from it.
 
 Beside it lies a small file, the witness (`_witness`), which knows the newest entry, and is locked while the journal is
 open. How all of it is read back, and checked, is in `journal_reading`.

@@ -10,7 +10,7 @@ line without its end was never confirmed: the next writer cuts it off. Everythin
 refused.
 
 An old copy in place of the file is whole in itself. So each node keeps beside its settings how far the ledger went when
-it last wrote to it (`ledger-....head`): a ledger that is shorter, or another one in its place, is refused.
+it last wrote to it (`ledger-....head`). A ledger that is shorter, or another one in its place, is refused.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class LedgerRun:
 class LedgerRecord:
     """What a node has released in a run so far: `mu2` knows the observer who knows most, `in_full` counts each release.
 
-    These never fall, although an account may, once it is known who has looked after a release; but once, when the run
-    is over and it has become certain what recoveries have cost (`settled`), `mu2` does. `may_mu2` and
-    `may_in_full` are what an update that is being made may bring them to. `told` is the account when the line was
-    written, and `kept` what the journal was seen to have of it: that is written before anything is sent, but synced
-    with the next line only, so that it may be missing once the machine has started anew (`boot`). `doubts` is how often
-    something was proven that puts the account in doubt (a fork, updates that the journal has forgotten), or was taken
-    back that had been certain: a journal that knows of fewer has lost one.
+    These never fall, although an account may, once it is known who has looked after a release. But `mu2` may fall once,
+    when the run is over and it has become certain what recoveries have cost (`settled`). `may_mu2` and `may_in_full`
+    are what an update that is being made may bring them to. `told` is the account when the line was written, and `kept`
+    what the journal was seen to have of it. That is written before anything is sent, but synced with the next line
+    only, so that it may be missing once the machine has started anew (`boot`). `doubts` is how often something was
+    proven that puts the account in doubt (a fork, updates that the journal has forgotten), or was taken back that had
+    been certain. A journal that knows of fewer has lost one.
     """
 
     about: LedgerRun

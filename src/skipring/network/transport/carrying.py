@@ -1,6 +1,6 @@
 """Large models, each on a connection of its own, past the small messages: in chunks, checked, and into a file.
 
-The sender says which message it is, and waits until it is told to go on; then come the chunks, and at the end the
+The sender says which message it is, and waits until it is told to go on. Then come the chunks, and at the end the
 receiver says that it has all of them.
 """
 
