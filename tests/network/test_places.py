@@ -134,7 +134,7 @@ def test_metrics_for_others_are_refused_with_the_reason(skipring_words: Command,
     assert answer.code == 1
     line = answer.out.splitlines()[0]
     assert f"metrics = {given}: must be an address of this machine alone, 127.0.0.1:PORT or [::1]:PORT" in line
-    assert "a process that reaches it reads" in line
+    assert "A process that reaches it reads" in line
 
 
 def why_no_mounts() -> str:
