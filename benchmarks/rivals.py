@@ -20,9 +20,9 @@ from setups import changed
 from simulation import seconds, workload  # the benchmark beside this one, which finds the next file
 from skipring.learning import LOGISTIC, LinearModel, StepSizes
 from skipring.runs import with_changes
+from skipring.schedules import Federated, Gossip
 from skipring.simulation import build
 from skipring.simulation.engine import run_one
-from skipring.simulation.rivals import Federated, Gossip
 from skipring.simulation.setup import Setup
 from skipring.timeouts import timeout_for_skip
 

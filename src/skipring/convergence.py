@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from ._arrays import Doubles
 from ._binomial import binomial_pmf
 from .errors import (
-    InvalidInput,
     require_integer,
     require_non_negative,
     require_positive,
     require_probability_below_one,
 )
+from .schedules import schedule_kind
 
 __all__ = [
     "ErrorTerms",
@@ -187,24 +187,10 @@ def best_learning_rate(*, diameter: float, gradient_bound: float, noise_multipli
 
 
 def _log_mixing_factor(schedule: str, nodes: int, skip: float) -> float:
-    """Return log |lambda_1|; as a logarithm because |lambda_1| itself rounds to 1 for large slow rings."""
-    # The nodes of a designed order are numbered at random, so that each place of each round is anyone's with the same
-    # probability, as on the random ring; the bound uses no more of it.
-    if schedule not in ("ring", "random-ring", "random-walk", "designed-ring"):
-        raise InvalidInput("schedule", schedule, "one of ring, random-ring, random-walk, designed-ring")
+    kind = schedule_kind(schedule)
     require_integer("nodes", nodes, 2)
     require_probability_below_one("skip", skip)
-    if schedule != "ring":
-        return -math.inf
-    if skip == 0.0:
-        raise InvalidInput.because(
-            "skip",
-            skip,
-            "Theorem 1 covers the fixed ring only with a positive skip probability; "
-            "give a small one, or use the schedule random-ring",
-        )
-    # 1 + p^2 - 2 p cos(2 pi / n) = (1 - p)^2 + 4 p sin^2(pi / n): this form has no cancellation.
-    return -0.5 * math.log1p(4.0 * skip * (math.sin(math.pi / nodes) / (1.0 - skip)) ** 2)
+    return kind.log_mixing_factor(nodes, skip)
 
 
 def _step_norm(gradient_bound: float, noise_multiplier: float, dimension: int) -> float:

@@ -29,6 +29,7 @@ from .learning import usual_loss
 from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
 from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast, large_delta
 from .runs import RunFile, parse_run, protected_rows
+from .schedules import USUAL_SCHEDULE
 from .simulation import DealtRows, Setup, planned, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
@@ -153,7 +154,7 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
 
     def __init__(
         self,
-        schedule: str = "random-ring",
+        schedule: str = USUAL_SCHEDULE,
         rounds: int = 30,
         delay: str | Delay | None = None,
         timeout: float | str | None = None,

@@ -33,9 +33,8 @@ from skipring.learning import (
     register_loss,
 )
 from skipring.learning._compiled import loss_table
-from skipring.schedules import RandomRing
+from skipring.schedules import Federated, RandomRing
 from skipring.simulation.engine import run_one
-from skipring.simulation.rivals import Federated
 from skipring.simulation.rivals.runs import who_is_ready
 from skipring.simulation.setup import Setup
 

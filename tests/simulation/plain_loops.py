@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from skipring._arrays import Floats
 from skipring.learning import LinearModel, reference
-from skipring.schedules import Schedule
-from skipring.simulation.rivals import Gossip
+from skipring.schedules import Gossip, Schedule
 from skipring.simulation.setup import Setup
 
 #: Which nodes are neighbours, as a matrix of all pairs.

@@ -18,9 +18,9 @@ from scipy.stats import binom, norm
 from skipring.data import NodeData
 from skipring.errors import InvalidInput
 from skipring.runs import RunFile, with_changes
+from skipring.schedules import Federated, Gossip
 from skipring.simulation import Interrupted, Result, alternatives, build, compare_runs, simulate
 from skipring.simulation.engine import run_many, run_one
-from skipring.simulation.rivals import Federated, Gossip
 from skipring.simulation.rivals.runs import who_is_ready
 from skipring.simulation.setup import Setup
 from skipring.simulation.stragglers import stragglers_of

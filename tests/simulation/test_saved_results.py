@@ -13,8 +13,8 @@ from skipring._json import from_json, to_json
 from skipring.errors import InvalidInput
 from skipring.privacy import PrivacyReport, forecast
 from skipring.runs import with_changes
+from skipring.schedules import Federated, Gossip
 from skipring.simulation import Interrupted, Result, simulate
-from skipring.simulation.rivals import Federated, Gossip
 
 SMALL = ["data.nodes=10", "schedule.steps=40", "simulation.runs=2", "simulation.evaluate_every=20"]
 

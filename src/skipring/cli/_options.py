@@ -53,6 +53,8 @@ Delay = Annotated[
     ),
 ]
 HopLatency = Annotated[float, typer.Option(help="Time a hop takes, whoever is at its end.")]
+#: As in `skipring.schedules`, which would take as long.
+USUAL_SCHEDULE = "random-ring"
 Schedule = Annotated[str, typer.Option(metavar="NAME", help="ring, random-ring, designed-ring or random-walk.")]
 Nodes = Annotated[int, typer.Option(help="Number of nodes.")]
 NoiseMultiplier = Annotated[

@@ -144,6 +144,7 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
 
     from ..learning import is_of_numbers
     from ..report import worth_names
+    from ..schedules import RIVALS
 
     console = Console(highlight=False)
     console.print(_table(comparison, varies))
@@ -153,8 +154,7 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
         console.print(f"\nWithout noise, mean over nodes: {found}.", markup=False)
     delta = comparison.rows[0].result.privacy.delta
     names = {row.result.schedule for row in comparison.rows}
-    rivals = " Gossip: a node's own releases." if "gossip" in names else ""
-    rivals += " Federated: against the server." if "federated" in names else ""
+    rivals = "".join(f" {rival.against}" for rival in RIVALS.values() if rival.name in names)
     console.print(
         f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon of all, at the end: the"
         f" forecast where it holds for every pair, else the worst pair of the first run.{_averages(comparison)}"

@@ -144,6 +144,7 @@ def _end(curve: EmpiricalCurve, until: float) -> dict[str, Any]:
 def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: bool) -> list[dict[str, Any]]:
     from ..experiments import proven_epsilon, published_epsilon, sweep_curves
     from ..report import draw_rivals, write_empirical_csv
+    from ..schedules import Gossip
 
     curves = sweep_curves(sweep, outcome)
     account = proven_epsilon if proven else published_epsilon
@@ -154,7 +155,7 @@ def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: b
         if not proven:
             return f"{schedule}, noise {curve.noise_multiplier:.3g}"
         # At one budget for all, the noise follows from the length.
-        return f"{schedule}, {curve.steps[-1]} iterations" if schedule == "gossip" else schedule
+        return f"{schedule}, {curve.steps[-1]} iterations" if schedule == Gossip.name else schedule
 
     draw_rivals(
         curves,

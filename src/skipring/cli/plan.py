@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from ..planning import Budget, Plans
     from ..privacy import Guarantee
 
-#: What an epsilon has to do with orders, by schedule.
-_ON_ORDERS = {
-    "random-ring": " --schedule designed-ring chooses an order for which it holds for every pair.",
-    "designed-ring": " Timeout and length were compared by the average over orders.",
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
@@ -41,7 +35,7 @@ class Asked:
     hop_latency: options.HopLatency = 0.01
     gradient_bound: Annotated[float, typer.Option(help="Largest norm of a node's (or row's) gradient, k.")] = 1.0
     diameter: Annotated[float, typer.Option(help="Diameter of the set the parameters are kept in.")] = 10.0
-    schedule: options.Schedule = "random-ring"
+    schedule: options.Schedule = options.USUAL_SCHEDULE
     smoothness: options.Smoothness = None
     protects: options.Protects = options.USUAL_UNIT
     rows: options.Rows = None
@@ -214,9 +208,16 @@ def _on_the_paper(plans: Plans) -> list[str]:
 
 
 def _on_epsilon(plans: Plans, found: Guarantee) -> str:
+    from ..schedules import DesignedRing, schedule_kind
+
     most = 2 / plans.best.learning_rate
     advice = f"The loss may have a smoothness of at most {most:.3g} = 2 / learning rate."
-    return f"{found.sentence()} {advice}{_ON_ORDERS.get(plans.budget.schedule, '')}"
+    kind, on_orders = schedule_kind(plans.budget.schedule), ""
+    if kind.is_drawn_in_rounds():
+        on_orders = f" --schedule {DesignedRing.name} chooses an order for which it holds for every pair."
+    elif kind.order_is_known:
+        on_orders = " Timeout and length were compared by the average over orders."
+    return f"{found.sentence()} {advice}{on_orders}"
 
 
 def _on_delta(budget: Budget) -> list[str]:
@@ -250,6 +251,8 @@ def _on_readiness(plans: Plans) -> list[str]:
 
 def _on_rows(plans: Plans) -> list[str]:
     """Say what the rows of an update have to do with noise and error; nothing for nodes."""
+    from ..schedules import schedule_kind
+
     budget, best = plans.budget, plans.best
     if budget.protects == "node":
         return []
@@ -269,6 +272,6 @@ def _on_rows(plans: Plans) -> list[str]:
         )
     elif budget.rows is None:
         notes.append("It is not counted that rows may take turns; with --rows (of each node) it is.")
-    if budget.schedule == "random-walk" and best.parts > 1:
+    if not schedule_kind(budget.schedule).has_rounds() and best.parts > 1:
         notes.append("On the random walk it is not counted that rows take turns.")
     return notes + same_parts(plans.run)

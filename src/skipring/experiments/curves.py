@@ -18,7 +18,7 @@ from ..simulation import Result
 from ..timeouts import timeout_for_skip
 from .runner import Outcome
 from .sweep import Sweep, parse_sweep
-from .theory import LAWS
+from .theory import LAWS, THEOREMS
 
 #: Runs of --quick, at most.
 _QUICK_RUNS = 10
@@ -94,7 +94,7 @@ def draw_latencies(result: Result, law: Delay, rng: np.random.Generator) -> Floa
     times depend on. A skipped hop takes the timeout, another one a delay that is within it.
     """
     settings = result.settings
-    if settings["delay"]["skip"] is None or result.schedule not in ("ring", "random-ring", "random-walk"):
+    if settings["delay"]["skip"] is None or result.schedule not in THEOREMS:
         raise InvalidInput.because("result", result.schedule, "must be of a token with a skip probability")
     if settings["delay"]["patient_every"] is not None or settings["stragglers"] != StragglersSection().model_dump():
         raise InvalidInput.because("result", "stragglers", "must have skips that are independent and alike")

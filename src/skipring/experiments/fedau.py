@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidInput
 from ..learning import StepSizes
 from ..privacy import PrivacyReport
+from ..schedules import RandomRing, Ring
 from ..simulation import Result, build, gather, one_blas_thread, prepare_runs, run_one
 from .beyond import straggler_names
 from .runner import Outcome
@@ -64,7 +65,7 @@ def with_fedau(sweep: Sweep, outcome: Outcome) -> tuple[Sweep, Outcome]:
 def _weighted(cell: Cell, plain: Result, cutoff: int) -> Result:
     """Simulate a cell's runs with weights: the same nodes are in time, since random numbers are drawn in that order."""
     setup = build(cell.run)
-    if setup.schedule.name not in ("ring", "random-ring"):
+    if not isinstance(setup.schedule, Ring | RandomRing):
         raise InvalidInput("schedule.name", setup.schedule.name, "ring or random-ring: intervals are counted in rounds")
     shared, outputs = prepare_runs(setup), []
     with one_blas_thread():

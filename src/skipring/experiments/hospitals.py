@@ -22,6 +22,7 @@ from .._arrays import Floats
 from ..data import Dataset, load_dataset
 from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from ..runs import parse_run
+from ..schedules import USUAL_SCHEDULE
 from ..simulation import Interrupted, Setup, build, planned, run_one
 from .central import Tuning, central_noise, descend, ring_noise
 
@@ -273,7 +274,7 @@ def _sections(protects: str, tuning: Tuning) -> dict[str, dict[str, Any]]:
     return {
         "data": {"name": "hospitals", "standardise": False, "unit_rows": False},
         "model": {"name": "logistic", "classes": ["healthy", "sick"]},
-        "schedule": {"name": "random-ring", "steps": 4 * tuning.rounds},
+        "schedule": {"name": USUAL_SCHEDULE, "steps": 4 * tuning.rounds},
         "delay": {"timeout": math.inf},
         "learning": {
             "rate": tuning.rate,

@@ -18,6 +18,7 @@ import numpy as np
 from ..data import Dataset, load_dataset
 from ..privacy import forecast
 from ..runs import RunFile, dealt_rows, parse_run
+from ..schedules import USUAL_SCHEDULE
 from ..simulation import DealtRows, Interrupted, Setup, planned, prepare_runs, run_one, setup_on
 
 IMAGE_DELTA = 1e-5
@@ -224,7 +225,7 @@ def _run(
         {
             "data": {"name": way.data, "nodes": nodes, "standardise": False},
             "model": way.model | {"device": device},
-            "schedule": {"name": "random-ring", "steps": steps},
+            "schedule": {"name": USUAL_SCHEDULE, "steps": steps},
             "delay": {"skip": _SKIP},
             "learning": learning,
             "privacy": {"protects": "record", "delta": IMAGE_DELTA}

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from ..privacy import Transcript, TranscriptAccountant, gdp_mu
 from ..runs import parse_run
-from ..schedules import DesignedRing, KnownOrder, RandomRing, Schedule, designed_order, schedule
+from ..schedules import DesignedRing, KnownOrder, RandomRing, RandomWalk, Ring, Schedule, designed_order, schedule
 from ..simulation import Interrupted, simulate
 
 #: What every pair is to keep: epsilon and delta.
 ORDER_BUDGET = (8.0, 1e-5)
-ORDER_SCHEDULES = ("ring", "random-ring", "designed-ring", "random-walk")
+ORDER_SCHEDULES = (Ring.name, RandomRing.name, DesignedRing.name, RandomWalk.name)
 #: How many random orders and walks are drawn.
 _DRAWS = 3
 _RATES = (0.03, 0.1, 0.3, 1.0)
@@ -128,7 +128,7 @@ def order_study(
 
 
 def _row(study: OrderStudy, name: str, nodes: int, rounds: int) -> OrderRow:
-    designed = name == "designed-ring"
+    designed = name == DesignedRing.name
     ring = DesignedRing(nodes, seed=1, search=study.search) if designed else schedule(name, nodes)
     draws = _DRAWS if name.startswith("random") else 1
     leakages = [_worst(ring, nodes * rounds, seed) for seed in range(draws)]

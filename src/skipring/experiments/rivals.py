@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..privacy import PlannedRun, forecast, gdp_epsilon, gossip_mu_curve, muffliato_epsilon, theorem_curve
+from ..schedules import Federated, Gossip
 from ..simulation import Setup, build, chosen_pairs, gossip_graphs, planned, who_is_ready, why_not_hidden
 from .sweep import Cell
 from .theory import THEOREMS
@@ -29,7 +30,7 @@ def published_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
     noise = setup.noise_multiplier
     epsilon = np.zeros(len(steps))
     later = steps > 0
-    if run.schedule.name == "gossip":
+    if isinstance(setup.schedule, Gossip):
         epsilon[later] = muffliato_epsilon(
             gossip_graphs(setup, 0),
             nodes=setup.data.nodes,
@@ -38,7 +39,7 @@ def published_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
             delta=delta,
             points=steps[later].tolist(),
         )
-    elif run.schedule.name == "federated":
+    elif isinstance(setup.schedule, Federated):
         rho = 2.0 * _uploads(setup, steps) / noise**2
         epsilon = rho + 2.0 * np.sqrt(rho * math.log(1.0 / delta))
     else:
@@ -66,7 +67,7 @@ def proven_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
     setup = build(cell.run)
     delta, noise = cell.run.privacy.delta, setup.noise_multiplier
     later = steps > 0
-    if cell.run.schedule.name == "gossip":
+    if isinstance(setup.schedule, Gossip):
         mu = np.zeros(len(steps))
         graphs = list(gossip_graphs(setup, 0))
         for observer, targets in chosen_pairs(setup):
@@ -83,7 +84,7 @@ def proven_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
             )
             mu[later] = np.maximum(mu[later], found.max(axis=1))
         return np.array([gdp_epsilon(float(value), delta) for value in mu])
-    if cell.run.schedule.name == "federated":
+    if isinstance(setup.schedule, Federated):
         lengths = [planned(setup.having(steps=int(step))) for step in steps[later]]
         return np.append(np.zeros(int((~later).sum())), [forecast(record).epsilon(delta) for record in lengths])
     token = _whole_rounds(setup)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..errors import InvalidInput
 from ..privacy import PlannedRun, forecast, stated_epsilon
+from ..schedules import Federated, Gossip, RandomRing
 
 _NOISE = 10.5976
 
@@ -90,7 +91,7 @@ def _logistic(folder: Path) -> list[Statement]:
     row2 = _curves(folder, "figure4-row2")
     exponential = _skips(row2, "exponential")
     run = PlannedRun(
-        schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, protects="node"
+        schedule=RandomRing.name, nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, protects="node"
     )
     published = stated_epsilon(
         3, nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, delta=1e-6, delta_prime=1e-12
@@ -198,9 +199,9 @@ def _networks(folder: Path) -> list[Statement]:
 
 def _rivals(folder: Path) -> list[Statement]:
     curves = {key[1:]: curve for key, curve in _curves(folder, "figure5").items()}
-    strong, weak = curves["gossip", "11.8", "0.5"], curves["gossip", "60", "0.5"]
-    token = curves["random-ring", "10.5976", "0.0001"]
-    server = [curves["federated", "150", skip] for skip in ("0.0001", "0.5", "0.7")]
+    strong, weak = curves[Gossip.name, "11.8", "0.5"], curves[Gossip.name, "60", "0.5"]
+    token = curves[RandomRing.name, "10.5976", "0.0001"]
+    server = [curves[Federated.name, "150", skip] for skip in ("0.0001", "0.5", "0.7")]
     return [
         Statement(
             "gossip, less noise, p = 0.5: latency until 80 % accuracy",

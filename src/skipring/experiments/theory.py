@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from ..convergence import Problem, error_curve
 from ..delays import Delay, Exponential, Gamma, Lomax
 from ..errors import InvalidInput
 from ..privacy import paper_noise_multiplier, theorem_curve
+from ..schedules import SCHEDULES, RandomRing, RandomWalk, Ring
 from ..timeouts import expected_latency, timeout_for_skip
 
 #: The delay laws, by the name that the figures show.
@@ -26,7 +26,7 @@ DELTA = 1e-6
 NOISE_MULTIPLIER = paper_noise_multiplier(1.0, DELTA)
 _PROBLEM = {"dimension": 8, "diameter": 10.0, "gradient_bound": 1.0, "learning_rate": 0.6}
 #: The theorem about each schedule's privacy.
-THEOREMS = {"ring": 2, "random-ring": 3, "random-walk": 4}
+THEOREMS = {name: kind.theorem for name, kind in SCHEDULES.items() if kind.theorem is not None}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TheoryCurve:
 
     law: str
     nodes: int
-    schedule: Literal["ring", "random-ring", "random-walk"]
+    schedule: str
     skip: float
     steps: NDArray[np.int64]
     latency: Floats
@@ -59,21 +59,19 @@ def figure_curves(figure: int, *, points: int = 300) -> list[TheoryCurve]:
             _curve(law, nodes, schedule, skip, points)
             for nodes in (10, 500)
             for law in LAWS
-            for schedule in ("ring", "random-ring")
+            for schedule in (Ring.name, RandomRing.name)
             for skip in SKIPS
         ]
     if figure == 6:
         return [
             _curve("gamma", 100, schedule, skip, points)
-            for schedule in ("random-ring", "random-walk")
+            for schedule in (RandomRing.name, RandomWalk.name)
             for skip in SKIPS
         ]
     raise InvalidInput("figure", figure, "one of " + ", ".join(map(str, FIGURES)))
 
 
-def _curve(
-    law: str, nodes: int, schedule: Literal["ring", "random-ring", "random-walk"], skip: float, points: int
-) -> TheoryCurve:
+def _curve(law: str, nodes: int, schedule: str, skip: float, points: int) -> TheoryCurve:
     timeout = timeout_for_skip(LAWS[law], skip)
     hop = expected_latency(LAWS[law], timeout, HOP_LATENCY, 1)
     # The formulas are evaluated between whole rounds, too, which shows the paper's stairs; half of the points are

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..privacy import PaperBound, PlannedRun, ScheduleName, forecast
 from ..timeouts import choose_timeout, timeout_for_skip
-from .theory import DELTA, HOP_LATENCY, LAWS, NOISE_MULTIPLIER, SKIPS
+from .theory import DELTA, HOP_LATENCY, LAWS, NOISE_MULTIPLIER, SKIPS, THEOREMS
 
 #: (nodes, steps, delta') of the paper's theory figures and of its experiment with 1000 nodes.
 _SIZES = ((10, 1000, 1e-6), (500, 5000, 1e-6), (500, 50_000, 1e-6), (1000, 24_000, 1e-12))
@@ -59,7 +59,7 @@ def _privacy(progress: Callable[[int], None]) -> TheoryTable:
     for nodes, steps, delta_prime in _SIZES:
         for skip in SKIPS:
             cells: list[float] = []
-            for schedule in ("ring", "random-ring", "random-walk"):
+            for schedule in THEOREMS:
                 cells += _pair(schedule, nodes, steps, skip, delta_prime)
             rows.append((f"{nodes}", f"{steps}", f"{skip:g}", *cells))
             progress(len(rows))

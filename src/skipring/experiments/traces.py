@@ -21,6 +21,7 @@ from ..delays import Empirical
 from ..errors import InvalidInput
 from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from ..runs import RunFile, parse_run
+from ..schedules import USUAL_SCHEDULE, Federated
 from ..simulation import Setup, build, one_blas_thread, prepare_runs, run_one, who_is_ready
 from ..timeouts import best_timeout
 
@@ -117,7 +118,7 @@ def _values(folder: Path, study: TraceStudy, panel: str) -> dict[str, dict[str, 
     values: dict[str, dict[str, Any]] = {
         "data": {"name": study.data, "nodes": nodes, "split": "dirichlet-even", "alpha": 0.1},
         "model": {"intercept": True},
-        "schedule": {"name": "random-ring", "steps": nodes * study.rounds},
+        "schedule": {"name": USUAL_SCHEDULE, "steps": nodes * study.rounds},
         "delay": {"hop_latency": 0.05},
         "privacy": {"protects": "record", "noise_multiplier": TRACE_NOISE, "delta": TRACE_DELTA},
         "learning": {"rate": 0.3},
@@ -145,7 +146,7 @@ def _setup(folder: Path, study: TraceStudy, panel: str, case: str) -> Setup:
     elif case == "ahead, fewer rows":
         values["delay"]["ready"], values["compute"]["late"] = "ahead", "fewer-rows"
     elif case == "server":
-        values["schedule"] = {"name": "federated", "steps": study.rounds}
+        values["schedule"] = {"name": Federated.name, "steps": study.rounds}
         values["simulation"]["evaluate_every"] = 1
         if "network" in values:  # a server is as far from all nodes as two nodes are in the median
             pairs = build(_run(_values(folder, study, panel))).lateness.latency

@@ -13,7 +13,8 @@ import numpy as np
 from ..delays import Delay, Trace
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
 from ..privacy import USUAL_UNIT, PlannedRun, ScheduleName, Unit, sure_others
-from ..timeouts import RoundLaw, best_timeout_ready, expected_latency, round_law, timeout_for_skip
+from ..schedules import USUAL_SCHEDULE, schedule_kind
+from ..timeouts import RoundLaw, Turns, best_timeout_ready, expected_latency, round_law, timeout_for_skip
 
 Ready = Literal["fresh", "kept", "ahead"]
 
@@ -65,7 +66,7 @@ class Budget:
     diameter: float
     time: float | None = None
     steps: int | None = None
-    schedule: ScheduleName = "random-ring"
+    schedule: ScheduleName = USUAL_SCHEDULE
     smoothness: float | None = None
     protects: Unit = USUAL_UNIT
     rows: int | None = None
@@ -97,7 +98,7 @@ class Budget:
         self._check_rows()
         if self.ready not in ("fresh", "kept", "ahead"):
             raise InvalidInput("ready", self.ready, "fresh, kept or ahead")
-        if self.ready != "fresh" and self.schedule != "random-ring":
+        if self.ready != "fresh" and not schedule_kind(self.schedule).is_drawn_in_rounds():
             reason = f"on {self.schedule} no forecast covers nodes that remember; the random ring has one"
             raise InvalidInput.because("ready", self.ready, reason)
         # The record refuses what no accountant covers: unknown schedules, too few nodes, partial rounds.
@@ -177,9 +178,15 @@ class Budget:
         """
         return noise_multiplier if self.batch is None else noise_multiplier * self._per_person / self.batch
 
+    @property
+    def _turns(self) -> Turns:
+        turns = schedule_kind(self.schedule).turns
+        assert turns is not None  # the record has refused a schedule that no accountant covers
+        return turns
+
     def law(self, timeout: float) -> RoundLaw:
         """Return how long a round takes with a timeout, and how often a node is skipped."""
-        return round_law(self.delay, timeout, self.hop_latency, self.nodes, self.ready, order=self.schedule)
+        return round_law(self.delay, timeout, self.hop_latency, self.nodes, self.ready, turns=self._turns)
 
     def expected_time(self, timeout: float, steps: int) -> float:
         """Return how long so many steps take on average."""
@@ -189,7 +196,7 @@ class Budget:
 
     def most_updates_timeout(self) -> float:
         """Return the timeout with the least time between updates."""
-        return best_timeout_ready(self.delay, self.hop_latency, self.nodes, self.ready, order=self.schedule)
+        return best_timeout_ready(self.delay, self.hop_latency, self.nodes, self.ready, turns=self._turns)
 
     def timeouts(self) -> set[float]:
         """Return timeouts that a search may begin with."""

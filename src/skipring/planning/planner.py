@@ -21,8 +21,8 @@ from ..privacy import (
     noise_for_budget,
     paper_noise_for_budget,
 )
-from ..schedules import usual_search
-from ..timeouts import skip_probability
+from ..schedules import RandomRing, schedule_kind, usual_search
+from ..timeouts import Turns, skip_probability
 from .budget import Budget, Ready
 
 
@@ -109,7 +109,7 @@ class _Planner:
 
     def __init__(self, budget: Budget, *, less_search: bool = False) -> None:
         self.budget = budget
-        designed = budget.schedule == "designed-ring"
+        designed = schedule_kind(budget.schedule).order_is_known
         self._less_search = {"search": usual_search(budget.nodes) // 10} if designed and less_search else {}
         self._known: dict[tuple[float, int], _Candidate | None] = {}
 
@@ -122,7 +122,7 @@ class _Planner:
     def _make(self, timeout: float, steps: int) -> _Candidate | None:
         budget = self.budget
         skip = budget.law(timeout).skip_probability
-        if skip >= 1.0 or (skip == 0.0 and budget.schedule == "ring") or steps == 0:
+        if skip >= 1.0 or (skip == 0.0 and _needs_skips(budget)) or steps == 0:
             return None
         terms = error_terms(schedule=budget.schedule, nodes=budget.nodes, steps=steps, skip=skip)
         if terms.no_update > 1e-6:
@@ -130,8 +130,8 @@ class _Planner:
         forecast = Forecast(budget.run(steps, skip, timeout).replace(**self._less_search))
         # An order is designed for a length, which takes seconds: lengths are compared by the average over orders.
         quick = forecast
-        if budget.schedule == "designed-ring":
-            drawn = forecast.run.replace(schedule="random-ring", closing=None, order_seed=None, search=None)
+        if schedule_kind(budget.schedule).order_is_known:
+            drawn = forecast.run.replace(schedule=RandomRing.name, closing=None, order_seed=None, search=None)
             quick = Forecast(drawn)
         laws = [laws[-1] for laws in quick.classes(1e-3 * budget.delta)]
         return _Candidate(timeout, skip, steps, terms, forecast, laws)
@@ -146,7 +146,7 @@ class _Planner:
         most = math.floor(budget.time / hop)
         if most > 10**8:
             raise InvalidInput("time", budget.time, f"short enough for 1e8 steps; a step takes {hop:.4g} on average")
-        unit = 1 if budget.schedule == "random-walk" else budget.nodes
+        unit = schedule_kind(budget.schedule).unit(budget.nodes)
         return min(most // unit, max(1, round(share * most / unit))) * unit
 
     def learning_rate(self, noise: float) -> float:
@@ -187,7 +187,7 @@ class _Planner:
         most = self.steps(timeout)
         if self.budget.time is None or most == 0:
             return 1.0
-        least = 1.0 / (most if self.budget.schedule == "random-walk" else most // self.budget.nodes)
+        least = 1.0 / (most // schedule_kind(self.budget.schedule).unit(self.budget.nodes))
         found = math.exp(_golden(lambda x: self._quick_error(epsilon, timeout, math.exp(x)), math.log(least), 0.0))
         return min((1.0, found), key=lambda share: self._quick_error(epsilon, timeout, share))
 
@@ -294,7 +294,7 @@ def plan(budget: Budget, modes: Sequence[Ready] = ()) -> Plans:
         candidate = planner.at(budget.epsilon, timeout)
         if candidate is not None:
             alternatives.append(planner.tight(name, candidate, budget.epsilon))
-        elif skip_probability(budget.delay, timeout) == 0.0 and budget.schedule == "ring":
+        elif skip_probability(budget.delay, timeout) == 0.0 and _needs_skips(budget):
             left_out.append((name, "Theorem 1 needs a positive skip probability on the fixed ring"))
         elif budget.delay.mass_at_infinity > 0.0 and math.isinf(timeout):
             left_out.append((name, "a dead node would be waited for without end"))
@@ -302,7 +302,7 @@ def plan(budget: Budget, modes: Sequence[Ready] = ()) -> Plans:
             left_out.append((name, "the time is too short for a round of it"))
     if budget.ready != "fresh":
         left_out.append(("paper's accounting", "its theorems need skips that are independent"))
-    elif budget.schedule == "designed-ring":
+    elif schedule_kind(budget.schedule).order_is_known:
         left_out.append(("paper's accounting", "its theorems do not cover an order that is known"))
     elif budget.parts == 1:
         alternatives.append(planner.paper("paper's accounting", best, budget.epsilon))
@@ -320,6 +320,11 @@ def plan(budget: Budget, modes: Sequence[Ready] = ()) -> Plans:
         else:
             alternatives.append(dataclasses.replace(other, name=f"ready {mode}"))
     return Plans(budget, chosen, tuple(alternatives), tuple(left_out), batches)
+
+
+def _needs_skips(budget: Budget) -> bool:
+    """Say whether Theorem 1 covers the schedule only where nodes are skipped now and then."""
+    return schedule_kind(budget.schedule).turns is Turns.IN_PLACE
 
 
 def _with_ready(budget: Budget, mode: Ready) -> tuple[Budget, ...]:
@@ -344,7 +349,7 @@ def frontier(
         dataclasses.replace(budget, epsilon=epsilon)  # checks it
         planner, best, chosen, _ = _best_batch(planners, epsilon)
         plans = [chosen]
-        if planner.budget.parts == 1 and budget.ready == "fresh" and budget.schedule != "designed-ring":
+        if planner.budget.parts == 1 and budget.ready == "fresh" and not schedule_kind(budget.schedule).order_is_known:
             plans.append(planner.paper("paper's accounting", best, epsilon))
         for mode, remembering in others.items():
             with contextlib.suppress(InvalidInput):  # nodes may be dead, or slow without bound

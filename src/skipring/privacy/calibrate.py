@@ -94,7 +94,7 @@ def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int
         raise InvalidInput.because("order", "given", "it has a length of its own; ask for its epsilon")
     if run.order_is_known:
         most = min(most, MOST_DESIGNED_STEPS)
-    unit = 1 if run.schedule == "random-walk" else run.nodes
+    unit = run.kind.unit(run.nodes)
 
     def allowed(units: int) -> bool:
         return forecast(run.replace(steps=units * unit)).keeps(epsilon, delta)

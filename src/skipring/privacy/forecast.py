@@ -14,6 +14,7 @@ import numpy as np
 from .._arrays import Floats
 from .._numbers import ordinal
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative
+from ..timeouts import Turns
 from ._final import random_ring_final, ring_final
 from ._known import Chances, FixedLeakage, OutsiderLeakage, PairLeakage
 from ._passing import exact_account
@@ -129,7 +130,7 @@ class Forecast(PrivacyCurve):
     def amplified(self) -> bool:
         """Whether the noise of others is counted."""
         run = self.run
-        alone = run.schedule == "ring" and run.view != "final" and run.distance in (None, 1)
+        alone = run.kind.turns is Turns.IN_PLACE and run.view != "final" and run.distance in (None, 1)
         return run.convex and run.observers == 1 and not alone
 
     def classes(self, failure: float) -> list[list[Leakage]]:
@@ -302,11 +303,11 @@ def _notes(run: PlannedRun, *, amplified: bool) -> Iterator[str]:
     if run.order_is_known:
         closing = f", the last {run.closing} of its hops by noise alone" if run.closing else ""
         yield f"it holds for every pair of the order that is agreed on beforehand{closing}"
-    elif run.schedule == "random-ring" and amplified:
+    elif run.kind.is_drawn_in_rounds() and amplified:
         yield "it is an average over random orders: in the one that is drawn some pairs are above it, and others below"
     if run.view == "final":
         yield ALONE
-    if run.rotates and run.schedule == "random-walk":
+    if run.rotates and not run.kind.has_rounds():
         yield "rotation is not counted on the random walk: each update of the node is charged as if the unit were in it"
     elif run.rotates:
         turns = [ordinal(number) for number in run.parts_of_nodes]
@@ -324,7 +325,7 @@ def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[L
     """Return the laws of a run for each class of its units, leaving out paths of at most this probability each."""
     if run.order_is_known and amplified:
         return _known_classes(run, failure)
-    if run.schedule == "random-walk":
+    if not run.kind.has_rounds():
         # Turns come at random. Charging all updates is above any class, whose updates are some of them.
         plain: Leakage = BinomialLeakage(run.steps, run.target_ready / run.nodes)
         return [[plain, *(_walk_laws(run, failure) if amplified else ())]]
@@ -336,7 +337,7 @@ def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[L
     # Somebody outside is shown less than a member, so what holds against those holds as well, range by range.
     final = run.view == "final" and amplified and run.others is None
     as_member = run.replace(view="offered") if run.view == "final" else run
-    law_of = ring_final if run.schedule == "ring" else random_ring_final
+    law_of = ring_final if run.kind.turns is Turns.IN_PLACE else random_ring_final
     classes: list[list[Leakage]] = []
     # Others make noise at each of their turns, whatever rows they use: only the target's number of parts matters.
     for every in parts_that_count(run.parts_of_nodes, run.rounds):
@@ -371,7 +372,7 @@ def _known_classes(run: PlannedRun, failure: float) -> list[list[Leakage]]:
 
 
 def _member_laws(run: PlannedRun, failure: float, units: ClassRange) -> list[Leakage]:
-    if run.schedule == "random-ring":
+    if run.kind.turns is Turns.IN_ROUNDS:
         return [random_ring_leakage(run, failure, units)]
     return [] if run.distance in (None, 1) else [ring_leakage(run, failure, units)]
 

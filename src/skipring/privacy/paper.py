@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative, require_open_unit
+from ..timeouts import Turns
 from .accountant import ANOTHER_NODE, Guarantee
 from .forecast import forecast
 from .gaussian import smallest
 from .record import PlannedRun
 from .theorems import stated_epsilon, visits
-
-_NUMBERS = {"ring": 2, "random-ring": 3, "random-walk": 4}
 
 
 class PaperBound:
@@ -68,7 +67,8 @@ class PaperBound:
                 raise InvalidInput.because(
                     parameter, given, "the paper's theorems do not cover this; the method tight does"
                 )
-        self.run = run
+        assert run.kind.theorem is not None
+        self.run, self._theorem = run, run.kind.theorem
         self.delta_prime = delta_prime
         self.method = "paper"
 
@@ -96,7 +96,7 @@ class PaperBound:
         """
         delta = float(delta)
         run, epsilon = self.run, self.epsilon(delta)
-        if run.schedule == "ring":
+        if run.kind.turns is Turns.IN_PLACE:
             counted = visits(run.nodes, run.steps, run.skip, self.delta_prime)
             beyond = _chance_of_more(counted, run.rounds, run.target_ready)
             if beyond <= self.delta_prime:
@@ -109,7 +109,7 @@ class PaperBound:
         if proven.keeps(epsilon, total):
             return ""
         return (
-            f"Theorem {_NUMBERS[run.schedule]} claims {epsilon:.4g}, and only {proven.epsilon(total):.4g} is proven;"
+            f"Theorem {run.kind.theorem} claims {epsilon:.4g}, and only {proven.epsilon(total):.4g} is proven;"
             " it is false where few nodes take part in a round"
         )
 
@@ -124,7 +124,7 @@ class PaperBound:
             raise InvalidInput("delta_prime", self.delta_prime, f"so small that with delta = {delta:g} it is below 1")
         run = self.run
         return stated_epsilon(
-            _NUMBERS[run.schedule],
+            self._theorem,
             nodes=run.nodes,
             steps=run.steps,
             skip=run.skip,

@@ -14,11 +14,12 @@ from ..errors import (
     require_positive,
     require_probability_below_one,
 )
-from ..schedules import DesignedRing, KnownOrder
+from ..schedules import FORESEEN, DesignedRing, KnownOrder, Schedule, schedule_kind
+from ..timeouts import Turns
 from ._rotation import least_parts
 from .accountant import USUAL_UNIT, Unit
 
-ScheduleName = Literal["ring", "random-ring", "random-walk", "designed-ring"]
+ScheduleName = str
 #: What an observer is shown: the token at each of its turns, or at those where it takes part; or only the final model.
 View = Literal["offered", "participants", "final"]
 StepSizeLaw = Literal["sqrt", "constant"]
@@ -120,7 +121,7 @@ class PlannedRun:
             if type(value) is not bool and isinstance(value, Real):
                 object.__setattr__(self, parameter, float(value))  # a float16 would round every bound made from it
         for parameter, names in (
-            ("schedule", get_args(ScheduleName)),
+            ("schedule", FORESEEN),
             ("view", get_args(View)),
             ("step_size", get_args(StepSizeLaw)),
             ("protects", get_args(Unit)),
@@ -129,7 +130,7 @@ class PlannedRun:
                 raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
         require_integer("nodes", self.nodes, 2, 10**7)
         require_integer("steps", self.steps, 1, 10**10)
-        if self.schedule == "random-walk":
+        if not self.kind.has_rounds():
             require_integer("steps", self.steps, 1, 10**6 * self.nodes)
         if self.rotates and self.protects == "node":
             name, given = ("every", self.every) if self.parts is None else ("parts", self.parts)
@@ -153,7 +154,7 @@ class PlannedRun:
         self._check_place()
         self._check_step_size()
         self._check_order()
-        if self.schedule != "random-walk" and self.steps % self.nodes:
+        if self.steps % self.kind.unit(self.nodes):
             below = self.steps // self.nodes * self.nodes
             nearest = f"{below} or {below + self.nodes}" if below else f"{self.nodes}"
             raise InvalidInput(
@@ -174,7 +175,7 @@ class PlannedRun:
         if self.others > self.nodes - 2:
             raise InvalidInput("others", self.others, f"at most nodes - 2 = {self.nodes - 2}")
         object.__setattr__(self, "others", int(self.others))
-        if self.schedule != "random-ring":
+        if not self.kind.is_drawn_in_rounds():
             reason = f"needs an order that is drawn anew for each round; {self.schedule} has none"
             raise InvalidInput.because("others", self.others, reason)
         if self.order is not None:  # whoever knows it can prepare by it, and be missing just between two nodes
@@ -202,9 +203,9 @@ class PlannedRun:
         object.__setattr__(self, "parts", None if numbers == (every,) else numbers)
 
     def _check_order(self) -> None:
-        designed = self.schedule == "designed-ring"
+        designed = self.kind.order_is_known
         if self.order is not None:
-            if self.schedule not in ("random-ring", "designed-ring"):
+            if self.kind.turns is not Turns.IN_ROUNDS:
                 reason = f"an order that is agreed on is one of random-ring or designed-ring, not of {self.schedule}"
                 raise InvalidInput.because("order", "given", reason)
             for parameter, given, held in (
@@ -267,7 +268,7 @@ class PlannedRun:
         ):
             if value is None:
                 continue
-            if self.schedule != "ring":
+            if self.kind.turns is not Turns.IN_PLACE:
                 raise InvalidInput.because(
                     parameter,
                     value,
@@ -295,6 +296,11 @@ class PlannedRun:
                 )
 
     @property
+    def kind(self) -> type[Schedule]:
+        """The schedule, which says what is known of all of its orders."""
+        return schedule_kind(self.schedule)
+
+    @property
     def rounds(self) -> int:
         """Number of rounds of a ring."""
         return self.steps // self.nodes
@@ -302,7 +308,7 @@ class PlannedRun:
     @property
     def order_is_known(self) -> bool:
         """Whether the order is agreed on before the run: all but who takes part."""
-        return self.order is not None or self.schedule == "designed-ring"
+        return self.order is not None or self.kind.order_is_known
 
     @property
     def known_order(self) -> KnownOrder:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
+from ..timeouts import Turns
 from .accountant import PROTECTED, RELATION, USUAL_UNIT, Unit, promised
 from .record import PlannedRun
 
@@ -151,7 +152,7 @@ class PrivacyReport:
         planned = self.planned
         if planned is None or self.epsilon is None:
             return False
-        return planned.order_is_known or planned.schedule == "ring" or not self.amplified
+        return planned.order_is_known or planned.kind.turns is Turns.IN_PLACE or not self.amplified
 
     @property
     def averaged(self) -> str:
@@ -198,8 +199,8 @@ class PrivacyReport:
             raise InvalidInput.because("steps", steps, reason)
         if self.planned.order_is_known:
             return _shortened(self.planned, steps)
-        walk = self.planned.schedule == "random-walk"
-        return self.planned.replace(steps=steps if walk else -(-steps // nodes) * nodes)
+        unit = self.planned.kind.unit(nodes)
+        return self.planned.replace(steps=-(-steps // unit) * unit)
 
     def _why_not(self) -> str:
         if self.refused is not None:

@@ -11,6 +11,7 @@ from .._writing import write_csv
 from ..errors import InvalidInput
 from ..experiments import SKIPS, TheoryCurve, longest_latency
 from ..planning import FrontierPoint
+from ..schedules import RandomRing, RandomWalk, Ring
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072B2", "#E69F00", "#000000", "#009E73")
 # All eight, those that stand out on white first.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-_DASHES = {"ring": "-", "random-ring": "--", "random-walk": ":"}
+_DASHES = {Ring.name: "-", RandomRing.name: "--", RandomWalk.name: ":"}
 # Where the axes of Figure 2 end in the paper.
 _TOP_ERROR = {10: 1500.0, 500: 4000.0}
 _TOP_EPSILON = {
@@ -132,7 +133,7 @@ def _figure2(curves: Sequence[TheoryCurve]) -> Figure:
         )
         right.set(ylabel="epsilon (thin)", ylim=(0.0, _TOP_EPSILON.get((law, nodes))))
         right.grid(visible=False)
-    _legend(figure, figure.axes[0], ("ring", "random-ring"))
+    _legend(figure, figure.axes[0], (Ring.name, RandomRing.name))
     return figure
 
 
@@ -155,7 +156,7 @@ def _figure3(curves: Sequence[TheoryCurve]) -> Figure:
             xlim=(0.0, _TOP_ERROR[nodes]),
             ylim=(0.0, 16.0 if nodes == 10 else 8.0),
         )
-    _legend(figure, figure.axes[0], ("ring", "random-ring"))
+    _legend(figure, figure.axes[0], (Ring.name, RandomRing.name))
     return figure
 
 
@@ -173,7 +174,7 @@ def _figure6(curves: Sequence[TheoryCurve]) -> Figure:
         xlim=(0.0, 1000.0),
         ylim=(0.0, None),
     )
-    _legend(figure, axes, ("random-ring", "random-walk"))
+    _legend(figure, axes, (RandomRing.name, RandomWalk.name))
     return figure
 
 

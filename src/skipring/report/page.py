@@ -18,6 +18,7 @@ from .._numbers import number, upper
 from ..errors import InvalidInput
 from ..privacy import PaperBound, PublishedEpsilon, RealisedPrivacy, forecast
 from ..runs import RunFile
+from ..schedules import RIVALS, SCHEDULES
 from ..simulation import COLUMNS, WORDS, Result, ResultRow, latex_rows, result_row
 from .page_parts import (
     LATENCY,
@@ -178,15 +179,7 @@ def _other_epsilons(folders: Sequence[Folder]) -> str:
 def _rivals_caption(folders: Sequence[Folder]) -> str:
     """Say what the epsilons of schedules without a token mean, where there are any."""
     names = {folder.result.schedule for folder in folders}
-    words = ""
-    if "federated" in names:
-        words += " For <b>federated</b> it protects against the server, which sees every upload."
-    if "gossip" in names:
-        words += (
-            " For <b>gossip</b> the forecast counts a node's own releases; <i>epsilon paper</i> is Muffliato's theorem,"
-            " not proven for this protocol; <i>realised worst</i> is the worst of some pairs, without a final model."
-        )
-    return words
+    return "".join(f" {rival.caption}" for rival in reversed(RIVALS.values()) if rival.name in names)
 
 
 def _each(folders: Sequence[Folder], of: Callable[[Result], str]) -> str:
@@ -299,9 +292,8 @@ def _rival_note(published: PublishedEpsilon, realised: RealisedPrivacy | None) -
 
 def _moments(result: Result) -> list[int]:
     """Return the numbers of steps after which epsilon is computed: whole rounds on a ring."""
-    last, unit = int(result.points[-1]), 1
-    if result.schedule in ("ring", "random-ring", "designed-ring"):
-        unit = result.resolved.nodes
+    last, kind = int(result.points[-1]), SCHEDULES.get(result.schedule)
+    unit = 1 if kind is None else kind.unit(result.resolved.nodes)
     parts = np.ceil(np.arange(1, _MOMENTS + 1) * (last // unit) / _MOMENTS).astype(np.int64)
     # The end is the table's, also where it is in the middle of a round.
     return [*(int(part) * unit for part in np.unique(parts) if 0 < part * unit < last), last]
@@ -366,8 +358,8 @@ def _looked_at(result: Result) -> dict[str, Any]:
 def _used(settings: dict[str, Any], schedule: str) -> dict[str, Any]:
     """Return settings without those that only another schedule, or another way to deal rows, would look at."""
     usual = RunFile().model_dump(mode="json")
-    used = {section: values for section, values in settings.items() if section not in ("gossip", "federated")}
-    if schedule in ("gossip", "federated") and schedule in settings:
+    used = {section: values for section, values in settings.items() if section not in RIVALS}
+    if schedule in RIVALS and schedule in settings:
         used[schedule] = settings[schedule]
     for section in ("stragglers", "compute", "network"):  # nobody is one, computing takes no time, nothing is real
         if used.get(section) == usual[section]:

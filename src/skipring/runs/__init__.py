@@ -44,7 +44,6 @@ from .rows import prepared_rows as prepared_rows
 from .rows import protected_rows as protected_rows
 from .rows import stream as stream
 from .runfile import FLOOR as FLOOR
-from .runfile import RIVALS as RIVALS
 from .runfile import USUAL_LAW as USUAL_LAW
 from .runfile import Late as Late
 from .runfile import Ready as Ready

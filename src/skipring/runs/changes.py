@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
+from ..schedules import Gossip
 
 #: A section, and two of its keys of which one may be given.
 EITHER = (
     ("delay", "timeout", "skip"),
-    ("gossip", "slots", "access"),
+    (Gossip.name, "slots", "access"),
     ("model", "classes", "label_bound"),
     ("privacy", "noise_multiplier", "epsilon"),
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import cast, get_args
 
 import numpy as np
 
@@ -26,12 +25,11 @@ from ..learning import (
     unit_count,
     usual_loss,
 )
-from ..privacy import ScheduleName
-from ..schedules import DesignedRing
+from ..schedules import FORESEEN, RIVALS, SCHEDULES, DesignedRing
 from ..timeouts import best_timeout, best_timeout_ready, timeout_for_skip
 from .keys import by_key
 from .rows import label_bound_is_agreed
-from .runfile import RIVALS, USUAL_LAW, RunFile
+from .runfile import USUAL_LAW, RunFile
 
 #: What a run file that says nothing comes to. (The number of nodes is in `rows`; all other defaults are the keys' own.)
 DEFAULT_ROUNDS = 30
@@ -130,7 +128,7 @@ def resolve(
     if epsilon is not None:
         if refusal is not None:
             raise refusal
-        if run.schedule.name not in (*get_args(ScheduleName), *RIVALS):
+        if run.schedule.name not in (*FORESEEN, *RIVALS):
             reason = f"no forecast covers the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
             raise InvalidInput.because("epsilon", epsilon, reason)
     rival = run.schedule.name in RIVALS
@@ -314,9 +312,9 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: boo
     if given.skip is not None:
         return timeout_for_skip(delay, given.skip)
     if given.timeout is None or given.timeout == "most-updates":
-        if not learns and remembers and run.schedule.name in get_args(ScheduleName):
-            order = cast(ScheduleName, run.schedule.name)
-            return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", order=order)
+        turns = SCHEDULES[run.schedule.name].turns if run.schedule.name in SCHEDULES else None
+        if not learns and remembers and turns is not None:
+            return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", turns=turns)
         return best_timeout(delay, given.hop_latency)
     return float(given.timeout)
 

@@ -23,14 +23,13 @@ from ..errors import (
 )
 from ..learning import LOSSES, NETWORKS
 from ..privacy import USUAL_UNIT, Unit
-from ..schedules import SCHEDULES
+from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
 from .changes import EITHER, change_value, parse_change, read_toml
 from .columns import with_columns, with_path_beside, with_schema_file, with_traces_beside
 from .keys import by_key
 from .wording import refusal, require_no_quotes
 
 #: Ways to learn together without a token, which simulations compare it with.
-RIVALS = ("gossip", "federated")
 #: No learned timeout is shorter, in seconds, unless nodes agree on another floor: long enough for a small update of a
 #: node that is some way off, short enough that a dead one costs little.
 FLOOR = 0.1
@@ -163,7 +162,7 @@ class ScheduleSection(_Section):
     """Who gets the token next, and for how long; or a rival that has no token."""
 
     name: str = Field(
-        "random-ring",
+        USUAL_SCHEDULE,
         description="ring, random-ring, designed-ring, random-walk; without a token: gossip, federated",
     )
     steps: int | None = Field(
@@ -185,7 +184,7 @@ class ScheduleSection(_Section):
             given = getattr(self, key)
             if given is None:
                 continue
-            if self.name != "designed-ring":
+            if self.name != DesignedRing.name:
                 reason = f"is for designed-ring; no forecast of {self.name} knows it"
                 raise InvalidInput.because(f"schedule.{key}", given, reason)
             require_integer(f"schedule.{key}", given, 0)

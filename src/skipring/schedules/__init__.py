@@ -1,7 +1,8 @@
 """Who is offered the token next.
 
-`Ring` is a fixed order, `RandomRing` and `RandomWalk` draw theirs, and `DesignedRing` chooses one in which no pair of
-nodes is unlucky. `KnownOrder` is any order that all agreed on before the run.
+`SCHEDULES` and `RIVALS` hold all schedules by name, and each says itself what others ask of it. `Ring` is a fixed
+order, `RandomRing` and `RandomWalk` draw theirs, and `DesignedRing` chooses one in which no pair of nodes is unlucky.
+`KnownOrder` is an order that all agreed on before the run, whatever made it. `Gossip` and `Federated` have no token.
 """
 
 from __future__ import annotations
@@ -15,8 +16,17 @@ from .drawn import RandomRing as RandomRing
 from .drawn import RandomWalk as RandomWalk
 from .drawn import Ring as Ring
 from .drawn import Schedule as Schedule
+from .rivals import Federated as Federated
+from .rivals import Gossip as Gossip
+from .rivals import Rival as Rival
 
 SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Ring, RandomRing, RandomWalk, DesignedRing)}
+#: What has no token; their sections of a run file are called as they are.
+RIVALS: dict[str, type[Rival]] = {kind.name: kind for kind in (Gossip, Federated)}
+#: Names of schedules about which something is known before a run.
+FORESEEN = tuple(SCHEDULES)
+#: The schedule that is used where nobody asks for another.
+USUAL_SCHEDULE = RandomRing.name
 
 
 def register_schedule(kind: type[Schedule]) -> type[Schedule]:
@@ -32,12 +42,21 @@ def register_schedule(kind: type[Schedule]) -> type[Schedule]:
     return kind
 
 
+def schedule_kind(name: str) -> type[Schedule]:
+    """Return the kind of schedule that has this name, which says what is known of all of its orders.
+
+    >>> schedule_kind("ring").unit(nodes=10)
+    10
+    """
+    if name not in SCHEDULES:
+        raise InvalidInput("schedule", name, f"one of {', '.join(SCHEDULES)}")
+    return SCHEDULES[name]
+
+
 def schedule(name: str, nodes: int) -> Schedule:
     """Return the schedule of this name.
 
     >>> schedule("random-ring", 10)
     RandomRing(nodes=10)
     """
-    if name not in SCHEDULES:
-        raise InvalidInput("schedule", name, f"one of {', '.join(SCHEDULES)}")
-    return SCHEDULES[name](nodes)
+    return schedule_kind(name)(nodes)

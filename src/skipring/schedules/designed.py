@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_integer
+from ..timeouts import Turns
 from . import _kept
 from .drawn import Path, Schedule
 
@@ -118,6 +119,9 @@ class DesignedRing(Schedule):
     """
 
     name: ClassVar[str] = "designed-ring"
+    # Nodes are numbered at random: before the design, each place of each round is anyone's.
+    turns: ClassVar[Turns | None] = Turns.IN_ROUNDS
+    order_is_known: ClassVar[bool] = True
     seed: int = 1
     closing: int = 2
     search: int | None = None
@@ -131,6 +135,15 @@ class DesignedRing(Schedule):
             reason = f"a multiple of nodes = {self.nodes}, such as {nearest} (an order is designed in whole rounds)"
             raise InvalidInput("steps", steps, reason)
         return designed_order(self.nodes, steps // self.nodes, seed=self.seed, closing=self.closing, search=self.search)
+
+    def whole_path(self, steps: int, rng: np.random.Generator) -> Path:
+        """Return the node of each hop, the closing ones included."""
+        return self.order(steps).whole_path
+
+    @property
+    def closing_hops(self) -> int:
+        """How many hops at the end add noise and no gradient."""
+        return self.closing
 
     def _path(self, steps: int, rng: np.random.Generator) -> Path:
         return self.order(steps).path

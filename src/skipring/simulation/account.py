@@ -28,7 +28,7 @@ from ..privacy import (
     noise_for_budget,
     sure_others,
 )
-from ..schedules import DesignedRing
+from ..schedules import DesignedRing, Ring, Rival, Schedule
 from ..timeouts import no_update_probability, skip_probability
 from .setup import Course, RunOutput, Setup
 from .whole_node import node_epsilon
@@ -62,7 +62,7 @@ def planned(setup: Course, steps: int | None = None, *, delta: float | None = No
         least, most = _late_or_lost(setup)
         who = {"skip": most} if least == most else {"skip": most, "target_skip": least}
     return PlannedRun(
-        schedule=setup.schedule.name,  # type: ignore[arg-type] # the record checks it
+        schedule=setup.schedule.name,  # the record refuses one that it does not know
         nodes=setup.resolved.nodes,
         steps=steps,
         noise_multiplier=setup.noise_multiplier,
@@ -78,7 +78,7 @@ def planned(setup: Course, steps: int | None = None, *, delta: float | None = No
 def _remembering(setup: Course, steps: int, delta: float | None) -> dict[str, Any]:
     """Return how many nodes are sure to update where readiness is kept, or prepared ahead."""
     lateness, nodes = setup.lateness, setup.resolved.nodes
-    if setup.schedule.name != "random-ring":
+    if not (isinstance(setup.schedule, Schedule) and setup.schedule.is_drawn_in_rounds()):
         reason = f"no forecast covers it on {setup.schedule.name}: only a random ring draws each round's order anew"
         raise InvalidInput.because("ready", lateness.ready, f"{reason}; see the realised privacy")
     if delta is None:
@@ -118,10 +118,10 @@ def _own_releases(setup: Course, iterations: int, skip: float) -> PlannedRun:
     """
     nodes = setup.resolved.nodes
     return PlannedRun(
-        schedule="ring",
+        schedule=Ring.name,
         nodes=nodes,
         steps=nodes * iterations,
-        skip=0.0 if setup.schedule.name == "gossip" else skip,
+        skip=skip if isinstance(setup.schedule, Rival) and setup.schedule.leaves_late_out else 0.0,
         noise_multiplier=setup.noise_multiplier,
         convex=False,
         protects=setup.protection.unit,
@@ -239,7 +239,8 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
 
 def _whole_rounds(setup: Setup, delta: float) -> PlannedRun | None:
     """Return the record of a token's run, on a ring lengthened to whole rounds; None where no forecast covers it."""
-    unit = 1 if setup.schedule.name == "random-walk" else setup.resolved.nodes
+    assert isinstance(setup.schedule, Schedule)
+    unit = setup.schedule.unit(setup.resolved.nodes)
     try:
         return planned(setup, -(-setup.steps // unit) * unit, delta=delta)
     except InvalidInput:

@@ -24,11 +24,10 @@ from ..runs import (
     resolve,
     stream,
 )
-from ..schedules import Schedule, schedule
+from ..schedules import DesignedRing, Federated, Gossip, Rival, Schedule, schedule
 from ..timeouts import skip_probability
 from .account import noise_for
 from .lateness import Lateness
-from .rivals import Federated, Gossip
 from .setup import Course, Setup
 from .stragglers import Stragglers, stragglers_of
 
@@ -161,14 +160,14 @@ def _lateness(run: RunFile) -> Lateness:
     )
 
 
-def _schedule(resolved: ResolvedRun) -> Schedule | Gossip | Federated:
+def _schedule(resolved: ResolvedRun) -> Schedule | Rival:
     run, nodes = resolved.run, resolved.nodes
-    if run.schedule.name == "federated":
+    if run.schedule.name == Federated.name:
         return Federated(nodes=nodes, channels=run.federated.channels)
-    if run.schedule.name == "gossip":
+    if run.schedule.name == Gossip.name:
         assert resolved.timeout is not None
         return _gossip(run, nodes, resolved.delay, resolved.timeout)
-    if run.schedule.name == "designed-ring":
+    if run.schedule.name == DesignedRing.name:
         return designed_ring_of(run, nodes, resolved.steps)
     return schedule(run.schedule.name, nodes)
 

@@ -17,8 +17,8 @@ import numpy as np
 from .._writing import write_file
 from ..errors import InvalidInput, require_positive
 from ..privacy import forecast
-from ..runs import RIVALS, RunFile, with_changes
-from ..schedules import SCHEDULES
+from ..runs import RunFile, with_changes
+from ..schedules import RIVALS, SCHEDULES
 from .build import build
 from .result import Result
 from .setup import Interrupted

@@ -21,7 +21,7 @@ from .._writing import whole_file, write_file
 from ..errors import InvalidInput
 from ..learning import Guess
 from ..privacy import PROTECTED, PrivacyReport
-from .rivals.kinds import Federated, Gossip
+from ..schedules import Federated, Gossip, Rival
 from .setup import RunOutput
 from .table import latex_rows, result_row
 
@@ -59,7 +59,7 @@ class ResolvedFacts:
     test_rows: int
     columns: int
     labels_clipped: int | None = None
-    rival: Gossip | Federated | None = None
+    rival: Rival | None = None
     batch: int | None = None
     parts: int | None = None
     rows_left_out: int | None = None

@@ -18,9 +18,8 @@ from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..learning import LinearModel, NeuralModel, Protection, StepSizes, deal_parts, most_units, parts_stream
 from ..runs import ResolvedRun, RunFile, units_of_nodes
-from ..schedules import DesignedRing, Schedule
+from ..schedules import RIVALS, Rival, Schedule
 from .lateness import Lateness
-from .rivals.kinds import Federated, Gossip
 from .stragglers import Stragglers
 
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
@@ -41,7 +40,7 @@ class Course:
     """
 
     resolved: ResolvedRun
-    schedule: Schedule | Gossip | Federated
+    schedule: Schedule | Rival
     stragglers: Stragglers = field(default_factory=Stragglers)
     lateness: Lateness = field(default_factory=Lateness)
 
@@ -65,8 +64,8 @@ class Course:
             raise InvalidInput("nodes", self.schedule.nodes, f"the number of nodes of the data, {self.resolved.nodes}")
         self.stragglers.check(self.resolved.nodes)
         self.lateness.check(self.delay)
-        if self.iterations:
-            self._check_rival()
+        if isinstance(self.schedule, Rival):
+            self._check_rival(self.schedule)
         else:
             self._check_token(never_answers)
 
@@ -74,7 +73,7 @@ class Course:
         """Refuse what only the rivals of the token can do, and patience without end."""
         clip_noisy, patient_every = self.run.learning.clip_noisy, self.run.delay.patient_every
         if clip_noisy is not None:
-            raise InvalidInput.because("clip_noisy", clip_noisy, "is for schedules gossip and federated only")
+            raise InvalidInput.because("clip_noisy", clip_noisy, f"is for schedules {' and '.join(RIVALS)} only")
         if self.closing and isinstance(self.model, NeuralModel):
             reason = "without convexity each update counts in full, and no noise at the end hides it; say 0"
             raise InvalidInput.because("closing", self.closing, reason)
@@ -84,30 +83,33 @@ class Course:
                 reason = "a node that never answers would be waited for without end"
                 raise InvalidInput.because("patient_every", patient_every, reason)
 
-    def _check_rival(self) -> None:
+    def _check_rival(self, rival: Rival) -> None:
         """Refuse what only the token can do."""
         clip_noisy, patient_every = self.run.learning.clip_noisy, self.run.delay.patient_every
         if isinstance(self.model, NeuralModel):
-            raise InvalidInput.because("schedule", self.schedule.name, "is there for linear models, not for networks")
+            raise InvalidInput.because("schedule", rival.name, "is there for linear models, not for networks")
         if clip_noisy is not None:
             require_positive("clip_noisy", clip_noisy)
         if patient_every is not None:
             raise InvalidInput.because("patient_every", patient_every, "is for schedules with a token only")
-        self._check_lateness_of_rivals()
-        if isinstance(self.schedule, Gossip) and self.stragglers != Stragglers():
-            raise InvalidInput.because("stragglers", "", "the schedule gossip knows only delays that are all alike")
+        self._check_lateness_of(rival)
+        if not rival.leaves_late_out and self.stragglers != Stragglers():
+            reason = f"the schedule {rival.name} knows only delays that are all alike"
+            raise InvalidInput.because("stragglers", "", reason)
 
-    def _check_lateness_of_rivals(self) -> None:
+    def _check_lateness_of(self, rival: Rival) -> None:
         """Refuse what a rival's iterations do not know: a server waits for all that it asked, begun anew each time."""
-        lateness, name = self.lateness, self.schedule.name
+        lateness, name = self.lateness, rival.name
         refused: list[tuple[str, object]] = []
         if lateness.ready != "fresh":
             refused.append(("ready", lateness.ready))
-        if lateness.compute is not None and (name == "gossip" or lateness.late != "skip"):
-            refused.append(("compute", lateness.compute) if name == "gossip" else ("late", lateness.late))
+        if lateness.compute is not None and not rival.leaves_late_out:
+            refused.append(("compute", lateness.compute))
+        elif lateness.compute is not None and lateness.late != "skip":
+            refused.append(("late", lateness.late))
         if lateness.latency is not None:
             refused.append(("latency", lateness.latency))
-        if lateness.availability is not None and name == "gossip":
+        if lateness.availability is not None and not rival.leaves_late_out:
             refused.append(("availability", lateness.availability))
         for parameter, given in refused:
             raise InvalidInput.because(parameter, given, f"is for schedules with a token only, not for {name}")
@@ -168,12 +170,12 @@ class Course:
     @property
     def iterations(self) -> bool:
         """Whether a step is an iteration of all nodes, and not a hop of a token."""
-        return not isinstance(self.schedule, Schedule)
+        return isinstance(self.schedule, Rival)
 
     @property
     def closing(self) -> int:
         """How many hops after the steps add noise and no gradient."""
-        return self.schedule.closing if isinstance(self.schedule, DesignedRing) else 0
+        return 0 if isinstance(self.schedule, Rival) else self.schedule.closing_hops
 
     @property
     def hops(self) -> int:
@@ -247,10 +249,8 @@ class Setup(Course):
 
     def path(self, rng: np.random.Generator) -> NDArray[np.int32]:
         """Return the node of each hop of the token, the closing ones included."""
-        if isinstance(self.schedule, DesignedRing):
-            return self.schedule.order(self.steps).whole_path
         assert isinstance(self.schedule, Schedule)
-        return self.schedule.path(self.steps, rng)
+        return self.schedule.whole_path(self.steps, rng)
 
     def streams(self, number: int) -> tuple[np.random.Generator, np.random.Generator]:
         """Return where a run's path and delays come from, and its batches and noise.

@@ -35,12 +35,11 @@ from ..runs import (
     rows_notes,
     turns_per_node,
 )
-from ..schedules import Schedule
+from ..schedules import Rival, Schedule
 from .account import privacy_of
 from .build import built
 from .engine import run_many
 from .result import ResolvedFacts, Result, gather, load_run, save_run
-from .rivals import Federated, Gossip
 from .setup import Interrupted, RunOutput, Setup
 from .trained import require_run, trained_model
 
@@ -235,7 +234,7 @@ def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
         model=setup.model.name,
         parameters=setup.model.parameters,
         labels_clipped=setup.labels_clipped,
-        rival=setup.schedule if isinstance(setup.schedule, Gossip | Federated) else None,
+        rival=setup.schedule if isinstance(setup.schedule, Rival) else None,
         noise_std=setup.protection.noise_std(setup.model, setup.noise_multiplier),
         batch=setup.protection.batch,
         parts=None if setup.protection.unit == "node" else max(setup.resolved.part_counts),

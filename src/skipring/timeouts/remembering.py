@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 from typing import Literal
 
@@ -22,8 +23,15 @@ from ..errors import InvalidInput, require_integer, require_non_negative
 from .fresh import TimeoutChoice, choose_timeout, expected_latency, skip_probability
 
 Ready = Literal["fresh", "kept", "ahead"]
-#: A designed order, too, has each node anywhere in its rounds.
-Order = Literal["ring", "random-ring", "random-walk", "designed-ring"]
+
+
+class Turns(Enum):
+    """When a node's turn comes: at one place of all rounds, once in each at any place, or at any time."""
+
+    IN_PLACE = "in place"
+    IN_ROUNDS = "in rounds"
+    AT_RANDOM = "at random"
+
 
 #: Timeouts whose pace is within this share of the best are as good; of them the longest skips the fewest.
 _AS_GOOD = 1e-3
@@ -39,7 +47,7 @@ class RoundLaw:
 
 
 def round_law(
-    delay: Delay, timeout: float, hop_latency: float, nodes: int, ready: Ready, *, order: Order = "random-ring"
+    delay: Delay, timeout: float, hop_latency: float, nodes: int, ready: Ready, *, turns: Turns = Turns.IN_ROUNDS
 ) -> RoundLaw:
     """Return the law of a round in the limit of many nodes; for `fresh` it is exact (Lemma 1).
 
@@ -61,17 +69,17 @@ def round_law(
     if math.isinf(delay.mean):
         reason = f"with {delay}, whose mean is infinite, nodes that remember are unready for ever longer"
         raise InvalidInput.because("ready", ready, reason)
-    return _round(delay, timeout, hop_latency, nodes, ready, order, skips=math.isfinite(timeout))
+    return _round(delay, timeout, hop_latency, nodes, ready, turns, skips=math.isfinite(timeout))
 
 
 @lru_cache(maxsize=4096)  # a plan asks for the same timeouts again and again
 def _round(
-    delay: Delay, timeout: float, hop_latency: float, nodes: int, ready: Ready, order: Order, *, skips: bool
+    delay: Delay, timeout: float, hop_latency: float, nodes: int, ready: Ready, when: Turns, *, skips: bool
 ) -> RoundLaw:
     values, weights = _grid(delay)
 
     def wait_and_turns(duration: float, late: float) -> tuple[float, float]:
-        waits, turns = _cycle(values, weights, timeout, duration, ready, order, late)
+        waits, turns = _cycle(values, weights, timeout, duration, ready, when, late)
         return waits / turns, turns
 
     low, high = nodes * hop_latency, nodes * (hop_latency + min(timeout, delay.mean)) * (1.0 + 1e-12)
@@ -99,26 +107,26 @@ def _grid(delay: Delay) -> tuple[Doubles, Doubles]:
 
 
 def _cycle(
-    delays: Doubles, weights: Doubles, timeout: float, duration: float, ready: Ready, order: Order, late: float
+    delays: Doubles, weights: Doubles, timeout: float, duration: float, ready: Ready, when: Turns, late: float
 ) -> tuple[float, float]:
     """Return the mean sum of waits and the mean number of turns from one update of a node to its next."""
     if ready == "ahead":
-        waits, turns = _from_elsewhere(delays + late, timeout, duration, order)
+        waits, turns = _from_elsewhere(delays + late, timeout, duration, when)
     else:
-        again, more = _from_elsewhere(delays, timeout, duration, order)
+        again, more = _from_elsewhere(delays, timeout, duration, when)
         skipped = delays > timeout
         waits = np.minimum(delays, timeout) + np.where(skipped, again, 0.0)
         turns = 1.0 + np.where(skipped, more, 0.0)
     return float(weights @ waits), float(weights @ turns)
 
 
-def _from_elsewhere(delays: Doubles, timeout: float, duration: float, order: Order) -> tuple[Doubles, Doubles]:
+def _from_elsewhere(delays: Doubles, timeout: float, duration: float, when: Turns) -> tuple[Doubles, Doubles]:
     """Return for each delay the waits and turns of the rounds after the one in which the preparation began."""
     if math.isinf(timeout):
         timeout = float(delays.max()) + 1.0
-    if order == "random-walk":
+    if when is Turns.AT_RANDOM:
         return _walk(delays, timeout, duration)
-    if order == "ring":
+    if when is Turns.IN_PLACE:
         turns = np.maximum(1.0, np.ceil((delays - timeout) / duration))
         return (turns - 1.0) * timeout + np.clip(delays - turns * duration, 0.0, timeout), turns
     # A turn in the k-th round after one at place u of its round comes T (k - u + v) later, v uniform on (0, 1). All in
@@ -151,14 +159,14 @@ def _walk(delays: Doubles, timeout: float, duration: float) -> tuple[Doubles, Do
 
 
 def best_timeout_ready(
-    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, order: Order = "random-ring"
+    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, turns: Turns = Turns.IN_ROUNDS
 ) -> float:
     """Return the timeout with the least time between updates; of those that are as good (0.1 %), the longest."""
-    return choose_timeout_ready(delay, hop_latency, nodes, ready, order=order).timeout
+    return choose_timeout_ready(delay, hop_latency, nodes, ready, turns=turns).timeout
 
 
 def choose_timeout_ready(
-    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, order: Order = "random-ring"
+    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, turns: Turns = Turns.IN_ROUNDS
 ) -> TimeoutChoice:
     """Return the best timeout with what it means for a run.
 
@@ -175,7 +183,7 @@ def choose_timeout_ready(
     timeouts = np.append(np.geomspace(*ends, 40) if ends[0] < ends[1] else points, math.inf)
 
     def pace(timeout: float) -> float:
-        return round_law(delay, timeout, hop_latency, nodes, ready, order=order).time_between_updates
+        return round_law(delay, timeout, hop_latency, nodes, ready, turns=turns).time_between_updates
 
     paces = np.array([pace(float(timeout)) for timeout in timeouts])
     place = int(np.argmin(paces))
@@ -189,5 +197,5 @@ def choose_timeout_ready(
             least, timeout = float(found.min()), float(finer[np.argmin(found)])
     good = timeouts[paces <= least * (1.0 + _AS_GOOD)]
     timeout = max(timeout, float(good.max(initial=0.0)))
-    law = round_law(delay, timeout, hop_latency, nodes, ready, order=order)
+    law = round_law(delay, timeout, hop_latency, nodes, ready, turns=turns)
     return TimeoutChoice(timeout, law.skip_probability, law.time_between_updates)

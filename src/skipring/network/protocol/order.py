@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from ...errors import InvalidInput, require_integer
+from ...errors import require_integer
 
 
-def agreed_path(schedule: str, nodes: int, steps: int, seed: bytes) -> list[int]:
-    """Return the node of each hop.
+def agreed_path(name: str, nodes: int, steps: int, seed: bytes) -> list[int]:
+    """Return the node of each hop with the schedule of this name.
 
     Numbers are drawn from SHA-256 of the seed and a counter, not from a library whose streams may change: every node
     checks with it that a token came the agreed way.
@@ -21,21 +21,10 @@ def agreed_path(schedule: str, nodes: int, steps: int, seed: bytes) -> list[int]
     """
     require_integer("nodes", nodes, 2)
     require_integer("steps", steps, 1)
-    if schedule == "ring":
-        return [hop % nodes for hop in range(steps)]
+    from ...schedules import schedule  # numpy is loaded only where an order is drawn
+
     numbers = _numbers(seed)
-    if schedule == "random-walk":
-        return [_below(nodes, numbers) for _ in range(steps)]
-    if schedule != "random-ring":
-        raise InvalidInput("schedule", schedule, "one of ring, random-ring, random-walk")
-    path: list[int] = []
-    while len(path) < steps:
-        order = list(range(nodes))
-        for place in range(nodes - 1, 0, -1):
-            other = _below(place + 1, numbers)
-            order[place], order[other] = order[other], order[place]
-        path += order
-    return path[:steps]
+    return schedule(name, nodes).agreed_path(steps, lambda bound: _below(bound, numbers))
 
 
 def _numbers(seed: bytes) -> Iterator[int]:

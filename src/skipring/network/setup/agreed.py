@@ -33,6 +33,7 @@ from ...runs import (
     units_of_nodes,
     usual_batch,
 )
+from ...schedules import schedule_kind
 from ...timeouts import skip_probability
 from ..node import NodeBudget, require_shared_data
 from .agreed_order import AgreedOrder, order_of, written_down
@@ -215,9 +216,9 @@ def _noise(resolved: ResolvedRun, epsilon: float) -> float:
     run, sizes = resolved.run, resolved.step_sizes
     order = order_of(run, resolved.nodes, resolved.steps)
     if not why_nobody_skipped(run) and resolved.timeout is not None and sizes.law != "own":
-        designed = run.schedule.name == "designed-ring"
+        kind = schedule_kind(run.schedule.name)
         planned = PlannedRun(
-            schedule=run.schedule.name,  # type: ignore[arg-type] # the record refuses one that it does not know
+            schedule=run.schedule.name,  # the record refuses one that it does not know
             nodes=resolved.nodes,
             steps=resolved.steps,
             skip=skip_probability(resolved.delay, resolved.timeout),
@@ -227,10 +228,10 @@ def _noise(resolved: ResolvedRun, epsilon: float) -> float:
             step_size=sizes.law,
             # How many parts a node's rows rotate through is its own affair: one is the worst.
             protects=run.privacy.protects,
-            closing=order.closing if designed else None,
-            order_seed=run.simulation.seed if designed else None,
-            search=run.schedule.search if designed else None,
-            order=order.known(resolved.nodes) if run.schedule.name == "random-ring" else None,
+            closing=order.closing if kind.order_is_known else None,
+            order_seed=run.simulation.seed if kind.order_is_known else None,
+            search=run.schedule.search if kind.order_is_known else None,
+            order=order.known(resolved.nodes) if kind.is_drawn_in_rounds() else None,
         )
         noise = noise_for_budget(planned, epsilon, run.privacy.delta)
         return max(noise, _noise_if_all_take_part(resolved, order, epsilon))
@@ -245,7 +246,7 @@ def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, epsilon: 
     """
     hops, sizes = len(order.path), resolved.step_sizes.first(len(order.path))
     one = 2.0**2  # mu^2 of a release, with noise multiplier 1
-    falling = resolved.step_sizes.law != "own" and resolved.run.schedule.name != "random-walk"
+    falling = resolved.step_sizes.law != "own" and schedule_kind(resolved.run.schedule.name).has_rounds()
     if (resolved.nodes * hops > _MOST_COUNTED and falling) or not resolved.convex:
         loud = Transcript(
             nodes=resolved.nodes,

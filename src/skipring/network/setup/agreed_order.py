@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...runs import RunFile, designed_ring_of
-from ...schedules import KnownOrder, usual_search
+from ...schedules import DesignedRing, KnownOrder, schedule_kind, usual_search
 from ..protocol import agreed_path
 
 
@@ -46,7 +46,7 @@ def order_of(run: RunFile, nodes: int, steps: int) -> AgreedOrder:
     A design is looked for with sums, products and quotients alone, so that it, too, is the same on every machine. That
     all nodes have found the same one is part of what they agree on.
     """
-    if run.schedule.name == "designed-ring":
+    if run.schedule.name == DesignedRing.name:
         order = designed_ring_of(run, nodes, steps).order(steps)
         return AgreedOrder(tuple(order.whole_path.tolist()), len(order.closing))
     seed = f"skipring order {run.simulation.seed}".encode()
@@ -62,7 +62,7 @@ def with_designed_order(run: RunFile, nodes: int) -> RunFile:
         return run
     if run.schedule.steps is not None and run.schedule.steps % nodes:
         return run
-    return run.having(schedule={"name": "designed-ring"})
+    return run.having(schedule={"name": DesignedRing.name})
 
 
 def in_whole_rounds(run: RunFile, nodes: int) -> RunFile:
@@ -71,7 +71,7 @@ def in_whole_rounds(run: RunFile, nodes: int) -> RunFile:
     One round is the least. A walk has no rounds, and steps that are not given follow from the number of nodes.
     """
     steps = run.schedule.steps
-    if steps is None or run.schedule.name == "random-walk" or steps % nodes == 0:
+    if steps is None or steps % schedule_kind(run.schedule.name).unit(nodes) == 0:
         return run
     whole = max(steps // nodes, 1) * nodes
     return run.having(schedule={"steps": whole})
@@ -79,7 +79,7 @@ def in_whole_rounds(run: RunFile, nodes: int) -> RunFile:
 
 def written_down(run: RunFile, nodes: int, steps: int) -> dict[str, int]:
     """Return what decides a designed order, beside its seed, with nothing left open; nothing where none is designed."""
-    if run.schedule.name != "designed-ring":
+    if run.schedule.name != DesignedRing.name:
         return {}
     ring = designed_ring_of(run, nodes, steps)
     return {"closing": ring.closing, "search": usual_search(nodes) if ring.search is None else ring.search}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..._version import __version__
 from ...errors import InvalidInput
 from ...runs import require_cuttable
+from ...schedules import RIVALS
 from ..transport import PROTOCOL, Agreement
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _OWN = {
     "simulation": ("runs", "evaluate_every", "record_path"),
     "network": ("latency",),
 }
-_NOT_HERE = ("stragglers", "gossip", "federated")
+_NOT_HERE = ("stragglers", *RIVALS)
 #: More hops than this have a chain that is too long to be sent with every token.
 MOST_STEPS = 10_000_000
 
@@ -53,7 +54,7 @@ def require_network_run(run: RunFile, nodes: int) -> None:
     refused: list[tuple[str, object, str]] = []
     if run.schedule.steps is not None and not 1 <= run.schedule.steps <= MOST_STEPS:
         refused.append(("schedule.steps", run.schedule.steps, f"must be from 1 to {MOST_STEPS}"))
-    if run.schedule.name in ("gossip", "federated"):
+    if run.schedule.name in RIVALS:
         refused.append(("schedule.name", run.schedule.name, "has no token to pass between nodes"))
     if run.data.nodes not in (None, nodes):
         refused.append(("data.nodes", run.data.nodes, f"the roster has {nodes} nodes"))

@@ -14,6 +14,7 @@ from ...delays import parse_delay
 from ...errors import InvalidInput
 from ...learning import Learner
 from ...runs import RunFile, delta_notes, no_noise, not_covered, read_run_file, rows_notes, step_sizes_of
+from ...schedules import schedule_kind
 from ..node import (
     OLD_JOURNAL,
     RESULT,
@@ -88,7 +89,7 @@ def load_node(path: str | Path) -> NodeSetup:
         "model.bound": learner.gradient_bound,
         "model.initial": digest_of(initial),
     }
-    if run.schedule.name == "designed-ring":  # one that is drawn follows from the seed alone
+    if schedule_kind(run.schedule.name).order_is_known:  # one that is drawn follows from the seed alone
         resolved["schedule.order"] = AgreedOrder(tuple(terms.path), terms.closing).digest
     delta = run.privacy.delta if config.budget.delta is None else config.budget.delta
     require_reach(terms, math.prod(learner.shape), delta)

@@ -1,6 +1,6 @@
 """The rivals of the token: gossip between neighbours (Muffliato-SGD), and a server that averages (FedL-SGD).
 
-`Gossip` and `Federated` say how an iteration goes and how long it takes. `random_graph` draws a graph of neighbours,
+`schedules.Gossip` and `schedules.Federated` say how an iteration goes. `random_graph` draws a graph of neighbours,
 `access_slots` simulates how long neighbours need until everyone has heard everyone, and `best_access` finds how often
 they should speak.
 """
@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..._lazy import lazily
-from .kinds import Federated as Federated
-from .kinds import Gossip as Gossip
 
 if TYPE_CHECKING:
     from ._kernel import random_graph as random_graph

@@ -135,8 +135,8 @@ def graph_stream(seed: int, number: int) -> np.random.Generator:
 
 def gossip_graphs(setup: Setup, number: int) -> Iterator[Graph]:
     """Yield the graphs of all iterations of a run, the same as in its simulation."""
+    from ...schedules import Gossip
     from ...timeouts import skip_probability
-    from .kinds import Gossip
 
     assert isinstance(setup.schedule, Gossip)
     rng = graph_stream(setup.run.simulation.seed, number)

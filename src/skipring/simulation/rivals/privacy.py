@@ -23,10 +23,10 @@ from ...privacy import (
     gdp_epsilon,
     muffliato_epsilon,
 )
+from ...schedules import Gossip
 from ..setup import RunOutput, Setup
 from ..whole_node import node_epsilon
 from .graphs import gossip_graphs
-from .kinds import Gossip
 
 #: Pairs of gossip that are accounted for: all of them would take hours.
 _OBSERVERS, _TARGETS = 4, 50

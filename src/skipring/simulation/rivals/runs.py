@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from ...learning import LinearModel
 from ...learning import _compiled as compiled
+from ...schedules import Federated, Gossip
 from ...timeouts import skip_probability
 from ..setup import KernelArrays, RunOutput, Setup
 from ..stragglers import draw_hops
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
-from .kinds import Federated, Gossip
 
 #: Every node of gossip has a model of its own; the test error is the mean over this many of them.
 _JUDGES = 32

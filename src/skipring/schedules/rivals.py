@@ -1,4 +1,4 @@
-"""How an iteration of each rival goes, and how long it takes."""
+"""Rivals of the token: how an iteration of each goes, and how long it takes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,29 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..._arrays import Floats
-from ...delays import Delay
-from ...errors import InvalidInput, require_integer, require_non_negative, require_positive
+from .._arrays import Floats
+from ..delays import Delay
+from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gossip:
+class Rival:
+    """What has no token: a step is an iteration of all nodes."""
+
+    name: ClassVar[str]
+    #: Whether an iteration goes on without nodes that are late.
+    leaves_late_out: ClassVar[bool]
+    #: Against whom its epsilon is, in a few words, and what a page says of it in HTML.
+    against: ClassVar[str]
+    caption: ClassVar[str]
+    nodes: int
+
+    def __post_init__(self) -> None:
+        require_integer("nodes", self.nodes, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gossip(Rival):
     """Muffliato-SGD: every node takes a noisy step on its own model, and then averages it with its neighbours.
 
     Each iteration draws a fresh random graph (Erdos-Renyi). A node that would be late costs its links: with skip
@@ -30,14 +46,19 @@ class Gossip:
     """
 
     name: ClassVar[str] = "gossip"
-    nodes: int
+    leaves_late_out: ClassVar[bool] = False
+    against: ClassVar[str] = "Gossip: a node's own releases."
+    caption: ClassVar[str] = (
+        "For <b>gossip</b> the forecast counts a node's own releases; <i>epsilon paper</i> is Muffliato's theorem,"
+        " not proven for this protocol; <i>realised worst</i> is the worst of some pairs, without a final model."
+    )
     slots: float
     rounds: int = 2
     degree: float | None = None
     acceleration: float = 1.0
 
     def __post_init__(self) -> None:
-        require_integer("nodes", self.nodes, 2)
+        super().__post_init__()
         require_integer("rounds", self.rounds, 1)
         require_non_negative("slots", self.slots)
         if self.degree is not None:
@@ -66,7 +87,7 @@ class Gossip:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Federated:
+class Federated(Rival):
     """FedL-SGD: a server averages the noisy gradients of all nodes that are ready in time, and sends the model to all.
 
     Parameters
@@ -76,11 +97,13 @@ class Federated:
     """
 
     name: ClassVar[str] = "federated"
-    nodes: int
+    leaves_late_out: ClassVar[bool] = True
+    against: ClassVar[str] = "Federated: against the server."
+    caption: ClassVar[str] = "For <b>federated</b> it protects against the server, which sees every upload."
     channels: int = 100
 
     def __post_init__(self) -> None:
-        require_integer("nodes", self.nodes, 2)
+        super().__post_init__()
         require_integer("channels", self.channels, 1)
 
     def latencies(self, delays: Floats, timeout: float, hop_latency: float) -> Floats:
