@@ -368,8 +368,15 @@ def test_a_record_is_in_the_runs_of_its_person_and_of_its_node(tmp_path: Path, s
     alone = gdp_epsilon(math.sqrt(record), DELTA)
     assert totals["record"].epsilon(DELTA) > 1.5 * alone
     found = skipring_words("node", "ledger", "rows.ledger")
-    for total in totals.values():
-        assert f"All runs together: epsilon {upper_fixed(total.epsilon(DELTA), 4)}" in found.out
+    words = " ".join(found.out.split())
+    shown: dict[Unit, tuple[str, str]] = {
+        "record": ("All runs together", "all runs"),
+        "person": ("Without the run that hides less", "these runs alone"),
+        "node": ("Without the 2 runs that hide less", "these runs alone"),
+    }
+    for unit, (which, whose) in shown.items():
+        line = words.partition(f"{which}: epsilon {upper_fixed(totals[unit].epsilon(DELTA), 4)}, each release")[2]
+        assert line.partition(" (method")[0].endswith(f"from the other nodes of {whose}")
     assert "count for it, too" in " ".join(found.out.split())
 
 

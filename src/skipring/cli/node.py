@@ -175,8 +175,10 @@ def _print_life(found: LifeAccount) -> None:
         table.add_row(printable(run.run[:15]), printable(run.node), *days, run.unit, str(run.updates), *numbers)
     console.print(table)
     for total in found.totals:
+        less = f"the {total.left_out} runs that hide" if total.left_out > 1 else "the run that hides"
         console.print(
-            f"\nAll runs together: epsilon {upper_fixed(total.epsilon, 4)}, each release in full"
+            f"\n{f'Without {less} less' if total.left_out else 'All runs together'}: epsilon"
+            f" {upper_fixed(total.epsilon, 4)}, each release in full"
             f" {upper_fixed(total.epsilon_in_full, 4)}, over {total.updates} updates in"
             f" {total.runs} run{'' if total.runs == 1 else 's'}. Epsilon hides {total.hides}."
         )

@@ -45,11 +45,11 @@ def hidden_from_whom(account: _Account, *, no_noise: bool) -> str:
     )
 
 
-def hidden_in_all_runs(account: _Account, unit: Unit | None = None) -> str:
+def hidden_in_all_runs(account: _Account, unit: Unit | None = None, *, runs: str = "all runs") -> str:
     """Say what the epsilon of all runs in a ledger together hides from whom; `unit` may be less than this run hides."""
     return (
-        f"{PROTECTED[unit or account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of all"
-        f" runs (method {ALL_RUNS}, view {account.view})"
+        f"{PROTECTED[unit or account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of"
+        f" {runs} (method {ALL_RUNS}, view {account.view})"
     )
 
 

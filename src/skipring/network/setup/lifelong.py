@@ -53,9 +53,10 @@ class LedgerLine:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerTotal:
-    """What all runs have given away of one unit: those that hide it, or what it is part of."""
+    """What runs have given away of one unit: those that hide it, or what it is part of; the others are `left_out`."""
 
     runs: int
+    left_out: int
     updates: int
     mu2: float
     mu2_in_full: float
@@ -72,7 +73,7 @@ class LedgerTotal:
         """What the epsilons hide from whom, in words that no epsilon can be read without."""
         if math.isinf(self.mu2):
             return "nothing: a run had no noise"
-        return hidden_in_all_runs(self)
+        return hidden_in_all_runs(self, runs="these runs alone" if self.left_out else "all runs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +164,7 @@ def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
         totals=tuple(
             LedgerTotal(
                 runs=total.runs,
+                left_out=len({record.about.run for record in records}) - total.runs,
                 updates=total.releases,
                 mu2=total.mu2,
                 mu2_in_full=total.in_full,
