@@ -9,7 +9,7 @@ before a loss is used.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,14 +48,15 @@ class MarginLoss(Loss):
     """
 
     name: str
-    value: Callable[[Floats], Floats]
-    slope: Callable[[Floats], Floats]
+    # A function is shown with its address, which differs from process to process.
+    value: Callable[[Floats], Floats] = field(repr=False)
+    slope: Callable[[Floats], Floats] = field(repr=False)
     bound: float
     smoothness: float
     flat: float = 40.0
     has_probabilities: bool = False
-    device_value: Callable[[Any], Any] | None = None
-    device_slope: Callable[[Any], Any] | None = None
+    device_value: Callable[[Any], Any] | None = field(default=None, repr=False)
+    device_slope: Callable[[Any], Any] | None = field(default=None, repr=False)
 
     kernel = MARGIN_KERNEL
     classes = range(2, 3)
