@@ -184,7 +184,7 @@ def test_simulations_of_the_guide_end_as_it_says(tmp_path: Path, monkeypatch: py
     (tmp_path / "run.toml").write_text(SETTINGS[0])
     monkeypatch.setattr(sys, "argv", ["rows.py", "1", "2", "3"])
     exec(compile(PROGRAMS[0], "rows.py", "exec"), {})
-    text = GUIDE.partition("*With each patient hidden")[2].partition("are.*")[0]
+    text = GUIDE.partition("*With each patient protected")[2].partition("are.*")[0]
     claimed = [int(share) for share in re.findall(r"(\d+) %", text)]
     asked = [words for words in commands() if words[0] == "simulate"]
     found = []
