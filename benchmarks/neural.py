@@ -23,8 +23,9 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-from skipring.learning.neural import NeuralToken
+from skipring.learning import Hardware, NetworkStep, NeuralToken, Protection
 from skipring.learning.torch_module import paper_cnn
+from skipring.privacy import Unit
 
 BATCH, BOUND, STEP, STD = 500, 1.0, 1e-3, 1e-3
 Update = Callable[[torch.Tensor], None]
@@ -42,18 +43,17 @@ class Data:
         self.images = images.contiguous(memory_format=torch.channels_last)
         self.labels = torch.randint(0, 10, (shape[0],), generator=generator).cuda()
 
-    def token(self, **changes: Any) -> Update:
+    def token(self, unit: Unit = "node", **changes: Any) -> Update:
+        protection = Protection(unit=unit, batch=BATCH, rows_per_person=2 if unit == "person" else 1)
         token = NeuralToken(
             paper_cnn(self.name),
             cross_entropy,
             self.images,
             self.labels,
-            batch=BATCH,
-            gradient_bound=BOUND,
-            device="cuda",
-            **changes,
+            step=NetworkStep(protection=protection, gradient_bound=BOUND),
+            hardware=Hardware(device="cuda", batch=BATCH, **changes),
         )
-        persons = torch.arange(BATCH) // 2 if token.protects == "person" else None
+        persons = torch.arange(BATCH) // 2 if unit == "person" else None
         return lambda rows: token.update(rows, persons, step_size=STEP, noise_std=STD)
 
     def of(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -138,10 +138,10 @@ def by_opacus(data: Data) -> Update:
 WAYS: dict[str, Callable[[Data], Update]] = {
     "node": lambda data: data.token(),
     "node-eager-f32": lambda data: data.token(graph=False, compile_loss=False, bf16=False),
-    "record": lambda data: data.token(protects="record", divisor=BATCH),
-    "record-eager": lambda data: data.token(protects="record", divisor=BATCH, compile_loss=False),
-    "record-f32": lambda data: data.token(protects="record", divisor=BATCH, bf16=False),
-    "person": lambda data: data.token(protects="person", divisor=BATCH, rows_per_person=2),
+    "record": lambda data: data.token("record"),
+    "record-eager": lambda data: data.token("record", compile_loss=False),
+    "record-f32": lambda data: data.token("record", bf16=False),
+    "person": lambda data: data.token("person"),
     "opacus": by_opacus,
     "vmap": by_vmap,
 }

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from tokens import token_with
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -27,7 +28,7 @@ def token(**changes: Any) -> NeuralToken:
     with torch.random.fork_rng():
         torch.manual_seed(3)
         module = small()
-    return NeuralToken(module, cross_entropy, images, labels, **(dict[str, Any](batch=8, protects="node") | changes))
+    return token_with(module, cross_entropy, images, labels, **(dict[str, Any](batch=8, protects="node") | changes))
 
 
 def gradient_of(made: NeuralToken, rows: torch.Tensor) -> torch.Tensor:
@@ -103,7 +104,7 @@ def test_pixels_are_scaled() -> None:
     for images in (pixels, pixels.float() / 127.5 - 1.0):
         with torch.random.fork_rng():
             torch.manual_seed(3)
-            made = NeuralToken(small(), cross_entropy, images, labels, batch=10, protects="node")
+            made = token_with(small(), cross_entropy, images, labels, batch=10, protects="node")
         made.update(torch.arange(10), step_size=0.1, noise_std=0.0)
         results.append((made.vector.clone(), made.error(images, labels)))
     assert torch.allclose(results[0][0], results[1][0], atol=1e-6)

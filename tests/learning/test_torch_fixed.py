@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from tokens import token_with
 from torch import nn
 
 from skipring.errors import InvalidInput
 from skipring.learning import NeuralModel, Protection, Rows
-from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_fixed import changed_since, written_bits
 from skipring.learning.torch_learner import TorchLearner
 from skipring.learning.torch_update import batch_loss
@@ -120,7 +120,7 @@ def test_a_token_of_a_simulation_refuses_them_too(name: str, protects: Unit) -> 
     import changing_models  # type: ignore[import-not-found] # the one above
 
     def walk() -> None:
-        token = NeuralToken(
+        token = token_with(
             getattr(changing_models, name)(),
             batch_loss,
             torch.zeros(8, 3),

@@ -13,6 +13,7 @@ import pytest
 import torch
 from given_noise import Given
 from numpy.typing import NDArray
+from tokens import token_with
 from torch import nn
 
 from skipring.errors import InvalidInput
@@ -73,7 +74,7 @@ def token_of(model: NeuralModel, rows: Rows, **changes: Any) -> NeuralToken:
     kind = np.int64 if rows.classes else np.float32
     x, y = torch.from_numpy(rows.train_x.astype(np.float32)), torch.from_numpy(rows.train_y.astype(kind))
     given = {"gradient_bound": model.clip, "ridge": model.ridge, "rows_per_person": 3, "divisor": 20, "batch": None}
-    return NeuralToken(drawn(maker(model), 1), batch_loss, x, y, **{**given, **changes})
+    return token_with(drawn(maker(model), 1), batch_loss, x, y, **{**given, **changes})
 
 
 def plain_update(
@@ -195,8 +196,8 @@ def test_what_could_not_be_accounted_for_is_refused() -> None:
     model, rows = model_of("net", 3, clip=0.3), some_rows(3)
     for changes, parameter in (
         ({"protects": "patient"}, "protects"),
-        ({"divisor": None}, "divisor"),
-        ({"divisor": 0}, "divisor"),
+        ({"divisor": None}, "batch"),
+        ({"divisor": 0}, "batch"),
         ({"batch": 12, "divisor": 11}, "batch"),
         ({"gradient_bound": None}, "gradient_bound"),
         ({"rows_per_person": 0, "protects": "person"}, "rows_per_person"),
@@ -254,7 +255,7 @@ def test_a_cuda_graph_makes_the_plain_update(protects: Protected, compiled: bool
     images[30] = math.nan
 
     def made(device: str, graph: bool) -> NeuralToken:
-        return NeuralToken(
+        return token_with(
             drawn(small, 3),
             batch_loss,
             images,
@@ -296,7 +297,7 @@ def mnist() -> nn.Module:
 def test_a_gpu_in_bfloat16_lets_no_record_exceed_its_share(graph: bool) -> None:
     generator = torch.Generator().manual_seed(1)
     images = torch.randint(0, 256, (12, 1, 28, 28), dtype=torch.uint8, generator=generator)
-    token = NeuralToken(
+    token = token_with(
         drawn(mnist, 1),
         batch_loss,
         images,

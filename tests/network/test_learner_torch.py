@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from skipring.errors import InvalidInput
-from skipring.learning import Learner, NeuralModel, Protection, Rows
+from skipring.learning import Hardware, Learner, NetworkStep, NeuralModel, Protection, Rows
 from skipring.learning.neural import NeuralToken
 from skipring.learning.torch_learner import TorchLearner
 from skipring.learning.torch_module import paper_cnn
@@ -206,11 +206,8 @@ def test_the_papers_network_learns_as_in_simulations(tmp_path: Path) -> None:
         cross_entropy,
         images(owned.features[rows]),
         torch.from_numpy(owned.labels[rows]),
-        batch=rows.stop,
-        protects="node",
-        gradient_bound=0.5,
-        diameter=20.0,
-        ridge=0.2,
+        step=NetworkStep(protection=Protection(unit="node"), gradient_bound=0.5, diameter=20.0, ridge=0.2),
+        hardware=Hardware(batch=rows.stop),
     )
     w = start.copy()
     for _ in range(2):

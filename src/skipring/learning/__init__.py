@@ -52,9 +52,11 @@ from .update import Rows as Rows
 
 if TYPE_CHECKING:
     from .networks import require_torch as require_torch
+    from .neural import NetworkStep as NetworkStep
     from .neural import NeuralToken as NeuralToken
     from .torch_learner import TorchLearner as TorchLearner
     from .torch_linear import LinearToken as LinearToken
+    from .torch_module import Hardware as Hardware
     from .torch_module import choose_device as choose_device
     from .torch_module import drawn as drawn
     from .torch_module import maker as maker

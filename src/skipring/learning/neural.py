@@ -13,7 +13,8 @@ only if their gradients are clipped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,13 +22,41 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
-from ..privacy import Unit
+from .torch_each import BatchLoss
 from .torch_fixed import refusal_of_change, require_fixed, versions
-from .torch_module import drawn, require_same_size, trainable
-from .torch_units import UnitGradients, numbered_persons, require_divisor
+from .torch_module import Hardware, drawn, require_same_size, trainable
+from .torch_units import UnitBound, UnitGradients, numbered_persons
 from .torch_update import answer_errors, clip_, project_, step_
+from .units import Protection
 
-BatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkStep:
+    """What an update of a network does with a gradient.
+
+    Parameters
+    ----------
+    protection : whose share is bounded. The sum over persons or records is divided by its batch, and one of them then
+        moves a gradient by at most gradient_bound / batch.
+    gradient_bound : the node's averaged gradient, or the gradient of each person or record, is clipped to this norm,
+        and counts as 0 if it is not finite. None means that it is used as it is, and no privacy.
+    diameter : of the ball that the parameters are projected onto; None means none.
+    ridge : weight of half the squared norm of the parameters, whose gradient is neither clipped nor noisy.
+    """
+
+    protection: Protection
+    gradient_bound: float | None = None
+    diameter: float | None = None
+    ridge: float = 0.0
+
+    def __post_init__(self) -> None:
+        for parameter, value in (("gradient_bound", self.gradient_bound), ("diameter", self.diameter)):
+            if value is not None:
+                require_positive(parameter, value)
+        require_non_negative("ridge", self.ridge)
+        if self.protection.unit != "node" and self.gradient_bound is None:
+            reason = "the gradient of a network has no bound of its own; give one that each is clipped to"
+            raise InvalidInput.because("gradient_bound", "missing", reason)
 
 
 class NeuralToken:
@@ -38,19 +67,9 @@ class NeuralToken:
     module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
     images, labels : all rows of all nodes, kept on the device; an update says which of them it uses. Images of type
         uint8 are scaled to [-1, 1]. Labels that are whole numbers are classes.
-    batch : rows per update; None means that every update may have another number, which no CUDA graph can.
-    gradient_bound : the node's averaged gradient, or the gradient of each person or record, is clipped to this norm,
-        and counts as 0 if it is not finite. None means that it is used as it is, and no privacy.
-    protects : whose share is bounded: the node's, each person's, or each record's.
-    divisor : what the sum over persons or records is divided by: a constant of the run, and the most rows that an
-        update may have. One of them then moves a gradient by at most gradient_bound / divisor.
-    rows_per_person : how many rows of a person an update may have.
-    diameter : of the ball that the parameters are projected onto; None means none.
-    ridge : weight of half the squared norm of the parameters, whose gradient is neither clipped nor noisy.
-    device, seed : where to compute, and where the noise comes from.
-    graph, compile_loss, bf16 : how a GPU does it; by default all of it, as fast as it goes. Matrix products are then in
-        bfloat16, parameters and noise stay in single precision. That is for simulations: how far one record moves a sum
-        that is rounded so coarsely is not proven. What is to be released needs `bf16=False`, as nodes have it.
+    step : what an update does with a gradient.
+    computing : where and how. What is to be released needs `bf16=False`, as nodes have it.
+    seed : where the noise comes from.
     name : what refusals call the model.
     """
 
@@ -61,79 +80,51 @@ class NeuralToken:
         images: torch.Tensor,
         labels: torch.Tensor,
         *,
-        batch: int | None,
-        gradient_bound: float | None = None,
-        diameter: float | None = None,
-        ridge: float = 0.0,
-        protects: Unit,
-        divisor: int | None = None,
-        rows_per_person: int = 1,
-        device: str | torch.device = "cpu",
+        step: NetworkStep,
+        hardware: Hardware,
         seed: int = 0,
-        graph: bool | None = None,
-        compile_loss: bool | None = None,
-        bf16: bool | None = None,
         name: str = "a network",
     ) -> None:
         require_integer("seed", seed, 0)
         if len(images) != len(labels):
             raise InvalidInput("labels", len(labels), f"as many as the {len(images)} images")
-        if batch is not None:
-            require_integer("batch", batch, 1)
-            if batch > len(images):
-                raise InvalidInput("batch", batch, f"at most the number of rows, {len(images)}")
-        elif graph or compile_loss:
-            raise InvalidInput.because("batch", "missing", "a graph is recorded for a fixed number of rows")
-        for parameter, value in (("gradient_bound", gradient_bound), ("diameter", diameter)):
-            if value is not None:
-                require_positive(parameter, value)
-        require_non_negative("ridge", ridge)
-        require_divisor(protects, divisor, gradient_bound, batch)
+        batch, most = hardware.batch, step.protection.batch
+        if batch is not None and batch > len(images):
+            raise InvalidInput("batch", batch, f"at most the number of rows, {len(images)}")
+        self.protects, by_unit = step.protection.unit, step.protection.unit != "node"
+        if by_unit and batch is not None and most is not None and batch > most:
+            raise InvalidInput("batch", batch, f"at most the divisor, {most}")
         require_fixed(module, name)
-        self.device, self.name = torch.device(device), name
-        on_gpu = self.device.type == "cuda"
-        self.gradient_bound, self.diameter, self.ridge = gradient_bound, diameter, ridge
-        self._bf16 = on_gpu if bf16 is None else bf16
-        self._graph = on_gpu and batch is not None if graph is None else graph
-        self.module = module.to(self.device).train()
-        self._loss = loss
-        self._images = images.to(self.device)
+        self.device, self.name, self._how = torch.device(hardware.device), name, hardware
+        self.step, self.gradient_bound, self._batch = step, step.gradient_bound, batch
+        self.module, self._loss = module.to(self.device).train(), loss
+        self._images, self._labels = images.to(self.device), labels.to(self.device)
         if self._images.dim() == 4:
             # Convolutions are fastest if the colours of a pixel lie side by side.
             self._images = self._images.contiguous(memory_format=torch.channels_last)
-        self._labels = labels.to(self.device)
         self._flatten()
         self._noise = torch.Generator(self.device).manual_seed(seed)
         self._own_noise: np.random.Generator | None = None
         #: The stream for all work with this token if several tokens are at work on one GPU.
-        self.stream: Any = torch.cuda.Stream(self.device) if on_gpu else None  # type: ignore[no-untyped-call] # torch's
-        self._batch = batch
+        self.stream: Any = torch.cuda.Stream(self.device) if hardware.on_gpu else None  # type: ignore[no-untyped-call] # torch's
         self._rows = torch.zeros(batch or 0, dtype=torch.int64, device=self.device)
-        self._step_size = torch.zeros((), device=self.device)
-        self._noise_std = torch.zeros((), device=self.device)
-        compiled = on_gpu and batch is not None if compile_loss is None else compile_loss
+        self._step_size, self._noise_std = torch.zeros(2, device=self.device).unbind()
+        compiled = hardware.compiles
         self._evaluate: Any = torch.compile(self._batch_loss, dynamic=False) if compiled else self._batch_loss
-        self._replay: Any = None
-        self.protects, self.divisor, self._persons = protects, divisor, rows_per_person
-        self._clipped: UnitGradients | None = None
-        if protects != "node":
-            assert gradient_bound is not None
+        self._graph, self._replay = hardware.records, cast(Any, None)
+        self._clipped = self._clips_units() if by_unit else None
+        if self._clipped is not None:
             self._used = torch.zeros(batch or 0, dtype=torch.bool, device=self.device)
             self._units = torch.zeros(batch or 0, dtype=torch.int64, device=self.device)
-            self._clipped = UnitGradients(
-                self.module,
-                loss,
-                gradient_bound,
-                self._images[:0],
-                self._labels[:0],
-                rows_per_unit=rows_per_person if protects == "person" else 1,
-                most=divisor,
-                prepare=self._as_numbers,
-                bf16=self._bf16,
-                compiled=compiled,
-                name=name,
-            )
             self._graph = self._graph and self._clipped.recordable
+
+    def _clips_units(self) -> UnitGradients:
+        """Return what bounds the share of each person or record."""
+        assert self.gradient_bound is not None
+        bound = UnitBound(self.gradient_bound, rows=self.step.protection.rows_of_one, most=self.step.protection.batch)
+        like = self._images[:0], self._labels[:0]
+        made = self.module, self._loss, bound, *like
+        return UnitGradients(*made, prepare=self._as_numbers, hardware=self._how, name=self.name)
 
     def _flatten(self) -> None:
         """Lay all parameters, and their gradients, out in one vector each; convolutions by pixel, not by channel."""
@@ -155,12 +146,12 @@ class NeuralToken:
 
     def _as_numbers(self, images: torch.Tensor) -> torch.Tensor:
         if images.dtype == torch.uint8:
-            images = images.to(torch.bfloat16 if self._bf16 else torch.float32) / 127.5 - 1.0
+            images = images.to(torch.bfloat16 if self._how.rounds else torch.float32) / 127.5 - 1.0
         return images
 
     def _batch_loss(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         images = self._as_numbers(images)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._bf16):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._how.rounds):
             outputs = self.module(images)
         return self._loss(outputs.float(), labels)
 
@@ -174,12 +165,13 @@ class NeuralToken:
                 clip_([self._gradient], self.gradient_bound)
 
     def _clip_units(self, clipped: UnitGradients) -> None:
-        assert self.divisor is not None
+        divisor = self.step.protection.batch
+        assert divisor is not None
         units = self._units if self.protects == "person" else None
         found = clipped(self._images[self._rows], self._labels[self._rows], used=self._used, units=units)
         with torch.no_grad():
             torch._foreach_copy_([p.grad for p in trainable(self.module) if p.grad is not None], found)
-            self._gradient.mul_(1.0 / self.divisor)
+            self._gradient.mul_(1.0 / divisor)
 
     def _update(self) -> None:
         before = versions(self.module)
@@ -191,9 +183,9 @@ class NeuralToken:
             raise refusal_of_change("model", self.name, changed[0])
         with torch.no_grad():
             self._gradient.addcmul_(self._normals(), self._noise_std)
-            step_(self.vector, self._gradient, self._step_size, self.ridge)
-            if self.diameter is not None:
-                project_(self.vector, 0.5 * self.diameter)
+            step_(self.vector, self._gradient, self._step_size, self.step.ridge)
+            if self.step.diameter is not None:
+                project_(self.vector, 0.5 * self.step.diameter)
 
     def _normals(self) -> torch.Tensor:
         if self._own_noise is not None:
@@ -255,7 +247,8 @@ class NeuralToken:
         w <- project((1 - step size x ridge) w - step size x (clipped gradient + noise)). The clipped gradient is that
         of the rows' mean loss, or the sum over all persons or records, clipped one by one, over the divisor.
         """
-        most = self._batch or self.divisor or len(rows)
+        divisor = None if self.protects == "node" else self.step.protection.batch
+        most = self._batch or divisor or len(rows)
         if rows.dim() != 1 or len(rows) > most or (self.protects == "node" and len(rows) != (self._batch or len(rows))):
             wanted = "row numbers" if self._batch is None else f"{self._batch} row numbers, the batch"
             raise InvalidInput("rows", tuple(rows.shape), wanted if self.protects == "node" else f"at most {most} rows")
@@ -274,7 +267,7 @@ class NeuralToken:
         """Put the row numbers of an update where the update looks for them, a graph always in the same place."""
         if self.protects == "record" and rows.device.type == "cpu" and len(torch.unique(rows)) < len(rows):
             raise InvalidInput.because("rows", "repeated", "a record that is used twice has twice the share")
-        persons = numbered_persons(units, len(rows), self._persons) if self.protects == "person" else None
+        persons = numbered_persons(units, len(rows), self.step.protection) if self.protects == "person" else None
         if self._batch is None:
             self._rows = rows.to(self.device)
             if self.protects != "node":

@@ -21,7 +21,7 @@ from .networks import NeuralModel
 from .prepared import NextRows
 from .torch_fixed import changed_since, refusal_of_change, written_bits
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
-from .torch_units import UnitGradients, numbered_persons
+from .torch_units import UnitBound, UnitGradients, numbered_persons
 from .torch_update import answer_errors, batch_loss, clip_, project_, step_
 from .units import Batches, Protection, deal_parts, most_units, unit_count
 from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, all_at_once, require_step, usable
@@ -81,18 +81,9 @@ class TorchLearner:
             if protection.unit == "person":
                 assert rows.persons is not None  # or they could not have been dealt
                 self._persons = torch.from_numpy(np.unique(rows.persons, return_inverse=True)[1])
-            per_unit = protection.rows_per_person
+            bound = UnitBound(model.clip, rows=protection.rows_of_one, most=protection.batch)
             some, labels = (each[:0].to(self._device) for each in (self._x, self._y))
-            self._clipped = UnitGradients(
-                self._module,
-                batch_loss,
-                model.clip,
-                some,
-                labels,
-                rows_per_unit=per_unit,
-                most=protection.batch,
-                name=model.name,
-            )
+            self._clipped = UnitGradients(self._module, batch_loss, bound, some, labels, name=model.name)
         self._let_go()
 
     def _let_go(self) -> None:
@@ -239,9 +230,7 @@ class TorchLearner:
             if self._clipped is not None:
                 units = None
                 if self._persons is not None:
-                    units = numbered_persons(self._persons[rows], len(rows), self.protection.rows_per_person).to(
-                        self._device
-                    )
+                    units = numbered_persons(self._persons[rows], len(rows), self.protection).to(self._device)
                 return [_flat(each) for each in self._clipped(x, y, units=units)]
             loss = batch_loss(self._module(x), y)
             if loss.requires_grad:  # otherwise the answer depends on no parameter

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -29,7 +30,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from .._function import error_line, made_by
 from ..data import require_finite_labels, require_single_precision
-from ..errors import InvalidInput
+from ..errors import InvalidInput, require_integer
 from .networks import NeuralModel
 from .torch_fixed import require_fixed, unchanged
 from .update import without_tiny
@@ -38,6 +39,52 @@ from .update import without_tiny
 _DRAWING = threading.Lock()
 #: A seed that no run has, by which one sees what a seed decides.
 _OTHER_SEED = 0x5EED5EED5EED5EED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """Where a network is computed, and how.
+
+    Parameters
+    ----------
+    device : such as ``cpu`` or ``cuda``.
+    batch : rows per update; None means that every update may have another number, which no CUDA graph can.
+    graph, compile_loss, bf16 : how a GPU does it; by default all of it, as fast as it goes. Matrix products are then in
+        bfloat16, parameters and noise stay in single precision. That is for simulations: how far one record moves a sum
+        that is rounded so coarsely is not proven.
+    """
+
+    device: str | torch.device = "cpu"
+    batch: int | None = None
+    graph: bool | None = None
+    compile_loss: bool | None = None
+    bf16: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch is not None:
+            require_integer("batch", self.batch, 1)
+        elif self.graph or self.compile_loss:
+            raise InvalidInput.because("batch", "missing", "a graph is recorded for a fixed number of rows")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it is a GPU."""
+        return torch.device(self.device).type == "cuda"
+
+    @property
+    def rounds(self) -> bool:
+        """Whether layers compute in bfloat16."""
+        return self.on_gpu if self.bf16 is None else self.bf16
+
+    @property
+    def records(self) -> bool:
+        """Whether an update is recorded as a graph, if it can be."""
+        return self.on_gpu and self.batch is not None if self.graph is None else self.graph
+
+    @property
+    def compiles(self) -> bool:
+        """Whether torch compiles the loss."""
+        return self.on_gpu and self.batch is not None if self.compile_loss is None else self.compile_loss
 
 
 def paper_cnn(data: Literal["mnist", "cifar10"]) -> nn.Sequential:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,13 +19,33 @@ from torch import nn
 from torch.func import functional_call
 
 from ..errors import InvalidInput, require_integer, require_positive
-from ..privacy import Unit
 from .torch_each import BatchLoss, EachUnit, row_losses
 from .torch_fixed import require_fixed, unchanged
 from .torch_layers import LAYERS, ROUNDED, Units
-from .torch_module import trial_rows
+from .torch_module import Hardware, trial_rows
 from .torch_rowwise import layers_of_chain, mixes, require_records_apart
 from .torch_update import BELOW, LONGEST
+from .units import Protection
+
+
+@dataclass(frozen=True)
+class UnitBound:
+    """How much one record or person may add to the sum of an update.
+
+    Parameters
+    ----------
+    norm : every unit's gradient, the sum over its rows, is clipped to it; one that is not finite counts as 0.
+    rows : how many rows of a batch may belong to one unit; a unit with more of them counts as 0.
+    most : the most rows that a batch may have; rounding their sum is made room for. None means as many as there are.
+    """
+
+    norm: float
+    rows: int = 1
+    most: int | None = None
+
+    def __post_init__(self) -> None:
+        require_positive("gradient_bound", self.norm)
+        require_integer("rows", self.rows, 1)
 
 
 class UnitGradients:
@@ -33,13 +54,10 @@ class UnitGradients:
     Parameters
     ----------
     module, loss : the network, and a function of its outputs and the labels that returns the mean loss of a batch.
-    bound : every unit's gradient, the sum over its rows, is clipped to this norm; one that is not finite counts as 0.
+    bound : how much each of them may add.
     some, labels : rows and labels as they will be; only their shape and type count, since made-up ones are tried out.
-    rows_per_unit : how many rows of a batch may belong to one unit; a unit with more of them counts as 0.
-    most : the most rows that a batch may have; rounding their sum is made room for. None means as many as there are.
     prepare : what is done to rows first, such as scaling them.
-    bf16 : let layers compute in bfloat16, where torch's autocast does.
-    compiled : let torch compile the whole; batches then have one size.
+    computing : whether layers compute in bfloat16, and torch compiles the whole.
     name : what refusals call the model.
     """
 
@@ -47,26 +65,21 @@ class UnitGradients:
         self,
         module: nn.Module,
         loss: BatchLoss,
-        bound: float,
+        bound: UnitBound,
         some: torch.Tensor,
         labels: torch.Tensor,
         *,
-        rows_per_unit: int = 1,
-        most: int | None = None,
         prepare: Callable[[torch.Tensor], torch.Tensor] | None = None,
-        bf16: bool = False,
-        compiled: bool = False,
+        hardware: Hardware | None = None,
         name: str = "a network",
     ) -> None:
-        require_positive("gradient_bound", bound)
-        require_integer("rows_per_person", rows_per_unit, 1)
         require_records_apart(module, name)
         require_fixed(module, name)
-        self._module, self._loss, self._bound, self._bf16 = module, loss, bound, bf16
-        self._rows_per_unit, self._prepare, self._compiled = rows_per_unit, prepare, compiled
-        self._most = most
+        hardware = Hardware() if hardware is None else hardware
+        self._module, self._loss, self._bound, self._prepare = module, loss, bound, prepare
+        self._bf16, self._compiled = hardware.rounds, hardware.compiles
         self._names = [of for of, parameter in module.named_parameters() if parameter.requires_grad]
-        self._each = EachUnit(module, loss, bf16=bf16)
+        self._each = EachUnit(module, loss, bf16=self._bf16)
         self._traced: Callable[..., list[torch.Tensor]] | None = None
         # No row of a node: whether a module is taken, and how it is computed, must not depend on a node's rows.
         tried = [each if prepare is None else prepare(each) for each in trial_rows(some, 3)]
@@ -118,11 +131,11 @@ class UnitGradients:
             # The rows of a unit side by side, and those that do not count at the end.
             index, order = torch.sort(torch.where(counted, units, rows), stable=True)
             x, y = x[order], y[order]
-            together = Units(rows, index, self._rows_per_unit)
+            together = Units(rows, index, self._bound.rows)
             many = torch.zeros(rows + 1, dtype=torch.int64, device=x.device).index_add_(
                 0, index, torch.ones_like(index)
             )
-            counted = (many <= self._rows_per_unit) & (torch.arange(rows + 1, device=x.device) < rows)
+            counted = (many <= self._bound.rows) & (torch.arange(rows + 1, device=x.device) < rows)
         if self._layers is None:
             return self._each.sum(x, y, together, lambda square, who: self._scales(square, counted[who], rows))
         return self._at_once(parameters, x, y, together, counted)
@@ -165,34 +178,18 @@ class UnitGradients:
         """Return what each unit's gradient is multiplied with, and whether it counts at all."""
         length = torch.sqrt(square)
         counts = counted & (length <= LONGEST)  # false also of what is not a number
-        bound = self._bound * BELOW / (1.0 + ROUNDED * (rows if self._most is None else self._most))
+        most = rows if self._bound.most is None else self._bound.most
+        bound = self._bound.norm * BELOW / (1.0 + ROUNDED * most)
         return torch.where(counts, torch.clamp(bound / length, max=1.0), 0.0), counts
 
 
-def require_divisor(protects: Unit, divisor: int | None, bound: float | None, batch: int | None) -> None:
-    """Refuse persons or records without a bound for each and a constant to divide by, or with more rows than that."""
-    if protects not in ("node", "person", "record"):
-        raise InvalidInput("protects", protects, "node, person or record")
-    if protects == "node":
-        return
-    if bound is None:
-        reason = "the gradient of a network has no bound of its own; give one that each is clipped to"
-        raise InvalidInput.because("gradient_bound", "missing", reason)
-    if divisor is None:
-        reason = "sums over records or persons are divided by a constant that all nodes agree on"
-        raise InvalidInput.because("divisor", "missing", reason)
-    require_integer("divisor", divisor, 1)
-    if batch is not None and batch > divisor:
-        raise InvalidInput("batch", batch, f"at most the divisor, {divisor}")
-
-
-def numbered_persons(units: torch.Tensor | None, rows: int, most: int) -> torch.Tensor:
+def numbered_persons(units: torch.Tensor | None, rows: int, protection: Protection) -> torch.Tensor:
     """Return whose each row is, numbered from 0, if nobody has more rows than agreed."""
     if units is None or units.shape != (rows,):
         given = "missing" if units is None else tuple(units.shape)
         raise InvalidInput("units", given, f"the person of each of the {rows} rows")
     _, persons, many = torch.unique(units.cpu(), return_inverse=True, return_counts=True)
-    if len(many) and int(many.max()) > most:
+    if len(many) and int(many.max()) > (most := protection.rows_of_one):
         raise InvalidInput("units", f"{int(many.max())} rows of one person", f"at most {most}, as agreed")
     return persons
 

@@ -89,6 +89,11 @@ class Protection:
         return 1 if self.unit == "node" else -(-units // self.units_per_update)
 
     @property
+    def rows_of_one(self) -> int:
+        """The most rows of one unit, where that is a record or a person."""
+        return self.rows_per_person
+
+    @property
     def units_per_update(self) -> int:
         """The most units that an update takes."""
         if self.unit == "node" or self.batch is None:

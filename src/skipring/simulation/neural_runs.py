@@ -34,7 +34,17 @@ class NeuralRuns:
         model = setup.model
         assert isinstance(model, NeuralModel)
         require_torch(model.name)
-        from ..learning import NeuralToken, batch_loss, choose_device, drawn, maker, require_usable, rows_for
+        from ..learning import (
+            Hardware,
+            NetworkStep,
+            NeuralToken,
+            batch_loss,
+            choose_device,
+            drawn,
+            maker,
+            require_usable,
+            rows_for,
+        )
 
         device = choose_device(model.device)
         x, y = rows_for(model, setup.data.features, setup.data.labels, "training")
@@ -57,6 +67,14 @@ class NeuralRuns:
         # computed one operation after the other and one run after the other, in single precision, as at a node.
         self._own = model.is_function
         by_default = False if self._own else None
+        hardware = Hardware(
+            device=device,
+            batch=most if alike else None,
+            graph=by_default,
+            compile_loss=by_default,
+            bf16=by_default,
+        )
+        step = NetworkStep(protection=protection, gradient_bound=model.clip, diameter=model.diameter, ridge=model.ridge)
         #: How many runs go on at once. One run's small layers leave most of a GPU idle; a CPU is busy with one.
         self.parallel = _SIDE_BY_SIDE if device.type == "cuda" and not self._own else 1
         self._device = device
@@ -67,17 +85,8 @@ class NeuralRuns:
                 batch_loss,
                 x,
                 y,
-                batch=most if alike else None,
-                gradient_bound=model.clip,
-                diameter=model.diameter,
-                ridge=model.ridge,
-                protects=protection.unit,
-                divisor=None if protection.unit == "node" else protection.batch,
-                rows_per_person=protection.rows_per_person,
-                device=device,
-                graph=by_default,
-                compile_loss=by_default,
-                bf16=by_default,
+                step=step,
+                hardware=hardware,
                 name=model.name,
             )
             token.prepare()  # here, one after another: compiling is not made for several threads
