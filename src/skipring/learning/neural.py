@@ -68,7 +68,7 @@ class NeuralToken:
     images, labels : all rows of all nodes, kept on the device; an update says which of them it uses. Images of type
         uint8 are scaled to [-1, 1]. Labels that are whole numbers are classes.
     step : what an update does with a gradient.
-    computing : where and how. What is to be released needs `bf16=False`, as nodes have it.
+    hardware : where and how. What is to be released needs `bf16=False`, as nodes have it.
     seed : where the noise comes from.
     name : what refusals call the model.
     """

@@ -57,7 +57,7 @@ class UnitGradients:
     bound : how much each of them may add.
     some, labels : rows and labels as they will be; only their shape and type count, since made-up ones are tried out.
     prepare : what is done to rows first, such as scaling them.
-    computing : whether layers compute in bfloat16, and torch compiles the whole.
+    hardware : whether layers compute in bfloat16, and torch compiles the whole.
     name : what refusals call the model.
     """
 
