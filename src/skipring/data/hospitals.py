@@ -1,6 +1,6 @@
 """The patients of four real hospitals, as numbers that follow from public ranges and categories alone.
 
-What the columns become is written down here and was not read off the rows, so that hiding a row hides all of it.
+What the columns become is written down here and was not read off the rows, so that protecting a row protects all of it.
 """
 
 from __future__ import annotations

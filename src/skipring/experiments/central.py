@@ -31,7 +31,7 @@ class Tuning:
 
 @lru_cache
 def central_noise(steps: int, epsilon: float, delta: float) -> float:
-    """Return the noise multiplier with which `steps`, all of them seen, hide a record (or person, or node).
+    """Return the noise multiplier with which `steps`, all of them seen, protect a record (or person, or node).
 
     Replacing it moves the sum of what units contribute by at most twice what one can. The steps are Gaussian
     mechanisms, whose composition is one with the root of their number times as large a mu: nothing is lost.

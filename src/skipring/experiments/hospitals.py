@@ -1,4 +1,5 @@
-"""Four real hospitals learn together and hide each patient: accuracy against epsilon, beside what else they could do.
+"""Four real hospitals learn together and protect each patient: accuracy against epsilon, beside what else they could
+do.
 
 Learning rate, length and clipping are searched anew for every split, on rows that are split off its training rows. So
 what a model is tested on was never looked at before. No epsilon covers that search.
@@ -27,7 +28,7 @@ from ..simulation import Interrupted, Setup, build, planned, run_one
 from .central import Tuning, central_noise, descend, ring_noise
 
 DELTA = 1e-4
-#: Who learns from what, and whom the noise hides.
+#: Who learns from what, and whom the noise protects.
 METHODS = {
     "record": "together, each patient hidden",
     "own": "same, hospital as a column",
@@ -87,7 +88,7 @@ class Study:
 
     @property
     def cases(self) -> list[tuple[str, float | None]]:
-        """All methods with their epsilons; None where nothing is hidden."""
+        """All methods with their epsilons; None where nothing is protected."""
         return [(name, epsilon) for name in METHODS for epsilon in ((None,) if name == "no noise" else self.epsilons)]
 
     @property

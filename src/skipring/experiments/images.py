@@ -1,4 +1,4 @@
-"""Images with each record hidden: a convex head on public features, and a small network, on MNIST and CIFAR-10.
+"""Images with each record protected: a convex head on public features, and a small network, on MNIST and CIFAR-10.
 
 Length, learning rate and clipping are searched on rows that are held back from the training part, with fewer nodes. The
 test rows are looked at once, by the runs that are reported. No epsilon covers that search.

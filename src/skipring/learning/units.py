@@ -1,13 +1,14 @@
-"""Whom the noise hides (a record, a person or a node), and which rows of a node an update takes for that.
+"""Whom the noise protects (a record, a person or a node), and which rows of a node an update takes for that.
 
 All agree on B (`batch`, the rows that an update takes at most) before a run. For records and persons an update is
 
     G = (1/B) x the sum of what each unit contributes,    noise of z x (the most that one unit can contribute) / B
 
-so every record counts the same at each node, and is hidden by the same noise. A node with fewer rows uses all of them;
-their sum is still divided by B. A node with more deals its rows once into parts of at most B, and at its turn number r
-(skipped or not) it uses part r modulo their number. With k parts, a unit then contributes at every k-th turn only. For
-nodes G is the mean over the rows, at most as long as the gradient bound, and a batch is drawn anew for each update.
+so every record counts the same at each node, and is protected by the same noise. A node with fewer rows uses all of
+them; their sum is still divided by B. A node with more deals its rows once into parts of at most B, and at its turn
+number r (skipped or not) it uses part r modulo their number. With k parts, a unit then contributes at every k-th turn
+only. For nodes G is the mean over the rows, at most as long as the gradient bound, and a batch is drawn anew for each
+update.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Bounded(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """Whom the noise hides, and how many rows an update takes.
+    """Whom the noise protects, and how many rows an update takes.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class Learner(Protocol):
 
     @property
     def protection(self) -> Protection:
-        """Whom the noise hides, and how many rows an update takes."""
+        """Whom the noise protects, and how many rows an update takes."""
 
     @property
     def parts(self) -> int:

@@ -1,4 +1,4 @@
-"""Images with each record hidden: accuracy against epsilon, as a figure and as a table of numbers."""
+"""Images with each record protected: accuracy against epsilon, as a figure and as a table of numbers."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class AccountTerms:
         one release gives everything away, to all nodes.
     convex : whether the updates of other nodes bring two tokens no further apart; else each release counts in full.
     parts : into how many parts this node has dealt its persons or records, which take turns.
-    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
+    protects : what is protected: all data of a ``node``, all rows of a ``person``, or one ``record``.
     closing : how many hops at the end of the path carry no data: who takes part adds noise alone.
     """
 

@@ -4,9 +4,9 @@
 together what they saw, so these observers count as one and the same, and mu adds in squares. (That is adaptive
 composition of Gaussian mechanisms: what was learned in one run may decide what is tried in the next.)
 
-*Units.* A run that hides a node is mu-GDP for any change of its data, also for that of one person's rows, or of one
+*Units.* A run that protects a node is mu-GDP for any change of its data, also for that of one person's rows, or of one
 record. So what was told of a record is the sum over all runs, whatever they protect. What was told of a person is that
-over the runs that protect persons or nodes; of a node, over those that protect nodes. What runs that hide less have
+over the runs that protect persons or nodes; of a node, over those that protect nodes. What runs that protect less have
 told of a person or a node comes on top: their mu says nothing about a change of several units. All totals are within a
 budget if that of a record is.
 
@@ -74,7 +74,7 @@ _TOLD_BY: dict[Unit, tuple[Unit, ...]] = {
 class LifeTotal:
     """What all runs have given away of one unit: mu^2, and with each release in full.
 
-    These are the runs that hide the unit, or what it is part of: a record is in its person's and in its node's data.
+    These are the runs that protect the unit, or what it is part of: a record is in its person's and in its node's data.
     """
 
     unit: Unit
@@ -100,7 +100,7 @@ def known_of(records: Sequence[LedgerRecord]) -> list[float]:
 
 
 def life_totals(records: Sequence[LedgerRecord]) -> tuple[LifeTotal, ...]:
-    """Add up a ledger for each unit that a run in it hides."""
+    """Add up a ledger for each unit that a run in it protects."""
     known, totals = known_of(records), []
     for unit, relation in dict.fromkeys((record.about.unit, record.about.relation) for record in records):
         places = [at for at, each in enumerate(records) if each.about.unit in _TOLD_BY[unit]]
@@ -166,9 +166,10 @@ class Lifetime:
 
     @property
     def total(self) -> LifeTotal:
-        """What all runs of the ledger have given away, whatever they hide: of the least unit that one of them hides.
+        """What all runs of the ledger have given away, whatever they protect: of the least unit that one of them
+        protects.
 
-        Of a larger unit only runs that hide it say anything, so its total would leave the others out.
+        Of a larger unit only runs that protect it say anything, so its total would leave the others out.
         """
         totals = {each.unit: each for each in life_totals(self._ledger.records)}
         return next(totals[unit] for unit in reversed(_TOLD_BY) if unit in totals)
@@ -318,7 +319,7 @@ class Lifetime:
         """Decide by what other runs, and other nodes in this one, have given away or are about to."""
         records = self._ledger.records
         shared = _nodes_in(records)
-        # All of them, whatever they hide: each has told of a record, and so does this run, whatever it hides.
+        # All of them, whatever they protect: each has told of a record, and so does this run, whatever it protects.
         others = [record for at, record in enumerate(records) if at != self._place]
         in_full = budget.count == "releases"
         before = math.fsum(

@@ -140,7 +140,7 @@ def load_node(path: str | Path) -> NodeSetup:
 
 
 def _limits(config: NodeConfig, silent: str | None) -> tuple[str, ...]:
-    """Say that nothing is hidden, or that nothing limits what is given away."""
+    """Say that nothing is protected, or that nothing limits what is given away."""
     if silent is not None:
         return (silent,)
     return () if config.budget.epsilon is not None else (no_budget([config.name]),)
