@@ -16,6 +16,7 @@ from skipring.planning import Budget, frontier, plan
 from skipring.privacy import forecast
 from skipring.schedules import schedule, schedule_kind
 from skipring.simulation.lateness import Lateness, timeline
+from skipring.simulation.stragglers import Drawn
 from skipring.timeouts import Turns, best_timeout, choose_timeout_ready, expected_latency, round_law, skip_probability
 
 #: How far off the law is at most, for duration and for the share of turns with an update, by number of nodes and order.
@@ -33,16 +34,12 @@ def simulated(law: Delay, timeout: float, hop: float, nodes: int, ready: Any, or
     nobody = np.zeros(hops, np.bool_)
     run = timeline(
         Lateness(ready=ready),
-        path=schedule(order, nodes).path(hops, rng),
-        delays=law.sample(rng, hops),
-        computing=np.zeros(hops),
-        dead=nobody,
-        lost=nobody,
-        timeouts=np.full(hops, timeout),
+        Drawn(schedule(order, nodes).path(hops, rng), law.sample(rng, hops), np.zeros(hops), nobody, nobody),
+        np.full(hops, timeout),
+        rng,
+        nodes=nodes,
         hop_latency=hop,
         least_share=1.0,
-        nodes=nodes,
-        rng=rng,
     )
     first = hops // 4
     return float(run.clock[-1] - run.clock[first]) / (hops - first) * nodes, 1.0 - float(run.updated[first:].mean())

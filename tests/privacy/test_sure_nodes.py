@@ -32,6 +32,7 @@ from skipring.privacy import (
 from skipring.privacy.lateness import fewest_successes
 from skipring.schedules import KnownOrder, RandomRing
 from skipring.simulation.lateness import Lateness, Timeline, timeline
+from skipring.simulation.stragglers import Drawn
 from skipring.timeouts import no_update_probability
 
 Words = frozenset[str]
@@ -232,16 +233,12 @@ class Late(NamedTuple):
         nobody = np.zeros(hops, np.bool_)
         run = timeline(
             Lateness(ready=self.ready, late="skip" if self.share == 1.0 else "fewer-rows"),
-            path=path,
-            delays=delays,
-            computing=computing,
-            dead=nobody,
-            lost=nobody,
-            timeouts=np.full(hops, self.timeout),
+            Drawn(path, delays, computing, nobody, nobody),
+            np.full(hops, self.timeout),
+            rng,
+            nodes=self.nodes,
             hop_latency=0.05,
             least_share=self.share,
-            nodes=self.nodes,
-            rng=rng,
         )
         return run, path, delays, computing
 

@@ -22,7 +22,7 @@ from skipring.schedules import DesignedRing, RandomRing, Schedule, designed_orde
 from skipring.simulation import Result, simulate
 from skipring.simulation.account import noise_for, planned, privacy_of
 from skipring.simulation.engine import run_many, run_one
-from skipring.simulation.setup import RunOutput, Setup
+from skipring.simulation.setup import Hops, RunOutput, Setup
 from skipring.simulation.wide_runs import WideRuns
 from skipring.timeouts import timeout_for_skip
 
@@ -110,12 +110,12 @@ def test_wide_models_close_in_the_same_way() -> None:
     case = designed(steps=2 * nodes, noise_multiplier=0.0, timeout=math.inf)
     rng = np.random.default_rng(1)
     path = case.path(rng)
-    everybody, all_rows = np.ones(len(path), dtype=bool), np.zeros((0, 2), np.int64)
-    wide = WideRuns(case).run(case, rng, path, everybody, all_rows, lambda: False)
-    assert wide[2][-1] == 2 * nodes + 2
-    assert wide[3] == pytest.approx(run_one(case, 0).model, abs=2e-6)
+    hops = Hops(path, np.ones(len(path), dtype=bool), np.zeros((0, 2), np.int64))  # everybody, and all rows
+    wide = WideRuns(case).run(case, 0, rng, hops, lambda: False)
+    assert wide.updates[-1] == 2 * nodes + 2
+    assert wide.model == pytest.approx(run_one(case, 0).model, abs=2e-6)
     noisy = changed(only_closing(case), noise_multiplier=1.0)
-    moved = WideRuns(noisy).run(noisy, rng, path, everybody, all_rows, lambda: False)[3]
+    moved = WideRuns(noisy).run(noisy, 0, rng, hops, lambda: False).model
     assert np.linalg.norm(moved) > 0.01
 
 

@@ -18,6 +18,7 @@ from skipring.runs import parse_run, with_changes
 from skipring.simulation import Setup, Stragglers, build, run_one, simulate
 from skipring.simulation.account import privacy_of
 from skipring.simulation.lateness import Lateness, Timeline, rows_that_fit, timeline
+from skipring.simulation.stragglers import Drawn
 
 Floats = NDArray[np.floating[Any]]
 
@@ -113,16 +114,12 @@ def test_the_compiled_clock_is_the_plain_one(ready: Any, late: Any, trace: Avail
     timeouts = np.where(rng.random(hops) < 0.1, 50.0, 0.4)
     run = timeline(
         lateness,
-        path=path,
-        delays=delays,
-        computing=computing,
-        dead=dead,
-        lost=lost,
-        timeouts=timeouts,
+        Drawn(path, delays, computing, dead, lost),
+        timeouts,
+        np.random.default_rng(3),
+        nodes=nodes,
         hop_latency=0.05,
         least_share=0.25,
-        nodes=nodes,
-        rng=np.random.default_rng(3),
     )
     phase = 0.0 if trace is None else np.random.default_rng(3).random() * trace.period
     clock = Clock(lateness, 0.05, 0.25, phase)
@@ -142,18 +139,15 @@ def test_the_compiled_clock_is_the_plain_one(ready: Any, late: Any, trace: Avail
 def walked(lateness: Lateness, delays: list[float], computing: float = 0.0, timeout: float = 1.0) -> Timeline:
     """Walk a ring of two nodes, a hop taking 0.1."""
     hops = len(delays)
+    nobody = np.zeros(hops, np.bool_)
     return timeline(
         lateness,
-        path=np.arange(hops) % 2,
-        delays=np.array(delays),
-        computing=np.full(hops, computing),
-        dead=np.zeros(hops, np.bool_),
-        lost=np.zeros(hops, np.bool_),
-        timeouts=np.full(hops, timeout),
+        Drawn(np.arange(hops) % 2, np.array(delays), np.full(hops, computing), nobody, nobody),
+        np.full(hops, timeout),
+        np.random.default_rng(0),
+        nodes=2,
         hop_latency=0.1,
         least_share=0.1,
-        nodes=2,
-        rng=np.random.default_rng(0),
     )
 
 

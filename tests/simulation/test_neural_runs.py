@@ -13,6 +13,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from skipring._arrays import times_before
 from skipring.errors import InvalidInput
 from skipring.learning import NeuralModel
 from skipring.network.node import OwnData, make_learner
@@ -21,7 +22,7 @@ from skipring.runs import RunFile, with_changes
 from skipring.simulation import build, simulate
 from skipring.simulation.engine import run_one
 from skipring.simulation.neural_runs import NeuralRuns
-from skipring.simulation.setup import RunOutput, turn_numbers
+from skipring.simulation.setup import RunOutput
 
 MODULES = """
 import torch
@@ -209,7 +210,7 @@ def walk_between_nodes(run: RunFile, walked: RunOutput) -> tuple[NDArray[Any], f
         for index in range(4)
     ]
     w, sizes, done = nodes[0].initial(), setup.step_sizes.first(setup.steps), 0
-    for turn, node, ready in zip(turn_numbers(walked.offered), walked.offered, walked.updated, strict=True):
+    for turn, node, ready in zip(times_before(walked.offered), walked.offered, walked.updated, strict=True):
         if ready:
             size = float(sizes[done])
             w = nodes[node].update(w, turn=int(turn), step_size=size, noise_multiplier=0.0, noise=Silence())

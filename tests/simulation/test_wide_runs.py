@@ -12,8 +12,9 @@ from skipring.data import NodeData
 from skipring.delays import Exponential
 from skipring.learning import SOFTMAX, LinearModel, StepSizes, loss_named, reference
 from skipring.schedules import RandomRing
+from skipring.simulation.compiled_runs import CompiledRuns
 from skipring.simulation.engine import run_one
-from skipring.simulation.setup import KernelArrays, Setup
+from skipring.simulation.setup import Setup
 from skipring.simulation.wide_runs import WideRuns, is_wide
 
 
@@ -47,7 +48,7 @@ def a_setup(loss: str = "softmax", **changes: Any) -> Setup:
 @pytest.mark.parametrize(("protects", "batch"), [("record", 7), ("record", 40), ("node", None)])
 def test_matrix_products_follow_the_compiled_run(loss: str, protects: str, batch: int | None) -> None:
     case = a_setup(loss, protects=protects, batch=batch)
-    fast, wide = run_one(case, 3, KernelArrays(case)), run_one(case, 3, WideRuns(case))
+    fast, wide = run_one(case, 3, CompiledRuns(case)), run_one(case, 3, WideRuns(case))
     assert wide.model == pytest.approx(fast.model, abs=2e-6)
     assert wide.loss == pytest.approx(fast.loss, abs=1e-5)
     assert wide.test_error == pytest.approx(fast.test_error, abs=1e-5)
@@ -58,7 +59,7 @@ def test_matrix_products_follow_the_compiled_run(loss: str, protects: str, batch
 def test_its_noise_and_its_batches_have_the_same_law() -> None:
     """Mean and deviation of the model over runs; false alarm below 1e-3."""
     case = a_setup(protects="node", batch=3, noise_multiplier=0.5, steps=12)
-    kernel, wide = KernelArrays(case), WideRuns(case)
+    kernel, wide = CompiledRuns(case), WideRuns(case)
     a, b = (np.array([run_one(case, n, shared).model for n in range(400)]) for shared in (kernel, wide))
     spread = np.sqrt(a.var(axis=0) / len(a) + b.var(axis=0) / len(b))
     assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) <= 5.0 * spread).all()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._arrays import AnyInts, times_before
 from ..data import (
     Dataset,
     NodeData,
@@ -117,7 +118,7 @@ def protected_rows(
     return NodeData(owned.features[kept], owned.labels[kept], start, owned.persons[kept])
 
 
-def first_rows_of_persons(run: RunFile, persons: NDArray[Any]) -> NDArray[np.intp]:
+def first_rows_of_persons(run: RunFile, persons: AnyInts) -> NDArray[np.intp]:
     """Return the numbers of the rows that are used: of each person the first `data.rows_per_person`, in their order.
 
     Which rows are left out does not depend on what they say.
@@ -126,11 +127,7 @@ def first_rows_of_persons(run: RunFile, persons: NDArray[Any]) -> NDArray[np.int
     if most is None:
         reason = "persons are protected: say how many rows of a person are used at most, without looking at the data"
         raise InvalidInput.because("data.rows_per_person", "missing", reason)
-    order = np.argsort(persons, kind="stable")
-    begins = np.flatnonzero(np.diff(persons[order], prepend=-1))
-    number = np.empty(len(persons), np.int64)
-    number[order] = np.arange(len(persons)) - np.repeat(begins, np.diff(np.append(begins, len(persons))))
-    return np.flatnonzero(number < most)
+    return np.flatnonzero(times_before(persons) < most)
 
 
 def prepared_rows(

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import AnyInts, Floats
+from .._arrays import AnyInts, Floats, times_before
 from ..delays import Availability, Delay, PairLatency
 from ..errors import InvalidInput
 from ..runs import Late, Ready
+from .stragglers import Drawn
 
 #: Where the rows of a shortened update begin: multiples of the golden ratio visit all places evenly.
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
@@ -72,26 +73,22 @@ class Timeline(NamedTuple):
 
 def timeline(
     lateness: Lateness,
-    *,
-    path: AnyInts,
-    delays: Floats,
-    computing: Floats,
-    dead: NDArray[np.bool_],
-    lost: NDArray[np.bool_],
+    drawn: Drawn,
     timeouts: Floats,
+    rng: np.random.Generator,
+    *,
+    nodes: int,
     hop_latency: float,
     least_share: float,
-    nodes: int,
-    rng: np.random.Generator,
 ) -> Timeline:
     """Follow the token along a path through time.
 
-    `delays` and `computing` are what a node takes that begins at this hop; the dead have forgotten what they had
-    prepared, and a lost offer changes nothing at the node. A share of a batch below `least_share` has no row in it.
+    What is drawn is what a node takes that begins at this hop; the dead have forgotten what they had prepared, and a
+    lost offer changes nothing at the node. A share of a batch below `least_share` has no row in it.
     """
     from ._timeline import AHEAD, FRESH, KEPT, follow  # numba is loaded only where it is needed
 
-    hops = len(path)
+    hops = len(drawn.path)
     result = Timeline(np.zeros(hops, np.bool_), np.zeros(hops, np.bool_), np.ones(hops), np.empty(hops))
     latency, availability = lateness.latency, lateness.availability
     pairs, slices, places = np.zeros((0, 0, 0)), np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -107,11 +104,11 @@ def timeline(
         {"fresh": FRESH, "kept": KEPT, "ahead": AHEAD}[lateness.ready],
         lateness.late == "fewer-rows",
         lateness.late == "decline",
-        np.ascontiguousarray(path, np.int64),
-        delays,
-        computing,
-        dead,
-        lost,
+        np.ascontiguousarray(drawn.path, np.int64),
+        drawn.delays,
+        drawn.computing,
+        drawn.dead,
+        drawn.lost,
         timeouts,
         hop_latency,
         pairs,
@@ -141,8 +138,5 @@ def rows_that_fit(share: Floats, parts: AnyInts, sizes: AnyInts, batch: int | No
     of = sizes[parts]
     fit = np.floor(share * (of if batch is None else batch) * (1.0 + 1e-12)).astype(np.int64)
     most = np.where(share >= 1.0, of, np.clip(fit, 1, of))
-    order = np.argsort(parts, kind="stable")
-    ranks = np.empty(len(parts), np.int64)
-    ranks[order] = np.arange(len(parts)) - np.searchsorted(parts[order], parts[order])
-    begin = np.floor((ranks * _GOLDEN) % 1.0 * of).astype(np.int64)
+    begin = np.floor((times_before(parts) * _GOLDEN) % 1.0 * of).astype(np.int64)
     return np.stack([most, np.where(most < of, begin, 0)], axis=1)

@@ -13,11 +13,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .._arrays import Floats
+from .._arrays import times_before
 from ..learning import Batches, NeuralModel, require_torch
-from .setup import Interrupted, Setup, turn_numbers
+from .setup import Hops, Interrupted, Learned, Setup
 
 if TYPE_CHECKING:
     import torch
@@ -98,25 +97,18 @@ class NeuralRuns:
         return self._device.type == "cuda"
 
     def run(
-        self,
-        setup: Setup,
-        number: int,
-        rng: np.random.Generator,
-        path: NDArray[np.integer[Any]],
-        ready: NDArray[np.bool_],
-        fewer: NDArray[np.int64],
-        stopped: Callable[[], bool],
-    ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
-        """Walk the token along a path; return test errors, losses (not computed: nan), updates and the last model.
+        self, setup: Setup, number: int, rng: np.random.Generator, hops: Hops, stopped: Callable[[], bool]
+    ) -> Learned:
+        """Walk the token along a path; losses are not computed (nan).
 
-        A walk of minutes looks at every hop whether it is `stopped`, and raises `Interrupted` then.
+        A walk of minutes looks at every hop whether it is `stopped`.
         """
         import torch
 
         token = self._tokens.get()
         try:
             with torch.cuda.stream(token.stream), self._reproducible():  # nothing happens where there is no stream
-                return self._walk(token, setup, number, rng, path, ready, fewer, stopped)
+                return self._walk(token, setup, number, rng, hops, stopped)
         finally:
             self._tokens.put(token)
 
@@ -137,11 +129,9 @@ class NeuralRuns:
         setup: Setup,
         number: int,
         rng: np.random.Generator,
-        path: NDArray[np.integer[Any]],
-        ready: NDArray[np.bool_],
-        fewer: NDArray[np.int64],
+        hops: Hops,
         stopped: Callable[[], bool],
-    ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
+    ) -> Learned:
         import torch
 
         seed = int(rng.integers(2**31))
@@ -155,19 +145,19 @@ class NeuralRuns:
         start = setup.data.start
         sizes_and_parts = zip(setup.data.sizes, setup.parts, strict=True)
         batches = [Batches(int(rows), setup.protection, rng, parts=parts) for rows, parts in sizes_and_parts]
-        turns = turn_numbers(path)
+        turns = times_before(hops.path)
         errors, updates, done = [], [], 0
-        for hop, node in enumerate(path):
+        for hop, node in enumerate(hops.path):
             if stopped():
                 raise Interrupted(f"run {number} was stopped at hop {hop}")
             if hop % setup.run.simulation.evaluate_every == 0:
                 errors.append(token.error(*self._test))
                 updates.append(done)
-            if not ready[hop]:
+            if not hops.updated[hop]:
                 continue
             rows = int(start[node]) + batches[node].take(int(turns[hop]))
-            if len(fewer) and fewer[hop, 0] < len(rows):
-                most, begin = fewer[hop]
+            if len(hops.fewer) and hops.fewer[hop, 0] < len(rows):
+                most, begin = hops.fewer[hop]
                 rows = rows[(begin + np.arange(most)) % len(rows)]
             whose = None if setup.data.persons is None else torch.from_numpy(setup.data.persons[rows])
             token.update(torch.from_numpy(rows), whose, step_size=float(sizes[done]), noise_std=noise)
@@ -175,7 +165,7 @@ class NeuralRuns:
         errors.append(token.error(*self._test))
         updates.append(done)
         vector = token.parameters().astype(np.float64)
-        return np.array(errors), np.full(len(errors), np.nan), np.array(updates, dtype=np.int64), vector
+        return Learned(np.array(errors), np.full(len(errors), np.nan), np.array(updates, dtype=np.int64), vector)
 
 
 def _laid_out(rows: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Floats
+from .._arrays import AnyInts, Floats
 from ..data import NodeData, require_finite_labels, require_single_precision, require_unit_rows
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
@@ -229,7 +229,7 @@ class Setup(Course):
         require_finite_labels(self.test_y, "test", most_in_tests)
 
     @cached_property
-    def parts(self) -> list[list[NDArray[np.integer[Any]]]]:
+    def parts(self) -> list[list[AnyInts]]:
         """For each node, the rows (numbered within the node) of each of the parts that its turns rotate through."""
         data = self.data
         persons = [None] * data.nodes if data.persons is None else np.split(data.persons, data.start[1:-1])
@@ -266,19 +266,29 @@ class Setup(Course):
         return drawn, drawn
 
     @property
-    def rule(self) -> Any:
-        """What an update of a linear model does with a gradient, as compiled functions want it."""
-        from ..learning import _compiled as compiled  # numba is loaded only where it is needed
-
-        assert isinstance(self.model, LinearModel)
-        return compiled.update_rule(
-            self.model, self.protection, self.step_sizes.first(self.hops), self.noise_multiplier
-        )
-
-    @property
     def points(self) -> NDArray[np.int64]:
         """The numbers of hops after which metrics are taken: 0, and then every `evaluate_every`, and the end."""
         return np.append(np.arange(0, self.hops, self.run.simulation.evaluate_every), self.hops)
+
+
+class Hops(NamedTuple):
+    """What happens at each hop: whose turn it is, and whether it updates.
+
+    `fewer` says how many rows each update takes at most, and at which row it begins; it is empty if all take all rows.
+    """
+
+    path: NDArray[np.int32]
+    updated: NDArray[np.bool_]
+    fewer: NDArray[np.int64]
+
+
+class Learned(NamedTuple):
+    """What a run ends with: test errors, losses and numbers of updates at the setup's points, and the last model."""
+
+    test_error: Floats
+    loss: Floats
+    updates: NDArray[np.int64]
+    model: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,9 +305,9 @@ class RunOutput:
     number: int
     test_error: Floats
     loss: Floats
-    latency: Floats
     updates: NDArray[np.int64]
     model: Floats
+    latency: Floats
     offered: NDArray[np.int32]
     updated: NDArray[np.bool_]
     turns: NDArray[np.int64]
@@ -314,71 +324,3 @@ def _unforeseeable() -> np.random.Generator:
     """
     secret = secrets.randbits(384)
     return np.random.Generator(np.random.Philox(key=secret >> 256, counter=secret & ((1 << 256) - 1)))
-
-
-class LaidOut(NamedTuple):
-    """The training rows part by part: part p begins at `start[p]`, and node v has the parts from `first[v]` on."""
-
-    x: Floats
-    y: NDArray[Any]
-    start: NDArray[np.integer[Any]]
-    first: NDArray[np.integer[Any]]
-
-    def parts_of(self, path: NDArray[np.integer[Any]], closing: int = 0) -> NDArray[np.integer[Any]]:
-        """Return the part of the rows that is used at each hop of a path: the next one of the node, skipped or not.
-
-        It is -1 at the closing hops, which use none.
-        """
-        if closing:
-            none = np.full(closing, -1, dtype=path.dtype)
-            return np.concatenate([self.parts_of(path[: len(path) - closing]), none])
-        if self.first[-1] == len(self.first) - 1:
-            return path
-        # The type of the path, lest a run be compiled once for each: nodes have one part, records several.
-        return (self.first[path] + turn_numbers(path) % np.diff(self.first)[path]).astype(path.dtype)
-
-
-def laid_out(setup: Setup) -> LaidOut:
-    """Return a setup's training rows in the order of the nodes, and of their parts."""
-    data = setup.data
-    if setup.protection.unit == "node":
-        return LaidOut(data.features, data.labels, data.start, np.arange(data.nodes + 1))
-    dealt = [low + part for low, parts in zip(data.start[:-1], setup.parts, strict=True) for part in parts]
-    order, x, y = np.concatenate(dealt), data.features, data.labels
-    if not np.array_equal(order, np.arange(len(order))):  # a copy of many rows takes room
-        x, y = x[order], y[order]
-    first = np.append(0, np.cumsum([len(parts) for parts in setup.parts]))
-    return LaidOut(x, y, np.append(0, np.cumsum([len(part) for part in dealt])), first)
-
-
-class KernelArrays:
-    """What all runs of a linear model share, in the layout that compiled functions want.
-
-    Setups that differ in length, step sizes or noise alone share it, too: those are in a setup's `rule`.
-    """
-
-    def __init__(self, setup: Setup) -> None:
-        from ..learning import _compiled as compiled  # numba is loaded only where it is needed
-
-        model = setup.model
-        assert isinstance(model, LinearModel)
-        rows, protection = laid_out(setup), setup.protection
-        longest = int(np.diff(rows.start).max())
-        batch = protection.batch or longest if protection.unit == "node" else longest
-        self.rows = compiled.examples_of(model, rows.x, rows.y, rows.start, batch, rows.first)
-        self.model = compiled.compiled_model(model, self.rows.x)
-        self.test = compiled.tests_of(model, setup.test_x, setup.test_y)
-        self.layout = LaidOut(self.rows.x, self.rows.y, self.rows.start, self.rows.first)
-
-
-def turn_numbers(path: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Return for each hop how often the token was offered to its node before.
-
-    >>> turn_numbers(np.array([2, 0, 2, 2, 0]))
-    array([0, 0, 1, 2, 1])
-    """
-    order = np.argsort(path, kind="stable")
-    begins = np.flatnonzero(np.diff(path[order], prepend=-1))
-    turns = np.empty(len(path), np.int64)
-    turns[order] = np.arange(len(path)) - np.repeat(begins, np.diff(np.append(begins, len(path))))
-    return turns

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Floats
+from .._arrays import AnyInts, Floats, times_before
 from ..delays import Delay
 from ..errors import InvalidInput, require_positive
 
@@ -90,15 +90,16 @@ def stragglers_of(run: RunFile, data: NodeData) -> Stragglers:
 
 
 class Drawn(NamedTuple):
-    """What is drawn for each hop: how long its node takes, and whether it is dead, or its offer or answer lost.
+    """What is drawn for each hop of a path: how long its node takes to be ready, and then to compute on a full batch.
 
-    `factors` is how much longer a node takes than the law says, for whatever it does.
+    It may be dead, or its offer or answer lost.
     """
 
+    path: AnyInts
     delays: Floats
+    computing: Floats
     dead: NDArray[np.bool_]
     lost: NDArray[np.bool_]
-    factors: Floats
 
     @property
     def answers(self) -> Floats:
@@ -107,9 +108,14 @@ class Drawn(NamedTuple):
 
 
 def draw_hops(
-    delay: Delay, path: NDArray[np.integer[Any]], nodes: int, stragglers: Stragglers, rng: np.random.Generator
+    delay: Delay,
+    path: AnyInts,
+    nodes: int,
+    stragglers: Stragglers,
+    rng: np.random.Generator,
+    compute: Delay | None = None,
 ) -> Drawn:
-    """Draw what every hop of a path meets."""
+    """Draw what every hop of a path meets; without `compute`, nodes compute in no time."""
     hops = len(path)
     delays = delay.at_turns(path, rng)
     dead, lost, factors = np.zeros(hops, np.bool_), np.zeros(hops, np.bool_), np.ones(hops)
@@ -126,18 +132,16 @@ def draw_hops(
         dead = _two_states(path, nodes, 0.0, stragglers.die, stragglers.revive, rng)
     if stragglers.lost_link > 0.0:
         lost = rng.random(hops) < stragglers.lost_link
-    return Drawn(delays, dead, lost, factors)
+    computing = np.zeros(hops) if compute is None else compute.at_turns(path, rng) * factors
+    return Drawn(path, delays, computing, dead, lost)
 
 
 def _two_states(
-    path: NDArray[np.integer[Any]], nodes: int, first: float, enter: float, leave: float, rng: np.random.Generator
+    path: AnyInts, nodes: int, first: float, enter: float, leave: float, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Return for each hop whether its node is in the second state, which it may enter or leave between its turns."""
-    # The visit number of each hop, so that all nodes' k-th visits are moved at once.
-    order = np.argsort(path, kind="stable")
-    counts = np.bincount(path, minlength=nodes)
-    visit = np.empty(len(path), dtype=np.int64)
-    visit[order] = np.arange(len(path)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # All nodes' k-th visits are moved at once.
+    visit = times_before(path)
     by_visit = np.argsort(visit, kind="stable")
     ends = np.cumsum(np.bincount(visit))
     state = rng.random(nodes) < first

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from numpy.typing import NDArray
 from .._arrays import Floats
 from ..learning import Batches, LinearModel, reference
 from ..schedules import Schedule
-from .setup import Interrupted, Setup, laid_out
+from .layout import laid_out
+from .setup import Hops, Interrupted, Learned, Setup
 
 if TYPE_CHECKING:
     from ..learning import LinearToken
@@ -57,45 +59,33 @@ class WideRuns:
         return self._token is not None
 
     def run(
-        self,
-        setup: Setup,
-        rng: np.random.Generator,
-        path: NDArray[np.integer[Any]],
-        ready: NDArray[np.bool_],
-        fewer: NDArray[np.int64],
-        stopped: Callable[[], bool],
-    ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
-        """Walk the token along a path; return test errors, losses, updates and the last model.
-
-        A walk of minutes looks at every hop whether it is `stopped`, and raises `Interrupted` then.
-        """
-        if self._token is None:
-            return self._walk(setup, rng, path, ready, fewer, _Plain(setup, self, rng), stopped)
-        with self._lock:
-            return self._walk(setup, rng, path, ready, fewer, _OnDevice(setup, self, rng), stopped)
+        self, setup: Setup, number: int, rng: np.random.Generator, hops: Hops, stopped: Callable[[], bool]
+    ) -> Learned:
+        """Walk the token along a path. A walk of minutes looks at every hop whether it is `stopped`."""
+        with nullcontext() if self._token is None else self._lock:
+            steps = _Plain(setup, self, rng) if self._token is None else _OnDevice(setup, self, rng)
+            return self._walk(setup, number, rng, hops, stopped, steps)
 
     def _walk(
         self,
         setup: Setup,
+        number: int,
         rng: np.random.Generator,
-        path: NDArray[np.integer[Any]],
-        ready: NDArray[np.bool_],
-        fewer: NDArray[np.int64],
-        steps: _Plain | _OnDevice,
+        hops: Hops,
         stopped: Callable[[], bool],
-    ) -> tuple[Floats, Floats, NDArray[np.int64], Floats]:
-        rows, protection = self._rows, setup.protection
+        steps: _Plain | _OnDevice,
+    ) -> Learned:
+        rows, protection, fewer = self._rows, setup.protection, hops.fewer
         sizes = setup.step_sizes.first(setup.hops)
-        part_of = rows.parts_of(path, setup.closing)
         drawn: dict[int, Batches] = {}
         metrics, updates, done = [], [], 0
-        for hop, part in enumerate(part_of):
+        for hop, part in enumerate(rows.parts_of(hops.path, setup.closing)):
             if stopped():
-                raise Interrupted(f"a run was stopped at hop {hop}")
+                raise Interrupted(f"run {number} was stopped at hop {hop}")
             if hop % setup.run.simulation.evaluate_every == 0:
                 metrics.append(steps.metrics())
                 updates.append(done)
-            if not ready[hop]:
+            if not hops.updated[hop]:
                 continue
             if part < 0:
                 steps.close(float(sizes[done]))
@@ -103,7 +93,7 @@ class WideRuns:
                 continue
             low, high = int(rows.start[part]), int(rows.start[part + 1])
             taken: slice | NDArray[Any] = slice(low, high)
-            if protection.unit == "node" and setup.protection.batch is not None and setup.protection.batch < high - low:
+            if protection.unit == "node" and protection.batch is not None and protection.batch < high - low:
                 batches = drawn.setdefault(int(part), Batches(high - low, protection, rng))
                 taken = low + batches.take(0)
             if len(fewer) and fewer[hop, 0] < high - low:
@@ -115,7 +105,7 @@ class WideRuns:
         metrics.append(steps.metrics())
         updates.append(done)
         errors, losses = np.array(metrics).T
-        return errors, losses, np.array(updates, dtype=np.int64), steps.parameters()
+        return Learned(errors, losses, np.array(updates, dtype=np.int64), steps.parameters())
 
 
 class _Plain:

@@ -11,7 +11,8 @@ from ...learning import LinearModel
 from ...learning import _compiled as compiled
 from ...schedules import Federated, Gossip
 from ...timeouts import skip_probability
-from ..setup import KernelArrays, RunOutput, Setup
+from ..compiled_runs import CompiledRuns
+from ..setup import RunOutput, Setup
 from ..stragglers import draw_hops
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
@@ -20,18 +21,16 @@ from .graphs import graph_stream
 _JUDGES = 32
 
 
-def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
+def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
     """Simulate run `number` of gossip or federated learning, unless secret always the same for seed and number."""
     model, rival, nodes = setup.model, setup.schedule, setup.data.nodes
     assert isinstance(model, LinearModel)
     rng, noise = setup.streams(number)
     points = setup.points
-    metrics = compiled.RunMetrics(
-        setup.run.simulation.evaluate_every, np.empty(len(points)), np.empty(len(points)), np.empty(0, np.int64)
-    )
+    metrics = shared.metrics(setup)
     kind, most = model.loss.kernel, setup.run.learning.clip_noisy or 0.0
     room = compiled.scratch_for(model, shared.rows, shared.test)
-    how = (shared.model, shared.rows, setup.rule, most)
+    how = (shared.model, shared.rows, shared.rule(setup), most)
     skips: NDArray[np.int64] = np.zeros(nodes, dtype=np.int64)
     took_part = np.zeros(0, np.bool_)
     if isinstance(rival, Gossip):
@@ -64,9 +63,9 @@ def run_rival(setup: Setup, number: int, shared: KernelArrays) -> RunOutput:
         number,
         metrics.errors,
         metrics.losses,
-        latency,
         updates,
         w,
+        latency,
         nowhere,
         took_part,
         turns,
@@ -88,11 +87,8 @@ def _all_delays(setup: Setup, rng: np.random.Generator) -> NDArray[np.floating[A
     """
     nodes, lateness = setup.data.nodes, setup.lateness
     everyone = np.tile(np.arange(nodes, dtype=np.int32), setup.steps)
-    drawn = draw_hops(setup.delay, everyone, nodes, setup.stragglers, rng)
-    delays = drawn.answers
-    if lateness.compute is not None:
-        delays = delays + lateness.compute.at_turns(everyone, rng) * drawn.factors
-    delays = delays.reshape(setup.steps, nodes)
+    drawn = draw_hops(setup.delay, everyone, nodes, setup.stragglers, rng, lateness.compute)
+    delays = (drawn.answers + drawn.computing).reshape(setup.steps, nodes)
     if lateness.availability is not None:
         assert isinstance(setup.schedule, Federated)
         now = rng.random() * lateness.availability.period
