@@ -128,7 +128,7 @@ def main() -> None:
         start, worked = time.perf_counter(), time.process_time()
         sum_journal(path, account=lambda _: OwnAccount(node.terms))
         took, worked = time.perf_counter() - start, time.process_time() - worked
-        print(f"somebody who looks, after {took:.2f} s ({worked:.2f} s)")
+        print(f"a reader of the journal, after {took:.2f} s ({worked:.2f} s)")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def one_run(run: Path, delay: str) -> Ended:
 
 
 def main() -> None:
-    """Run the network so many times, and print quartiles and the median run."""
+    """Run the network `--runs` times, and print quartiles and the median run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=25)
     parser.add_argument("--delay", default="gamma:0.25,0.05")
