@@ -9,12 +9,12 @@ import pytest
 
 from skipring.cli import _options
 from skipring.learning import LOGISTIC, LinearModel, NeuralModel, Protection
-from skipring.privacy import USUAL_UNIT, PlannedRun, forecast, noise_for_budget, whole_node
+from skipring.privacy import USUAL_UNIT, forecast, noise_for_budget, planned_run, whole_node
 
 Command = Callable[[str], Any]
 
 LINE = "--schedule random-ring --nodes 20 --steps 200 --skip 0.3"
-RUN = PlannedRun(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_multiplier=4.0)
+RUN = planned_run(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_multiplier=4.0)
 PRIVACY = f"privacy {LINE} --noise-multiplier 4 --delta 1e-5"
 
 
@@ -30,10 +30,10 @@ def beside(data: dict[str, Any], name: str) -> Any:
     ("options", "changes", "units"),
     [
         ("--protects record --batch 10", {"protects": "record"}, 10),
-        ("--protects record --batch 10 --parts 3", {"protects": "record", "every": 3}, 10),
-        ("--protects record --batch 10 --rows 21", {"protects": "record", "every": 3}, 10),
+        ("--protects record --batch 10 --parts 3", {"protects": "record", "parts": 3}, 10),
+        ("--protects record --batch 10 --rows 21", {"protects": "record", "parts": 3}, 10),
         ("--protects record --batch 50 --rows 21", {"protects": "record"}, 50),
-        ("--protects person --batch 10 --rows-per-person 3 --rows 21", {"protects": "person", "every": 3}, 3),
+        ("--protects person --batch 10 --rows-per-person 3 --rows 21", {"protects": "person", "parts": 3}, 3),
         ("--protects person --batch 10 --rows-per-person 3 --view final", {"protects": "person", "view": "final"}, 3),
         ("--protects node", {"protects": "node"}, 1),
         ("--rows 21", {}, 21),
@@ -43,14 +43,14 @@ def test_the_command_is_the_forecast(skipring: Command, options: str, changes: d
     run = RUN.replace(**changes)
     data = skipring(f"{PRIVACY} {options} --json").data
     assert data["epsilon"] == forecast(run).epsilon(1e-5)
-    if run.view == "offered":
+    if run.keywords["view"] == "offered":
         assert beside(data, "an outsider") == forecast(run.replace(view="final")).epsilon(1e-5)
         assert beside(data, "all others") == forecast(run.replace(observers=run.nodes - 1)).epsilon(1e-5)
     whole = whole_node(run, units)
     assert whole is not None
     assert beside(data, "whole node") == (forecast(whole).epsilon(1e-5) if run.protects != "node" else None)
     assert (data["protects"], data["relation"], data["method"]) == (run.protects, "replace-one", "tight")
-    assert (data["view"], data["parts"]) == (run.view, run.every)
+    assert (data["view"], data["parts"]) == (run.keywords["view"], run.unit.every)
     assert data["delta"] == 1e-5
     found = skipring(f"noise {LINE} --epsilon 1.5 --delta 1e-5 {options} --json").data
     assert found["noise_multiplier"] == noise_for_budget(run, 1.5, 1e-5)
@@ -82,7 +82,7 @@ def test_delta_is_found_for_records_too(skipring: Command) -> None:
     data = skipring(
         f"privacy {LINE} --noise-multiplier 4 --epsilon 2 --protects record --batch 10 --parts 2 --json"
     ).data
-    run = RUN.replace(protects="record", every=2)
+    run = RUN.replace(protects="record", parts=2)
     assert data["delta"] == forecast(run).delta(2.0)
     assert beside(data, "an outsider") <= data["epsilon"] == 2.0
 

@@ -26,7 +26,7 @@ import skipring
 from skipring.delays import Gamma
 from skipring.errors import InvalidInput
 from skipring.estimator import SkipRingClassifier
-from skipring.privacy import PlannedRun, forecast
+from skipring.privacy import forecast, planned_run
 from skipring.timeouts import best_timeout, skip_probability
 
 Clinics = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
@@ -104,13 +104,13 @@ class TestPrivacy:
         model.fit(X, y, groups=clinic)
         timeout = best_timeout(delay, 0.01)
         assert model.planned_ is not None
-        run = PlannedRun(
+        run = planned_run(
             schedule=schedule,
             nodes=113,
             steps=5 * 113,
             skip=skip_probability(delay, timeout),
             noise_multiplier=3.0,
-            order_seed=model.planned_.order_seed if schedule == "designed-ring" else None,
+            order_seed=model.planned_.keywords.get("order_seed") if schedule == "designed-ring" else None,
         )
         assert model.timeout_ == timeout
         assert model.noise_multiplier_ == 3.0

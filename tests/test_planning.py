@@ -13,7 +13,7 @@ from skipring.convergence import Problem, best_learning_rate, error_bound
 from skipring.delays import Empirical, Exponential, Gamma, Mixture, Never, parse_delay
 from skipring.errors import InvalidInput
 from skipring.planning import ASSUMED_SMOOTHNESS, Budget, Plan, frontier, plan
-from skipring.privacy import PaperBound, PlannedRun, forecast, noise_for_budget
+from skipring.privacy import PaperBound, PlannedRun, forecast, noise_for_budget, planned_run
 from skipring.privacy.record import ScheduleName
 from skipring.timeouts import best_timeout, expected_latency, skip_probability
 
@@ -32,7 +32,7 @@ CLINICS = Budget(
 
 
 def record(budget: Budget, chosen: Plan) -> PlannedRun:
-    return PlannedRun(
+    return planned_run(
         schedule=budget.schedule,
         nodes=budget.nodes,
         steps=chosen.steps,
@@ -87,7 +87,7 @@ def test_no_timeout_and_length_on_a_grid_are_noticeably_better(schedule: Schedul
         for rounds in np.unique(np.geomspace(1, most, 5).astype(int)):
             if skip ** (12 * int(rounds)) > 1e-6:
                 continue  # nobody may ever take part: no plan
-            run = PlannedRun(schedule=schedule, nodes=12, steps=12 * int(rounds), skip=skip, noise_multiplier=1.0)
+            run = planned_run(schedule=schedule, nodes=12, steps=12 * int(rounds), skip=skip, noise_multiplier=1.0)
             noise = noise_for_budget(run, 2.0, 1e-6)
             rate = best_learning_rate(diameter=10.0, gradient_bound=1.0, noise_multiplier=noise, dimension=8)
             bound = error_bound(

@@ -71,7 +71,7 @@ def test_a_plan_keeps_its_budget_and_its_bound_has_the_noise_on_the_gradient(
         assert (chosen.batch, chosen.parts) == (changes["batch"], budget.parts)
         if chosen.accounting == "tight":
             run = budget.run(chosen.steps, chosen.skip_probability)
-            assert run.every == budget.parts
+            assert run.unit.every == budget.parts
             assert chosen.noise_multiplier == noise_for_budget(run, 2.0, 1e-6)
     assert forecast(plans.run).epsilon(1e-6) == pytest.approx(2.0, rel=1e-4)
     assert any(other.accounting == "paper" for other in plans.alternatives) == (budget.parts == 1)

@@ -130,8 +130,8 @@ def budget(**changes: Any) -> Budget:
 def test_a_plan_for_nodes_that_prepare_ahead_keeps_its_budget_and_beats_the_paper_s_nodes() -> None:
     plans = plan(budget(ready="ahead"), ("fresh",))
     assert plans.best.ready == "ahead"
-    assert plans.run.others is not None
-    assert plans.run.others > 0
+    assert plans.run.keywords["others"] is not None
+    assert plans.run.keywords["others"] > 0
     assert forecast(plans.run).keeps(2.0, 1e-6)
     fresh = next(other for other in plans.alternatives if other.name == "ready fresh")
     assert plans.best.error_bound < fresh.error_bound

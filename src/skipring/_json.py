@@ -100,10 +100,15 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _read_optional(kinds: tuple[Any, ...], value: Any, name: str) -> Any:
+    if value is None and types.NoneType in kinds:
+        return None
     given = [kind for kind in kinds if kind is not types.NoneType]
-    if len(given) != 1:  # nothing in JSON tells them apart
+    if len(given) > 1:  # dataclasses are told apart by a field called `kind`
+        told = value.get("kind", "missing") if isinstance(value, Mapping) else value
+        given = [kind for kind in given if told == getattr(kind, "kind", None)]
+    if len(given) != 1:
         raise _refused(name, value, "left out")
-    return None if value is None and len(given) < len(kinds) else _read(given[0], value, name)
+    return _read(given[0], value, name)
 
 
 def _read_tuple(kinds: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from skipring.experiments.beyond import best_by_nodes, by_alpha, straggler_names
 from skipring.experiments.curves import EmpiricalCurve, draw_latencies, law_curves, paper_sweep, sweep_curves
 from skipring.experiments.rivals import proven_epsilon, published_epsilon
 from skipring.experiments.theory import LAWS
-from skipring.privacy import PlannedRun, PrivacyReport, forecast, gdp_delta, gdp_epsilon
+from skipring.privacy import PrivacyReport, forecast, gdp_delta, gdp_epsilon, planned_run
 from skipring.privacy.gossip import gossip_mu, muffliato_epsilon
 from skipring.privacy.theorems import stated_epsilon
 from skipring.report.curves import write_empirical_csv
@@ -429,16 +429,16 @@ def test_a_token_is_accounted_for_in_whole_rounds(schedule: Any, theorem: int, d
         assert published[place] == pytest.approx(
             stated_epsilon(theorem, **run, delta=1e-6, delta_prime=1e-12), rel=1e-9
         )
-        assert proven[place] == pytest.approx(forecast(PlannedRun(schedule=schedule, **run)).epsilon(1e-6), rel=1e-9)
+        assert proven[place] == pytest.approx(forecast(planned_run(schedule=schedule, **run)).epsilon(1e-6), rel=1e-9)
 
 
 def test_steps_of_a_token_that_do_not_contract_are_not_amplified() -> None:
     steep = changed(TOKEN, delay={"skip": 0.3}, learning={"rate": 9.0, "step_size": "constant"})
     run: dict[str, Any] = {"nodes": 20, "steps": 120, "skip": 0.3, "noise_multiplier": 2.0}
-    plain = forecast(PlannedRun(schedule="random-ring", convex=False, **run)).epsilon(1e-6)
+    plain = forecast(planned_run(schedule="random-ring", convex=False, **run)).epsilon(1e-6)
     assert proven_epsilon(only_cell(steep), np.array([120])) == pytest.approx([plain], rel=1e-9)
     gentle = changed(steep, learning={"rate": 0.3})
-    constant = forecast(PlannedRun(schedule="random-ring", step_size="constant", **run)).epsilon(1e-6)
+    constant = forecast(planned_run(schedule="random-ring", step_size="constant", **run)).epsilon(1e-6)
     assert proven_epsilon(only_cell(gentle), np.array([120])) == pytest.approx([constant], rel=1e-9)
     assert constant < 0.9 * plain
 

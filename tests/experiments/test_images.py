@@ -9,7 +9,7 @@ import pytest
 
 from skipring.experiments import IMAGE_DELTA, ImageRow, ImageStudy, image_study
 from skipring.experiments.images import IMAGE_WAYS, Way
-from skipring.privacy import PlannedRun, forecast
+from skipring.privacy import forecast, planned_run
 from skipring.report import draw_images, write_images_csv
 
 
@@ -42,7 +42,7 @@ def test_each_row_is_what_a_run_of_that_length_and_noise_costs(rows: list[ImageR
     assert loose.median > strict.median
     for row in rows:
         rounds = int(row.chosen.split()[0])
-        run = PlannedRun(
+        run = planned_run(
             schedule="random-ring",
             nodes=12,
             steps=12 * rounds,

@@ -15,7 +15,7 @@ import pytest
 from skipring.errors import InvalidInput
 from skipring.experiments import ORDER_BUDGET, OrderRow, OrderStudy, order_study, worst_pairs
 from skipring.experiments.orders import _worst
-from skipring.privacy import PlannedRun, forecast, gdp_mu
+from skipring.privacy import forecast, gdp_mu, planned_run
 from skipring.report import draw_orders, write_orders_csv
 from skipring.schedules import DesignedRing, Ring
 
@@ -29,7 +29,7 @@ def test_the_noise_is_that_of_the_worst_pair() -> None:
     assert rows["ring"].leakage == pytest.approx(5.0)  # the next neighbour sees each update bare
     for row in rows.values():
         assert row.noise_multiplier == pytest.approx(2.0 * math.sqrt(row.leakage) / gdp_mu(epsilon, delta), rel=0.02)
-    run = PlannedRun(
+    run = planned_run(
         schedule="designed-ring",
         nodes=6,
         steps=30,

@@ -15,7 +15,7 @@ from skipring.experiments import Cell, straggler_names
 from skipring.experiments.curves import EmpiricalCurve, paper_sweep
 from skipring.experiments.statements import paper_numbers, statements_markdown
 from skipring.experiments.theory import LAWS
-from skipring.privacy import PlannedRun, forecast
+from skipring.privacy import forecast, planned_run
 from skipring.report.curves import (
     write_empirical_csv,
 )
@@ -136,7 +136,7 @@ def test_fixed_words_of_the_numbers_hold() -> None:
     for name, said in about:
         epsilons = []
         for cell in paper_sweep(name).cells:
-            run = PlannedRun(
+            run = planned_run(
                 schedule="random-ring",
                 nodes=cell.run.data.nodes or 0,
                 steps=cell.run.schedule.steps or 0,
@@ -144,7 +144,7 @@ def test_fixed_words_of_the_numbers_hold() -> None:
                 noise_multiplier=10.5976,
                 convex=False,
                 protects=cell.run.privacy.protects,
-                every=2 if cell.run.privacy.protects == "record" else 1,  # nodes have 1000 rows, and use 500 at a time
+                parts=2 if cell.run.privacy.protects == "record" else 1,  # nodes have 1000 rows, and use 500 at a time
             )
             epsilons.append(forecast(run).epsilon(1e-6))
         assert f"{max(epsilons):.1f}" == said

@@ -13,7 +13,7 @@ from skipring.network.node import AccountTerms, AdaptivePace, NodeBudget, OwnAcc
 from skipring.network.protocol import Token, blank_chain, extended_chain
 from skipring.network.setup import agreed_run, run_text, timeout_of_a_law
 from skipring.network.setup.agreed_order import order_of
-from skipring.privacy import PlannedRun, Transcript, TranscriptAccountant, noise_for_budget
+from skipring.privacy import Transcript, TranscriptAccountant, noise_for_budget, planned_run
 from skipring.runs import RunFile, example_run_file, parse_run, step_sizes_of
 from skipring.simulation import build
 
@@ -74,7 +74,7 @@ def test_with_a_law_of_delays_noise_is_that_of_a_node_that_is_never_late_among_o
     simulated = build(parse_run(values))
     run = agreed_run(parse_run(values | ({} if model is None else {"model": {"name": model}})), 6)
     assert run.delay.timeout == simulated.timeout
-    planned = PlannedRun(
+    planned = planned_run(
         schedule="random-ring",
         nodes=6,
         steps=180,

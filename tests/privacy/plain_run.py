@@ -11,13 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.privacy.record import View
+from skipring.privacy.record import AgreedOrder, DesignedOrder, PlannedRun, View
 from skipring.privacy.transcript import Transcript, TranscriptAccountant
-from skipring.schedules import SCHEDULES, schedule
+from skipring.schedules import SCHEDULES, KnownOrder, schedule
 
 Floats = NDArray[np.float64]
 
 VIEWS: tuple[View, ...] = ("offered", "participants")
+
+
+def order_of(run: PlannedRun) -> KnownOrder:
+    """The order that is agreed on before a run."""
+    assert isinstance(run.order, AgreedOrder | DesignedOrder)
+    return run.order.known
 
 
 @dataclass(frozen=True)

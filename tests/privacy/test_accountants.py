@@ -23,15 +23,15 @@ from skipring.privacy import (
     Guarantee,
     OwnTranscript,
     PaperBound,
-    PlannedRun,
     Transcript,
     TranscriptAccountant,
     forecast,
+    planned_run,
 )
 from skipring.privacy.accountant import RELATION, Unit
-from skipring.privacy.record import ScheduleName
+from skipring.schedules import FORESEEN
 
-RUN = PlannedRun(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_multiplier=8.0)
+RUN = planned_run(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_multiplier=8.0)
 LINE = np.array([0, 1, 3, 5, 6]), np.array([1, 0, 2, 1, 3, 2], dtype=np.int32)  # 0 - 1 - 2 - 3
 
 
@@ -76,18 +76,18 @@ def gossip(*, amplified: bool = True) -> GossipAccountant:
 
 
 ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
-    **{f"forecast {name}": partial(forecast, RUN.replace(schedule=name)) for name in get_args(ScheduleName)},
+    **{f"forecast {name}": partial(forecast, RUN.replace(schedule=name)) for name in FORESEEN},
     "forecast, not convex": lambda: forecast(RUN.replace(convex=False)),
     "forecast for a person": lambda: forecast(RUN.replace(protects="person")),
     **{
         f"forecast {name}, final model": partial(forecast, RUN.replace(schedule=name, view="final"))
-        for name in get_args(ScheduleName)
+        for name in FORESEEN
     },
-    "forecast for records in turn": lambda: forecast(RUN.replace(protects="record", every=3)),
+    "forecast for records in turn": lambda: forecast(RUN.replace(protects="record", parts=3)),
     "forecast for records in turn, final model": lambda: forecast(
-        RUN.replace(protects="record", every=3, view="final")
+        RUN.replace(protects="record", parts=3, view="final")
     ),
-    "composition for records in turn": lambda: Composition(*[forecast(RUN.replace(protects="record", every=3))] * 2),
+    "composition for records in turn": lambda: Composition(*[forecast(RUN.replace(protects="record", parts=3))] * 2),
     "forecast of a place": lambda: forecast(RUN.replace(schedule="ring", distance=3, position=2)),
     "composition": lambda: Composition(forecast(RUN), forecast(RUN.replace(noise_multiplier=12.0))),
     **{

@@ -12,25 +12,26 @@ from skipring.privacy import (
     gdp_mu,
     noise_for_budget,
     paper_noise_for_budget,
+    planned_run,
     steps_for_budget,
 )
 from skipring.privacy.record import ScheduleName
 
 RUNS = {
-    "ring": PlannedRun(schedule="ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0),
-    "ring, distance": PlannedRun(schedule="ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, distance=5),
-    "random ring": PlannedRun(schedule="random-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0),
-    "random ring, participants": PlannedRun(
+    "ring": planned_run(schedule="ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0),
+    "ring, distance": planned_run(schedule="ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, distance=5),
+    "random ring": planned_run(schedule="random-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0),
+    "random ring, participants": planned_run(
         schedule="random-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, view="participants"
     ),
-    "random ring, non-convex": PlannedRun(
+    "random ring, non-convex": planned_run(
         schedule="random-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, convex=False
     ),
-    "random walk": PlannedRun(schedule="random-walk", nodes=10, steps=95, skip=0.3, noise_multiplier=1.0),
-    "random walk, participants": PlannedRun(
+    "random walk": planned_run(schedule="random-walk", nodes=10, steps=95, skip=0.3, noise_multiplier=1.0),
+    "random walk, participants": planned_run(
         schedule="random-walk", nodes=10, steps=95, skip=0.3, noise_multiplier=1.0, view="participants"
     ),
-    "random walk, constant steps": PlannedRun(
+    "random walk, constant steps": planned_run(
         schedule="random-walk", nodes=10, steps=95, skip=0.3, noise_multiplier=1.0, step_size="constant"
     ),
 }
@@ -55,7 +56,7 @@ def test_noise_does_not_depend_on_the_noise_of_the_run_nor_on_how_it_is_given() 
 
 
 def test_a_single_certain_release_asks_for_the_noise_of_the_gaussian_mechanism() -> None:
-    run = PlannedRun(schedule="ring", nodes=3, steps=3, skip=0.0, noise_multiplier=1.0)
+    run = planned_run(schedule="ring", nodes=3, steps=3, skip=0.0, noise_multiplier=1.0)
     assert noise_for_budget(run, 1.0, 1e-6) == pytest.approx(2.0 / gdp_mu(1.0, 1e-6), rel=1e-6)
 
 
@@ -115,7 +116,7 @@ def test_steps_stop_where_they_are_told() -> None:
 
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
 def test_a_budget_too_small_for_the_first_round_is_refused(schedule: ScheduleName) -> None:
-    run = PlannedRun(schedule=schedule, nodes=4, steps=4, skip=0.1, noise_multiplier=1.0)
+    run = planned_run(schedule=schedule, nodes=4, steps=4, skip=0.1, noise_multiplier=1.0)
     with pytest.raises(InvalidInput) as refusal:
         steps_for_budget(run, 0.01, 1e-6)
     assert refusal.value.parameter == "epsilon"

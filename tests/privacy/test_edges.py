@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.privacy import Composition, OwnTranscript, PaperBound, PlannedRun, WorstPair, forecast
+from skipring.privacy import Composition, OwnTranscript, PaperBound, WorstPair, forecast, planned_run
 from skipring.privacy._walk import _gap_law, _HopKinds
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon, gdp_mu
 from skipring.privacy.leakage import BinomialLeakage, IndependentLeakage
@@ -143,7 +143,7 @@ def test_worst_of_nothing() -> None:
 
 # In doubles 1 - 1e-17 is 1; the paths with a skip must not vanish.
 def test_tiny_skip_is_not_no_skip() -> None:
-    run = PlannedRun(
+    run = planned_run(
         schedule="ring",
         nodes=3,
         steps=3,
@@ -168,7 +168,7 @@ def test_the_largest_sum_is_counted_once(trials: int, probability: float) -> Non
 
 @pytest.mark.parametrize("changes", [{"schedule": "ring", "steps": 100}, {"schedule": "random-walk", "steps": 3}])
 def test_composition_is_never_above_the_assumption_free_bound(changes: dict[str, Any]) -> None:
-    run = PlannedRun(**changes, nodes=10, skip=0.3, noise_multiplier=4.0)
+    run = planned_run(**changes, nodes=10, skip=0.3, noise_multiplier=4.0)
     two = Composition(forecast(run), forecast(run))
     plain = forecast(run.replace(steps=2 * run.steps, convex=False))
     assert two.delta(0.0) <= plain.delta(0.0) * (1.0 + 1e-6)
@@ -177,7 +177,9 @@ def test_composition_is_never_above_the_assumption_free_bound(changes: dict[str,
 
 @pytest.mark.parametrize("steps", [30, 32, 34])
 def test_epsilon_and_delta_are_inverse_on_short_walks(steps: int) -> None:
-    run = PlannedRun(schedule="random-walk", nodes=10, steps=steps, skip=0.3, noise_multiplier=5.0, view="participants")
+    run = planned_run(
+        schedule="random-walk", nodes=10, steps=steps, skip=0.3, noise_multiplier=5.0, view="participants"
+    )
     account = forecast(run)
     assert account.delta(account.epsilon(1e-5)) >= 0.99e-5
 
@@ -200,14 +202,14 @@ def test_gap_law_keeps_its_claimed_precision(nodes: int) -> None:
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.uint64])
 def test_numpy_integers_are_numbers_like_others(kind: type) -> None:
-    run = PlannedRun(schedule="random-ring", nodes=kind(10), steps=10_000, skip=0.5, noise_multiplier=10.0)
+    run = planned_run(schedule="random-ring", nodes=kind(10), steps=10_000, skip=0.5, noise_multiplier=10.0)
     assert forecast(run).epsilon(1e-6) == pytest.approx(19.379, rel=1e-3)
 
 
 # A text from a configuration file must not switch amplification on.
 def test_convex_must_be_a_truth_value() -> None:
     with pytest.raises(ValueError, match="convex"):
-        PlannedRun(schedule="random-ring", nodes=10, steps=100, skip=0.5, noise_multiplier=10.0, convex="False")  # type: ignore[arg-type]
+        planned_run(schedule="random-ring", nodes=10, steps=100, skip=0.5, noise_multiplier=10.0, convex="False")  # type: ignore[arg-type]
 
 
 # The other accountants keep the same order: more noise, a larger delta or fewer steps never cost more.
@@ -215,7 +217,7 @@ def test_convex_must_be_a_truth_value() -> None:
 
 def paper(**changes: Any) -> PaperBound:
     values: dict[str, Any] = {"schedule": "ring", "nodes": 20, "steps": 2000, "skip": 0.3, "noise_multiplier": 8.0}
-    return PaperBound(PlannedRun(**(values | changes)), delta_prime=1e-6)
+    return PaperBound(planned_run(**(values | changes)), delta_prime=1e-6)
 
 
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
@@ -259,7 +261,7 @@ def test_transcripts_are_ordered() -> None:
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
 @pytest.mark.parametrize("noise", [0.01, 1e4, 1e9])
 def test_noise_of_any_size(schedule: Any, noise: float) -> None:
-    run = PlannedRun(schedule=schedule, nodes=5, steps=50, skip=0.3, noise_multiplier=noise)
+    run = planned_run(schedule=schedule, nodes=5, steps=50, skip=0.3, noise_multiplier=noise)
     account = forecast(run)
     epsilon = account.epsilon(1e-6)
     assert account.delta(epsilon) <= 1e-6 * (1 + 1e-6)
@@ -268,7 +270,7 @@ def test_noise_of_any_size(schedule: Any, noise: float) -> None:
 
 @pytest.mark.parametrize("delta", [1e-15, 1e-30, 1e-74])
 def test_delta_and_epsilon_agree_far_out(delta: float) -> None:
-    account = forecast(PlannedRun(schedule="random-walk", nodes=1000, steps=24_000, skip=0.3, noise_multiplier=10.0))
+    account = forecast(planned_run(schedule="random-walk", nodes=1000, steps=24_000, skip=0.3, noise_multiplier=10.0))
     assert 0.9 * delta <= account.delta(account.epsilon(delta)) <= delta * (1 + 1e-6)
 
 
@@ -293,11 +295,11 @@ def test_what_cannot_be_computed_is_refused(changes: dict[str, Any], parameter: 
         "noise_multiplier": 8.0,
     }
     with pytest.raises(InvalidInput) as refused:
-        PlannedRun(**(values | changes))
+        planned_run(**(values | changes))
     assert refused.value.parameter == parameter
 
 
 def test_a_billion_steps_are_accounted_for() -> None:
-    run = PlannedRun(schedule="random-ring", nodes=10, steps=10**9, skip=0.3, noise_multiplier=1000.0)
+    run = planned_run(schedule="random-ring", nodes=10, steps=10**9, skip=0.3, noise_multiplier=1000.0)
     plain = forecast(run.replace(convex=False)).epsilon(1e-6)
     assert 0.3 * plain < forecast(run).epsilon(1e-6) < plain

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.privacy import Composition, Forecast, PlannedRun, forecast, gdp_delta
+from skipring.privacy import Composition, Forecast, PlannedRun, forecast, gdp_delta, planned_run
 from skipring.privacy.forecast import PrivacyCurve
 from skipring.privacy.record import ScheduleName
 from skipring.privacy.theorems import paper_noise_multiplier
@@ -22,7 +22,7 @@ GRID = 1e-6  # relative: what the grids may move
 
 
 def planned(schedule: ScheduleName, nodes: int, steps: int, skip: float, **more: object) -> PlannedRun:
-    return PlannedRun(schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=NOISE).replace(**more)
+    return planned_run(schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=NOISE).replace(**more)
 
 
 def test_noise_multiplier_of_the_reference_numbers() -> None:

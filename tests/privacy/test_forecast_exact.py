@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from skipring.privacy import Composition, Forecast, PlannedRun, forecast
+from skipring.privacy import Composition, Forecast, PlannedRun, forecast, planned_run
 from skipring.privacy._walk import _gap_law, _gap_laws, _HopKinds, _segments, random_walk_leakage
 from skipring.privacy.record import ScheduleName, StepSizeLaw
 
@@ -156,9 +156,9 @@ def truth_of(run: PlannedRun, observer: Observer, *, position: int | None = None
         words = word_law([hop_law(ready, observer)] * run.steps)
     else:
         if run.schedule == "ring":
-            place = position or run.position
+            place = position or run.keywords.get("position")
             assert place is not None
-            orders = [ring_order(run.nodes, place, run.distance or 1)]
+            orders = [ring_order(run.nodes, place, run.keywords.get("distance") or 1)]
         else:
             orders = list(itertools.permutations(range(run.nodes)))
         words = word_law([round_law(orders, ready, observer)] * run.rounds)
@@ -171,10 +171,10 @@ def truth_of(run: PlannedRun, observer: Observer, *, position: int | None = None
 
 def observers_of(run: PlannedRun) -> dict[str, Observer]:
     """Every observer that the record's view speaks about (for `offered`: whatever it does)."""
-    if run.view == "participants":
+    if run.keywords["view"] == "participants":
         return {
-            "as ready as stated": Observer(run.observer_sees, False),
-            "less ready": Observer(0.5 * run.observer_sees, False),
+            "as ready as stated": Observer(run.observer.sees, False),
+            "less ready": Observer(0.5 * run.observer.sees, False),
         }
     return {
         "always ready": Observer(1.0, True),
@@ -186,7 +186,7 @@ def observers_of(run: PlannedRun) -> dict[str, Observer]:
 def planned(
     schedule: ScheduleName, nodes: int, steps: int, skip: float, *, noise_multiplier: float = 5.0, **more: object
 ) -> PlannedRun:
-    run = PlannedRun(schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=noise_multiplier)
+    run = planned_run(schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=noise_multiplier)
     return run.replace(**more)
 
 
@@ -273,9 +273,16 @@ RANDOM_WALKS = [
 
 def described(run: PlannedRun) -> str:
     more = [
-        f"{name}={value}" for name, value in (("target", run.target_skip), ("observer", run.observer_skip)) if value
+        f"{name}={value}"
+        for name, value in (
+            ("target", run.keywords.get("target_skip")),
+            ("observer", run.keywords.get("observer_skip")),
+        )
+        if value
     ]
-    return " ".join([run.schedule, f"n={run.nodes} h={run.steps} p={run.skip}", run.view, run.step_size, *more])
+    return " ".join(
+        [run.schedule, f"n={run.nodes} h={run.steps} p={run.skip}", run.keywords["view"], run.step_size, *more]
+    )
 
 
 @pytest.mark.sample(7)
@@ -393,9 +400,8 @@ def simulated_leakages(run: PlannedRun, observer: Observer, paths: int, rng: np.
     elif run.schedule == "random-ring":
         who = rng.permuted(np.tile(np.arange(nodes), (paths * run.rounds, 1)), axis=1).reshape(paths, hops)
     else:
-        assert run.position is not None
-        assert run.distance is not None
-        who = np.tile(ring_order(nodes, run.position, run.distance), (paths, run.rounds))
+        place = run.keywords
+        who = np.tile(np.array(ring_order(nodes, place["position"], place["distance"])), (paths, run.rounds))
     ready = np.full(nodes, 1.0 - run.skip)
     ready[:2] = run.target_ready, observer.ready
     takes_part = rng.random((paths, hops)) < ready[who]

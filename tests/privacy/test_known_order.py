@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from plain_run import order_of
 from scipy.special import logsumexp
 from test_forecast_exact import EPSILONS, QUESTIONS, Truth, path_leakage, word_law
 
@@ -23,6 +24,7 @@ from skipring.privacy import (
     TranscriptAccountant,
     forecast,
     noise_for_budget,
+    planned_run,
     steps_for_budget,
 )
 from skipring.privacy._known import Chances, PairLeakage, _Tables, log_constant
@@ -39,14 +41,14 @@ def random_order(nodes: int, rounds: int, seed: int, closing: int = 0) -> KnownO
 
 def truth_of(run: PlannedRun, target: int, observer: int, observer_ready: float, unit: int = 0) -> Truth:
     """All ways to take part: hop by hop a letter, or none. The observer looks whether or not it takes part."""
-    order = run.known_order
+    order = order_of(run)
     parts = []
     for hop, node in enumerate(order.whole_path.tolist()):
-        with_data = hop < len(order.hops) and (hop // run.nodes) % run.every == unit
-        if node == observer and run.view != "final":
+        with_data = hop < len(order.hops) and (hop // run.nodes) % run.unit.every == unit
+        if node == observer and run.keywords["view"] != "final":
             parts.append({"W": observer_ready, "L": 1.0 - observer_ready})
         elif node == target:
-            ready = 1.0 - (run.skip if run.target_skip is None else run.target_skip)
+            ready = 1.0 - run.keywords.get("target_skip", run.skip)
             parts.append({"U" if with_data else "N": ready, "": 1.0 - ready})
         else:
             parts.append({"N": 1.0 - run.skip, "": run.skip})
@@ -58,14 +60,14 @@ def truth_of(run: PlannedRun, target: int, observer: int, observer_ready: float,
 def worst_truth(run: PlannedRun, epsilon: float, noise: float) -> float:
     """The largest true delta over all pairs, units, and choices of the observer to take part."""
     pairs = [(u, v) for u in range(run.nodes) for v in range(run.nodes) if u != v]
-    if run.view == "final":
+    if run.keywords["view"] == "final":
         pairs = [(u, -1) for u in range(run.nodes)]
-    choices = (0.0, 1.0) if run.step_size == "sqrt" and run.view != "final" else (1.0,)
+    choices = (0.0, 1.0) if run.step_size == "sqrt" and run.keywords["view"] != "final" else (1.0,)
     return max(
         truth_of(run, u, v, ready, unit).delta(epsilon, noise)
         for u, v in pairs
         for ready in choices
-        for unit in range(min(run.every, run.rounds))
+        for unit in range(min(run.unit.every, run.rounds))
     )
 
 
@@ -75,10 +77,10 @@ CASES: dict[str, dict[str, Any]] = {
     "a slow target": {"target_skip": 0.8},
     "only the target is slow": {"skip": 0.0, "target_skip": 0.5},
     "hardly anybody": {"skip": 0.9},
-    "records in turn": {"protects": "record", "every": 2},
-    "records once": {"protects": "record", "every": 5},
+    "records in turn": {"protects": "record", "parts": 2},
+    "records once": {"protects": "record", "parts": 5},
     "final": {"view": "final"},
-    "final, in turn": {"view": "final", "protects": "record", "every": 2},
+    "final, in turn": {"view": "final", "protects": "record", "parts": 2},
 }
 
 
@@ -89,14 +91,14 @@ CASES: dict[str, dict[str, Any]] = {
 def test_it_is_above_the_truth_for_every_pair_and_close_to_it(case: str, law: StepSizeLaw, closing: int) -> None:
     order = random_order(3, 4, 17 + closing, closing)
     given: dict[str, Any] = {"skip": 0.4} | CASES[case]
-    run = PlannedRun(
+    run = planned_run(
         schedule="random-ring", nodes=3, steps=12, noise_multiplier=2.0, step_size=law, order=order, **given
     )
     for noise, epsilon in QUESTIONS[::2]:
         truth = worst_truth(run, epsilon, noise)
         stated = forecast(run.replace(noise_multiplier=noise)).delta(epsilon)
         assert stated >= truth * (1.0 - 1e-9)
-        if run.view == "offered":
+        if run.keywords["view"] == "offered":
             # Without floors of the update number little is given away: own noise at closing hops, and tangents of F.
             assert stated <= truth * (1.08 if law == "constant" else 3.0) + 1e-9
         else:
@@ -109,7 +111,7 @@ def test_four_nodes_that_close_in_the_middle_of_things(law: StepSizeLaw) -> None
     # The target closes, the observer closes, and both do; somebody closes twice.
     for seed, closing in enumerate([(0, 1), (1, 1), (2, 3, 2)]):
         drawn = random_order(4, 2, seed)
-        run = PlannedRun(
+        run = planned_run(
             schedule="random-ring",
             nodes=4,
             steps=8,
@@ -127,7 +129,7 @@ def test_four_nodes_that_close_in_the_middle_of_things(law: StepSizeLaw) -> None
 def test_two_nodes_may_have_drawn_their_order() -> None:
     order = KnownOrder(2, (0, 1, 1, 0, 1, 0, 0, 1), (1,))
     for law in ("constant", "sqrt"):
-        run = PlannedRun(
+        run = planned_run(
             schedule="random-ring", nodes=2, steps=8, skip=0.3, noise_multiplier=3.0, step_size=law, order=order
         )
         for epsilon in EPSILONS[2:]:
@@ -141,7 +143,7 @@ def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
     rng = np.random.default_rng([90, seed])
     nodes, rounds, closing = int(rng.integers(3, 5)), int(rng.integers(1, 4)), int(rng.integers(0, 3))
     view: Literal["final", "offered"] = "final" if rng.random() < 0.2 else "offered"
-    run = PlannedRun(
+    run = planned_run(
         schedule="random-ring",
         nodes=nodes,
         steps=nodes * rounds,
@@ -150,7 +152,7 @@ def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
         noise_multiplier=1.0,
         step_size="sqrt" if rng.random() < 0.5 else "constant",
         protects="record",
-        every=int(rng.integers(1, 4)),
+        parts=int(rng.integers(1, 4)),
         view=view,
         order=random_order(nodes, rounds, seed, closing),
     )
@@ -163,7 +165,7 @@ def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("view", ["offered", "final"])
 def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, every: int, view: Any) -> None:
-    run = PlannedRun(
+    run = planned_run(
         schedule="designed-ring",
         nodes=7,
         steps=42,
@@ -171,11 +173,11 @@ def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, ev
         noise_multiplier=5.0,
         step_size=law,
         protects="record",
-        every=every,
+        parts=every,
         search=200,
         view=view,
     )
-    path = run.known_order.whole_path
+    path = order_of(run).whole_path
 
     def account(updated: NDArray[np.bool_]) -> TranscriptAccountant:
         numbers = np.arange(1, int(updated.sum()) + 1)
@@ -203,7 +205,7 @@ def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, ev
 
 @pytest.mark.parametrize("law", ["constant", "sqrt"])
 def test_next_to_no_skipping_is_next_to_the_transcript(law: StepSizeLaw) -> None:
-    run = PlannedRun(
+    run = planned_run(
         schedule="designed-ring", nodes=12, steps=120, skip=0.0, noise_multiplier=5.0, step_size=law, search=500
     )
     nobody = forecast(run).epsilon(1e-5)
@@ -214,10 +216,10 @@ def test_next_to_no_skipping_is_next_to_the_transcript(law: StepSizeLaw) -> None
 def test_simulated_paths_of_a_larger_run_agree_with_it() -> None:
     """Many skip patterns with the exact accountant: the mean delta of each pair is below what is stated."""
     order = designed_order(8, 10, search=500)
-    run = PlannedRun(
+    run = planned_run(
         schedule="designed-ring", nodes=8, steps=80, skip=0.3, noise_multiplier=4.0, step_size="constant", search=500
     )
-    assert run.known_order == order
+    assert order_of(run) == order
     epsilon = forecast(run).epsilon(1e-2)
     rng, path = np.random.default_rng(5), order.whole_path
     deltas = []
@@ -237,7 +239,7 @@ def test_simulated_paths_of_a_larger_run_agree_with_it() -> None:
 
 
 def test_the_matrix_is_a_bound_for_each_pair() -> None:
-    run = PlannedRun(
+    run = planned_run(
         schedule="random-ring",
         nodes=4,
         steps=12,
@@ -261,7 +263,7 @@ def test_the_matrix_is_a_bound_for_each_pair() -> None:
 @pytest.mark.parametrize("nodes", [3, 5, 8])
 def test_no_pair_of_the_matrix_is_told_more_than_all_updates_in_full(nodes: int) -> None:
     """In a run of one round the mean leakage says little of the worst: quick bounds alone find no epsilon there."""
-    run = PlannedRun(
+    run = planned_run(
         schedule="random-ring",
         nodes=nodes,
         steps=nodes,
@@ -275,7 +277,7 @@ def test_no_pair_of_the_matrix_is_told_more_than_all_updates_in_full(nodes: int)
 
 def test_the_quick_bound_is_above_the_law_of_each_pair() -> None:
     for law in ("constant", "sqrt"):
-        run = PlannedRun(
+        run = planned_run(
             schedule="designed-ring",
             nodes=9,
             steps=54,
@@ -284,7 +286,7 @@ def test_the_quick_bound_is_above_the_law_of_each_pair() -> None:
             step_size=law,
             search=0,
         )
-        leakage = PairLeakage(Chances(run, run.known_order, 1e-9), 1, 0)
+        leakage = PairLeakage(Chances(run, order_of(run), 1e-9), 1, 0)
         for theta in (1e-3, 0.3, 3.0, 40.0):
             quick = leakage._log_mgfs(theta).reshape(9, 9)
             for target, observer in [(0, 1), (3, 7), (8, 2), (5, 4)]:
@@ -294,8 +296,8 @@ def test_the_quick_bound_is_above_the_law_of_each_pair() -> None:
 
 
 def test_all_cores_find_what_one_does() -> None:
-    run = PlannedRun(schedule="designed-ring", nodes=210, steps=420, skip=0.3, noise_multiplier=3.0, search=0)
-    leakage = PairLeakage(Chances(run, run.known_order, 1e-9), 1, 0)
+    run = planned_run(schedule="designed-ring", nodes=210, steps=420, skip=0.3, noise_multiplier=3.0, search=0)
+    leakage = PairLeakage(Chances(run, order_of(run), 1e-9), 1, 0)
     quick = leakage._log_mgfs(2.0).reshape(210, 210)
     assert np.isneginf(np.diag(quick)).all()
     assert np.isfinite(quick[~np.eye(210, dtype=bool)]).all()
@@ -317,7 +319,7 @@ def test_the_constant_of_the_quick_bound_holds_everywhere(theta: float, epsilon:
 
 
 def test_an_agreed_order_of_a_random_ring_has_a_number_of_its_own() -> None:
-    run = PlannedRun(schedule="random-ring", nodes=30, steps=600, skip=0.2, noise_multiplier=4.0)
+    run = planned_run(schedule="random-ring", nodes=30, steps=600, skip=0.2, noise_multiplier=4.0)
     drawn = forecast(run.replace(order=random_order(30, 20, 1))).epsilon(1e-5)
     chosen = forecast(run.replace(schedule="designed-ring", search=3000)).epsilon(1e-5)
     average = forecast(run).epsilon(1e-5)
@@ -328,14 +330,14 @@ def test_an_agreed_order_of_a_random_ring_has_a_number_of_its_own() -> None:
 
 
 def test_noise_for_every_pair_keeps_the_budget() -> None:
-    run = PlannedRun(schedule="designed-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, search=500)
+    run = planned_run(schedule="designed-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, search=500)
     noise = noise_for_budget(run, 8.0, 1e-5)
     assert forecast(run.replace(noise_multiplier=noise)).epsilon(1e-5) <= 8.0 * (1.0 + 1e-9)
     assert forecast(run.replace(noise_multiplier=0.99 * noise)).epsilon(1e-5) > 8.0
 
 
 def test_a_budget_allows_so_many_rounds_of_a_designed_order() -> None:
-    run = PlannedRun(schedule="designed-ring", nodes=5, steps=5, skip=0.0, noise_multiplier=6.0, search=50)
+    run = planned_run(schedule="designed-ring", nodes=5, steps=5, skip=0.0, noise_multiplier=6.0, search=50)
     steps = steps_for_budget(run, 3.0, 1e-5)
     assert forecast(run.replace(steps=steps)).epsilon(1e-5) <= 3.0
     assert forecast(run.replace(steps=steps + 5)).epsilon(1e-5) > 3.0
@@ -344,7 +346,7 @@ def test_a_budget_allows_so_many_rounds_of_a_designed_order() -> None:
 
 
 def test_without_convexity_each_update_counts_in_full() -> None:
-    run = PlannedRun(
+    run = planned_run(
         schedule="designed-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=9.0, convex=False, search=0
     )
     ring = run.replace(schedule="ring", closing=None, order_seed=None, search=None)
@@ -379,17 +381,17 @@ def test_what_no_forecast_covers_is_refused(words: str, changes: dict[str, Any])
         "noise_multiplier": 2.0,
     } | changes
     with pytest.raises(InvalidInput, match=words):
-        PlannedRun(**values)
+        planned_run(**values)
 
 
 def test_the_paper_says_nothing_of_it() -> None:
-    run = PlannedRun(schedule="designed-ring", nodes=5, steps=20, skip=0.2, noise_multiplier=8.0, search=0)
+    run = planned_run(schedule="designed-ring", nodes=5, steps=20, skip=0.2, noise_multiplier=8.0, search=0)
     with pytest.raises(InvalidInput, match="do not cover an order that is known"):
         PaperBound(run, delta_prime=1e-6)
 
 
 def test_runs_in_known_orders_are_not_composed_where_chance_is_left() -> None:
-    run = PlannedRun(schedule="designed-ring", nodes=5, steps=20, skip=0.0, noise_multiplier=8.0, search=0)
+    run = planned_run(schedule="designed-ring", nodes=5, steps=20, skip=0.0, noise_multiplier=8.0, search=0)
     once, twice = forecast(run), Composition(forecast(run), forecast(run))
     assert once.epsilon(1e-5) < twice.epsilon(1e-5) < 2.0 * once.epsilon(1e-5)
     skipping = forecast(run.replace(skip=0.2))
@@ -404,7 +406,7 @@ def test_the_quick_bound_is_a_number_also_where_powers_overflow(
     theta: float, law: StepSizeLaw, given: dict[str, Any]
 ) -> None:
     order = random_order(3, 4, 3, 2)
-    run = PlannedRun(
+    run = planned_run(
         schedule="random-ring",
         nodes=3,
         steps=12,

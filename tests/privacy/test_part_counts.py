@@ -19,6 +19,7 @@ from skipring.privacy import (
     forecast,
     gdp_delta,
     noise_for_budget,
+    planned_run,
     whole_node,
 )
 from skipring.privacy import _rotation as rotation
@@ -29,7 +30,7 @@ EPSILONS = (0.0, 0.5, 2.0)
 
 def planned(schedule: ScheduleName, nodes: int, rounds: int, **more: Any) -> PlannedRun:
     arguments: dict[str, Any] = {"skip": 0.0, "noise_multiplier": 2.0, "protects": "record", **more}
-    return PlannedRun(schedule=schedule, nodes=nodes, steps=nodes * rounds, **arguments)
+    return planned_run(schedule=schedule, nodes=nodes, steps=nodes * rounds, **arguments)
 
 
 def paths(run: PlannedRun) -> list[tuple[float, list[tuple[int, bool]]]]:
@@ -90,7 +91,7 @@ def test_no_protocol_of_nodes_with_different_parts_leaks_more_than_the_forecast(
     run = run.replace(parts=tuple(parts))
     inside = forecast(run)
     outside = forecast(run.replace(view="final", distance=None))
-    largest = forecast(run.replace(parts=None, every=max(parts)))
+    largest = forecast(run.replace(parts=max(parts)))
     exact: dict[tuple[int, int, int], Floats] = {}
     for chance, hops in paths(run):
         plain = as_lists(run, hops, parts)
@@ -100,7 +101,10 @@ def test_no_protocol_of_nodes_with_different_parts_leaks_more_than_the_forecast(
                 bound = np.sqrt(account.mu2_by_observer(part))
                 shifts = plain.shifts(target, part)
                 for observer in set(range(run.nodes + 1)) - {target}:
-                    if observer < run.nodes and run.distance not in (None, (observer - target) % run.nodes):
+                    if observer < run.nodes and run.keywords.get("distance") not in (
+                        None,
+                        (observer - target) % run.nodes,
+                    ):
                         continue
                     known = [observer] if observer < run.nodes else []
                     mu = 0.0
@@ -124,12 +128,12 @@ def test_neither_the_smallest_number_of_parts_nor_the_largest_stands_for_all() -
     truth = as_lists(ring, [(node, True) for _ in range(4) for node in range(5)], [3] * 5)
     shifts = truth.shifts(3)
     exact = gdp_delta(exact_mu(truth, [2], worst_factors(truth, [2], shifts), shifts), 2.0)
-    two, three = (forecast(ring.replace(every=every)) for every in (2, 3))
+    two, three = (forecast(ring.replace(parts=every)) for every in (2, 3))
     assert exact > 2.0 * two.delta(2.0)
     assert exact <= three.delta(2.0)
     assert forecast(ring.replace(parts=(2, 3))).delta(2.0) == three.delta(2.0)
     longer = ring.replace(steps=5 * 30)
-    assert forecast(longer.replace(parts=(2, 3))).delta(2.0) == forecast(longer.replace(every=2)).delta(2.0)
+    assert forecast(longer.replace(parts=(2, 3))).delta(2.0) == forecast(longer.replace(parts=2)).delta(2.0)
 
 
 @pytest.mark.sample(2)
@@ -138,7 +142,7 @@ def test_neither_the_smallest_number_of_parts_nor_the_largest_stands_for_all() -
 def test_what_is_stated_is_the_largest_over_the_numbers_of_parts(schedule: ScheduleName, view: str) -> None:
     run = planned(schedule, 10, 12, skip=0.3, view=view, noise_multiplier=4.0)
     several = run.replace(parts=(5, 2, 3, 3))
-    each = [run.replace(every=every) for every in (2, 3, 5)]
+    each = [run.replace(parts=every) for every in (2, 3, 5)]
     assert forecast(several).epsilon(1e-5) == max(forecast(one).epsilon(1e-5) for one in each)
     assert forecast(several).delta(0.5) == max(forecast(one).delta(0.5) for one in each)
     noise = noise_for_budget(several, 1.0, 1e-5)
@@ -150,10 +154,10 @@ def test_what_is_stated_is_the_largest_over_the_numbers_of_parts(schedule: Sched
 
 def test_numbers_that_others_divide_do_not_matter() -> None:
     run = planned("random-ring", 5, 10)
-    assert run.replace(parts=(4, 2, 6)) == run.replace(every=2)
+    assert run.replace(parts=(4, 2, 6)) == run.replace(parts=2)
     assert run.replace(parts=(7, 1)) == run
-    assert run.replace(parts=np.array([4, 6, 6])).parts == (4, 6)
-    assert run.replace(parts=(4, 6)).every == 2
+    assert run.replace(parts=np.array([4, 6, 6])).unit.parts == (4, 6)
+    assert run.replace(parts=(4, 6)).unit.every == 2
     assert run.replace(parts=(3, 2)).replace(steps=100) == run.replace(steps=100, parts=(2, 3))
     node = whole_node(run.replace(parts=(2, 3), noise_multiplier=40.0), 8)
     assert node == run.replace(protects="node", noise_multiplier=5.0)
@@ -164,7 +168,7 @@ def test_what_holds_for_units_of_a_divisor_holds_for_those_of_its_multiples(sche
     """The bounds follow: so leaving multiples out states no less than they would."""
     for view, law in (("offered", "sqrt"), ("final", "sqrt"), ("final", "constant")):
         run = planned(schedule, 4, 8, skip=0.3, view=view, step_size=law)
-        found = {every: forecast(run.replace(every=every)).epsilon(1e-4) for every in (1, 2, 3, 4, 6)}
+        found = {every: forecast(run.replace(parts=every)).epsilon(1e-4) for every in (1, 2, 3, 4, 6)}
         for least, most in ((1, 2), (1, 3), (2, 4), (2, 6), (3, 6)):
             assert found[most] <= found[least] * (1.0 + 1e-9)
 
@@ -173,17 +177,17 @@ def test_many_numbers_are_accounted_for_by_what_they_share(monkeypatch: pytest.M
     monkeypatch.setattr(rotation, "_MOST_NUMBERS", 2)
     run = planned("random-ring", 6, 40, noise_multiplier=4.0)
     assert len(forecast(run.replace(parts=(4, 6, 10))).classes(1e-9)) == len(
-        forecast(run.replace(every=2)).classes(1e-9)
+        forecast(run.replace(parts=2)).classes(1e-9)
     )
-    assert forecast(run.replace(parts=(4, 6, 10))).epsilon(1e-5) == forecast(run.replace(every=2)).epsilon(1e-5)
+    assert forecast(run.replace(parts=(4, 6, 10))).epsilon(1e-5) == forecast(run.replace(parts=2)).epsilon(1e-5)
     # Beyond the rounds of a run there is but one number, and any smaller one has a unit that contributes as often.
-    assert forecast(run.replace(parts=(3, 41, 50, 70))).epsilon(1e-5) == forecast(run.replace(every=3)).epsilon(1e-5)
+    assert forecast(run.replace(parts=(3, 41, 50, 70))).epsilon(1e-5) == forecast(run.replace(parts=3)).epsilon(1e-5)
 
 
 def test_compositions_of_many_runs_fall_back_on_what_the_numbers_share() -> None:
     run = planned("random-ring", 10, 12, skip=0.2, noise_multiplier=6.0)
     few, many = ([forecast(run.replace(parts=(4, 6)))] * times for times in (2, 6))
-    shared = forecast(run.replace(every=2))
+    shared = forecast(run.replace(parts=2))
     assert Composition(*few).epsilon(1e-5) < 0.95 * Composition(shared, shared).epsilon(1e-5)
     assert Composition(*many).epsilon(1e-5) == Composition(*[shared] * 6).epsilon(1e-5)
 
@@ -195,7 +199,6 @@ def test_compositions_of_many_runs_fall_back_on_what_the_numbers_share() -> None
         ("parts", {"parts": (2, 0)}),
         ("parts", {"parts": (2, 1.5)}),
         ("parts", {"parts": (2, 3), "protects": "node"}),
-        ("every", {"parts": (2, 4), "every": 3}),
     ],
 )
 def test_what_makes_no_sense_is_refused(parameter: str, changes: dict[str, Any]) -> None:

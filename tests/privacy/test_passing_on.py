@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_run import order_of
 from scipy.stats import binom
 
-from skipring.privacy import PlannedRun, forecast, gdp_delta, gdp_epsilon
+from skipring.privacy import PlannedRun, forecast, gdp_delta, gdp_epsilon, planned_run
 from skipring.privacy._known import Chances
 from skipring.schedules import KnownOrder, RandomRing
 
@@ -70,7 +71,7 @@ def largest(order: KnownOrder, target: int, observer: int, every: int, *, subset
 def planned(order: KnownOrder, **given: Any) -> PlannedRun:
     parameters: dict[str, Any] = {"skip": 0.0, "noise_multiplier": 2.0, "step_size": "sqrt", "protects": "record"}
     parameters |= given
-    return PlannedRun(schedule="random-ring", nodes=order.nodes, steps=len(order.hops), order=order, **parameters)
+    return planned_run(schedule="random-ring", nodes=order.nodes, steps=len(order.hops), order=order, **parameters)
 
 
 @pytest.mark.parametrize("every", [1, 2])
@@ -81,7 +82,7 @@ def test_no_behaviour_of_an_observer_tells_it_more(
 ) -> None:
     for seed in range(6):
         order = known_order(nodes, rounds, seed, closing)
-        run = planned(order, every=every)
+        run = planned(order, parts=every)
         pairs = [(u, v) for u in range(nodes) for v in range(nodes) if u != v]
         truth = {pair: largest(order, *pair, every, subsets=subsets) for pair in pairs}
         worst = max(truth.values())
@@ -94,7 +95,7 @@ def test_no_behaviour_of_an_observer_tells_it_more(
 
 
 def test_passing_on_tells_more_than_updating() -> None:
-    run = PlannedRun(
+    run = planned_run(
         schedule="designed-ring",
         nodes=6,
         steps=48,
@@ -104,7 +105,7 @@ def test_passing_on_tells_more_than_updating() -> None:
         protects="node",
         closing=0,
     )
-    order = run.known_order
+    order = order_of(run)
     pairs = [(u, v) for u in range(6) for v in range(6) if u != v]
     updating, passing = (
         gdp_epsilon(math.sqrt(max(leakage(order, u, v, (way,) * 8, 1, 0) for u, v in pairs)), 1e-5)

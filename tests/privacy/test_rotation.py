@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from skipring.errors import InvalidInput
-from skipring.privacy import Composition, Forecast, PaperBound, PlannedRun, forecast, noise_for_budget, whole_node
+from skipring.privacy import (
+    Composition,
+    Forecast,
+    PaperBound,
+    PlannedRun,
+    forecast,
+    noise_for_budget,
+    planned_run,
+    whole_node,
+)
 from skipring.privacy._final import _each_round, _Sides, ring_final
 from skipring.privacy._rings import counter_floors, random_ring_leakage, ring_leakage
 from skipring.privacy._rotation import ClassRange, class_ranges
@@ -88,7 +97,7 @@ def orders_of(run: PlannedRun, place: int) -> list[tuple[int, ...]]:
     if run.schedule == "random-ring":
         return list(itertools.permutations(range(run.nodes)))
     order = [-1] * run.nodes
-    order[place - 1], order[(place - 1 + (run.distance or 1)) % run.nodes] = 0, 1
+    order[place - 1], order[(place - 1 + (run.keywords.get("distance") or 1)) % run.nodes] = 0, 1
     others = iter(range(2, run.nodes))
     return [tuple(node if node >= 0 else next(others) for node in order)]
 
@@ -96,13 +105,13 @@ def orders_of(run: PlannedRun, place: int) -> list[tuple[int, ...]]:
 @cache
 def truth_of(run: PlannedRun, unit: int, observer_ready: float, place: int = 1) -> Truth:
     """All paths, for a unit that contributes in rounds unit, unit + every, ..."""
-    target = 1.0 - (run.skip if run.target_skip is None else run.target_skip)
+    target = 1.0 - run.keywords.get("target_skip", run.skip)
     words = {"": 1.0}
     for number in range(1, run.rounds + 1):
-        own = "U" if number % run.every == unit % run.every else "N"
+        own = "U" if number % run.unit.every == unit % run.unit.every else "N"
         ready = 1.0 - run.skip
-        seen = {"W": observer_ready, "L" if run.view == "offered" else "": 1.0 - observer_ready}
-        if run.view == "final":
+        seen = {"W": observer_ready, "L" if run.keywords["view"] == "offered" else "": 1.0 - observer_ready}
+        if run.keywords["view"] == "final":
             seen = {"N": ready, "": run.skip}
         outcomes: list[dict[str, float]] = [{own: target, "": 1.0 - target}, seen]
         outcomes += [{"N": ready, "": run.skip}] * (run.nodes - 2)
@@ -125,13 +134,13 @@ def truth_of(run: PlannedRun, unit: int, observer_ready: float, place: int = 1) 
 
 def planned(schedule: ScheduleName, nodes: int, rounds: int, every: int, **more: Any) -> PlannedRun:
     arguments: dict[str, Any] = {"skip": 0.3, "noise_multiplier": 2.0, "protects": "record", **more}
-    return PlannedRun(schedule=schedule, nodes=nodes, steps=nodes * rounds, every=every, **arguments)
+    return planned_run(schedule=schedule, nodes=nodes, steps=nodes * rounds, parts=every, **arguments)
 
 
 def laws_of(run: PlannedRun, unit: int) -> Callable[[float, float], float]:
     """The bound of the range that a class is in."""
     classes = _classes(run, 1e-15, amplified=Forecast(run).amplified)
-    ranges = class_ranges(run.rounds, run.every, fine=run.view == "final" and run.convex)
+    ranges = class_ranges(run.rounds, run.unit.every, fine=run.keywords["view"] == "final" and run.convex)
     assert len(classes) == len(ranges)
     (laws,) = [some for some, units in zip(classes, ranges, strict=True) if units.first <= unit <= units.last]
     return lambda epsilon, noise: min(law.delta(epsilon, (2.0 / noise) ** 2) for law in laws)
@@ -171,8 +180,9 @@ OUTSIDE = [
 
 
 def described(run: PlannedRun) -> str:
-    more = f"skip={run.skip:g},{run.target_skip} {run.step_size} {run.view} {run.distance}"
-    return f"{run.schedule} n={run.nodes} R={run.rounds} q={run.every} {more}"
+    given = run.keywords
+    more = f"skip={run.skip:g},{given.get('target_skip')} {run.step_size} {given['view']} {given.get('distance')}"
+    return f"{run.schedule} n={run.nodes} R={run.rounds} q={run.unit.every} {more}"
 
 
 @pytest.mark.sample(8)
@@ -180,11 +190,16 @@ def described(run: PlannedRun) -> str:
 def test_no_class_of_units_leaks_more_than_the_forecast(run: PlannedRun) -> None:
     """Nor more than the law of its own range; and what is stated is the largest of them."""
     account = forecast(run)
-    observers = (1.0 - run.observer_skip,) if run.observer_skip is not None else (0.0, 0.5, 1.0)
-    places = range(1, run.nodes + 1) if run.schedule == "ring" and run.position is None else (run.position or 1,)
-    for unit in range(1, min(run.every, run.rounds) + 1):
+    given = run.keywords
+    observers = (1.0 - given["observer_skip"],) if "observer_skip" in given else (0.0, 0.5, 1.0)
+    places = (
+        range(1, run.nodes + 1)
+        if run.schedule == "ring" and run.keywords.get("position") is None
+        else (run.keywords.get("position") or 1,)
+    )
+    for unit in range(1, min(run.unit.every, run.rounds) + 1):
         bound = laws_of(run, unit)
-        for place, ready in itertools.product(places, (1.0,) if run.view == "final" else observers):
+        for place, ready in itertools.product(places, (1.0,) if run.keywords["view"] == "final" else observers):
             truth = truth_of(run, unit, ready, place)
             for noise, epsilon in QUESTIONS:
                 exact = truth.delta(epsilon, noise)
@@ -290,8 +305,8 @@ def simulated(run: PlannedRun, unit: int, paths: int, rng: np.random.Generator) 
             order, ready = rng.permutation(run.nodes), rng.random(run.nodes) >= run.skip
             for node in order.tolist():
                 if node == 0:
-                    word += ("U" if (number - unit) % run.every == 0 else "N") if ready[0] else ""
-                elif node == 1 and run.view != "final":
+                    word += ("U" if (number - unit) % run.unit.every == 0 else "N") if ready[0] else ""
+                elif node == 1 and run.keywords["view"] != "final":
                     word += "W"
                 elif ready[node]:
                     word += "N"
@@ -313,7 +328,7 @@ def simulated(run: PlannedRun, unit: int, paths: int, rng: np.random.Generator) 
 def test_simulated_paths_are_covered_but_not_by_much(run: PlannedRun, slack: float) -> None:
     """Four standard errors: 3e-5 of false alarms for each class."""
     rng, epsilon, worst = np.random.default_rng(8), 0.4, 0.0
-    for unit in range(1, run.every + 1):
+    for unit in range(1, run.unit.every + 1):
         deltas = gaussian_delta(np.sqrt(simulated(run, unit, 1500, rng)) * 2.0 / run.noise_multiplier, epsilon)
         error = float(deltas.std()) / math.sqrt(len(deltas))
         assert float(deltas.mean()) - 4.0 * error <= laws_of(run, unit)(epsilon, run.noise_multiplier)
@@ -375,17 +390,17 @@ def test_the_final_model_is_charged_at_least_what_its_rule_says(step_size: str) 
 def test_less_is_told_of_a_unit_that_contributes_less_often(schedule: ScheduleName, view: str, step_size: str) -> None:
     run = planned(schedule, 10, 40, 1, view=view, step_size=step_size, noise_multiplier=4.0)
     often = (1, 4) if schedule == "random-walk" else (1, 2, 4, 8, 40, 400)
-    found = [forecast(run.replace(every=every)).epsilon(1e-6) for every in often]
+    found = [forecast(run.replace(parts=every)).epsilon(1e-6) for every in often]
     if schedule == "random-walk":  # where turns come at random, and rotation is not counted
         assert set(found) == {found[0]}
-        assert "otation is not counted on the random walk" in forecast(run.replace(every=2)).guarantee(1e-5).sentence()
+        assert "otation is not counted on the random walk" in forecast(run.replace(parts=2)).guarantee(1e-5).sentence()
     else:
         assert all(later <= earlier * (1.0 + 1e-9) for earlier, later in itertools.pairwise(found))
         assert found[3] < 0.75 * found[0]
         assert found[-1] == found[-2]
     if view == "final":
         for every, epsilon in zip(often, found, strict=True):
-            assert epsilon <= forecast(run.replace(every=every, view="offered")).epsilon(1e-6) * (1.0 + 1e-12)
+            assert epsilon <= forecast(run.replace(parts=every, view="offered")).epsilon(1e-6) * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", pytest.param("random-walk", marks=pytest.mark.slow)])
@@ -429,7 +444,7 @@ def test_a_whole_node_is_promised_what_its_rows_leave() -> None:
     run = planned("random-ring", 20, 10, 5, noise_multiplier=40.0)
     node = whole_node(run, 8)
     assert node is not None
-    assert node == run.replace(protects="node", every=1, noise_multiplier=5.0)
+    assert node == run.replace(protects="node", parts=1, noise_multiplier=5.0)
     assert forecast(node).epsilon(1e-5) > 8.0 * forecast(run).epsilon(1e-5)
     assert whole_node(run, 4000) is not None
     assert whole_node(run, 4001) is None
@@ -442,9 +457,9 @@ def test_a_whole_node_is_promised_what_its_rows_leave() -> None:
 @pytest.mark.parametrize(
     ("parameter", "changes"),
     [
-        ("every", {"every": 0}),
-        ("every", {"every": 2, "protects": "node"}),
-        ("every", {"every": 1.5}),
+        ("parts", {"parts": 0}),
+        ("parts", {"parts": 2, "protects": "node"}),
+        ("parts", {"parts": 1.5}),
         ("protects", {"protects": "row"}),
         ("observers", {"view": "final", "observers": 2}),
         ("observer_skip", {"view": "final", "observer_skip": 0.5}),
@@ -461,7 +476,7 @@ def test_the_paper_speaks_of_units_that_contribute_at_every_turn() -> None:
     account = PaperBound(run, delta_prime=1e-7)
     assert account.epsilon(1e-6) == PaperBound(run.replace(protects="node"), delta_prime=1e-7).epsilon(1e-6)
     assert "one record of any node" in account.guarantee(1e-5).sentence()
-    for changes in ({"every": 2}, {"view": "final"}):
+    for changes in ({"parts": 2}, {"view": "final"}):
         with pytest.raises(InvalidInput, match=next(iter(changes))):
             PaperBound(run.replace(**changes), delta_prime=1e-7)
 

@@ -26,6 +26,7 @@ from skipring.privacy import (
     forecast,
     gdp_delta,
     noise_for_budget,
+    planned_run,
     steps_for_budget,
     sure_others,
 )
@@ -94,7 +95,7 @@ def delta_of(values: Any, chances: Any, noise: float, epsilon: float) -> float:
 
 
 def planned(nodes: int, rounds: int, others: int, law: Any = "constant", noise: float = 2.0, **more: Any) -> PlannedRun:
-    return PlannedRun(
+    return planned_run(
         schedule="random-ring",
         nodes=nodes,
         steps=nodes * rounds,
@@ -153,7 +154,7 @@ def test_skips_that_depend_on_the_slot_break_the_forecast_of_independent_ones() 
     for first, second in itertools.product(one.items(), repeat=2):
         found[leakage(first[0] + second[0], "constant")] += first[1] * second[1]
     truth = delta_of(np.array(list(found)), np.array(list(found.values())) / 24**2, 6.0, 1.5)
-    independent = PlannedRun(
+    independent = planned_run(
         schedule="random-ring", nodes=4, steps=8, skip=0.5, noise_multiplier=6.0, step_size="constant"
     )
     assert truth == pytest.approx(2.43e-5, rel=1e-3)
@@ -178,7 +179,7 @@ def test_that_some_nodes_update_is_not_enough_if_the_order_decides_which() -> No
 def test_the_floor_of_the_update_number_does_not_count_the_target() -> None:
     """It may never have updated before: with one more counted per round the bound for 1/sqrt steps is smaller."""
     sure = planned(6, 30, 4, "sqrt")
-    independent = PlannedRun(schedule="random-ring", nodes=6, steps=180, skip=0.0, noise_multiplier=2.0)
+    independent = planned_run(schedule="random-ring", nodes=6, steps=180, skip=0.0, noise_multiplier=2.0)
     assert forecast(sure).epsilon(1e-6) > forecast(independent).epsilon(1e-6)
     assert forecast(planned(6, 30, 4)).epsilon(1e-6) == forecast(independent.replace(step_size="constant")).epsilon(
         1e-6

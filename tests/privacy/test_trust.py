@@ -22,6 +22,7 @@ from skipring.privacy import (
     gossip_mu,
     muffliato_epsilon,
     noise_for_budget,
+    planned_run,
     steps_for_budget,
 )
 from skipring.privacy.record import ScheduleName
@@ -42,7 +43,7 @@ COUNTER_EXAMPLES = [
 
 
 def planned(schedule: ScheduleName, nodes: int, steps: int, skip: float, noise: float = SIGMA) -> PlannedRun:
-    return PlannedRun(schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=noise)
+    return planned_run(schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=noise)
 
 
 @pytest.mark.parametrize(("nodes", "skip", "steps", "claimed", "true"), COUNTER_EXAMPLES)

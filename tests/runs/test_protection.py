@@ -120,7 +120,7 @@ def test_nodes_with_different_numbers_of_parts_keep_a_budget_and_a_folder(tmp_pa
     result = simulate(values)
     planned = result.privacy.planned
     assert planned is not None
-    assert (planned.parts, planned.every, result.resolved.parts) == ((2, 3), 1, 6)
+    assert (planned.unit.parts, planned.unit.every, result.resolved.parts) == ((2, 3), 1, 6)
     assert result.privacy.epsilon == pytest.approx(4.0, rel=1e-6)
     assert result.privacy.final is not None
     assert (result.privacy.final.epsilon or math.inf) < 4.0

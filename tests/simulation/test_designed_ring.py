@@ -174,7 +174,7 @@ def test_a_run_file_names_it(tmp_path: Path) -> None:
     result = simulate(parse_run(RUN), out=tmp_path / "run")
     plan = result.privacy.planned
     assert plan is not None
-    assert (plan.closing, plan.order_seed, plan.search) == (2, 5, 100)
+    assert (plan.keywords.get("closing"), plan.keywords.get("order_seed"), plan.keywords.get("search")) == (2, 5, 100)
     assert forecast(plan).epsilon(1e-5) <= 6.0 * (1.0 + 1e-9)
     assert result.points[-1] == 42
     assert Result.load(tmp_path / "run").privacy == result.privacy

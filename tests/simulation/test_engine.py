@@ -114,10 +114,10 @@ def test_nodes_with_different_numbers_of_parts_are_all_in_the_forecast() -> None
     case = changed(case, data=dataclasses.replace(case.data, start=np.append(0, np.cumsum(sizes))))
     assert case.resolved.part_counts == (2, 3, 4)
     run = planned(case)
-    assert (run.parts, run.every) == ((2, 3), 1)  # what holds for two parts holds for four
+    assert (run.unit.parts, run.unit.every) == ((2, 3), 1)  # what holds for two parts holds for four
     stated = privacy_of(case, 1e-5, None)
     assert stated.planned == run
-    each = [forecast(run.replace(parts=None, every=every)).epsilon(1e-5) for every in (1, 2, 3)]
+    each = [forecast(run.replace(parts=every)).epsilon(1e-5) for every in (1, 2, 3)]
     assert stated.epsilon == max(each[1:]) < 0.8 * each[0]
     noise = noise_for(case, 2.0, 1e-5)
     assert noise == noise_for_budget(run, 2.0, 1e-5)

@@ -17,7 +17,7 @@ from skipring._arrays import times_before
 from skipring.errors import InvalidInput
 from skipring.learning import NeuralModel
 from skipring.network.node import OwnData, make_learner
-from skipring.privacy import PlannedRun, forecast
+from skipring.privacy import forecast, planned_run
 from skipring.runs import RunFile, with_changes
 from skipring.simulation import build, simulate
 from skipring.simulation.engine import run_one
@@ -173,7 +173,7 @@ def test_one_picture_does_not_decide_how_the_others_are_kept(tmp_path: Path) -> 
 
 def test_its_privacy_counts_every_update(images: Path) -> None:
     result = simulate(run(images, "privacy.noise_multiplier=5", "simulation.runs=1"))
-    record = PlannedRun(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=5.0, convex=False)
+    record = planned_run(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=5.0, convex=False)
     assert result.privacy.amplified is False
     assert "no contractions" in str(result.privacy.not_amplified_because)
     assert result.privacy.epsilon == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-6)
@@ -191,7 +191,7 @@ def test_a_budget_chooses_the_noise(images: Path) -> None:
     values = run(images).model_dump()
     values["privacy"] = {"epsilon": 4.0, "delta": 1e-5, "protects": "node"}
     setup = build(RunFile.model_validate(values))
-    record = PlannedRun(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=1.0, convex=False)
+    record = planned_run(schedule="random-ring", nodes=6, steps=24, skip=0.2, noise_multiplier=1.0, convex=False)
     assert forecast(record).with_noise(setup.noise_multiplier).epsilon(1e-5) == pytest.approx(4.0, rel=1e-5)
 
 
@@ -287,7 +287,7 @@ def test_a_result_says_which_function_it_was(table: Path) -> None:
     assert result.resolved.parameters == 6 * 5 + 5 + 5 * 3 + 3 == result.models.shape[1]
     assert "torch" in result.versions
     assert result.privacy.amplified is False
-    record = PlannedRun(schedule="random-ring", nodes=4, steps=20, skip=0.2, noise_multiplier=3.0, convex=False)
+    record = planned_run(schedule="random-ring", nodes=4, steps=20, skip=0.2, noise_multiplier=3.0, convex=False)
     assert result.privacy.epsilon == pytest.approx(forecast(record).epsilon(1e-5), rel=1e-6)
     model = build(own(table, "number", label="amount")).model
     assert isinstance(model, NeuralModel)

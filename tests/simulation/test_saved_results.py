@@ -94,7 +94,7 @@ def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> 
         ({"view": "someone"}, 'privacy.view = "someone": must be one of offered, any node, server'),
         ({"realised": {"worst": 1.0}}, "privacy.realised.median = missing"),
         ({"forecast": [1.0]}, r"privacy.forecast = \[1.0\]: must be an object"),
-        ({"planned": {"schedule": "ring"}}, "privacy.planned.nodes = missing"),
+        ({"planned": privacy["planned"] | {"order": {"kind": "ring"}}}, "privacy.planned.order.nodes = missing"),
     ):
         path.write_text(json.dumps(privacy | broken))
         with pytest.raises(InvalidInput, match=f"is damaged: {words}") as refusal:

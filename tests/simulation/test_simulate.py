@@ -20,7 +20,7 @@ import pytest
 
 from skipring.data import NodeData
 from skipring.errors import InvalidInput
-from skipring.privacy import PlannedRun, forecast
+from skipring.privacy import forecast, planned_run
 from skipring.runs import example_run_file, read_run_file, with_changes
 from skipring.simulation import Interrupted, Result, build, simulate
 from skipring.simulation.engine import run_one
@@ -59,7 +59,7 @@ def test_the_report_holds_forecast_paper_and_realised_privacy() -> None:
     run = with_changes(None, [*SMALL, "privacy.epsilon=3"])
     setup, result = build(run), simulate(run)
     privacy = result.privacy
-    record = PlannedRun(
+    record = planned_run(
         schedule="random-ring",
         nodes=113,
         steps=452,

@@ -152,10 +152,10 @@ def noise(
     run, who = _planned(hops, asked, 1.0)
     if _is_paper(asked, who.parts):
         prime = delta if asked.delta_prime is None else asked.delta_prime
-        run = run.replace(noise_multiplier=paper_noise_for_budget(run, epsilon, delta, prime))
+        run = run.with_noise(paper_noise_for_budget(run, epsilon, delta, prime))
         found = PaperBound(run, delta_prime=prime).guarantee(delta, epsilon)
     else:
-        run = run.replace(noise_multiplier=noise_for_budget(run, epsilon, delta))
+        run = run.with_noise(noise_for_budget(run, epsilon, delta))
         found = promise(run, delta, units=who.units, epsilon=epsilon)
     _say(found, run, who, {}, [("noise multiplier", run.noise_multiplier), *found.rows()], as_json=as_json)
 
@@ -204,11 +204,11 @@ def _is_paper(asked: options.Account, parts: int) -> bool:
 
 def _planned(hops: options.Hops, asked: options.Account, noise_multiplier: float) -> tuple[PlannedRun, Protected]:
     """Return the record of a run, which checks every value and names what is allowed, and whom it protects."""
-    from ..privacy import PlannedRun
+    from ..privacy import planned_run
 
     who = protected(asked)
     said = {name: value for name, value in vars(asked).items() if name not in _OF_ROWS}
-    run = PlannedRun(**vars(hops), **said | {"protects": who.unit}, noise_multiplier=noise_multiplier, every=who.parts)
+    run = planned_run(**vars(hops), **said | {"protects": who.unit}, noise_multiplier=noise_multiplier, parts=who.parts)
     return run, who
 
 
@@ -217,24 +217,10 @@ _OF_ROWS = ("method", "delta_prime", "batch", "rows_per_person", "rows", "parts"
 
 
 def _facts(run: PlannedRun) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "schedule": run.schedule,
-        "view": run.view,
-        "nodes": run.nodes,
-        "steps": run.steps,
-        "skip": run.skip,
-        "noise_multiplier": run.noise_multiplier,
-        "target_skip": run.skip if run.target_skip is None else run.target_skip,
-        "observers": run.observers,
-        "convex": run.convex,
-        "step_size": run.step_size,
-    }
-    if run.view == "participants":
-        facts["observer_skip"] = run.skip if run.observer_skip is None else run.observer_skip
-    for name in ("distance", "position", "closing", "order_seed", "search"):
-        if getattr(run, name) is not None:
-            facts[name] = getattr(run, name)
-    return facts
+    """Return what JSON says of a run; how many parts it has is said elsewhere."""
+    found = run.keywords
+    del found["parts"]
+    return {"target_skip": found["skip"]} | found
 
 
 def _say(

@@ -245,7 +245,7 @@ def _on_readiness(plans: Plans) -> list[str]:
     return [
         f"Ready {best.ready}: times and skip probability are those of large rings, where a round's duration hardly"
         " varies; the error bound takes skips for independent, which they are not. Epsilon does not: it counts on"
-        f" {run.others} other nodes that update in each round wherever their turn comes."
+        f" {run.keywords['others']} other nodes that update in each round wherever their turn comes."
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -92,7 +91,7 @@ def proven_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
     # A ring is accounted for in whole rounds, and many points lie in the same one.
     rounds = -(-steps // token.nodes)
     for count in np.unique(rounds[later]):
-        shorter = dataclasses.replace(token, steps=int(count) * token.nodes)
+        shorter = token.replace(steps=int(count) * token.nodes)
         epsilon[rounds == count] = forecast(shorter).epsilon(delta)
     return epsilon
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..privacy import PlannedRun, forecast, stated_epsilon
+from ..privacy import forecast, planned_run, stated_epsilon
 from ..schedules import Federated, Gossip, RandomRing
 
 _NOISE = 10.5976
@@ -90,7 +90,7 @@ def _skips(curves: Mapping[tuple[str, ...], _Curve], law: str) -> dict[str, _Cur
 def _logistic(folder: Path) -> list[Statement]:
     row2 = _curves(folder, "figure4-row2")
     exponential = _skips(row2, "exponential")
-    run = PlannedRun(
+    run = planned_run(
         schedule=RandomRing.name, nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, protects="node"
     )
     published = stated_epsilon(

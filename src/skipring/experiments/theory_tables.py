@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..privacy import PaperBound, PlannedRun, ScheduleName, forecast
+from ..privacy import PaperBound, ScheduleName, forecast, planned_run
 from ..timeouts import choose_timeout, timeout_for_skip
 from .theory import DELTA, HOP_LATENCY, LAWS, NOISE_MULTIPLIER, SKIPS, THEOREMS
 
@@ -75,7 +75,7 @@ def _privacy(progress: Callable[[int], None]) -> TheoryTable:
 
 
 def _pair(schedule: ScheduleName, nodes: int, steps: int, skip: float, delta_prime: float) -> tuple[float, float]:
-    run = PlannedRun(
+    run = planned_run(
         schedule=schedule, nodes=nodes, steps=steps, skip=skip, noise_multiplier=NOISE_MULTIPLIER, protects="node"
     )
     paper = PaperBound(run, delta_prime=delta_prime).epsilon(DELTA)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..delays import Delay, Trace
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
-from ..privacy import USUAL_UNIT, PlannedRun, ScheduleName, Unit, sure_others
+from ..privacy import USUAL_UNIT, PlannedRun, ScheduleName, Unit, planned_run, sure_others
 from ..schedules import USUAL_SCHEDULE, schedule_kind
 from ..timeouts import RoundLaw, Turns, best_timeout_ready, expected_latency, round_law, timeout_for_skip
 
@@ -215,14 +215,14 @@ class Budget:
         Where nodes remember, skips are not independent: those that are sure to update count (docs/privacy.md), and a
         hundredth of delta is for rounds with fewer of them.
         """
-        record = PlannedRun(
+        record = planned_run(
             schedule=self.schedule,
             nodes=self.nodes,
             steps=steps,
             skip=skip if self.ready == "fresh" else 0.0,
             noise_multiplier=1.0,
             protects=self.protects,
-            every=self.parts,
+            parts=self.parts,
         )
         if self.ready == "fresh":
             return record

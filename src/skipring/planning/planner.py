@@ -70,7 +70,7 @@ class Plans:
         """The record of the best plan, as accountants take it."""
         best = self.best
         record = self.budget.run(best.steps, best.skip_probability, best.timeout)
-        return record.replace(noise_multiplier=best.noise_multiplier)
+        return record.with_noise(best.noise_multiplier)
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class _Planner:
         half = 0.5 * self.budget.delta
         run = candidate.forecast.run
         noise = paper_noise_for_budget(run, epsilon, half, half)
-        doubt = PaperBound(run.replace(noise_multiplier=noise), delta_prime=half).doubt(half)
+        doubt = PaperBound(run.with_noise(noise), delta_prime=half).doubt(half)
         return dataclasses.replace(self._plan(name, "paper", candidate, noise), doubt=doubt)
 
     def _plan(self, name: str, accounting: Literal["tight", "paper"], candidate: _Candidate, noise: float) -> Plan:

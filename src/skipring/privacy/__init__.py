@@ -35,6 +35,7 @@ from .own import OwnTranscript as OwnTranscript
 from .paper import PaperBound as PaperBound
 from .promise import promise as promise
 from .record import PlannedRun as PlannedRun
+from .record import planned_run as planned_run
 from .record import whole_node as whole_node
 from .report import Histogram as Histogram
 from .report import PrivacyReport as PrivacyReport

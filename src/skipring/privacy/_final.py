@@ -53,7 +53,7 @@ def ring_final(run: PlannedRun, failure: float, units: ClassRange) -> Independen
         blocks.append(block(1, units.every if units.times > 1 else units.rest, 1))
     for update, repeats, last in contributions(counter_floors(run, failure, 0), units):
         blocks.append(block(update, units.rest if last else units.every, repeats))
-    return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 else failure)
+    return IndependentLeakage(blocks, failure=0.0 if run.others_ready == 1.0 else failure)
 
 
 class _Sides:
@@ -88,7 +88,7 @@ def random_ring_final(run: PlannedRun, failure: float, units: ClassRange) -> Ind
     sides = _Sides(run.nodes, run.others_ready)
     floors = counter_floors(run, failure, 0) if run.rounds > 1 else []
     blocks = (_each_round if units.every == 1 else _some_rounds)(run, units, sides, floors)
-    return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 or run.rounds == 1 else failure)
+    return IndependentLeakage(blocks, failure=0.0 if run.others_ready == 1.0 or run.rounds == 1 else failure)
 
 
 def _first(run: PlannedRun, sides: _Sides, rounds: int, own: int) -> Block:

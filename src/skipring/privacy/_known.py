@@ -119,7 +119,7 @@ class Chances:
             return np.ones((rounds, nodes), dtype=np.int64)
         left_out = 1 if self.run.target_ready >= self.run.others_ready else 2
         before = np.arange(rounds)[:, None] * (nodes - left_out) + np.maximum(self.order.places - 1, 0)
-        if self.run.skip == 0.0:
+        if self.run.others_ready == 1.0:
             return before + 1
         starts = group_starts(int(before.max()) + 1, 16, 1.02)
         share_of_failure = self.failure / rounds
@@ -189,7 +189,7 @@ def law_of(chances: Chances, rows: list[tuple[int, int, int, int, int]], target:
     for (k1, k2, first, second, left_out), repeats in alike.items():
         values, probabilities = chances.interval((k1, k2, first, second, left_out), target)
         blocks.append(Block.single(0.5 * np.minimum(values, 2.0), probabilities, repeats))
-    failure = chances.failure if chances.run.step_size == "sqrt" and chances.run.skip > 0.0 else 0.0
+    failure = chances.failure if chances.run.step_size == "sqrt" and chances.run.others_ready < 1.0 else 0.0
     return _Doubled(IndependentLeakage(blocks, lattice=_LATTICE), failure)
 
 
@@ -285,7 +285,7 @@ class OrderLeakage(Leakage, ABC):
 
     def __init__(self, chances: Chances, every: int, unit: int) -> None:
         self.chances, self.every, self.unit = chances, every, unit
-        with_floors = chances.run.step_size == "sqrt" and chances.run.skip > 0.0
+        with_floors = chances.run.step_size == "sqrt" and chances.run.others_ready < 1.0
         self.failure = chances.failure if with_floors else 0.0
         self._laws: dict[int, Leakage] = {}
         self._quick: dict[int, Floats] = {}  # for some exponents the bound of each pair

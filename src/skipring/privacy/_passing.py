@@ -34,7 +34,7 @@ def exact_account(run: PlannedRun, order: KnownOrder, parts: int) -> TranscriptA
     """Return the account of a run in which nobody is skipped; one release has mu = 1, so that mu^2 is the leakage."""
     path = order.whole_path
     numbers = np.arange(1.0, len(path) + 1.0)
-    account = TranscriptAccountant if run.step_size == "constant" or run.view == "final" else _PassedOn
+    account = TranscriptAccountant if run.step_size == "constant" or run.outside else _PassedOn
     return account(
         Transcript(
             nodes=run.nodes,
@@ -42,7 +42,7 @@ def exact_account(run: PlannedRun, order: KnownOrder, parts: int) -> TranscriptA
             updated=np.ones(len(path), dtype=np.bool_),
             step_sizes=1.0 / np.sqrt(numbers) if run.step_size == "sqrt" else 1.0,
             noise_multiplier=2.0,
-            view=run.view,
+            view="final" if run.outside else "offered",
             parts=parts,
             protects=run.protects,
             closing=len(order.closing),

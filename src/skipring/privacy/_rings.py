@@ -15,7 +15,7 @@ from .._binomial import binomial_floor, binomial_pmf
 from ._rotation import ClassRange
 from ._step_sizes import group_starts, share
 from .leakage import Block, IndependentLeakage
-from .record import PlannedRun
+from .record import FixedRing, PlannedRun, SureOthers
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def counter_floors(run: PlannedRun, failure: float, head_start: int) -> list[Flo
     later one.
     """
     counted = run.nodes - (1 if run.target_ready >= run.others_ready else 2)
-    if run.others is not None:
-        counted = run.others  # nothing is known of how often the target takes part
+    if isinstance(run.taking_part, SureOthers):
+        counted = run.taking_part.others  # nothing is known of how often the target takes part
     starts, r = [], 2
     while r < run.rounds:
         starts.append(r)
@@ -48,7 +48,9 @@ def counter_floors(run: PlannedRun, failure: float, head_start: int) -> list[Flo
     least = 0
     for start, end in pairwise(bounds):
         trials = counted * (start - 1) + head_start
-        least = max(least, trials if run.skip == 0.0 else binomial_floor(trials, run.others_ready, share_of_failure))
+        least = max(
+            least, trials if run.others_ready == 1.0 else binomial_floor(trials, run.others_ready, share_of_failure)
+        )
         floors.append(Floor(start, end, 1 + least))
     return floors
 
@@ -69,26 +71,28 @@ def ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> Independ
     Without a position, the worst is taken twice over: the target is last (the final model shows its last update bare)
     and nobody precedes it in the round. Rounds are independent, so of some units those that count are just left.
     """
-    assert run.distance is not None
+    ring = run.order
+    assert isinstance(ring, FixedRing)
+    assert ring.distance is not None
     q = run.others_ready
-    wraps = run.position is None or run.position + run.distance > run.nodes
-    head_start = 0 if run.position is None else run.position - 1 - int(wraps)
+    wraps = ring.position is None or ring.position + ring.distance > run.nodes
+    head_start = 0 if ring.position is None else ring.position - 1 - int(wraps)
 
     def block(update: int, between: int, repeats: int) -> Block:
         first, pmf = binomial_pmf(between, q)
         noises = 1.0 + first + np.arange(len(pmf))
         return Block.single(share(np.array(float(update)), noises, run.step_size), run.target_ready * pmf, repeats)
 
-    after_target = 0 if run.position is None else run.nodes - run.position
-    between = run.distance - 1
+    after_target = 0 if ring.position is None else run.nodes - ring.position
+    between = ring.distance - 1
     blocks = []
     if units.first == 1 and run.rounds > 1:
-        start = head_start if run.skip == 0.0 else 0
+        start = head_start if run.others_ready == 1.0 else 0
         blocks.append(block(1 + start, between, 1))
     for update, repeats, last in contributions(counter_floors(run, failure, head_start), units):
         bare = last and units.rest == 0 and wraps
         blocks.append(block(update, after_target if bare else between, repeats))
-    return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 else failure)
+    return IndependentLeakage(blocks, failure=0.0 if run.others_ready == 1.0 else failure)
 
 
 class _Groups:
@@ -136,7 +140,7 @@ def random_ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> I
     Units that contribute in every second round or less have nothing to hide in the next round: the target's slot there
     is no event, and the noise counts up to the observer's slot. Each round is used once, so all is independent.
     """
-    sees = run.observer_sees
+    sees = run.observer.sees
     groups = _Groups(run.nodes, run.others_ready)
     w, w2 = groups.one, groups.sum_of_two
     half = 0.5 * run.target_ready
@@ -159,7 +163,7 @@ def random_ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> I
             noises, probabilities = ending if last and units.rest == 0 else inner
             values = share(np.array(float(update)), noises, run.step_size)
             blocks.append(Block.single(values, probabilities, repeats))
-    return IndependentLeakage(blocks, failure=0.0 if run.skip == 0.0 or run.rounds == 1 else failure)
+    return IndependentLeakage(blocks, failure=0.0 if run.others_ready == 1.0 or run.rounds == 1 else failure)
 
 
 def _padded_sum(*laws: Floats) -> Floats:
@@ -178,7 +182,7 @@ def _first_round(run: PlannedRun, groups: _Groups, onwards: Floats) -> Block:
     starts = group_starts(run.nodes - 1, 24, 1.1)
     ends = np.append(starts[1:], run.nodes - 1)
     later = np.add.reduceat(onwards, starts)  # those of the second round before what ends the window
-    sees, half = run.observer_sees, 0.5 * run.target_ready
+    sees, half = run.observer.sees, 0.5 * run.target_ready
     # (probability, joint law of (number before the update, number after it in the round), seen within the round)
     cases = [
         (half * sees, _rectangles(groups.two, starts, ends), True),  # uv: before u, between

@@ -64,10 +64,10 @@ def random_walk_leakage(run: PlannedRun, failure: float, *, floors: bool = True)
     cut where the floor rises, which is better for short walks.
     """
     n = run.nodes
-    if run.view == "final":  # nobody looks on the way, and everybody's noise counts
+    if run.outside:  # nobody looks on the way, and everybody's noise counts
         kinds = _HopKinds(run.target_ready / n, 0.0, (n - 1) * run.others_ready / n)
     else:
-        kinds = _HopKinds(run.target_ready / n, run.observer_sees / n, (n - 2) * run.others_ready / n)
+        kinds = _HopKinds(run.target_ready / n, run.observer.sees / n, (n - 2) * run.others_ready / n)
     segments = list(_segments(run, kinds, 0.5 * failure / _MOST_FLOORS if floors else 0.0))
     assert len(segments) <= _MOST_FLOORS
     cut = 0.5 * failure / sum(segment.repeats for segment in segments)

@@ -12,13 +12,14 @@ from .forecast import Forecast, forecast
 from .gaussian import gdp_mu
 from .leakage import Leakage
 from .paper import PaperBound
-from .record import MOST_DESIGNED_STEPS, PlannedRun
+from .record import MOST_DESIGNED_STEPS, AgreedOrder, DesignedOrder, PlannedRun, SureOthers
 
 
 def noise_for_budget(run: PlannedRun | Forecast, epsilon: float, delta: float) -> float:
     """Return the smallest noise multiplier with which a run keeps (epsilon, delta); the run's own does not matter.
 
-    >>> run = PlannedRun(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=1.0)
+    >>> from skipring.privacy import planned_run
+    >>> run = planned_run(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=1.0)
     >>> round(noise_for_budget(run, epsilon=2.2, delta=1e-6), 3)
     3.849
     """
@@ -81,18 +82,21 @@ def steps_for_budget(run: PlannedRun, epsilon: float, delta: float, *, most: int
 
     The run's own number of steps does not matter.
 
-    >>> run = PlannedRun(schedule="random-ring", nodes=100, steps=100, skip=0.5, noise_multiplier=10.0)
+    >>> from skipring.privacy import planned_run
+    >>> run = planned_run(schedule="random-ring", nodes=100, steps=100, skip=0.5, noise_multiplier=10.0)
     >>> steps_for_budget(run, epsilon=2.0, delta=1e-6)
     7800
     """
     require_non_negative("epsilon", epsilon)
     require_delta(delta)
     epsilon, delta = float(epsilon), float(delta)
-    if run.others is not None:
-        raise InvalidInput.because("others", run.others, "how many are sure depends on the number of rounds; try steps")
-    if run.order is not None:
+    if isinstance(run.taking_part, SureOthers):
+        raise InvalidInput.because(
+            "others", run.taking_part.others, "how many are sure depends on the number of rounds; try steps"
+        )
+    if isinstance(run.order, AgreedOrder):
         raise InvalidInput.because("order", "given", "it has a length of its own; ask for its epsilon")
-    if run.order_is_known:
+    if isinstance(run.order, DesignedOrder):
         most = min(most, MOST_DESIGNED_STEPS)
     unit = run.kind.unit(run.nodes)
 

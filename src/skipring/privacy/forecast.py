@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations_with_replacement, product
 
@@ -14,7 +15,7 @@ import numpy as np
 from .._arrays import Floats
 from .._numbers import ordinal
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative
-from ..timeouts import Turns
+from ..schedules import KnownOrder
 from ._final import random_ring_final, ring_final
 from ._known import Chances, FixedLeakage, OutsiderLeakage, PairLeakage
 from ._passing import exact_account
@@ -25,7 +26,19 @@ from ._walk import random_walk_leakage
 from .accountant import ALL_OTHERS, ALONE, AMPLIFIED, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, Guarantee, coalition
 from .gaussian import gdp_epsilon
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
-from .record import PlannedRun
+from .record import (
+    AgreedOrder,
+    DesignedOrder,
+    DrawnRing,
+    DrawnWalk,
+    FixedRing,
+    IndependentSkips,
+    Members,
+    Outsider,
+    PlannedRun,
+    Protected,
+    SureOthers,
+)
 
 #: So many ways to be of some class in each of several runs are looked at, at most.
 _MOST_COMBINATIONS = 300
@@ -112,9 +125,10 @@ class Forecast(PrivacyCurve):
     def guarantee(self, delta: float, epsilon: float | None = None) -> Guarantee:
         """Return the epsilon at a delta (or one that is known to be kept) with all that it cannot be read without."""
         run, (against, sees) = self.run, _observer(self.run)
-        target = "any node" if run.position is None else f"the node at place {run.position}"
-        if run.target_skip is not None:
-            target += f" that is skipped with probability {run.target_skip:g}"
+        place = run.order.position if isinstance(run.order, FixedRing) else None
+        target = "any node" if place is None else f"the node at place {place}"
+        if isinstance(run.taking_part, IndependentSkips) and run.taking_part.target_skip is not None:
+            target += f" that is skipped with probability {run.taking_part.target_skip:g}"
         return Guarantee(
             protects=run.protects,
             whose=target,
@@ -130,8 +144,10 @@ class Forecast(PrivacyCurve):
     def amplified(self) -> bool:
         """Whether the noise of others is counted."""
         run = self.run
-        alone = run.kind.turns is Turns.IN_PLACE and run.view != "final" and run.distance in (None, 1)
-        return run.convex and run.observers == 1 and not alone
+        if isinstance(run.observer, Members):
+            alone = isinstance(run.order, FixedRing) and run.order.distance in (None, 1)
+            return run.convex and run.observer.observers == 1 and not alone
+        return run.convex
 
     def classes(self, failure: float) -> list[list[Leakage]]:
         """Return for each class of units the assumption-free law and, where the run allows them, amplified laws."""
@@ -139,9 +155,12 @@ class Forecast(PrivacyCurve):
         exponent = max(-307, _decade(failure)) if self.amplified else 0
         if exponent not in self._classes:
             # No law depends on the noise, and several forecasts of one process are often of the same run.
-            any_noise = self.run.replace(noise_multiplier=1.0)
-            classes = _classes(any_noise.replace(failure=0.0), 10.0**exponent, amplified=self.amplified)
-            self._classes[exponent] = [[law.but_for(self.run.failure) for law in laws] for laws in classes]
+            run, failure = replace(self.run, noise_multiplier=1.0), 0.0
+            if isinstance(run.taking_part, SureOthers):
+                failure = run.taking_part.failure
+                run = replace(run, taking_part=SureOthers(others=run.taking_part.others))
+            classes = _classes(run, 10.0**exponent, amplified=self.amplified)
+            self._classes[exponent] = [[law.but_for(failure) for law in laws] for laws in classes]
         return self._classes[exponent]
 
     def pairs(self, delta: float) -> Floats:
@@ -151,16 +170,14 @@ class Forecast(PrivacyCurve):
         `epsilon` the worst pairs are computed one by one.
         """
         run = self.run
-        if not run.order_is_known or not self.amplified or run.view == "final":
+        if not isinstance(run.order, AgreedOrder | DesignedOrder) or not self.amplified or run.outside:
             raise InvalidInput.because(
                 "pairs", "asked for", "it takes a known order, a convex loss and one observer inside"
             )
         require_delta(delta)
         nodes = run.nodes
-        if run.skip == 0.0 and not run.target_skip:
-            known = np.max(
-                [exact_account(run, run.known_order, every).matrix() for every in run.parts_of_nodes], axis=0
-            )
+        if run.taking_part.everybody:
+            known = np.max([exact_account(run, run.order.known, every).matrix() for every in run.unit.parts], axis=0)
             scale = 1e-4 * float(known.max())
             values, where = np.unique(np.ceil(known / scale), return_inverse=True)
             found = np.array([gdp_epsilon(float(mu), delta) for mu in values * scale * math.sqrt(self.release)])
@@ -172,7 +189,7 @@ class Forecast(PrivacyCurve):
 
     def with_noise(self, noise_multiplier: float) -> Forecast:
         """Return the forecast of the same run with another noise, sharing all work that does not depend on it."""
-        other = Forecast(self.run.replace(noise_multiplier=noise_multiplier))
+        other = Forecast(replace(self.run, noise_multiplier=noise_multiplier))
         other._classes = self._classes
         return other
 
@@ -182,7 +199,8 @@ class Composition(PrivacyCurve):
 
     A search over parameters is such a composition; what is chosen by its results is covered, too.
 
-    >>> run = PlannedRun(schedule="random-ring", nodes=100, steps=1000, skip=0.5, noise_multiplier=10.0)
+    >>> from skipring.privacy import planned_run
+    >>> run = planned_run(schedule="random-ring", nodes=100, steps=1000, skip=0.5, noise_multiplier=10.0)
     >>> round(forecast(run).epsilon(1e-6), 2), round(Composition(*[forecast(run)] * 4).epsilon(1e-6), 2)
     (0.98, 1.57)
     """
@@ -194,7 +212,7 @@ class Composition(PrivacyCurve):
             raise InvalidInput.because(
                 "forecasts", "several units", "all must protect the same: nodes, persons or records"
             )
-        if len({each.run.view == "final" for each in forecasts}) > 1:
+        if len({each.run.outside for each in forecasts}) > 1:
             raise InvalidInput.because("forecasts", "several views", "who is inside sees more than the final model")
         self.method = "tight"
         self.forecasts = forecasts
@@ -235,7 +253,7 @@ class Composition(PrivacyCurve):
         alike = Counter(each.run for each in self.forecasts)
         classes = {run: self._of[run].classes(share) for run in alike}
         if _ways(classes, alike) > _MOST_COMBINATIONS:  # fewer, coarser classes: what `every` alone says holds, too
-            classes = {run: Forecast(run.replace(parts=None)).classes(share) for run in alike}
+            classes = {run: Forecast(_coarse(run)).classes(share) for run in alike}
         if _ways(classes, alike) > _MOST_COMBINATIONS:
             raise InvalidInput.because(
                 "forecasts", f"{len(self.forecasts)} runs with rotation", "these are too many to put together"
@@ -264,6 +282,11 @@ def _ways(classes: dict[PlannedRun, list[list[Leakage]]], times: Counter[Planned
     return math.prod(math.comb(len(classes[run]) + times[run] - 1, times[run]) for run in classes)
 
 
+def _coarse(run: PlannedRun) -> PlannedRun:
+    """Return the run as if all nodes had the greatest common divisor of their numbers of parts: no unit has more."""
+    return replace(run, unit=Protected(protects=run.protects, parts=(run.unit.every,)))
+
+
 def _decade(failure: float) -> int:
     """Return the power of ten below; what rounding has left just under one counts as that."""
     return math.floor(math.log10(failure) + 1e-6)
@@ -272,7 +295,8 @@ def _decade(failure: float) -> int:
 def forecast(run: PlannedRun) -> Forecast:
     """Account for a run before it happens.
 
-    >>> run = PlannedRun(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=10.5976)
+    >>> from skipring.privacy import planned_run
+    >>> run = planned_run(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=10.5976)
     >>> round(forecast(run).epsilon(delta=1e-6), 3)
     0.693
     """
@@ -281,36 +305,36 @@ def forecast(run: PlannedRun) -> Forecast:
 
 def _observer(run: PlannedRun) -> tuple[str, str]:
     """Say who looks, and what they see and know."""
-    if run.view == "final":
+    if isinstance(run.observer, Outsider):
         return OUTSIDER, SHOWN
-    who = ANOTHER_NODE if run.observers == 1 else coalition(run.observers)
-    if 1 < run.observers == run.nodes - 1:
-        who = ALL_OTHERS
-    place = "" if run.distance is None else f"the one {run.distance} hops after it, "
-    slow = run.skip if run.observer_skip is None else run.observer_skip
-    eager = "always ready" if run.view == "offered" else f"skipped with probability {slow:g} or more"
+    several, slow = run.observer.observers, run.observer.observer_skip
+    who = ANOTHER_NODE if several == 1 else ALL_OTHERS if several == run.nodes - 1 else coalition(several)
+    distance = run.order.distance if isinstance(run.order, FixedRing) else None
+    place = "" if distance is None else f"the one {distance} hops after it, "
+    eager = "always ready" if slow is None else f"skipped with probability {slow:g} or more"
     return who, f"{place}{eager}, who knows the path and sees the final model"
 
 
 def _notes(run: PlannedRun, *, amplified: bool) -> Iterator[str]:
     """Say what else a guarantee rests on, or leaves out."""
-    if run.others is not None:
-        failing = f", but for a probability of {run.failure:.2g}, which is part of delta" if run.failure else ""
+    if isinstance(run.taking_part, SureOthers):
+        sure = run.taking_part
+        failing = f", but for a probability of {sure.failure:.2g}, which is part of delta" if sure.failure else ""
         yield (
-            f"in each round at least {run.others} other nodes, fixed before its order is drawn, update wherever"
+            f"in each round at least {sure.others} other nodes, fixed before its order is drawn, update wherever"
             f" their turn comes{failing}; nobody prepares by the coming order, and no data decides who is late"
         )
-    if run.order_is_known:
-        closing = f", the last {run.closing} of its hops by noise alone" if run.closing else ""
+    if isinstance(run.order, AgreedOrder | DesignedOrder):
+        closing = f", the last {run.order.closing} of its hops by noise alone" if run.order.closing else ""
         yield f"it holds for every pair of the order that is agreed on beforehand{closing}"
-    elif run.kind.is_drawn_in_rounds() and amplified:
+    elif isinstance(run.order, DrawnRing) and amplified:
         yield "it is an average over random orders: in the one that is drawn some pairs are above it, and others below"
-    if run.view == "final":
+    if run.outside:
         yield ALONE
-    if run.rotates and not run.kind.has_rounds():
+    if run.unit.parts != (1,) and isinstance(run.order, DrawnWalk):
         yield "rotation is not counted on the random walk: each update of the node is charged as if the unit were in it"
-    elif run.rotates:
-        turns = [ordinal(number) for number in run.parts_of_nodes]
+    elif run.unit.parts != (1,):
+        turns = [ordinal(number) for number in run.unit.parts]
         often = turns[0] if len(turns) == 1 else f"{', '.join(turns[:-1])} or {turns[-1]}"
         yield (
             f"the {run.protects} contributes at every {often} turn of its node at most, skipped turns"
@@ -323,24 +347,24 @@ def _notes(run: PlannedRun, *, amplified: bool) -> Iterator[str]:
 @lru_cache(maxsize=16)  # several megabytes each, for a thousand nodes
 def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[Leakage]]:
     """Return the laws of a run for each class of its units, leaving out paths of at most this probability each."""
-    if run.order_is_known and amplified:
-        return _known_classes(run, failure)
-    if not run.kind.has_rounds():
+    if isinstance(run.order, AgreedOrder | DesignedOrder) and amplified:
+        return _known_classes(run, run.order.known, failure)
+    if isinstance(run.order, DrawnWalk):
         # Turns come at random. Charging all updates is above any class, whose updates are some of them.
         plain: Leakage = BinomialLeakage(run.steps, run.target_ready / run.nodes)
         return [[plain, *(_walk_laws(run, failure) if amplified else ())]]
-    if run.others is not None:
+    if sure := isinstance(run.taking_part, SureOthers):
         # The ring of those who are sure to update, of target and observer; whoever else updates only adds noise
         # (docs/privacy.md, "Nodes that remember").
-        ring = run.others + 2
-        run = run.replace(nodes=ring, steps=ring * run.rounds, failure=0.0, observers=1)
+        ring = run.taking_part.others + 2
+        run = replace(run, order=DrawnRing(nodes=ring, steps=ring * run.rounds), observer=Members())
     # Somebody outside is shown less than a member, so what holds against those holds as well, range by range.
-    final = run.view == "final" and amplified and run.others is None
-    as_member = run.replace(view="offered") if run.view == "final" else run
-    law_of = ring_final if run.kind.turns is Turns.IN_PLACE else random_ring_final
+    final = run.outside and amplified and not sure
+    as_member = replace(run, observer=Members()) if run.outside else run
+    law_of = ring_final if isinstance(run.order, FixedRing) else random_ring_final
     classes: list[list[Leakage]] = []
     # Others make noise at each of their turns, whatever rows they use: only the target's number of parts matters.
-    for every in parts_that_count(run.parts_of_nodes, run.rounds):
+    for every in parts_that_count(run.unit.parts, run.rounds):
         for around in class_ranges(run.rounds, every):
             members = _member_laws(as_member, failure, around) if amplified else []
             plain = BinomialLeakage(around.times, run.target_ready)
@@ -353,11 +377,10 @@ def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[L
     return classes
 
 
-def _known_classes(run: PlannedRun, failure: float) -> list[list[Leakage]]:
+def _known_classes(run: PlannedRun, order: KnownOrder, failure: float) -> list[list[Leakage]]:
     """Return the laws for a known order, in which only who takes part is left to chance, if anything is."""
-    order = run.known_order
-    numbers = parts_that_count(run.parts_of_nodes, run.rounds)
-    if run.skip == 0.0 and not run.target_skip:
+    numbers = parts_that_count(run.unit.parts, run.rounds)
+    if run.taking_part.everybody:
         return [[FixedLeakage(exact_account(run, order, every).worst().mu ** 2)] for every in numbers]
     chances = Chances(run, order, failure)
     classes: list[list[Leakage]] = []
@@ -365,20 +388,24 @@ def _known_classes(run: PlannedRun, failure: float) -> list[list[Leakage]]:
         for unit in range(min(every, run.rounds)):
             plain = BinomialLeakage(len(range(unit, run.rounds, every)), run.target_ready)
             laws: list[Leakage] = [plain, PairLeakage(chances, every, unit)]
-            if run.view == "final":  # who is outside is shown less than a member
+            if run.outside:  # that is shown less than a member
                 laws.append(OutsiderLeakage(chances, every, unit))
             classes.append(laws)
     return classes
 
 
 def _member_laws(run: PlannedRun, failure: float, units: ClassRange) -> list[Leakage]:
-    if run.kind.turns is Turns.IN_ROUNDS:
+    if isinstance(run.order, DrawnRing):
         return [random_ring_leakage(run, failure, units)]
-    return [] if run.distance in (None, 1) else [ring_leakage(run, failure, units)]
+    return (
+        []
+        if not isinstance(run.order, FixedRing) or run.order.distance in (None, 1)
+        else [ring_leakage(run, failure, units)]
+    )
 
 
 def _walk_laws(run: PlannedRun, failure: float) -> list[Leakage]:
-    runs = [run.replace(view="offered"), run] if run.view == "final" else [run]
+    runs = [replace(run, observer=Members()), run] if run.outside else [run]
     laws: list[Leakage] = []
     for each in runs:
         if run.step_size == "sqrt" and run.steps <= 100 * run.nodes:

@@ -14,7 +14,7 @@ from ..timeouts import Turns
 from .accountant import ANOTHER_NODE, Guarantee
 from .forecast import forecast
 from .gaussian import smallest
-from .record import PlannedRun
+from .record import IndependentSkips, Members, PlannedRun, Protected, SureOthers
 from .theorems import stated_epsilon, visits
 
 
@@ -25,7 +25,8 @@ class PaperBound:
     replaced, so they speak about a person or a record as well, as long as it may contribute at every turn of its node;
     rotation is refused.
 
-    >>> run = PlannedRun(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=10.5976)
+    >>> from skipring.privacy import planned_run
+    >>> run = planned_run(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=10.5976)
     >>> round(PaperBound(run, delta_prime=1e-12).epsilon(1e-6), 3)
     2.202
     """
@@ -33,40 +34,24 @@ class PaperBound:
     def __init__(self, run: PlannedRun, *, delta_prime: float) -> None:
         require_open_unit("delta_prime", delta_prime)
         delta_prime = float(delta_prime)
+        kind = "the paper's theorems do not cover {}; the method tight does"
         if run.order_is_known:
-            reason = "the paper's theorems do not cover an order that is known; the method tight does"
-            raise InvalidInput.because("schedule", run.schedule, reason)
-        plain = PlannedRun(
-            schedule=run.schedule,
-            nodes=run.nodes,
-            steps=run.steps,
-            skip=run.skip,
+            raise InvalidInput.because("schedule", run.schedule, kind.format("an order that is known"))
+        if not run.convex:
+            reason = "the paper's theorems are about convex losses only; the method tight covers others, too"
+            raise InvalidInput.because("non_convex", "", reason)
+        if isinstance(run.taking_part, SureOthers):
+            raise InvalidInput.because("others", "", kind.format("skips that depend on each other"))
+        covered = PlannedRun(
+            order=type(run.order)(nodes=run.nodes, steps=run.steps),  # type: ignore[call-arg] # it is not known
+            taking_part=IndependentSkips(skip=run.taking_part.skip),
+            observer=Members(),
+            unit=Protected(protects=run.protects),
             noise_multiplier=run.noise_multiplier,
-            protects=run.protects,
-        )
-        for parameter in (
-            "target_skip",
-            "view",
-            "observer_skip",
-            "distance",
-            "observers",
-            "convex",
-            "step_size",
-            "every",
-            "parts",
-            "others",
-        ):
-            given = getattr(run, parameter)
-            if parameter == "convex" and not given:
-                reason = "the paper's theorems are about convex losses only; the method tight covers others, too"
-                raise InvalidInput.because("non_convex", "", reason)
-            if parameter == "others" and given is not None:
-                reason = "the paper's theorems do not cover skips that depend on each other; the method tight does"
-                raise InvalidInput.because("others", "", reason)
-            if given != getattr(plain, parameter):
-                raise InvalidInput.because(
-                    parameter, given, "the paper's theorems do not cover this; the method tight does"
-                )
+        ).keywords
+        for parameter, given in run.keywords.items():
+            if covered.get(parameter) != given:
+                raise InvalidInput.because(parameter, given, kind.format("this"))
         assert run.kind.theorem is not None
         self.run, self._theorem = run, run.kind.theorem
         self.delta_prime = delta_prime

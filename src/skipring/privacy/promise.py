@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .accountant import Guarantee
 from .forecast import forecast
-from .record import PlannedRun, whole_node
+from .record import FixedRing, Members, Outsider, PlannedRun, whole_node
 
 
 def promise(run: PlannedRun, delta: float, *, units: int | None = 1, epsilon: float | None = None) -> Guarantee:
@@ -20,15 +20,16 @@ def promise(run: PlannedRun, delta: float, *, units: int | None = 1, epsilon: fl
 
 
 def _further(run: PlannedRun, first: Guarantee, units: int | None) -> Iterator[Guarantee]:
-    if run.view != "final":
-        anywhere = run.replace(view="offered", observers=1, observer_skip=None, distance=None, position=None)
-        outsider = forecast(anywhere.replace(view="final")).guarantee(first.delta)
-        if run.position is None and first.epsilon is not None and outsider.epsilon is not None:
+    if isinstance(run.observer, Members):
+        order = replace(run.order, distance=None, position=None) if isinstance(run.order, FixedRing) else run.order
+        outsider = forecast(replace(run, order=order, observer=Outsider())).guarantee(first.delta)
+        placed = isinstance(run.order, FixedRing) and run.order.position is not None
+        if not placed and first.epsilon is not None and outsider.epsilon is not None:
             # Members are shown the final model as well, so what holds against them holds here.
             outsider = replace(outsider, epsilon=min(first.epsilon, outsider.epsilon))
         yield outsider
-        if run.observers < run.nodes - 1:
-            yield forecast(anywhere.replace(observers=run.nodes - 1)).guarantee(first.delta)
+        if run.observer.observers < run.nodes - 1:
+            yield forecast(replace(run, order=order, observer=Members(observers=run.nodes - 1))).guarantee(first.delta)
     if run.protects != "node":
         whole = None if units is None else whole_node(run, units)
         if whole is not None:

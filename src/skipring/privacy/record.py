@@ -1,20 +1,20 @@
-"""What will happen in a run, as far as privacy is concerned: the record that accountants take."""
+"""What will happen in a run, as far as privacy is concerned: the record that accountants take.
+
+It is made of four small records: in which order nodes are offered the token, who takes part, who looks, and what is
+protected. `planned_run` makes them from plain keywords.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass
-from numbers import Real
-from typing import Literal, Self, get_args
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Required, TypedDict, Unpack, get_args
 
-from ..errors import (
-    InvalidInput,
-    require_integer,
-    require_positive,
-    require_probability_below_one,
-)
-from ..schedules import FORESEEN, DesignedRing, KnownOrder, Schedule, schedule_kind
+import numpy as np
+
+from ..errors import InvalidInput, require_integer, require_positive, require_probability_below_one
+from ..schedules import FORESEEN, DesignedRing, KnownOrder, RandomRing, RandomWalk, Ring, Schedule, schedule_kind
 from ..timeouts import Turns
 from ._rotation import least_parts
 from .accountant import USUAL_UNIT, Unit
@@ -28,306 +28,166 @@ StepSizeLaw = Literal["sqrt", "constant"]
 MOST_NODES = 2000
 MOST_CLOSING = 100
 MOST_DESIGNED_STEPS = 10**6
-#: The least noise multiplier of a run: with less there is no privacy to speak of.
-LEAST_NOISE = 1e-2
+#: Between these are the noise multipliers of a run: with less there is no privacy to speak of, with more no learning.
+LEAST_NOISE, MOST_NOISE = 1e-2, 1e9
 #: The most parts of a node that are accounted for.
 _MOST_PARTS = 10**6
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedRun:
-    """A run that has not happened yet: everything that its privacy depends on.
-
-    Parameters
-    ----------
-    schedule : who gets the token next: ``ring``, ``random-ring``, ``random-walk`` or ``designed-ring``.
-    nodes, steps : how many nodes, and how many hops of the token (skipped ones, and hops of the walk to its present
-        holder, included).
-    skip : probability that a node is skipped at a hop. Where nodes differ, the largest.
-    noise_multiplier : noise std over the most that one protected unit (a node, a person, a record) can contribute to
-        one update, sigma / k. Replacing the unit moves an update by at most 2 k.
-    target_skip : skip probability of the node whose data is protected, if it is quicker than the others (0: always
-        ready).
-    view : ``offered`` protects against an observer that is always ready, and so sees the token whenever it is its
-        turn; ``participants`` against one that is itself skipped with probability at least `observer_skip`; ``final``
-        against somebody outside the network who is shown the final model and nothing else.
-    observer_skip : see `view`; by default the same as `skip`.
-    distance, position : on the fixed ring, how many hops after the target the observer's turn comes, and the target's
-        place in the ring (1 to `nodes`). By default the worst pair and the worst place.
-    observers : how many nodes put together what they saw.
-    convex : whether every update is a contraction (convex and smooth loss, learning rate at most 2 / smoothness).
-        Without it there is no amplification along the walk.
-    step_size : ``sqrt`` (learning rate / sqrt(update number)) or ``constant``.
-    learning_rate, smoothness : if both are given, learning rate <= 2 / smoothness is checked.
-    protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``.
-    every : a unit contributes at every so many-th turn of its node at most: the node's rows are dealt into so many
-        parts, which take turns (whether the node is skipped or not). 1: at every turn.
-    parts : where nodes have different numbers of parts, all numbers that occur; `every` follows. What is stated is then
-        the largest over them. It is None if one number stands for all, such as 2 for 2 and 4.
-    others : where skips are not independent (nodes that remember what they prepared): at least so many nodes beside
-        target and observer, fixed before the order of a round is drawn, update in that round wherever their turn comes.
-        `skip` is then 0 and not used.
-    failure : probability that `others` is wrong in some round; it is part of every delta.
-    closing : how many hops at the end add noise and no gradient; only where the order is known. By default 2 on the
-        designed ring.
-    order_seed, search : which designed order it is, and how many moves it was looked for with (see `DesignedRing`).
-    order : an order that is already agreed on, in place of the average over orders of the random ring.
-
-    >>> PlannedRun(schedule="random-ring", nodes=10, steps=1000, skip=0.5, noise_multiplier=10.0).rounds
-    100
-    >>> run = PlannedRun(schedule="ring", nodes=4, steps=40, skip=0.0, noise_multiplier=2.0, protects="record",
-    ...                  parts=(6, 4, 9))
-    >>> run.parts, run.every, run.replace(parts=(2, 4, 6)).every
-    ((4, 6, 9), 1, 2)
-    """
-
-    schedule: ScheduleName
-    nodes: int
-    steps: int
-    skip: float
-    noise_multiplier: float
-    target_skip: float | None = None
-    view: View = "offered"
-    observer_skip: float | None = None
-    distance: int | None = None
-    position: int | None = None
-    observers: int = 1
-    convex: bool = True
-    step_size: StepSizeLaw = "sqrt"
-    learning_rate: float | None = None
-    smoothness: float | None = None
-    protects: Unit = USUAL_UNIT
-    every: int = 1
-    parts: tuple[int, ...] | None = None
-    others: int | None = None
-    failure: float = 0.0
-    closing: int | None = None
-    order_seed: int | None = None
-    search: int | None = None
-    order: KnownOrder | None = None
-
-    def __post_init__(self) -> None:
-        self._check_parts()
-        for parameter in (
-            "skip",
-            "noise_multiplier",
-            "target_skip",
-            "observer_skip",
-            "learning_rate",
-            "smoothness",
-            "failure",
-        ):
-            value = getattr(self, parameter)
-            if type(value) is not bool and isinstance(value, Real):
-                object.__setattr__(self, parameter, float(value))  # a float16 would round every bound made from it
-        for parameter, names in (
-            ("schedule", FORESEEN),
-            ("view", get_args(View)),
-            ("step_size", get_args(StepSizeLaw)),
-            ("protects", get_args(Unit)),
-        ):
-            if getattr(self, parameter) not in names:
-                raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
-        require_integer("nodes", self.nodes, 2, 10**7)
-        require_integer("steps", self.steps, 1, 10**10)
-        if not self.kind.has_rounds():
-            require_integer("steps", self.steps, 1, 10**6 * self.nodes)
-        if self.rotates and self.protects == "node":
-            name, given = ("every", self.every) if self.parts is None else ("parts", self.parts)
-            raise InvalidInput.because(name, given, "a node contributes at each of its turns; say whom it protects")
-        for parameter in ("nodes", "steps"):  # small integer types of numpy would overflow
-            object.__setattr__(self, parameter, int(getattr(self, parameter)))
-        if not isinstance(self.convex, bool):
-            raise InvalidInput("convex", repr(self.convex), "True or False")
-        require_probability_below_one("skip", self.skip)
-        require_positive("noise_multiplier", self.noise_multiplier)
-        if not LEAST_NOISE <= self.noise_multiplier <= 1e9:
-            reason = "between 0.01 and 1e9: with less there is no privacy to speak of, with more nothing is learned"
-            raise InvalidInput("noise_multiplier", self.noise_multiplier, reason)
-        require_integer("observers", self.observers, 1)
-        if self.observers > self.nodes - 1:
-            raise InvalidInput("observers", self.observers, f"at most nodes - 1 = {self.nodes - 1}")
-        if self.target_skip is not None:
-            require_probability_below_one("target_skip", self.target_skip)
-        self._check_others()
-        self._check_observer()
-        self._check_place()
-        self._check_step_size()
-        self._check_order()
-        if self.steps % self.kind.unit(self.nodes):
-            below = self.steps // self.nodes * self.nodes
-            nearest = f"{below} or {below + self.nodes}" if below else f"{self.nodes}"
-            raise InvalidInput(
-                "steps",
-                self.steps,
-                f"a multiple of nodes = {self.nodes}, such as {nearest} (a ring is accounted for in whole rounds)",
-            )
-
-    def _check_others(self) -> None:
-        """Refuse what the theorem about nodes that are sure to update does not cover (docs/privacy.md)."""
-        if not 0.0 <= self.failure < 1.0:
-            raise InvalidInput("failure", self.failure, "a probability below 1")
-        if self.others is None:
-            if self.failure > 0.0:
-                raise InvalidInput.because("failure", self.failure, "is that of others; say how many there are")
-            return
-        require_integer("others", self.others, 0)
-        if self.others > self.nodes - 2:
-            raise InvalidInput("others", self.others, f"at most nodes - 2 = {self.nodes - 2}")
-        object.__setattr__(self, "others", int(self.others))
-        if not self.kind.is_drawn_in_rounds():
-            reason = f"needs an order that is drawn anew for each round; {self.schedule} has none"
-            raise InvalidInput.because("others", self.others, reason)
-        if self.order is not None:  # whoever knows it can prepare by it, and be missing just between two nodes
-            reason = "needs an order that nobody knows before its round; this one is agreed on"
-            raise InvalidInput.because("others", self.others, reason)
-        if self.view == "participants":
-            reason = "covers an observer that is sent the token at each of its turns; choose view offered"
-            raise InvalidInput.because("others", self.others, reason)
-        if self.skip > 0.0 or self.target_skip is not None:
-            raise InvalidInput.because("others", self.others, "says who takes part; say skip 0 and no target_skip")
-
-    def _check_parts(self) -> None:
-        require_integer("every", self.every, 1, _MOST_PARTS)
-        every, numbers = int(self.every), None
-        if self.parts is not None:
-            if len(self.parts) == 0:
-                raise InvalidInput("parts", "nothing", "at least one number")
-            for number in self.parts:
-                require_integer("parts", number, 1, _MOST_PARTS)
-            numbers = least_parts(self.parts)
-            if every not in (1, math.gcd(*numbers)):
-                raise InvalidInput.because("every", every, f"follows from parts = {numbers}; give one of the two")
-            every = math.gcd(*numbers)
-        object.__setattr__(self, "every", every)
-        object.__setattr__(self, "parts", None if numbers == (every,) else numbers)
-
-    def _check_order(self) -> None:
-        designed = self.kind.order_is_known
-        if self.order is not None:
-            if self.kind.turns is not Turns.IN_ROUNDS:
-                reason = f"an order that is agreed on is one of random-ring or designed-ring, not of {self.schedule}"
-                raise InvalidInput.because("order", "given", reason)
-            for parameter, given, held in (
-                ("nodes", self.nodes, self.order.nodes),
-                ("steps", self.steps, len(self.order.hops)),
-                ("closing", self.closing, len(self.order.closing)),
-            ):
-                if given not in (held, None):
-                    raise InvalidInput.because(parameter, given, f"the order that is given has {held}")
-            object.__setattr__(self, "closing", len(self.order.closing))
-        for parameter, given in (("order_seed", self.order_seed), ("search", self.search)):
-            if given is not None and (not designed or self.order is not None):
-                raise InvalidInput.because(parameter, given, "is for an order that is still to be designed")
-        if designed and self.order is None:
-            if self.nodes == 2:
-                raise InvalidInput.because("nodes", 2, "two nodes have one order only; use the schedule ring")
-            require_integer("nodes", self.nodes, 3, MOST_NODES)
-            require_integer("steps", self.steps, 1, MOST_DESIGNED_STEPS)
-            for parameter, usual in (("closing", 2), ("order_seed", 1)):
-                if getattr(self, parameter) is None:
-                    object.__setattr__(self, parameter, usual)
-            require_integer("order_seed", self.order_seed, 0)
-            if self.search is not None:
-                require_integer("search", self.search, 0, 10**9)
-        if self.closing is not None:
-            require_integer("closing", self.closing, 0, MOST_CLOSING)
-            if self.closing and not self.order_is_known:
-                reason = f"no forecast of {self.schedule} knows closing hops; use designed-ring, or say 0"
-                raise InvalidInput.because("closing", self.closing, reason)
-        if self.order_is_known and self.view == "participants":
-            reason = "in a known order observers are taken to be always ready; say offered"
-            raise InvalidInput.because("view", self.view, reason)
-
-    def _check_observer(self) -> None:
-        if self.view == "final":
-            for parameter, given in (
-                ("observers", self.observers if self.observers > 1 else None),
-                ("observer_skip", self.observer_skip),
-                ("distance", self.distance),
-                ("position", self.position),
-            ):
-                if given is not None:
-                    raise InvalidInput.because(
-                        parameter, given, "view final is about somebody outside the network, who has no turn in it"
-                    )
-        if self.observer_skip is None:
-            return
-        require_probability_below_one("observer_skip", self.observer_skip)
-        if self.view == "offered":
-            raise InvalidInput.because(
-                "observer_skip",
-                self.observer_skip,
-                "view offered protects against an observer that is never skipped; choose view participants",
-            )
-
-    def _check_place(self) -> None:
-        for parameter, value, most in (
-            ("distance", self.distance, self.nodes - 1),
-            ("position", self.position, self.nodes),
-        ):
-            if value is None:
-                continue
-            if self.kind.turns is not Turns.IN_PLACE:
-                raise InvalidInput.because(
-                    parameter,
-                    value,
-                    f"only the fixed ring has places; on {self.schedule} all pairs are alike",
-                )
-            require_integer(parameter, value, 1)
-            if value > most:
-                raise InvalidInput(parameter, value, f"at most {most} on a ring of {self.nodes} nodes")
-        if self.distance is not None and self.observers > 1:
-            raise InvalidInput.because("distance", self.distance, "is that of one observer; several have none")
-        if self.position is not None and self.distance is None:
-            raise InvalidInput.because("position", self.position, "needs the distance of the observer, too")
-
-    def _check_step_size(self) -> None:
-        for parameter, value in (("learning_rate", self.learning_rate), ("smoothness", self.smoothness)):
-            if value is not None:
-                require_positive(parameter, value)
-        if self.convex and self.learning_rate is not None and self.smoothness is not None:
-            most = 2.0 / self.smoothness
-            if self.learning_rate > most * (1.0 + 1e-12):
-                raise InvalidInput(
-                    "learning_rate",
-                    self.learning_rate,
-                    f"at most 2 / smoothness = {most:g} for the amplified accounting (or say that it is not convex)",
-                )
+class _Part:
+    """A part of a run, and the keywords of `planned_run` that it is made from."""
 
     @property
-    def kind(self) -> type[Schedule]:
-        """The schedule, which says what is known of all of its orders."""
-        return schedule_kind(self.schedule)
+    def keywords(self) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in values.items() if name != "kind" and value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Hops(_Part):
+    #: What is known of all such orders.
+    schedule: ClassVar[type[Schedule]]
+    nodes: int
+    steps: int
+
+    def __post_init__(self) -> None:
+        require_integer("nodes", self.nodes, 2, 10**7)
+        require_integer("steps", self.steps, 1, 10**10 if self.schedule.has_rounds() else 10**6 * self.nodes)
+        if self.steps % self.schedule.unit(self.nodes):
+            below = self.steps // self.nodes * self.nodes
+            nearest = f"{below} or {below + self.nodes}" if below else f"{self.nodes}"
+            reason = f"a multiple of nodes = {self.nodes}, such as {nearest} (a ring is accounted for in whole rounds)"
+            raise InvalidInput("steps", self.steps, reason)
 
     @property
     def rounds(self) -> int:
         """Number of rounds of a ring."""
         return self.steps // self.nodes
 
-    @property
-    def order_is_known(self) -> bool:
-        """Whether the order is agreed on before the run: all but who takes part."""
-        return self.order is not None or self.kind.order_is_known
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnWalk(_Hops):
+    """Each hop goes to a node that is drawn anew, the present holder among them."""
+
+    schedule: ClassVar[type[Schedule]] = RandomWalk
+    kind: str = RandomWalk.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnRing(_Hops):
+    """The order of each round is drawn anew."""
+
+    schedule: ClassVar[type[Schedule]] = RandomRing
+    kind: str = RandomRing.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedRing(_Hops):
+    """All rounds have one order.
+
+    `distance` says how many hops after the target the observer's turn comes, and `position` the target's place in the
+    ring (1 to `nodes`). By default it is the worst pair, and the worst place.
+    """
+
+    distance: int | None = None
+    position: int | None = None
+    schedule: ClassVar[type[Schedule]] = Ring
+    kind: str = Ring.name
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for parameter, value, most in (
+            ("distance", self.distance, self.nodes - 1),
+            ("position", self.position, self.nodes),
+        ):
+            if value is not None:
+                require_integer(parameter, value, 1)
+                if value > most:
+                    raise InvalidInput(parameter, value, f"at most {most} on a ring of {self.nodes} nodes")
+        if self.position is not None and self.distance is None:
+            raise InvalidInput.because("position", self.position, "needs the distance of the observer, too")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignedOrder(_Hops):
+    """An order that is designed and agreed on before the run (see `DesignedRing`).
+
+    `closing` says how many hops at the end add noise and no gradient, `order_seed` which order it is, and `search` with
+    how many moves it was looked for.
+    """
+
+    closing: int = 2
+    order_seed: int = 1
+    search: int | None = None
+    schedule: ClassVar[type[Schedule]] = DesignedRing
+    kind: str = DesignedRing.name
+
+    def __post_init__(self) -> None:
+        if self.nodes == 2:
+            raise InvalidInput.because("nodes", 2, "two nodes have one order only; use the schedule ring")
+        require_integer("nodes", self.nodes, 3, MOST_NODES)
+        require_integer("steps", self.steps, 1, MOST_DESIGNED_STEPS)
+        super().__post_init__()
+        require_integer("closing", self.closing, 0, MOST_CLOSING)
+        require_integer("order_seed", self.order_seed, 0)
+        if self.search is not None:
+            require_integer("search", self.search, 0, 10**9)
 
     @property
-    def known_order(self) -> KnownOrder:
-        """The order that is agreed on; to design it may take some seconds."""
-        if self.order is not None:
-            return self.order
-        assert self.closing is not None
-        assert self.order_seed is not None
+    def known(self) -> KnownOrder:
+        """The order itself; to design it may take some seconds."""
         return DesignedRing(self.nodes, self.order_seed, self.closing, self.search).order(self.steps)
 
-    @property
-    def rotates(self) -> bool:
-        """Whether a unit contributes at some turns of its node only."""
-        return self.every > 1 or self.parts is not None
+
+@dataclass(frozen=True, kw_only=True)
+class AgreedOrder(_Hops):
+    """An order that is agreed on already, whoever chose it; nodes, steps and closing hops are its own."""
+
+    order: KnownOrder
+    closing: int | None = None
+    schedule: ClassVar[type[Schedule]] = RandomRing
+    kind: str = "agreed"
+
+    def __post_init__(self) -> None:
+        held = {"nodes": self.order.nodes, "steps": len(self.order.hops), "closing": len(self.order.closing)}
+        for parameter, number in held.items():
+            if (given := getattr(self, parameter)) not in (number, None):
+                raise InvalidInput.because(parameter, given, f"the order that is given has {number}")
+        object.__setattr__(self, "closing", held["closing"])
 
     @property
-    def parts_of_nodes(self) -> tuple[int, ...]:
-        """The numbers of parts that are accounted for; a unit of any other node contributes no more often."""
-        return (self.every,) if self.parts is None else self.parts
+    def known(self) -> KnownOrder:
+        """The order itself."""
+        return self.order
+
+
+Order = FixedRing | DrawnRing | DrawnWalk | DesignedOrder | AgreedOrder
+_ORDERS: dict[str, type[Order]] = {
+    kind.schedule.name: kind for kind in (FixedRing, DrawnRing, DrawnWalk, DesignedOrder)
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndependentSkips(_Part):
+    """Each node is skipped with probability `skip` at each of its turns, whatever happened before.
+
+    Where nodes differ, `skip` is the largest; the node whose data is protected is skipped with probability
+    `target_skip`, if it is quicker than the others (0: always ready).
+    """
+
+    skip: float
+    target_skip: float | None = None
+    kind: Literal["independent"] = "independent"
+
+    def __post_init__(self) -> None:
+        for parameter, value in (("skip", self.skip), ("target_skip", self.target_skip)):
+            if value is not None:
+                require_probability_below_one(parameter, value)
+
+    @property
+    def everybody(self) -> bool:
+        """Whether all take part at all of their turns."""
+        return self.skip == 0.0 and not self.target_skip
 
     # Each probability is rounded to the side on which the bound is larger: 1 - 1e-17 must not become certainty.
 
@@ -341,21 +201,351 @@ class PlannedRun:
         """Probability that the protected node takes part when it is its turn, rounded up."""
         return math.nextafter(1.0 - (self.skip if self.target_skip is None else self.target_skip), 1.0)
 
+
+@dataclass(frozen=True, kw_only=True)
+class SureOthers(_Part):
+    """Skips are not independent: nodes remember what they prepared.
+
+    At least `others` nodes beside target and observer, fixed before the order of a round is drawn, update in that round
+    wherever their turn comes. `failure` is the probability that this is wrong in some round; it is part of every delta.
+    """
+
+    others: int
+    failure: float = 0.0
+    kind: Literal["sure others"] = "sure others"
+    # Those who are counted, and the target, take part at all of their turns.
+    everybody: ClassVar[bool] = True
+    skip: ClassVar[float] = 0.0
+    others_ready: ClassVar[float] = 1.0
+    target_ready: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        require_integer("others", self.others, 0)
+        if not 0.0 <= self.failure < 1.0:
+            raise InvalidInput("failure", self.failure, "a probability below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Members(_Part):
+    """Another node, or several that put together what they saw.
+
+    They see the token whenever it is their turn, as nodes do that are always ready; with `observer_skip`, nodes that
+    are themselves skipped with that probability at least.
+    """
+
+    observers: int = 1
+    observer_skip: float | None = None
+    kind: Literal["members"] = "members"
+
+    def __post_init__(self) -> None:
+        require_integer("observers", self.observers, 1)
+        if self.observer_skip is not None:
+            require_probability_below_one("observer_skip", self.observer_skip)
+
     @property
-    def observer_sees(self) -> float:
-        """Probability that the observer is sent the token when it is its turn, rounded up."""
-        if self.view != "participants":
-            return 1.0
-        return math.nextafter(1.0 - (self.skip if self.observer_skip is None else self.observer_skip), 1.0)
+    def sees(self) -> float:
+        """Probability that one is sent the token when it is its turn, rounded up."""
+        return 1.0 if self.observer_skip is None else math.nextafter(1.0 - self.observer_skip, 1.0)
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """What `planned_run` makes it from."""
+        return {"view": "offered" if self.observer_skip is None else "participants"} | super().keywords
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outsider(_Part):
+    """Somebody outside the network who is shown the final model and nothing else."""
+
+    kind: Literal["outsider"] = "outsider"
+    sees: ClassVar[float] = 1.0  # as the laws for members, which hold for it as well, ask for it
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """What `planned_run` makes it from."""
+        return {"view": "final"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protected(_Part):
+    """A record, all rows of a person, or all data of a node; and into how many parts the rows of its node are dealt.
+
+    Parts take turns, whether the node is skipped or not, so that a unit contributes at every so many-th turn of its
+    node at most. Where nodes have different numbers of parts, `parts` has all that occur, but for those that a smaller
+    one divides; what is stated is then the largest over them.
+    """
+
+    protects: Unit = USUAL_UNIT
+    parts: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        if self.protects not in get_args(Unit):
+            raise InvalidInput("protects", self.protects, "one of " + ", ".join(get_args(Unit)))
+        several: Any = self.parts
+        given = tuple(several) if isinstance(several, Iterable) else (several,)
+        if not given:
+            raise InvalidInput("parts", "nothing", "at least one number")
+        for number in given:
+            require_integer("parts", number, 1, _MOST_PARTS)
+        object.__setattr__(self, "parts", least_parts(given))
+        if self.protects == "node" and self.parts != (1,):
+            words = ", ".join(map(str, given))
+            raise InvalidInput.because("parts", words, "a node contributes at each of its turns; say whom it protects")
+
+    @property
+    def every(self) -> int:
+        """A unit of any node contributes at every so many-th turn of its node at most."""
+        return math.gcd(*self.parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """A run that has not happened yet: everything that its privacy depends on. `planned_run` makes one from keywords.
+
+    Parameters
+    ----------
+    order : in which order nodes are offered the token.
+    taking_part : who takes part when it is their turn.
+    observer : who looks.
+    unit : what is protected.
+    noise_multiplier : noise std over the most that one protected unit can contribute to one update, sigma / k.
+        Replacing the unit moves an update by at most 2 k.
+    convex : whether every update is a contraction (convex and smooth loss, learning rate at most 2 / smoothness).
+        Without it there is no amplification along the walk.
+    step_size : ``sqrt`` (learning rate / sqrt(update number)) or ``constant``.
+    """
+
+    order: Order
+    taking_part: IndependentSkips | SureOthers
+    observer: Members | Outsider
+    unit: Protected
+    noise_multiplier: float
+    convex: bool = True
+    step_size: StepSizeLaw = "sqrt"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.convex, bool):
+            raise InvalidInput("convex", repr(self.convex), "True or False")
+        if self.step_size not in get_args(StepSizeLaw):
+            raise InvalidInput("step_size", self.step_size, "one of " + ", ".join(get_args(StepSizeLaw)))
+        require_positive("noise_multiplier", self.noise_multiplier)
+        if not LEAST_NOISE <= self.noise_multiplier <= MOST_NOISE:
+            reason = "between 0.01 and 1e9: with less there is no privacy to speak of, with more nothing is learned"
+            raise InvalidInput("noise_multiplier", self.noise_multiplier, reason)
+        if isinstance(self.observer, Members):
+            self._check_members(self.observer)
+        elif isinstance(self.order, FixedRing) and self.order.distance is not None:
+            raise InvalidInput.because("distance", self.order.distance, _NO_TURN)
+        if isinstance(self.taking_part, SureOthers):
+            self._check_others(self.taking_part)
+
+    def _check_members(self, members: Members) -> None:
+        if members.observers > self.nodes - 1:
+            raise InvalidInput("observers", members.observers, f"at most nodes - 1 = {self.nodes - 1}")
+        if isinstance(self.order, FixedRing) and self.order.distance is not None and members.observers > 1:
+            raise InvalidInput.because("distance", self.order.distance, "is that of one observer; several have none")
+        if members.observer_skip is None:
+            return
+        if isinstance(self.taking_part, SureOthers):
+            reason = "covers an observer that is sent the token at each of its turns; choose view offered"
+            raise InvalidInput.because("others", self.taking_part.others, reason)
+        if self.order_is_known:
+            reason = "in a known order observers are taken to be always ready; say offered"
+            raise InvalidInput.because("view", "participants", reason)
+
+    def _check_others(self, sure: SureOthers) -> None:
+        """Refuse what the theorem about nodes that are sure to update does not cover (docs/privacy.md)."""
+        if sure.others > self.nodes - 2:
+            raise InvalidInput("others", sure.others, f"at most nodes - 2 = {self.nodes - 2}")
+        # Whoever knows an order can prepare by it, and be missing just between two nodes.
+        if not isinstance(self.order, DrawnRing):
+            reason = f"needs an order that is drawn anew for each round, and not known before; {self.schedule} has none"
+            raise InvalidInput.because("others", sure.others, reason)
+
+    @property
+    def schedule(self) -> str:
+        """How the order is called."""
+        return self.kind.name
+
+    @property
+    def kind(self) -> type[Schedule]:
+        """The schedule, which says what is known of all of its orders."""
+        return self.order.schedule
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes."""
+        return self.order.nodes
+
+    @property
+    def steps(self) -> int:
+        """How many hops of the token, skipped ones included."""
+        return self.order.steps
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds of a ring."""
+        return self.order.rounds
+
+    @property
+    def order_is_known(self) -> bool:
+        """Whether the order is agreed on before the run: all but who takes part."""
+        return isinstance(self.order, DesignedOrder | AgreedOrder)
+
+    @property
+    def protects(self) -> Unit:
+        """What is protected."""
+        return self.unit.protects
+
+    @property
+    def outside(self) -> bool:
+        """Whether the observer is no member of the network."""
+        return isinstance(self.observer, Outsider)
+
+    @property
+    def skip(self) -> float:
+        """Probability that a node is skipped; the largest, where nodes differ."""
+        return self.taking_part.skip
+
+    @property
+    def others_ready(self) -> float:
+        """Probability that another node takes part when it is its turn, rounded down."""
+        return self.taking_part.others_ready
+
+    @property
+    def target_ready(self) -> float:
+        """Probability that the protected node takes part when it is its turn, rounded up."""
+        return self.taking_part.target_ready
 
     @property
     def release(self) -> float:
         """mu^2 of one release that is charged in full: (sensitivity / sigma)^2 with sensitivity 2 k."""
         return (2.0 / self.noise_multiplier) ** 2
 
-    def replace(self, **changes: object) -> Self:
-        """Return the same run with some values changed."""
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The keywords from which `planned_run` makes this run."""
+        found: dict[str, Any] = {"schedule": self.schedule}
+        for part in (self.order, self.taking_part, self.observer, self.unit):
+            found |= part.keywords
+        own = ("noise_multiplier", "convex", "step_size")
+        return found | {name: getattr(self, name) for name in own}
+
+    def replace(self, **changes: Any) -> PlannedRun:
+        """Return the same run with some keywords of `planned_run` changed; None takes one away."""
+        return planned_run(**(self.keywords | changes))
+
+    def with_noise(self, noise_multiplier: float) -> PlannedRun:
+        """Return the same run with another noise."""
+        return replace(self, noise_multiplier=noise_multiplier)
+
+
+class Planned(TypedDict, total=False):
+    """The keywords of `planned_run`; those of the small records are told there."""
+
+    schedule: Required[ScheduleName]
+    nodes: Required[int]
+    steps: Required[int]
+    skip: float | None
+    target_skip: float | None
+    others: int | None
+    failure: float | None
+    view: View
+    observers: int | None
+    observer_skip: float | None
+    distance: int | None
+    position: int | None
+    protects: Unit
+    parts: int | Iterable[int] | None
+    noise_multiplier: Required[float]
+    convex: bool
+    step_size: StepSizeLaw
+    learning_rate: float | None
+    smoothness: float | None
+    closing: int | None
+    order_seed: int | None
+    search: int | None
+    order: KnownOrder | None
+
+
+_NO_TURN = "view final is about somebody outside the network, who has no turn in it"
+_NO_PLACE = "only the fixed ring has places; on {schedule} all pairs are alike"
+_DESIGNED = "is for an order that is still to be designed"
+#: Why a keyword does not go with the others.
+_WHY_NOT = {
+    "skip": "where others are sure to take part they say who does; say skip 0",
+    "target_skip": "where others are sure to take part they say who does; leave it out",
+    "failure": "is that of others; say how many there are",
+    "observers": _NO_TURN,
+    "observer_skip": _NO_TURN,
+    "distance": _NO_PLACE,
+    "position": _NO_PLACE,
+    "closing": "no forecast of {schedule} knows closing hops; use designed-ring",
+    "order_seed": _DESIGNED,
+    "search": _DESIGNED,
+}
+
+
+def planned_run(**keywords: Unpack[Planned]) -> PlannedRun:
+    """Return the record of a run from plain keywords; None is the same as leaving one out.
+
+    `view` is ``offered`` (another node, always ready: `Members`), ``participants`` (one that is itself skipped with
+    probability `observer_skip`, by default `skip`) or ``final`` (`Outsider`). If learning rate and smoothness are both
+    given, learning rate <= 2 / smoothness is checked. `order` is one that is agreed on already, in place of the average
+    over orders of the random ring.
+
+    >>> planned_run(schedule="random-ring", nodes=10, steps=1000, skip=0.5, noise_multiplier=10.0).rounds
+    100
+    >>> run = planned_run(schedule="ring", nodes=4, steps=40, skip=0.0, noise_multiplier=2.0, parts=(6, 4, 9))
+    >>> run.unit.parts, run.unit.every, run.replace(parts=(2, 4, 6)).unit.parts
+    ((4, 6, 9), 1, (2,))
+    """
+    # Plain numbers in place of numpy's: a float16 would round every bound made from it, and an int8 overflow.
+    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in keywords.items()}
+    given: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}
+    _check_step_size(given.pop("learning_rate", None), given.pop("smoothness", None), given.get("convex", True))
+    schedule, view = given.pop("schedule"), given.pop("view", "offered")
+    for parameter, value, names in (("schedule", schedule, FORESEEN), ("view", view, get_args(View))):
+        if value not in names:
+            raise InvalidInput(parameter, value, "one of " + ", ".join(names))
+    if "others" in given and given.get("skip") == 0.0:
+        del given["skip"]
+    if view == "offered" and "observer_skip" in given:
+        reason = "view offered protects against an observer that is never skipped; choose view participants"
+        raise InvalidInput.because("observer_skip", given["observer_skip"], reason)
+    if view == "participants":
+        given.setdefault("observer_skip", given.get("skip", 0.0))
+    if view == "final" and given.get("observers") == 1:
+        del given["observers"]
+    if "order" in given and schedule_kind(schedule).turns is not Turns.IN_ROUNDS:
+        reason = f"an order that is agreed on is one of random-ring or designed-ring, not of {schedule}"
+        raise InvalidInput.because("order", "given", reason)
+    kinds = (
+        AgreedOrder if "order" in given else _ORDERS[schedule],
+        SureOthers if "others" in given else IndependentSkips,
+        Outsider if view == "final" else Members,
+        Protected,
+    )
+    known = {field.name for each in (*kinds, PlannedRun) for field in fields(each)}
+    for name, value in given.items():
+        if name not in known and name in _WHY_NOT:
+            raise InvalidInput.because(name, value, _WHY_NOT[name].format(schedule=schedule))
+    parts: list[dict[str, Any]] = [
+        {field.name: given.pop(field.name) for field in fields(each) if field.name in given} for each in kinds
+    ]
+    made: list[Any] = [each(**some) for each, some in zip(kinds, parts, strict=True)]
+    return PlannedRun(order=made[0], taking_part=made[1], observer=made[2], unit=made[3], **given)
+
+
+def _check_step_size(learning_rate: float | None, smoothness: float | None, convex: bool) -> None:
+    for parameter, value in (("learning_rate", learning_rate), ("smoothness", smoothness)):
+        if value is not None:
+            require_positive(parameter, value)
+    if convex and learning_rate is not None and smoothness is not None:
+        most = 2.0 / smoothness
+        if learning_rate > most * (1.0 + 1e-12):
+            reason = f"at most 2 / smoothness = {most:g} for the amplified accounting (or say that it is not convex)"
+            raise InvalidInput("learning_rate", learning_rate, reason)
 
 
 def whole_node(run: PlannedRun, rows: int) -> PlannedRun | None:
@@ -366,8 +556,7 @@ def whole_node(run: PlannedRun, rows: int) -> PlannedRun | None:
     same noise is so many times smaller in its units, and there is no rotation. Below the noise that `PlannedRun` allows
     there is no privacy to speak of.
 
-    >>> run = PlannedRun(schedule="random-ring", nodes=60, steps=1800, skip=0.3, noise_multiplier=4.0,
-    ...                  protects="record", every=5)
+    >>> run = planned_run(schedule="random-ring", nodes=60, steps=1800, skip=0.3, noise_multiplier=4.0, parts=5)
     >>> whole_node(run, 100).noise_multiplier, whole_node(run, 1000)
     (0.04, None)
     """
@@ -375,6 +564,4 @@ def whole_node(run: PlannedRun, rows: int) -> PlannedRun | None:
     if run.protects == "node":
         return run
     noise = run.noise_multiplier / rows
-    if noise < LEAST_NOISE:
-        return None
-    return run.replace(protects="node", every=1, parts=None, noise_multiplier=noise)
+    return None if noise < LEAST_NOISE else replace(run, unit=Protected(protects="node"), noise_multiplier=noise)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
-from ..timeouts import Turns
 from .accountant import PROTECTED, RELATION, USUAL_UNIT, Unit, promised
-from .record import PlannedRun
+from .record import AgreedOrder, DesignedOrder, FixedRing, PlannedRun, SureOthers
 
 #: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
 Looker = Literal["offered", "any node", "server"]
@@ -91,12 +90,13 @@ def average_words(above: Sequence[float]) -> str:
 
 def _shortened(run: PlannedRun, steps: int) -> PlannedRun:
     """Return a run in a known order as if it ended after so many hops, closing ones included, in whole rounds."""
-    order = run.known_order
+    assert isinstance(run.order, AgreedOrder | DesignedOrder)
+    order = run.order.known
     rounds = min(order.rounds, max(1, -(-(steps - len(order.closing)) // run.nodes)))
     if rounds == order.rounds:
         return run
     shorter = KnownOrder(run.nodes, order.hops[: rounds * run.nodes], order.closing)
-    return run.replace(steps=rounds * run.nodes, order=shorter, order_seed=None, search=None)
+    return replace(run, order=AgreedOrder(nodes=run.nodes, steps=len(shorter.hops), order=shorter))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class PrivacyReport:
     planned : what the forecast is made from (on a ring, lengthened to whole rounds); None where there is no forecast,
         and in folders of versions that did not keep it.
     unit, every : what is hidden, and at every which turn of its node it contributes at most; where nodes have different
-        numbers of parts, the greatest common divisor. `planned` has the numbers.
+        numbers of parts, the greatest common divisor. `planned_run` has the numbers.
     final : the forecast for somebody outside the network who is shown the final model only.
     node_epsilon : the forecast for all data of a node, where the unit is less than that.
     """
@@ -152,7 +152,7 @@ class PrivacyReport:
         planned = self.planned
         if planned is None or self.epsilon is None:
             return False
-        return planned.order_is_known or planned.kind.turns is Turns.IN_PLACE or not self.amplified
+        return planned.order_is_known or isinstance(planned.order, FixedRing) or not self.amplified
 
     @property
     def averaged(self) -> str:
@@ -194,7 +194,7 @@ class PrivacyReport:
         nodes = self.planned.nodes
         if self.view != "offered":
             return self.planned.replace(steps=nodes * steps)
-        if self.planned.others is not None and steps > self.planned.steps:
+        if isinstance(self.planned.taking_part, SureOthers) and steps > self.planned.steps:
             reason = "how many nodes are sure to take part was found for the length of the run"
             raise InvalidInput.because("steps", steps, reason)
         if self.planned.order_is_known:

@@ -26,6 +26,7 @@ from ..privacy import (
     gdp_epsilon,
     gdp_mu,
     noise_for_budget,
+    planned_run,
     sure_others,
 )
 from ..schedules import DesignedRing, Ring, Rival, Schedule
@@ -61,7 +62,7 @@ def planned(setup: Course, steps: int | None = None, *, delta: float | None = No
     else:
         least, most = _late_or_lost(setup)
         who = {"skip": most} if least == most else {"skip": most, "target_skip": least}
-    return PlannedRun(
+    return planned_run(
         schedule=setup.schedule.name,  # the record refuses one that it does not know
         nodes=setup.resolved.nodes,
         steps=steps,
@@ -117,7 +118,7 @@ def _own_releases(setup: Course, iterations: int, skip: float) -> PlannedRun:
     leaves out an iteration, late or not.
     """
     nodes = setup.resolved.nodes
-    return PlannedRun(
+    return planned_run(
         schedule=Ring.name,
         nodes=nodes,
         steps=nodes * iterations,

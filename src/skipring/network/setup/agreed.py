@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._arrays import Floats
 from ...errors import InvalidInput
-from ...privacy import OwnTranscript, PlannedRun, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget
+from ...privacy import OwnTranscript, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget, planned_run
 from ...runs import (
     FLOOR,
     Known,
@@ -217,7 +217,7 @@ def _noise(resolved: ResolvedRun, epsilon: float) -> float:
     order = order_of(run, resolved.nodes, resolved.steps)
     if not why_nobody_skipped(run) and resolved.timeout is not None and sizes.law != "own":
         kind = schedule_kind(run.schedule.name)
-        planned = PlannedRun(
+        planned = planned_run(
             schedule=run.schedule.name,  # the record refuses one that it does not know
             nodes=resolved.nodes,
             steps=resolved.steps,
