@@ -2,8 +2,8 @@
 
 All of it takes the model, the learning rate and the clipping of the run file. A learner without noise makes as many
 updates as the run has hops. A learner in one place with noise makes as many as a node has turns in the run, each of
-them charged in full. For k updates that a unit takes part in are one Gaussian mechanism with the root of k times as
-large a mu. That holds for an observer who sees all of them, so also for one who is shown the last model only; no
+them charged in full. That is, k updates that a unit takes part in are one Gaussian mechanism with the root of k times
+as large a mu. That holds for an observer who sees all of them, so also for one who is shown the last model only; no
 smaller number is proven here.
 """
 

@@ -1,8 +1,8 @@
 """Which modules compute every row by itself, whatever the rows: chains of PyTorch's own layers, known one by one.
 
 This is decided by the types of the layers, their options and the number of dimensions that reach them, never by trying
-rows out. For a module may mix rows for some rows and weights, and not for others. By induction over the chain the rows
-lie in the first dimension and stay apart in front of every layer. Whatever is not known here, such as a module with a
+rows out. A module may mix rows for some rows and weights, and not for others. By induction over the chain the rows lie
+in the first dimension and stay apart in front of every layer. Whatever is not known here, such as a module with a
 `forward` of its own, is computed unit by unit (`torch_each`), where rows of different units never meet.
 """
 

@@ -112,8 +112,8 @@ class OwnUpdates:
     def reminded(self, trail: Trail | Token) -> list[int]:
         """Return the hops of updates on a trail that have to be counted for it, and were not yet.
 
-        These are the unknown ones, and the newest that the journal knows, back to the last update of another node. For
-        an old copy, or an empty journal, may have begun with the same token once more. It may then have made another
+        These are the unknown ones, and the newest that the journal knows, back to the last update of another node. An
+        old copy, or an empty journal, may have begun with the same token once more. It may then have made another
         update at the same hop, which looks like the one on the chain.
         """
         fresh = self._to_count(trail)
