@@ -15,7 +15,7 @@ release" is therefore at least what any other node or outsider learns until the 
 so far. By composition it adds at most mu^2 for each observer.
 
 *Forks.* Within one ballot there is one chain. One node goes on under it, and the token of a hop is sent in one state
-only: a holder writes down that it sends it, and never goes back behind that hop, not even after a crash. (It may offer
+only. A holder writes down that it sends it, and never goes back behind that hop, not even after a crash. (It may offer
 a hop again that was skipped; then nothing had been sent.) After a recovery under a higher ballot there may be two
 chains from one point, and an observer may look at both. Then noise that hides a release on one chain need not hide it
 on the other. So as soon as a higher ballot is known, all releases so far count in full. Give the observer the exact

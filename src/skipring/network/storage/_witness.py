@@ -2,8 +2,8 @@
 
 It is locked (flock) while the journal is open: unlike SQLite's own locks, that holds before the first byte is read, and
 within one process, too. The kernel lifts it when the process dies. And it has the number and digest of the newest
-entry. Without these, SQLite takes a damaged or missing write-ahead log for the end of the journal, and would forget the
-newest entries without a word. What nobody can tell is an old copy of all files.
+entry. SQLite alone takes a damaged or missing write-ahead log for the end of the journal, and would forget the newest
+entries without a word. What nobody can tell is an old copy of all files.
 """
 
 from __future__ import annotations
