@@ -9,6 +9,7 @@ import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self, get_args
 
@@ -30,7 +31,7 @@ from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
 from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast, large_delta
 from .runs import RunFile, parse_run, protected_rows
 from .schedules import USUAL_SCHEDULE
-from .simulation import DealtRows, Setup, planned, run_one, setup_on
+from .simulation import DealtRows, planned, run_one, setup_on
 
 __all__ = ["SkipRingClassifier"]
 
@@ -45,19 +46,58 @@ _READ_OFF = "which classes there are, read off all training rows; nor other fits
 #: Why a saved model states no epsilon.
 _KNOWN_NOISE = "its noise follows from random_state, and who knows that can take it off; fit without one"
 _ON_A_GPU = "a GPU drew its noise from too few random bits to keep it secret"
-#: What this class calls the keys of a run file, where it is not their last part; for messages.
-_NAMES = {
-    "learning.rate": "learning_rate",
+#: The keys of the run file that parameters set, one each.
+_KEYS = {
+    "schedule": "schedule.name",
+    "timeout": "delay.timeout",
+    "hop_latency": "delay.hop_latency",
+    "learning_rate": "learning.rate",
+    "batch": "learning.batch",
+    "diameter": "learning.diameter",
+    "ridge": "model.ridge",
+    "rows_per_person": "data.rows_per_person",
+    "epsilon": "privacy.epsilon",
+    "delta": "privacy.delta",
+    "noise_multiplier": "privacy.noise_multiplier",
+}
+#: What else is refused by a name that this class does not use.
+_OTHERS = {
     "schedule.steps": "rounds",
-    "schedule.name": "schedule",
     "delay.law": "delay",
+    "data.nodes": "nodes",
+    "data.person": "persons",
     "features": "X",
     "encoder": "features",
-    "data.person": "persons",
 }
+_NAMES = {key: parameter for parameter, key in _KEYS.items()} | _OTHERS
 
 
-class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn carries no types
+@dataclass(eq=False, repr=False)
+class _Parameters(BaseEstimator):  # type: ignore[misc] # scikit-learn carries no types
+    """What can be chosen, with its defaults; `SkipRingClassifier` says what each of them is."""
+
+    schedule: str = USUAL_SCHEDULE
+    rounds: int = 30
+    delay: str | Delay | None = None
+    timeout: float | str | None = None
+    hop_latency: float = 0.01
+    learning_rate: float = 0.3
+    batch: int | None = None
+    diameter: float = 10.0
+    epsilon: float | None = 8.0
+    delta: float = 1e-5
+    noise_multiplier: float | None = None
+    nodes: int | None = None
+    standardise: bool = True
+    intercept: bool = True
+    ridge: float = 0.0
+    features: str = "none"
+    random_state: int | np.random.RandomState | None = None
+    protects: str = "auto"
+    rows_per_person: int | None = None
+
+
+class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # scikit-learn carries no types
     """A linear classifier that nodes learn together, each with its own rows, in one simulated run of the protocol.
 
     Two classes are told apart by logistic regression, more by softmax regression. Every row is scaled to norm 1, which
@@ -152,48 +192,6 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
     updates_: int
     scaling_: Scaling
 
-    def __init__(
-        self,
-        schedule: str = USUAL_SCHEDULE,
-        rounds: int = 30,
-        delay: str | Delay | None = None,
-        timeout: float | str | None = None,
-        hop_latency: float = 0.01,
-        learning_rate: float = 0.3,
-        batch: int | None = None,
-        diameter: float = 10.0,
-        epsilon: float | None = 8.0,
-        delta: float = 1e-5,
-        noise_multiplier: float | None = None,
-        nodes: int | None = None,
-        standardise: bool = True,
-        intercept: bool = True,
-        ridge: float = 0.0,
-        features: str = "none",
-        random_state: int | np.random.RandomState | None = None,
-        protects: str = "auto",
-        rows_per_person: int | None = None,
-    ) -> None:
-        self.schedule = schedule
-        self.rounds = rounds
-        self.delay = delay
-        self.timeout = timeout
-        self.hop_latency = hop_latency
-        self.learning_rate = learning_rate
-        self.batch = batch
-        self.diameter = diameter
-        self.epsilon = epsilon
-        self.delta = delta
-        self.noise_multiplier = noise_multiplier
-        self.nodes = nodes
-        self.standardise = standardise
-        self.intercept = intercept
-        self.ridge = ridge
-        self.features = features
-        self.random_state = random_state
-        self.protects = protects
-        self.rows_per_person = rows_per_person
-
     def fit(
         self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None, persons: ArrayLike | None = None
     ) -> Self:
@@ -236,13 +234,17 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         seed = self._seed()
         data = self._deal(rows, labels, owners, persons, seed)
         self.protects_ = self._protected(persons is not None)
-        setup = self._setup(data, len(classes), seed, persons, owners)
-        if setup.noise_multiplier > 0.0 and (why := setup.model.why_not(setup.step_sizes.largest)):
-            warnings.warn(f"{why}: only the noise of a node's own updates protects it", UserWarning, stacklevel=3)
+        run = self._run(data.nodes, seed)
+        data = protected_rows(run, data, persons.names if persons else (), owners.names if owners else ())
+        # Nobody asks for metrics: a single row costs least.
+        dealt = DealtRows(data, data.features[:1], data.labels[:1], len(classes))
+        setup = setup_on(run, dealt, delay=_delay(self.delay), secret=self.random_state is None)
         if setup.noise_multiplier > 0.0:
+            why = setup.model.why_not(setup.step_sizes.largest)
+            alone = f"{why}: only the noise of a node's own updates protects it" if why else None
             many = large_delta(float(self.delta), self.protects_, sum(setup.resolved.units or ()))
-            if many is not None:
-                warnings.warn(many, UserWarning, stacklevel=3)
+            for warning in filter(None, (alone, many)):
+                warnings.warn(warning, UserWarning, stacklevel=3)
         output = run_one(setup, 0)
         parameters = np.asarray(output.model, np.float64).reshape(-1, rows.shape[1])
         if self.intercept:
@@ -254,7 +256,9 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         self._why_no_claim = (
             _KNOWN_NOISE if self.random_state is not None else _ON_A_GPU if output.foreseeable else None
         )
-        self._vector, self._run_digest = np.asarray(output.model, np.float64), self._digest(data.nodes)
+        self._vector = np.asarray(output.model, np.float64)
+        # Without its seed, which must stay a secret.
+        self._run_digest = digest(run.having(simulation={"seed": 0}).model_dump(mode="json")).hex()
         self.classes_ = classes
         self.scaling_ = dataclasses.replace(scaling, intercept=False)
         self.noise_multiplier_, self.timeout_ = float(setup.noise_multiplier), float(setup.timeout)
@@ -292,6 +296,9 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
             raise InvalidInput("encoder", repr(self.features), "the name of an encoder, or none")
         if not isinstance(self.schedule, str):
             raise InvalidInput("schedule", repr(self.schedule), "the name of a schedule")
+        timeout = self.timeout
+        if isinstance(timeout, bool) or (not isinstance(timeout, numbers.Real | None) and timeout != "most-updates"):
+            raise InvalidInput("timeout", repr(timeout), "a number above 0, infinity or 'most-updates'")
         if self.epsilon is None and self.noise_multiplier is None:
             raise InvalidInput("epsilon", None, "a number, unless noise_multiplier is one")
         if self.noise_multiplier is not None:
@@ -326,37 +333,20 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         require_integer("nodes", nodes, 2)
         return split_over_nodes(rows, labels, nodes, rng, persons=whose)
 
-    def _setup(
-        self, data: NodeData, classes: int, seed: int, persons: _Numbered | None, owners: _Numbered | None
-    ) -> Setup:
-        run = self._run(data.nodes, seed)
-        data = protected_rows(
-            run, data, () if persons is None else persons.names, () if owners is None else owners.names
-        )
-        # Nobody asks for metrics: a single row costs least.
-        given = DealtRows(data, data.features[:1], data.labels[:1], classes)
-        return setup_on(run, given, delay=_delay(self.delay), secret=self.random_state is None)
-
     def _run(self, nodes: int, seed: int) -> RunFile:
         """Return the run file that says what this object's parameters say."""
         steps = int(self.rounds) * nodes
-        noise = self.noise_multiplier
-        privacy = {"epsilon": _number("epsilon", self.epsilon)} if noise is None else {"noise_multiplier": float(noise)}
-        return parse_run(
-            {
-                "schedule": {"name": self.schedule, "steps": steps},
-                "delay": {"timeout": _timeout(self.timeout), "hop_latency": _number("hop_latency", self.hop_latency)},
-                "learning": {
-                    "rate": _number("learning_rate", self.learning_rate),
-                    "batch": self.batch if self.batch is None else int(self.batch),
-                    "diameter": _number("diameter", self.diameter),
-                },
-                "model": {"ridge": _number("ridge", self.ridge)},
-                "data": {} if self.rows_per_person is None else {"rows_per_person": int(self.rows_per_person)},
-                "privacy": {"protects": self.protects_, "delta": _number("delta", self.delta), **privacy},
-                "simulation": {"seed": seed, "evaluate_every": steps},
-            }
-        )
+        values: dict[str, dict[str, Any]] = {
+            "schedule": {"steps": steps},
+            "privacy": {"protects": self.protects_},
+            "simulation": {"seed": seed, "evaluate_every": steps},
+        }
+        for parameter, key in _KEYS.items():
+            given, (section, _, name) = getattr(self, parameter), key.partition(".")
+            left_out = given is None and getattr(_Parameters, parameter) is None
+            if not left_out and not (parameter == "epsilon" and self.noise_multiplier is not None):
+                values.setdefault(section, {})[name] = given if isinstance(given, str) else _number(parameter, given)
+        return parse_run(values)
 
     def decision_function(self, X: ArrayLike) -> Doubles:
         """Return how much speaks for the second of two classes, or for each of more."""
@@ -419,10 +409,6 @@ class SkipRingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc] 
         )
         save_model(TrainedModel(facts, inputs, self._vector), path)
 
-    def _digest(self, nodes: int) -> str:
-        """Return a digest of the run without its seed, which must stay a secret."""
-        return digest(self._run(nodes, 0).model_dump(mode="json")).hex()
-
 
 @contextmanager
 def _in_words_of_this_class() -> Iterator[None]:
@@ -465,16 +451,8 @@ def _delay(given: str | Delay | None) -> Delay | None:
     return parse_delay(given)
 
 
-def _timeout(given: Any) -> float | str | None:
-    if given is None or (isinstance(given, str) and given == "most-updates"):
-        return given
-    if isinstance(given, bool) or not isinstance(given, numbers.Real):
-        raise InvalidInput("timeout", repr(given), "a number above 0, infinity or 'most-updates'")
-    return float(given)
-
-
-def _number(name: str, given: Any) -> float:
+def _number(name: str, given: Any) -> int | float:
     """Return a number of any type, numpy's included, as one that a run file may hold."""
     if isinstance(given, bool) or not isinstance(given, numbers.Real):
         raise InvalidInput(name, repr(given), "a number")
-    return float(given)
+    return int(given) if isinstance(given, numbers.Integral) else float(given)
