@@ -147,7 +147,7 @@ def test_who_learns_alone_is_charged_for_each_update_that_a_row_takes_part_in(ba
 def test_rows_of_persons_are_pooled_and_left_alone_with_their_persons() -> None:
     rng = np.random.default_rng(1)
     schema = Schema.of([{"name": "a", "range": [0, 1]}, {"name": "y", "label": True, "categories": ["n", "p"]}])
-    dataset = made_up_rows(schema, 120, rng, rows_per_person=3)
+    dataset = made_up_rows(schema, 120, rng, rows_of_one=3)
     run = parse_run(
         {
             "data": {"nodes": 4, "person": "p", "rows_per_person": 3, "standardise": False, "unit_rows": False},

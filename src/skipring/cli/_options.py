@@ -73,6 +73,8 @@ Protects = Annotated[
         help="What epsilon hides: one row (record), all rows of a person, or all data of a node.",
     ),
 ]
+#: The option of that name, in refusals and in JSON.
+PER_PERSON = "rows_per_person"
 RowsPerPerson = Annotated[int | None, typer.Option(help="With person: no person has more rows than this at a node.")]
 Rows = Annotated[
     int | None,
@@ -92,6 +94,19 @@ Ready = Annotated[
 Smoothness = Annotated[
     float | None, typer.Option(help="Smoothness of the loss (rows of norm 1: logistic 0.25, softmax 0.5, squared 1).")
 ]
+
+
+#: What says how a unit's epsilon is asked for, and not what happens in a run.
+BESIDE_THE_RUN = ("method", "delta_prime", "batch", "rows_per_person", "rows", "parts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whose:
+    """Whom a plan protects, and how many rows there are."""
+
+    protects: Protects = USUAL_UNIT
+    rows: Rows = None
+    rows_per_person: RowsPerPerson = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,3 +195,8 @@ class Account:
             help="On the designed ring: moves to look for a better order with. Default: some seconds' worth; 0: none."
         ),
     ] = None
+
+    @property
+    def rows_of_one(self) -> int | None:
+        """The most rows of a person, where they are given."""
+        return self.rows_per_person

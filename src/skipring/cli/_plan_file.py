@@ -36,7 +36,7 @@ def plan_file(plans: Plans, law: str) -> str:
     best, budget = plans.best, plans.budget
     most = next((other for other in plans.alternatives if other.name == "most updates"), None)
     sections: dict[str, dict[str, Any]] = {
-        "data": {"nodes": budget.nodes, "rows_per_person": budget.rows_per_person},
+        "data": {"nodes": budget.nodes} | budget.keys_of_persons,
         "schedule": {"name": budget.schedule, "steps": best.steps},
         "delay": {"law": law, "hop_latency": budget.hop_latency, "timeout": best.timeout}
         | ({} if best.ready == "fresh" else {"ready": best.ready}),

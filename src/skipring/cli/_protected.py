@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._numbers import ordinal
 from ..errors import InvalidInput, require_integer
+from ._options import PER_PERSON
 
 if TYPE_CHECKING:
     from ..privacy import PlannedRun, Unit
@@ -27,7 +28,7 @@ class Protected:
 
     unit: Unit
     batch: int | None = None
-    rows_per_person: int | None = None
+    rows_of_one: int | None = None
     parts: int = 1
     units: int | None = 1
     of_a_node: int | None = 1
@@ -38,8 +39,8 @@ class Protected:
         The noise on an update's gradient is given in units of the most that one protected unit can contribute.
         """
         facts: dict[str, Any] = {"batch": self.batch, "parts": self.parts}
-        if self.rows_per_person is not None:
-            facts["rows_per_person"] = self.rows_per_person
+        if self.rows_of_one is not None:
+            facts[PER_PERSON] = self.rows_of_one
         known = self.unit == "node" or self.batch is not None
         return facts | {"noise_over_gradient_bound": noise_multiplier / (self.batch or 1) if known else None}
 
@@ -51,7 +52,7 @@ class Protected:
         if self.batch is None:
             often = "" if self.parts == 1 else f"one part of {self.parts} of "
             return [("rows per update", f"{often}all rows of a node")]
-        of = f", of a person at most {self.rows_per_person}" if self.rows_per_person is not None else ""
+        of = f", of a person at most {self.rows_of_one}" if self.rows_of_one is not None else ""
         turns = "each at every turn" if self.parts == 1 else f"each at every {ordinal(self.parts)} turn"
         return [("rows per update", f"at most {self.batch}{of}; {turns}")]
 
@@ -66,23 +67,23 @@ class Protected:
             "Noise std on the gradient: noise multiplier x gradient bound / rows per update ="
             f" {share:.4g} x gradient bound"
         )
-        if self.rows_per_person is None:
+        if self.rows_of_one is None:
             return words + "."
         return (
             f"{words} where a person's rows are bounded together (networks), and x rows per person ="
-            f" {share * self.rows_per_person:.4g} x gradient bound where each row is (linear models)."
+            f" {share * self.rows_of_one:.4g} x gradient bound where each row is (linear models)."
         )
 
 
 def protected(asked: Account) -> Protected:
     """Return whom the options protect; refuse what does not go together."""
     protects, batch, rows, parts = asked.protects, asked.batch, asked.rows, asked.parts
-    per_person = asked.rows_per_person
+    per_person = asked.rows_of_one
     if protects == "node":
         if parts is not None:
             reason = "a node contributes at each of its turns; rotation goes with --protects record or person"
             raise InvalidInput.because("parts", parts, reason)
-        for parameter, given in (("batch", batch), ("rows_per_person", per_person), ("rows", rows)):
+        for parameter, given in (("batch", batch), (PER_PERSON, per_person), ("rows", rows)):
             if given is not None:
                 reason = "a node's noise does not depend on its rows; it goes with --protects record or person"
                 raise InvalidInput.because(parameter, given, reason)
@@ -90,32 +91,32 @@ def protected(asked: Account) -> Protected:
 
     if batch is None and rows is None:  # an update takes all rows (or a part of them), however many those are
         if per_person is not None and protects != "person":
-            raise InvalidInput.because("rows_per_person", per_person, "goes with --protects person")
+            raise InvalidInput.because(PER_PERSON, per_person, "goes with --protects person")
         require_integer("parts", 1 if parts is None else parts, 1, _MOST_PARTS)
-        return Protected(unit=_unit(protects), rows_per_person=per_person, parts=parts or 1, units=None, of_a_node=None)
+        return Protected(unit=_unit(protects), rows_of_one=per_person, parts=parts or 1, units=None, of_a_node=None)
 
     from ..learning import Protection  # only where rows matter: it loads more than the accountants do
 
     if protects == "person" and per_person is None:
-        raise InvalidInput.because("rows_per_person", "missing", "say how many rows a person has at most")
+        raise InvalidInput.because(PER_PERSON, "missing", "say how many rows a person has at most")
     batch = rows if batch is None else batch
-    agreed = Protection(unit=_unit(protects), batch=batch, rows_per_person=1 if per_person is None else per_person)
+    agreed = Protection(_unit(protects), batch, 1 if per_person is None else per_person)
     if per_person is not None and protects != "person":  # also where it is 1
-        raise InvalidInput.because("rows_per_person", per_person, "goes with --protects person")
+        raise InvalidInput.because(PER_PERSON, per_person, "goes with --protects person")
     if parts is not None:
         if rows is not None:
             raise InvalidInput.because("parts", parts, "follows from --rows; give one of the two")
         require_integer("parts", parts, 1, _MOST_PARTS)
     elif rows is not None:
-        require_integer("rows", rows, 1, _MOST_PARTS * agreed.units_per_update * agreed.rows_per_person)
-        parts = agreed.parts(-(-rows // agreed.rows_per_person))
+        require_integer("rows", rows, 1, _MOST_PARTS * agreed.units_per_update * agreed.rows_of_one)
+        parts = agreed.parts(-(-rows // agreed.rows_of_one))
     return Protected(
         unit=agreed.unit,
         batch=batch,
-        rows_per_person=per_person,
+        rows_of_one=per_person,
         parts=1 if parts is None else parts,
         units=agreed.units_per_update,
-        of_a_node=None if rows is None else -(-rows // agreed.rows_per_person),
+        of_a_node=None if rows is None else -(-rows // agreed.rows_of_one),
     )
 
 

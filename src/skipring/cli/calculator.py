@@ -207,13 +207,9 @@ def _planned(hops: options.Hops, asked: options.Account, noise_multiplier: float
     from ..privacy import planned_run
 
     who = protected(asked)
-    said = {name: value for name, value in vars(asked).items() if name not in _OF_ROWS}
+    said = {name: value for name, value in vars(asked).items() if name not in options.BESIDE_THE_RUN}
     run = planned_run(**vars(hops), **said | {"protects": who.unit}, noise_multiplier=noise_multiplier, parts=who.parts)
     return run, who
-
-
-#: What says how a unit's epsilon is asked for, and not what happens in a run.
-_OF_ROWS = ("method", "delta_prime", "batch", "rows_per_person", "rows", "parts")
 
 
 def _facts(run: PlannedRun) -> dict[str, Any]:

@@ -37,22 +37,18 @@ class Asked:
     diameter: Annotated[float, typer.Option(help="Diameter of the set the parameters are kept in.")] = 10.0
     schedule: options.Schedule = options.USUAL_SCHEDULE
     smoothness: options.Smoothness = None
-    protects: options.Protects = options.USUAL_UNIT
-    rows: options.Rows = None
     batch: Annotated[
         int | None,
         typer.Option(help="With record or person: the most rows of an update. By default proposed from --rows."),
     ] = None
-    rows_per_person: options.RowsPerPerson = None
     ready: options.Ready = None
 
-    @property
-    def budget(self) -> Budget:
-        """The budget, which checks every value and names what is allowed."""
+    def budget(self, whose: options.Whose) -> Budget:
+        """Return the budget, which checks every value and names what is allowed."""
         from ..delays import parse_delay
         from ..planning import Budget
 
-        values = vars(self) | {"delay": parse_delay(self.delay), "ready": self.ready or "fresh"}
+        values = vars(self) | vars(whose) | {"delay": parse_delay(self.delay), "ready": self.ready or "fresh"}
         return Budget(**values)
 
     @property
@@ -63,6 +59,7 @@ class Asked:
 
 def plan(
     asked: Asked,
+    whose: options.Whose,
     figure: Annotated[
         Path | None, typer.Option(help="Where to draw the trade-off (png, svg or pdf); an older figure is overwritten.")
     ] = Path("frontier.png"),
@@ -79,7 +76,7 @@ def plan(
     """
     from ..privacy import promise
 
-    budget = asked.budget
+    budget = asked.budget(whose)
     if write is not None:
         check_new(write)
     drawn = None if no_figure else figure

@@ -157,9 +157,9 @@ def _show(
         notes.append(sentence(privacy.not_covered))
     notes += map(sentence, resolved.notes)
     if resolved.rows_left_out:
-        notes.append(
-            f"{resolved.rows_left_out} training rows are not used: of each person the first data.rows_per_person are."
-        )
+        from ..learning import FIRST_ROWS_ONLY
+
+        notes.append(f"{resolved.rows_left_out} training rows are left out: {FIRST_ROWS_ONLY}.")
     if resolved.labels_clipped:
         notes.append(f"{resolved.labels_clipped} labels were clipped to model.label_bound.")
     if privacy.averaged:

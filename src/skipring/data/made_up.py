@@ -23,11 +23,11 @@ def made_up_rows(
     rng: np.random.Generator,
     *,
     nodes: int | None = None,
-    rows_per_person: int | None = None,
+    rows_of_one: int | None = None,
 ) -> Dataset:
     """Return rows that nobody has: every value is drawn uniformly, and labels follow a random linear rule with noise.
 
-    Where the schema has a column for nodes, rows are dealt to `nodes` in turn; with `rows_per_person`, whole persons
+    Where the schema has a column for nodes, rows are dealt to `nodes` in turn; with `rows_of_one`, whole persons
     are, who have this number of rows each. No value is missing.
 
     >>> from skipring.data import Schema
@@ -44,7 +44,7 @@ def made_up_rows(
         else:
             values[column.name] = rng.integers(len(column.categories), size=rows)
     features = schema.encode(values, rows)
-    persons = None if rows_per_person is None else np.arange(rows) // rows_per_person
+    persons = None if rows_of_one is None else np.arange(rows) // rows_of_one
     groups, names = None, tuple[str, ...]()
     if schema.node is not None:
         if nodes is None:

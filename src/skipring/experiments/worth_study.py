@@ -95,12 +95,10 @@ def made_up(run: RunFile, rows: int) -> Dataset:
         reason = "needs a schema to draw rows from: [[column]] entries, or data.schema_file"
         raise InvalidInput.because("made_up", rows, reason)
     persons = run.privacy.protects == "person"
-    if persons and run.data.rows_per_person is None:
-        raise InvalidInput.because("data.rows_per_person", "missing", "say how many rows a person has at most")
     rng = stream(run, _MADE_UP)
     with by_key(rows="made_up"):
         return made_up_rows(
-            run.table, rows, rng, nodes=run.data.nodes, rows_per_person=run.data.rows_per_person if persons else None
+            run.table, rows, rng, nodes=run.data.nodes, rows_of_one=run.rows_of_one if persons else None
         )
 
 

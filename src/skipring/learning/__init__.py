@@ -37,11 +37,13 @@ from .networks import NeuralModel as NeuralModel
 from .networks import is_network as is_network
 from .reference import row_errors as row_errors
 from .step_sizes import StepSizes as StepSizes
+from .units import FIRST_ROWS_ONLY as FIRST_ROWS_ONLY
 from .units import Batches as Batches
 from .units import Protection as Protection
 from .units import deal_parts as deal_parts
 from .units import most_units as most_units
 from .units import parts_stream as parts_stream
+from .units import rows_of_one as rows_of_one
 from .units import unit_count as unit_count
 from .update import Learner as Learner
 from .update import Noise as Noise

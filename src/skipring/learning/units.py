@@ -26,6 +26,20 @@ from ..privacy import Unit
 _PARTS = 2**32 - 5
 
 
+#: What becomes of rows that are too many of one person.
+FIRST_ROWS_ONLY = "of each person the first data.rows_per_person are used"
+
+
+def rows_of_one(unit: Unit, given: int | None) -> int:
+    """Return the most rows of one person, or 1 for any other unit, for which nothing may be given."""
+    if unit == "person" and given is None:
+        reason = "persons are protected: say how many rows of a person are used at most, without looking at the data"
+        raise InvalidInput.because("rows_per_person", "missing", reason)
+    if unit != "person" and given is not None:
+        raise InvalidInput.because("rows_per_person", given, f"is for persons, and what is protected is a {unit}")
+    return 1 if given is None else given
+
+
 class Bounded(Protocol):
     """A model, as far as its bound is concerned."""
 
@@ -38,7 +52,7 @@ class Bounded(Protocol):
         """Whether each row's gradient has that bound; else only what is clipped to it has."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Protection:
     """Whom the noise protects, and how many rows an update takes.
 

@@ -128,6 +128,11 @@ class Budget:
                 raise InvalidInput("batch", self.batch, f"at most {most}: no node has more rows to take")
 
     @property
+    def keys_of_persons(self) -> dict[str, int | None]:
+        """What the data section of a run file says of persons."""
+        return {"rows_per_person": self.rows_per_person}
+
+    @property
     def _per_person(self) -> int:
         return 1 if self.rows_per_person is None else self.rows_per_person
 

@@ -78,7 +78,7 @@ def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool 
     if protection.unit == "node" or batch is None:
         return ()
     whose = "the largest node" if largest else "this node"
-    if largest and batch > (rows := units * protection.rows_per_person):
+    if largest and batch > (rows := units * protection.rows_of_one):
         most = f"{rows} training rows" if protection.unit == "record" else f"{units} persons, so at most {rows} rows"
         notes.append(
             f"no node has learning.batch = {batch} rows: {whose} has {most}, and every sum is divided by {batch}"

@@ -179,24 +179,19 @@ def usual_batch(run: RunFile, owned: NodeData) -> int:
     if owned.persons is None:
         return int(owned.sizes.max())
     whose = np.split(owned.persons, owned.start[1:-1])
-    return max(len(np.unique(persons)) for persons in whose) * (run.data.rows_per_person or 1)
+    return max(len(np.unique(persons)) for persons in whose) * run.rows_of_one
 
 
 @by_key()
 def protection_of(run: RunFile, owned: NodeData | None = None) -> Protection | None:
     """Return whom the noise hides; None if the rows of an update are neither given nor follow from the nodes' rows."""
     unit, batch = run.privacy.protects, run.learning.batch
-    if unit != "person" and run.data.rows_per_person is not None:
-        reason = f"is for persons, and privacy.protects is {unit}"
-        raise InvalidInput.because("data.rows_per_person", run.data.rows_per_person, reason)
-    if unit == "person" and run.data.rows_per_person is None:
-        reason = "persons are protected: say how many rows of a person are used at most, without looking at the data"
-        raise InvalidInput.because("data.rows_per_person", "missing", reason)
+    rows_of_one = run.rows_of_one
     if unit != "node" and batch is None:
         if owned is None:
             return None
         batch = usual_batch(run, owned)
-    return Protection(unit=unit, batch=batch, rows_per_person=run.data.rows_per_person or 1)
+    return Protection(unit, batch, rows_of_one)
 
 
 def units_of_nodes(owned: NodeData, protection: Protection) -> tuple[int, ...]:

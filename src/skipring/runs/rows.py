@@ -119,15 +119,11 @@ def protected_rows(
 
 
 def first_rows_of_persons(run: RunFile, persons: AnyInts) -> NDArray[np.intp]:
-    """Return the numbers of the rows that are used: of each person the first `data.rows_per_person`, in their order.
+    """Return the numbers of the rows that are used: of each person the first that are agreed on, in their order.
 
     Which rows are left out does not depend on what they say.
     """
-    most = run.data.rows_per_person
-    if most is None:
-        reason = "persons are protected: say how many rows of a person are used at most, without looking at the data"
-        raise InvalidInput.because("data.rows_per_person", "missing", reason)
-    return np.flatnonzero(times_before(persons) < most)
+    return np.flatnonzero(times_before(persons) < run.rows_of_one)
 
 
 def prepared_rows(

@@ -21,7 +21,7 @@ from ..errors import (
     require_open_unit,
     require_positive,
 )
-from ..learning import LOSSES, NETWORKS
+from ..learning import LOSSES, NETWORKS, rows_of_one
 from ..privacy import USUAL_UNIT, Unit
 from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
 from .changes import EITHER, change_value, parse_change, read_toml
@@ -376,6 +376,12 @@ class RunFile(_Section):
     def table(self) -> Schema | None:
         """What the columns of tables mean, if the file says so in `[[column]]` entries."""
         return None if self.column is None else Schema.of(self.column)
+
+    @property
+    def rows_of_one(self) -> int:
+        """The most rows of a person that are used, or 1 where no persons are protected."""
+        with by_key():
+            return rows_of_one(self.privacy.protects, self.data.rows_per_person)
 
     def having(self, **sections: Mapping[str, Any]) -> Self:
         """Return the same with other values of these sections, which nobody checks; None is as good as not given."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from ...learning import FIRST_ROWS_ONLY
 from ..protocol import News, Rule
 
 
@@ -59,7 +60,7 @@ class RowsLeftOut(Event):
 
     name = "rows left out"
     rows: int
-    why: str = "of each person the first data.rows_per_person are used"
+    why: str = FIRST_ROWS_ONLY
 
 
 @dataclass(frozen=True)
