@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from ..protocol import Broke, Final, Message, Outcome, Parameters, Pass, Rule, Token, wrong_way
+from ..protocol import Broke, Final, Message, Outcome, Parameters, Pass, Peer, Rule, Token, wrong_way
 from ..storage import ModelFile
 
 
@@ -16,43 +16,50 @@ def discard(parameters: Parameters) -> None:
         parameters.discard()
 
 
+class Gate(Protocol):
+    """The node that tokens come to: it says what is wrong with them, and is given what is let in."""
+
+    def why_wrong(self, token: Token) -> str:
+        """Say why the model of a token cannot be of this run; nothing if it can."""
+
+    def too_far(self, token: Token) -> str:
+        """Say why it cannot have come from the one that was seen last; nothing if it can."""
+
+    def lets_in(self, sender: int, message: Pass | Final | Outcome) -> bool:
+        """Say whether the own updates on a token are such as this node knows."""
+
+    def take(self, sender: int, message: Message) -> None:
+        """Take what is let in, and who sent it."""
+
+    def refuse(self, sender: int, problem: str) -> None:
+        """Take the news who sent what is not let in, and why."""
+
+    def broke(self, broken: Broke) -> None:
+        """Take the news whose token no honest node sends."""
+
+
 class Arrivals:
     """Looks at each message that arrives, and lets in those whose token, if they have one, may be of this run.
 
     Parameters
     ----------
-    check : says why the model of a token cannot be of this run; nothing if it can.
-    too_far : says why it cannot have come from the one that was seen last; nothing if it can.
-    unsigned : says why a token has updates that their nodes have not signed; nothing if each is signed.
+    node : whose messages they are.
+    peer : the protocol: it knows what was left out of a token, and who has signed which update.
     path : the node of each hop.
     at_once : whether models are so small that nobody has to wait for the check; else it is done in a thread.
     spawn : begins something beside other things.
-    whole : puts back what was left out of a token because this node has it; None if it cannot.
-    lets_in : says whether the own updates on a token are such as this node knows.
-    take : is given what is let in, and who sent it.
-    refuse : is told who sent what is not let in, and why.
-    broke : is told whose token no honest node sends.
     """
 
     def __init__(
         self,
-        check: Callable[[Token], str],
-        too_far: Callable[[Token], str],
-        unsigned: Callable[[Pass | Final | Outcome], str],
+        node: Gate,
+        peer: Peer,
         path: Sequence[int],
         *,
         at_once: bool,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
-        whole: Callable[[int, Pass], Pass | None],
-        lets_in: Callable[[int, Pass | Final | Outcome], bool],
-        take: Callable[[int, Message], None],
-        refuse: Callable[[int, str], None],
-        broke: Callable[[Broke], None],
     ) -> None:
-        self._check, self._too_far, self._unsigned = check, too_far, unsigned
-        self._path, self._at_once = path, at_once
-        self._spawn, self._lets_in, self._take, self._refuse, self._broke = spawn, lets_in, take, refuse, broke
-        self._whole = whole
+        self._node, self._peer, self._path, self._at_once, self._spawn = node, peer, path, at_once, spawn
         self._checking = 0
 
     @property
@@ -63,13 +70,13 @@ class Arrivals:
     def received(self, sender: int, message: Message) -> None:
         """Take a message that is well formed; what is in it is checked here."""
         if isinstance(message, Pass):
-            known = self._whole(sender, message)
+            known = self._peer.whole(sender, message)
             if known is None:
                 discard(message.token.parameters)  # as if it were lost
                 return
             message = known
         if not isinstance(message, Pass | Final | Outcome):
-            self._take(sender, message)
+            self._node.take(sender, message)
         elif self._at_once:
             self._judge(sender, message, self._look(message.token))
         else:
@@ -85,8 +92,8 @@ class Arrivals:
 
     def _look(self, token: Token) -> tuple[str, str]:
         """Look at the model of a token, which takes long if it is large."""
-        problem = self._check(token)
-        return problem, "" if problem else self._too_far(token)
+        problem = self._node.why_wrong(token)
+        return problem, "" if problem else self._node.too_far(token)
 
     def _judge(self, sender: int, message: Pass | Final | Outcome, found: tuple[str, str]) -> None:
         hop = message.hop if isinstance(message, Pass) else None
@@ -95,12 +102,12 @@ class Arrivals:
         way = wrong_way(message.token, self._path, sender=sender, hop=hop, recovered=recovered)
         problem, far = found
         if problem:
-            self._refuse(sender, problem)
+            self._node.refuse(sender, problem)
         elif way:
-            self._broke(Broke(sender, Rule.WAY, way))
-        elif unsigned := self._unsigned(message):
-            self._broke(Broke(sender, Rule.STAMPS, f"its token {unsigned}"))
+            self._node.broke(Broke(sender, Rule.WAY, way))
+        elif unsigned := self._peer.unsigned(message):
+            self._node.broke(Broke(sender, Rule.STAMPS, f"its token {unsigned}"))
         elif far and not isinstance(message, Outcome):  # whether that is taken, the votes of a majority decide
-            self._broke(Broke(sender, Rule.STRIDE, far))
-        elif self._lets_in(sender, message):
-            self._take(sender, message)
+            self._node.broke(Broke(sender, Rule.STRIDE, far))
+        elif self._node.lets_in(sender, message):
+            self._node.take(sender, message)

@@ -130,6 +130,41 @@ class Updates(Protocol):
         """Make the update of a hop while messages are answered."""
 
 
+class Listener(Protocol):
+    """The node that a driver works for."""
+
+    def ended(self) -> None:
+        """Take the news that the final model is on disk."""
+
+    def settled(self) -> None:
+        """Take the news that it has become certain what recoveries have cost, or that nobody is asked any more."""
+
+    def broke(self, broken: Broke) -> None:
+        """Take the news that a node has broken a rule."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """What a node has ready at its turns, and how long it waits.
+
+    Parameters
+    ----------
+    readiness : what is ready for the next update.
+    turn_of : says which turn of this node a hop is, or the next one is.
+    pace : how long others are waited for.
+    turns : how long turns take, of all nodes; None where nothing is learned from it.
+    patience : an update that has not come back after this many seconds never will.
+    clock : the time in seconds; only differences matter.
+    """
+
+    readiness: Readiness
+    turn_of: Callable[[int], int]
+    pace: Pace
+    turns: TurnTimes | None
+    patience: float
+    clock: Callable[[], float]
+
+
 @dataclass
 class _Go:
     """What one piece of news leads to: actions in their order, entries to be written at once, messages after that."""
@@ -149,17 +184,10 @@ class Driver:
     journal : what is written before anything is sent.
     transport : what messages are sent with.
     updater : what makes updates.
-    readiness : what is ready for the next update.
-    turn_of : says which turn of this node a hop is; None if it is none.
-    pace : how long others are waited for.
-    turns : how long turns take, of all nodes; None where nothing is learned from it.
-    patience : seconds after which an update that has not come back never will.
+    timing : what is ready, and how long others are waited for.
     telemetry : is told what happens.
     life : what the node's tasks belong to; whatever goes wrong here ends it.
-    clock : the time in seconds; only differences matter.
-    ended : is called once the final model is on disk.
-    settled : is called when it has become certain what recoveries have cost, or nobody is asked any more.
-    broke : is told who has broken a rule.
+    node : is told what concerns the whole of it.
     """
 
     def __init__(
@@ -169,22 +197,15 @@ class Driver:
         journal: Journal,
         transport: Wires,
         updater: Updates,
-        readiness: Readiness,
-        turn_of: Callable[[int], int],
-        pace: Pace,
-        turns: TurnTimes | None,
-        patience: float,
+        timing: Timing,
         telemetry: Telemetry,
         life: Life,
-        clock: Callable[[], float],
-        ended: Callable[[], None],
-        settled: Callable[[], None],
-        broke: Callable[[Broke], None],
+        node: Listener,
     ) -> None:
         self.peer, self.journal, self.transport, self.updater = peer, journal, transport, updater
-        self.readiness, self._turn_of, self._patience = readiness, turn_of, patience
-        self.pace, self.turns, self.telemetry = pace, turns, telemetry
-        self._life, self._clock, self._ended, self._settled, self._broke = life, clock, ended, settled, broke
+        self.pace, self._turns, self._readiness = timing.pace, timing.turns, timing.readiness
+        self._turn_of, self._patience, self._clock = timing.turn_of, timing.patience, timing.clock
+        self.telemetry, self._life, self._node = telemetry, life, node
         self._settling = False
         self._go: _Go | None = None
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
@@ -220,11 +241,11 @@ class Driver:
         """Measure what a message tells about time, and let the protocol take it."""
         if isinstance(message, Ready) and self.peer.waits_for(sender, message.hop):
             waited = self.telemetry.wait_ended()  # the rest of its turn it tells itself
-            if self.turns is not None:
-                self.turns.was_ready(message.hop, waited)
+            if self._turns is not None:
+                self._turns.was_ready(message.hop, waited)
         elif isinstance(message, Pass):
-            if self.turns is not None and self.peer.expects((message.ballot, message.hop), sender):
-                self.turns.heard(message.turns, message.hop)
+            if self._turns is not None and self.peer.expects((message.ballot, message.hop), sender):
+                self._turns.heard(message.turns, message.hop)
         elif isinstance(message, Accepted) and self.peer.asks(sender, message.hop):
             self.telemetry.passed(size_of(self.peer.memory.copy.token.parameters))
         return self.peer.received(sender, message)
@@ -247,7 +268,7 @@ class Driver:
                 self._act(go, go.actions.popleft())
             self._write_and_send(go)
             if self._settling and not self.peer.settling:
-                self._loop.call_soon(self._settled)
+                self._loop.call_soon(self._node.settled)
             self._settling = bool(self.peer.settling)
         except JournalError as error:
             self._life.fail(Stopped(str(error)))  # and nothing is sent
@@ -281,9 +302,9 @@ class Driver:
             self._stop_timer(action.name)
         elif isinstance(action, PrepareBatch):
             ready = partial(self.peer.prepared, action.ballot, action.hop)
-            self.readiness.want(self._turn_of(action.hop), lambda: self._tell(ready))
+            self._readiness.want(self._turn_of(action.hop), lambda: self._tell(ready))
         elif isinstance(action, Compute):
-            self.readiness.used()
+            self._readiness.used()
             self._computing_since = self._clock()
             if self.updater.is_instant:
                 token = self.updater.update(action)
@@ -295,7 +316,7 @@ class Driver:
         elif isinstance(action, Say):
             self.telemetry.note(ProtocolNews(action.news, action.text))
         elif isinstance(action, Broke):
-            self._broke(action)
+            self._node.broke(action)
 
     def _wrote(self, entry: Entry) -> None:
         if isinstance(entry, Released):
@@ -304,20 +325,20 @@ class Driver:
         elif isinstance(entry, Kept) and entry.copy.kind is Kind.ACCEPTED:
             self.telemetry.note(TokenAccepted(entry.copy.hop))
         elif isinstance(entry, Over):
-            self._loop.call_soon(self._ended)
+            self._loop.call_soon(self._node.ended)
         elif isinstance(entry, Settled | Forked):  # also a fork that is proven after the end
-            self._loop.call_soon(self._settled)
+            self._loop.call_soon(self._node.settled)
 
     def _offered(self, hop: int) -> float:
         """Take note that the token is on offer for a hop; return since when."""
-        self.readiness.turn_is_over()  # if an own one was on
+        self._readiness.turn_is_over()  # if an own one was on
         return self.telemetry.offered(hop)
 
     def _turn_took(self, hop: int, *, in_time: bool) -> None:
         """Tell how long an own turn took, from the offer to the update, or to the end of the turn."""
-        if self.turns is not None:
-            computed, ready_after = self._clock() - self._computing_since, self.readiness.waited
-            self.turns.took(hop, computed, ready_after=ready_after, in_time=in_time)
+        if self._turns is not None:
+            computed, ready_after = self._clock() - self._computing_since, self._readiness.waited
+            self._turns.took(hop, computed, ready_after=ready_after, in_time=in_time)
 
     def _expired(self, name: Timer) -> None:
         self._timers.pop(name, None)
@@ -325,8 +346,8 @@ class Driver:
             return
         if name is Timer.OFFER and self.peer.holding:
             waited, hop = self.telemetry.wait_ended(), self.peer.offers
-            if hop is not None and self.turns is not None:
-                self.turns.took(hop, waited, in_time=False)
+            if hop is not None and self._turns is not None:
+                self._turns.took(hop, waited, in_time=False)
         elif name is Timer.TURN and self.peer.computing:
             self._turn_took(self.peer.memory.copy.hop, in_time=False)
         self._tell(lambda: self.peer.expired(name))
@@ -366,4 +387,4 @@ class Driver:
     def _go_ahead(self) -> None:
         """Get ready for the next own turn after the newest hop that this node knows of, if it does so ahead."""
         if self.peer.memory.outcome is None:
-            self.readiness.go_ahead(self._turn_of(self.telemetry.hop + 1))
+            self._readiness.go_ahead(self._turn_of(self.telemetry.hop + 1))

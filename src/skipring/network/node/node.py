@@ -10,13 +10,13 @@ from functools import partial
 
 import numpy as np
 
-from ..protocol import Broke, Copy, Kind, Message, Offer, Pass, Peer, Token, WantLooks, WantOutcome
+from ..protocol import Broke, Copy, Final, Kind, Message, Offer, Outcome, Pass, Peer, Token, WantLooks, WantOutcome
 from ..storage import digest_of
 from ..transport import Done, Receiver, Transport
 from ._view import status_of
 from .arrivals import Arrivals
 from .claims import final_claims
-from .driver import Driver, Journal, Wires
+from .driver import Driver, Journal, Timing, Wires
 from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RuleBroken, RunOver, Started, ToldToStop
 from .expiry_watch import ExpiryWatch
 from .finish import FINISH, FinishWatch
@@ -58,6 +58,24 @@ def over_tls(setup: NodeSetup, receiver: Receiver) -> Transport:
     )
 
 
+def _counted(setup: NodeSetup, account: OwnAccount, journal: Journal) -> tuple[Lifetime | None, Journal]:
+    """Let an account follow a journal, by way of the ledger of all runs where the owner keeps one."""
+    if setup.ledger is None:
+        journal.follow(account)
+        return None, journal
+    lifetime = Lifetime(
+        setup.ledger,
+        account,
+        run=setup.identity,
+        node=setup.name,
+        delta=setup.delta,
+        not_covered=setup.not_covered,
+    )
+    journal.follow(lifetime)
+    lifetime.begin()
+    return lifetime, CountedJournal(journal, lifetime)
+
+
 class Node:
     """A node of a run; `run` returns when the run is over, or the node was told to stop.
 
@@ -83,56 +101,24 @@ class Node:
         self.setup, self._clock, self._life = setup, clock, Life()
         self.telemetry = Telemetry(say, clock, memory.copy.hop, before=setup.left_at_a_stop())
         self.account = OwnAccount(setup.terms)
-        self.lifetime = None
-        if setup.ledger is None:
-            journal.follow(self.account)
-        else:
-            self.lifetime = Lifetime(
-                setup.ledger,
-                self.account,
-                run=setup.identity,
-                node=setup.name,
-                delta=setup.delta,
-                not_covered=setup.not_covered,
-            )
-            journal.follow(self.lifetime)
-            self.lifetime.begin()
-            journal = CountedJournal(journal, self.lifetime)
+        self.lifetime, journal = _counted(setup, self.account, journal)
         self.updater = Updater(setup, clock, self.telemetry.note)
         self.transport = connect(setup, self)
         self.taking_part = TakingPart(
             self.account, setup.config.budget, setup.delta, self._copy, self.telemetry.note, self.lifetime
         )
         self.taking_part.renewed = memory.copy.kind is Kind.INITIAL
-        pace = setup.new_pace()
-        learns = setup.run.delay.timeout == "adaptive"
-        turns = TurnTimes(pace, lambda: setup.keep_pace(pace)) if learns else None
-        readiness = Readiness(
-            setup.run.delay.ready or "ahead",
-            setup.terms.turn(setup.rules.steps + 1),
-            setup.terms.parts,
-            self.updater.prepare_at_once,
-            self.updater.prepare,
-            clock,
-            self._life.spawn,
-        )
-        sight = NodeSight(pace, self.transport, readiness, turns)
+        timing = self._new_timing()
+        sight = NodeSight(timing.pace, self.transport, timing.readiness, timing.turns)
         self.driver = Driver(
             Peer(setup.me, setup.rules, memory, setup.seal, self.taking_part, sight),
             journal=journal,
             transport=self.transport,
             updater=self.updater,
-            readiness=readiness,
-            turn_of=setup.terms.turn,
-            pace=pace,
-            turns=turns,
-            patience=setup.config.compute_limit,
+            timing=timing,
             telemetry=self.telemetry,
             life=self._life,
-            clock=clock,
-            ended=self._end,
-            settled=self._settle,
-            broke=self._name,
+            node=self,
         )
         self.taking_part.holding = lambda: self.peer.holding
         self.taking_part.too_slow = lambda: self.updater.too_slow(sight.longest_turn)
@@ -151,17 +137,7 @@ class Node:
             ridge=setup.run.model.ridge,
         )
         self.arrivals = Arrivals(
-            self._why_wrong,
-            self._too_far,
-            self.peer.unsigned,
-            setup.rules.path,
-            at_once=self.updater.is_quick,
-            spawn=self._life.spawn,
-            whole=self.peer.whole,
-            lets_in=self.reminders.lets_in,
-            take=self._take,
-            refuse=self._refuse,
-            broke=self._name,
+            self, self.peer, setup.rules.path, at_once=self.updater.is_quick, spawn=self._life.spawn
         )
         self.watch = StandstillWatch(
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
@@ -176,6 +152,29 @@ class Node:
         self._finishing: asyncio.Task[None] | None = None
         #: The nodes that have the final model.
         self.all_done: set[int] = set()
+
+    def _new_timing(self) -> Timing:
+        """Return what is ready at the turns of this node, and how long it waits for others."""
+        setup = self.setup
+        pace = setup.new_pace()
+        learns = setup.run.delay.timeout == "adaptive"
+        readiness = Readiness(
+            setup.run.delay.ready or "ahead",
+            setup.terms.turn(setup.rules.steps + 1),
+            setup.terms.parts,
+            self.updater.prepare_at_once,
+            self.updater.prepare,
+            self._clock,
+            self._life.spawn,
+        )
+        return Timing(
+            readiness=readiness,
+            turn_of=setup.terms.turn,
+            pace=pace,
+            turns=TurnTimes(pace, lambda: setup.keep_pace(pace)) if learns else None,
+            patience=setup.config.compute_limit,
+            clock=self._clock,
+        )
 
     @property
     def peer(self) -> Peer:
@@ -285,7 +284,7 @@ class Node:
             self._begun = True
             self.driver.begin()
             if self.peer.memory.outcome is not None:
-                self._end()
+                self.ended()
 
     # What arrives (transport.Receiver).
 
@@ -294,7 +293,8 @@ class Node:
         if not self._life.is_over and not self._leaving:
             self.arrivals.received(sender, message)
 
-    def _take(self, sender: int, message: Message) -> None:
+    def take(self, sender: int, message: Message) -> None:
+        """Let the protocol take a message that was checked."""
         if not self._life.is_over:
             if not self._begun and not isinstance(message, WantOutcome):
                 self.taking_part.renewed = False  # the others are on their way: this is not the beginning of the run
@@ -316,21 +316,26 @@ class Node:
         await self.transport.leave(f"its journal {OLD_JOURNAL}; it takes no further part in this run")
         self._life.fail(OldJournal(f"journal {self.setup.config.journal}: {OLD_JOURNAL}"))
 
-    def _why_wrong(self, token: Token) -> str:
+    def lets_in(self, sender: int, message: Pass | Final | Outcome) -> bool:
+        """Say whether the own updates on a token are such as this node knows."""
+        return self.reminders.lets_in(sender, message)
+
+    def why_wrong(self, token: Token) -> str:
         """Say why the model of a token cannot be of this run."""
         return self.setup.check_parameters(token.parameters)
 
-    def _too_far(self, token: Token) -> str:
+    def too_far(self, token: Token) -> str:
         """Say why the model of a token is too far from the one that this node saw last."""
         copy = self.peer.memory.copy
         return self._strides.too_far(copy.token, copy.hop, token)
 
-    def _name(self, broken: Broke) -> None:
+    def broke(self, broken: Broke) -> None:
         """Name a node that has broken a rule."""
         self.telemetry.note(RuleBroken(broken.node, broken.rule))
-        self._refuse(broken.node, broken.what)
+        self.refuse(broken.node, broken.what)
 
-    def _refuse(self, sender: int, problem: str) -> None:
+    def refuse(self, sender: int, problem: str) -> None:
+        """Say what was wrong with a message."""
         self.transport.say_once("refused", f"{self.setup.roster.names[sender]}: {problem}")
 
     def wants(self, sender: int, message: Message) -> str:
@@ -363,7 +368,8 @@ class Node:
 
     # The end.
 
-    def _end(self) -> None:
+    def ended(self) -> None:
+        """Take the news that the final model is on disk."""
         token = self.peer.memory.outcome
         assert token is not None
         if self._finishing is None:
@@ -394,7 +400,7 @@ class Node:
         if node != self.setup.me and not self.peer.settling:
             self.transport.send(node, Done())
 
-    def _settle(self) -> None:
+    def settled(self) -> None:
         """Take the news that it has become certain what recoveries have cost, or that nobody is asked any more."""
         token = self.peer.memory.outcome
         self._stale = True  # what was written before it was known
