@@ -43,7 +43,16 @@ from skipring.network.protocol import (
     marks_of,
     updated_hops,
 )
-from skipring.network.setup import LocalNetwork, Via, agreed_run, make_network, node_status, run_text, terms_of
+from skipring.network.setup import (
+    LocalNetwork,
+    NewSettings,
+    Via,
+    agreed_run,
+    make_network,
+    node_status,
+    run_text,
+    terms_of,
+)
 from skipring.network.storage import JournalReading, digest_of, read_journal
 from skipring.network.storage._entries import lines_in, token_in
 from skipring.network.transport import Address, read_roster
@@ -88,7 +97,7 @@ def make(
     }
     names = [f"node{number}" for number in range(1, len(addresses) + 1)]
     text = run_text(agreed_run(parse_run(run), len(addresses), IDENTITY)).encode()
-    make_network(folder, names, addresses, run=text, delay=delay, via=via)
+    make_network(folder, names, addresses, run=text, settings=NewSettings(delay=delay), via=via)
 
 
 def on_loopback(first: int, count: int) -> list[Address]:

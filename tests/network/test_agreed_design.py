@@ -19,6 +19,7 @@ from skipring.learning import LOGISTIC, LinearLearner, LinearModel, Protection, 
 from skipring.network.node import AccountTerms, Node, NodeBudget, NodeSetup, OwnAccount
 from skipring.network.protocol import blank_chain, extended_chain
 from skipring.network.setup import (
+    NewSettings,
     agreed_run,
     asked_budget,
     load_node,
@@ -110,9 +111,11 @@ def test_four_hospitals_keep_what_was_asked_in_every_run(tmp_path: Path, number:
         names,
         addresses,
         run=run_text(agreed_run(run, 4, IDENTITY)).encode(),
-        delay="exponential:2" if number % 2 else None,
-        budget=asked_budget(asked),
-        data={name: sites / f"{name}.csv" for name in names},
+        settings=NewSettings(
+            delay="exponential:2" if number % 2 else None,
+            budget=asked_budget(asked),
+            data={name: sites / f"{name}.csv" for name in names},
+        ),
     )
     configs = [tmp_path / "net" / name / "node.toml" for name in names]
     for config in configs:

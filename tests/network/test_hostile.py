@@ -56,7 +56,7 @@ from skipring.network.protocol import (
     blank_chain,
     extended_chain,
 )
-from skipring.network.setup import LocalNetwork, agreed_run, load_node, make_network, run_text
+from skipring.network.setup import LocalNetwork, NewSettings, agreed_run, load_node, make_network, run_text
 from skipring.network.transport import Heading, Keys, encode, node_uri, parse_nodes, server_name
 from skipring.network.transport import certificates as x
 from skipring.network.transport._calls import Allowance
@@ -110,7 +110,8 @@ def make(folder: Path) -> None:
     np.savetxt(rows, np.column_stack([features, labels]), delimiter=",", header="a,b,c,d,outcome", comments="")
     port = free_ports(4)
     text = run_text(agreed_run(parse_run(RUN | {"data": {"path": str(rows), "label": "outcome"}}), 3, IDENTITY))
-    make_network(folder, *parse_nodes("a,b,c", port=port), run=text.encode(), delay=f"{SLOW}+exponential:0.001")
+    late = NewSettings(delay=f"{SLOW}+exponential:0.001")
+    make_network(folder, *parse_nodes("a,b,c", port=port), run=text.encode(), settings=late)
     other = shutil.copytree(folder / "c", folder / "other")
     settings = (other / "node.toml").read_text()
     for offset in (0, 1000):

@@ -21,6 +21,7 @@ from skipring.learning import Learner
 from skipring.network.node import AdaptivePace, Node, NodeSetup, Pace
 from skipring.network.node.taking_part import TakingPart
 from skipring.network.setup import (
+    NewSettings,
     agreed_run,
     given_away,
     load_node,
@@ -55,7 +56,7 @@ def make(
     names, addresses = parse_nodes(str(nodes), port=free_ports(nodes))
     addresses = tuple(None if node == hidden else address for node, address in enumerate(addresses))
     text = run_text(agreed_run(asked, nodes, IDENTITY)).encode()
-    make_network(folder, names, addresses, run=text, delay=delay)
+    make_network(folder, names, addresses, run=text, settings=NewSettings(delay=delay))
     configs = [folder / name / "node.toml" for name in names]
     for config in configs:  # several tests at once would need more ports
         lines = [line for line in config.read_text().splitlines() if not line.startswith("metrics")]

@@ -25,7 +25,7 @@ from skipring.network.transport import (
     Agreement,
     Keys,
     Roster,
-    Shape,
+    RunShape,
     Transport,
     connections,
     link,
@@ -67,9 +67,9 @@ def made(folder: Path, roster: Roster, me: int, *, size: int = 8) -> tuple[Trans
     keys = Keys.read(folder / roster.names[me])
     listen = None if roster.addresses[me] is None else str(roster.addresses[me])
     models = folder / roster.names[me]
-    shape = Shape("<f8", size)
+    shape = RunShape("<f8", size, steps=8)
     return Transport(
-        me, roster, keys, listen=listen, agreement=AGREEMENT, shape=shape, steps=8, models=models, receiver=listener
+        me, roster, keys, listen=listen, agreement=AGREEMENT, shape=shape, models=models, receiver=listener
     ), listener
 
 

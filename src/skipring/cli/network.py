@@ -86,7 +86,7 @@ def network_init(
     keep it offline. It is not encrypted. With --via, each node goes out to one port of HOST, and nothing comes in;
     DIR/relay is what is started there, an sshd of its own that sees ciphertext only.
     """
-    from ..network import agreed_now, make_network, own_file
+    from ..network import NewSettings, agreed_now, make_network, own_file
 
     names, addresses, relay = who.placed()
     if delay is not None:
@@ -101,9 +101,7 @@ def network_init(
         days=days,
         run=now.text.encode(),
         asked=now.asked.encode(),
-        delay=delay,
-        budget=now.budget,
-        data=files,
+        settings=NewSettings(delay=delay, budget=now.budget, data=files or {}),
         via=relay,
     )
     if as_json:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .setup import GivenAway as GivenAway
     from .setup import LifeAccount as LifeAccount
     from .setup import LocalNetwork as LocalNetwork
+    from .setup import NewSettings as NewSettings
     from .setup import NodeState as NodeState
     from .setup import Seen as Seen
     from .setup import Taken as Taken

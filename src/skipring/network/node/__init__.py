@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .claims import final_claims, final_epsilon
     from .config import (
         IS_USER,
+        NewNode,
         NodeBudget,
         NodeConfig,
         NodeDelay,

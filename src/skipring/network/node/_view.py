@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import resource
+from collections import Counter
+from collections.abc import Iterable
 from statistics import median
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ..protocol import updated_hops
+from ..protocol import Rules, updated_hops
 from ..storage import digest_of
 from .status import NodeStatus
 
@@ -26,13 +25,10 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     setup, memory, budget = node.setup, node.peer.memory, node.setup.config.budget
     telemetry, times, delta = node.telemetry, node.telemetry.times, setup.delta
     token = memory.outcome or memory.copy.token
-    offered = np.asarray(setup.rules.path[: node.peer.decided], dtype=np.int64)
-    updated = np.asarray([setup.rules.path[hop - 1] for hop in updated_hops(token.chain)], dtype=np.int64)
-    nodes = len(setup.roster)
     life = None if node.lifetime is None else node.lifetime.total
     return NodeStatus(
         name=setup.name,
-        nodes=nodes,
+        nodes=setup.rules.nodes,
         steps=setup.rules.steps,
         hop=telemetry.hop,
         holding=node.peer.holding and memory.outcome is None,
@@ -41,8 +37,8 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         ballot=memory.promised,
         updates=token.updates,
         own_updates=node.account.releases,
-        turns=tuple(np.bincount(offered, minlength=nodes).tolist()),
-        updates_by_node=tuple(np.bincount(updated, minlength=nodes).tolist()),
+        turns=_by_node(setup.rules, range(1, node.peer.decided + 1)),
+        updates_by_node=_by_node(setup.rules, updated_hops(token.chain)),
         epsilon=node.account.epsilon(delta),
         epsilon_of_releases=node.account.epsilon_of_releases(delta),
         delta=delta,
@@ -59,7 +55,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         declined=telemetry.declined,
         cut=telemetry.cut,
         prepare_time=times.prepare_time,
-        test_error=None if math.isnan(node.updater.test_error) else node.updater.test_error,
+        test_error=node.updater.test_error,
         guess=setup.learner.guess,
         timeout=node.driver.pace.timeout,
         hop_time=times.hop_time,
@@ -68,7 +64,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         pass_rate=times.pass_rate,
         recoveries=telemetry.recoveries,
         reachable=len(node.transport.reachable),
-        broken_rules=tuple(node.telemetry.broken_rules[each] for each in range(len(node.setup.roster))),
+        broken_rules=tuple(telemetry.broken_rules[each] for each in range(setup.rules.nodes)),
         peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         running_for=telemetry.running_for,
         relay=None if node.tunnel is None else node.tunnel.state,
@@ -77,6 +73,12 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         ended_early_at=node.peer.ended_at if memory.outcome is not None and memory.asked else None,
         expires_in=node.expiry.seconds_left,
         expiring=node.expiry.warning,
-        waits_for=None if telemetry.standstill is None else telemetry.standstill.what,
-        stands_still=0.0 if telemetry.standstill is None else node.watch.stands_for,
+        waits_for=telemetry.waits_for,
+        stands_still=0.0 if telemetry.waits_for is None else node.watch.stands_for,
     )
+
+
+def _by_node(rules: Rules, hops: Iterable[int]) -> tuple[int, ...]:
+    """Return how many of some hops were each node's."""
+    turns = Counter(rules.path[hop - 1] for hop in hops)
+    return tuple(turns[node] for node in range(rules.nodes))

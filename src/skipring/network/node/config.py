@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -158,32 +159,40 @@ def _beside(law: str, folder: Path) -> str:
     return f"{kind}:{folder / file.strip()}"
 
 
-def node_config_text(
-    name: str,
-    address: Address | None,
-    metrics: int,
-    *,
-    with_run: bool,
-    with_schema: bool = False,
-    delay: str | None = None,
-    budget: NodeBudget | None = None,
-    data: Path | None = None,
-    relay: NodeRelay | None = None,
-) -> str:
-    """Return the settings that a new node starts with; with `delay`, it is late on purpose. `data` is its own file.
+@dataclass(frozen=True, kw_only=True)
+class NewNode:
+    """What a new node starts with; its owner may change all of it but its name.
 
-    `metrics` is the port of its metrics.
-
-    `with_schema`: the run says which column is the label, so that the node's own settings need not. With a `relay`, the
-    node listens where its tunnel ends.
+    Parameters
+    ----------
+    name : what the others call it.
+    address : where they reach it; None if nobody calls it.
+    metrics : the port of its metrics.
+    delay : the law by which it is late on purpose.
+    budget : what it is ready to give away.
+    data : its own file.
+    relay : by way of which others reach it: it listens where its tunnel ends.
     """
+
+    name: str
+    address: Address | None
+    metrics: int
+    delay: str | None = None
+    budget: NodeBudget | None = None
+    data: Path | None = None
+    relay: NodeRelay | None = None
+
+
+def node_config_text(node: NewNode, *, with_run: bool, with_schema: bool = False) -> str:
+    """Return the settings of a new node; `with_schema`: the run says which column is the label, so they need not."""
+    data, delay = node.data, node.delay
     own, late = OwnData.model_fields, NodeDelay.model_fields
     lines = [
-        f"# The settings of node {name}: its own, others never see them. Relative paths start at this folder.",
-        f"name = {quoted(name)}",
-        _listen_line(address, relay),
+        f"# The settings of node {node.name}: its own, others never see them. Relative paths start at this folder.",
+        f"name = {quoted(node.name)}",
+        _listen_line(node.address, node.relay),
         'journal = "journal.sqlite"    # what it must not forget; keep it and back it up',
-        f'metrics = "127.0.0.1:{metrics}"    # /health, /metrics (Prometheus) and /status, for this machine alone',
+        f'metrics = "127.0.0.1:{node.metrics}"    # /health, /metrics (Prometheus) and /status, for this machine alone',
         'run = "run.toml"' if with_run else '# run = "run.toml"    # what all nodes agreed on',
         "",
         "[data]",
@@ -191,11 +200,11 @@ def node_config_text(
         *([] if with_schema else [f'# label = "outcome"    # {own["label"].description}']),
         "",
         "[budget]",
-        *_budget_lines(NodeBudget() if budget is None else budget),
+        *_budget_lines(NodeBudget() if node.budget is None else node.budget),
         "",
         "[delay]",
         f"{'# ' if delay is None else ''}law = {quoted(delay or 'gamma:0.25,1')}    # {late['law'].description}",
-        *([] if relay is None else _relay_lines(relay)),
+        *([] if node.relay is None else _relay_lines(node.relay)),
     ]
     return "\n".join(lines) + "\n"
 

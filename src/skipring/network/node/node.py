@@ -52,7 +52,6 @@ def over_tls(setup: NodeSetup, receiver: Receiver) -> Transport:
         listen=setup.config.listen,
         agreement=setup.agreement,
         shape=setup.shape,
-        steps=setup.rules.steps,
         models=setup.models,
         receiver=receiver,
     )
@@ -130,22 +129,14 @@ class Node:
             note=self.telemetry.note,
             give_up=self._give_up,
         )
-        self._strides = Strides(
-            setup.learner,
-            step_sizes=np.asarray(setup.terms.step_sizes).tolist(),
-            noise_multiplier=setup.terms.noise_multiplier,
-            ridge=setup.run.model.ridge,
-        )
+        self._strides = self._new_strides()
         self.arrivals = Arrivals(
             self, self.peer, setup.rules.path, at_once=self.updater.is_quick, spawn=self._life.spawn
         )
         self.watch = StandstillWatch(
             self._peer_if_begun, setup.rules, self.transport, self.telemetry, clock, me=setup.me
         )
-        relay = setup.config.relay
-        self.tunnel = (
-            None if relay is None else Tunnel(setup.folder / RELAY, setup.ssh_words, self.telemetry.note, clock)
-        )
+        self.tunnel = self._new_tunnel()
         self.finish = FinishWatch(setup.config.journal.parent / FINISH, setup.identity, self._peer_if_begun, self._wish)
         self.expiry = ExpiryWatch(setup.name, setup.keys, self.telemetry.note)
         self._begun = self._leaving = self._finished = self._stale = False
@@ -174,6 +165,23 @@ class Node:
             turns=TurnTimes(pace, lambda: setup.keep_pace(pace)) if learns else None,
             patience=setup.config.compute_limit,
             clock=self._clock,
+        )
+
+    def _new_tunnel(self) -> Tunnel | None:
+        """Return the way to the relay, where there is one."""
+        setup = self.setup
+        if setup.config.relay is None:
+            return None
+        return Tunnel(setup.folder / RELAY, setup.ssh_words, self.telemetry.note, self._clock)
+
+    def _new_strides(self) -> Strides:
+        """Return how far a model may go in a number of steps."""
+        terms = self.setup.terms
+        return Strides(
+            self.setup.learner,
+            step_sizes=np.asarray(terms.step_sizes).tolist(),
+            noise_multiplier=terms.noise_multiplier,
+            ridge=self.setup.run.model.ridge,
         )
 
     @property

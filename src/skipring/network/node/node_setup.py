@@ -29,7 +29,7 @@ from ..transport import (
     OutcomeCertificate,
     Roster,
     RunSeal,
-    Shape,
+    RunShape,
     Statement,
     Way,
 )
@@ -94,9 +94,9 @@ class NodeSetup:
         return ssh_words(relay, through, read_owner(self.folder).ssh.proxy_command)
 
     @property
-    def shape(self) -> Shape:
-        """What parameters look like."""
-        return Shape(np.dtype(self.learner.dtype).str, size_of(self.initial.parameters))
+    def shape(self) -> RunShape:
+        """What tokens look like."""
+        return RunShape(np.dtype(self.learner.dtype).str, size_of(self.initial.parameters), self.rules.steps)
 
     @property
     def delta(self) -> float:

@@ -65,6 +65,11 @@ class Telemetry:
         """Seconds since the node was made."""
         return self._clock() - self.started
 
+    @property
+    def waits_for(self) -> str | None:
+        """What the node has last said that it waits for; None where something moves."""
+        return None if self.standstill is None else self.standstill.what
+
     def note(self, event: Event) -> None:
         """Count an event, and log it if it has a name."""
         level = event.level

@@ -99,9 +99,9 @@ class Updater:
         return f"its updates take longer than the timeout of {seconds:.3g} s"
 
     @property
-    def test_error(self) -> float:
-        """On the node's own test rows, of the newest token that was tested; nan before that."""
-        return self._error
+    def test_error(self) -> float | None:
+        """On the node's own test rows, of the newest token that was tested; None before that, or without such rows."""
+        return None if math.isnan(self._error) else self._error
 
     async def test(self) -> None:
         """Test the newest token that was sent to this node, if nobody has; messages are answered meanwhile."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .checks import check_network, check_node, is_node_folder
     from .exit_codes import ExitCode
     from .finishing import ask_to_finish
-    from .folders import make_network
+    from .folders import NewSettings, make_network
     from .giving import GivenAway, KnownByObserver, NodeModel, given_away, save_node_model
     from .hooks import Hook, hooks_of
     from .lifelong import LedgerLine, LedgerTotal, LifeAccount, life_account

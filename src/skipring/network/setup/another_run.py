@@ -12,7 +12,7 @@ from ..transport import Roster, parse_joining, read_roster
 from .agreeing import AgreedNow, agreed_now, own_file
 from .authority import has_authority
 from .checks import is_node_folder
-from .folders import ASKED
+from .folders import ASKED, NewSettings
 from .members import Members, all_have_files, begin_with_others, members_of
 from .new_run import begin_new_run
 
@@ -64,8 +64,7 @@ def next_run(
             members,
             asked=now.asked,
             days=365 if days is None else days,
-            budget=now.budget,
-            data=files,
+            settings=NewSettings(budget=now.budget, data=files or {}),
         )
     else:
         kept = begin_new_run(folder, now.text, None if run is None else now.asked)

@@ -7,12 +7,13 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ..._writing import write_file, writing
 from ...errors import InvalidInput
-from ..node import NODE_KEY, RELAY, NodeBudget, NodeRelay, node_config_text
+from ..node import NODE_KEY, RELAY, NewNode, NodeBudget, NodeRelay, node_config_text
 from ..transport import Address, Roster, node_uri, require_cryptography, server_name
 from .authority import CLOCKS
 from .ports import metrics_ports
@@ -20,6 +21,30 @@ from .relay import HOST_KEY, Via, node_host, node_relay_files, relay_files
 
 #: The run as it was asked for, before it was made into one for these nodes.
 ASKED = "asked.toml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSettings:
+    """What the settings of new nodes begin with, whose owners may change all of it.
+
+    Nodes are late on purpose by the law `delay`; `budget` is that of each; `data` are their own files, by their names.
+    """
+
+    delay: str | None = None
+    budget: NodeBudget | None = None
+    data: Mapping[str, Path] = field(default_factory=dict)
+
+    def of(self, name: str, address: Address | None, metrics: int, relay: NodeRelay | None = None) -> NewNode:
+        """Return what one node starts with."""
+        return NewNode(
+            name=name,
+            address=address,
+            metrics=metrics,
+            delay=self.delay,
+            budget=self.budget,
+            data=self.data.get(name),
+            relay=relay,
+        )
 
 
 def make_network(
@@ -30,19 +55,15 @@ def make_network(
     days: int = 365,
     run: bytes | None = None,
     asked: bytes | None = None,
-    delay: str | None = None,
-    budget: NodeBudget | None = None,
-    data: Mapping[str, Path] | None = None,
+    settings: NewSettings | None = None,
     via: Via | None = None,
 ) -> Roster:
     """Make an authority and one folder per node; the folder is there with everything in it, or not at all.
 
     The holder of `ca/ca.key` can make any node's certificate: keep it offline, or delete it once all nodes have theirs.
-    It is not encrypted. With a `delay`, nodes are late on purpose, by this law. A `budget` is written into the settings
-    of every node, whose owner may change it. `data` are the nodes' own files, by their names. With `via`, nodes reach
-    each other by way of a relay, whose folder is made as well; `addresses` are those that the relay lends to them
-    (`relay_addresses`). `asked` is kept in the network's folder: what it leaves open is chosen anew when others join or
-    leave.
+    It is not encrypted. With `via`, nodes reach each other by way of a relay, whose folder is made as well; `addresses`
+    are those that the relay lends to them (`relay_addresses`). `asked` is kept in the network's folder: what it leaves
+    open is chosen anew when others join or leave.
     """
     require_days(days)
     given, folder = folder, Path(os.path.abspath(folder))
@@ -52,9 +73,7 @@ def make_network(
     with writing("DIR", given):
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        roster = _fill(
-            draft, names, addresses, days=days, run=run, delay=delay, budget=budget, data=data or {}, via=via
-        )
+        roster = _fill(draft, names, addresses, days=days, run=run, settings=settings or NewSettings(), via=via)
         if asked is not None:
             write_file(draft / ASKED, asked, mode=0o644, synced=False)
         draft.rename(folder)
@@ -78,9 +97,7 @@ def _fill(
     *,
     days: int,
     run: bytes | None,
-    delay: str | None,
-    budget: NodeBudget | None,
-    data: Mapping[str, Path],
+    settings: NewSettings,
     via: Via | None,
 ) -> Roster:
     from ..transport import certificates as made  # an extra
@@ -112,18 +129,10 @@ def _fill(
     _write_folder(folder / "ca", {"ca.crt": public["ca.crt"]}, {"ca.key": made.key_pem(authority.key)})
     metrics = metrics_ports(dict(zip(names, addresses, strict=True)))
     for node, (name, address, (key, certificate)) in enumerate(zip(names, addresses, issued, strict=True)):
-        write_node_folder(
-            folder / name,
-            name,
-            address,
-            metrics[name],
-            public | {"node.crt": made.certificate_pem(certificate)},
-            {"node.key": made.key_pem(key)},
-            delay=delay,
-            budget=budget,
-            data=data.get(name),
-            relay=None if via is None else _relay_settings(via, node),
-        )
+        relay = None if via is None else _relay_settings(via, node)
+        own = public | {"node.crt": made.certificate_pem(certificate)}
+        start = settings.of(name, address, metrics[name], relay)
+        write_node_folder(folder / name, start, own, {"node.key": made.key_pem(key)})
     if via is not None:
         _write_relay(folder, via, roster)
     return roster
@@ -144,33 +153,12 @@ def _write_relay(folder: Path, via: Via, roster: Roster) -> None:
         _write_folder(folder / name / RELAY, node_relay_files(host_line), {NODE_KEY: key})
 
 
-def write_node_folder(
-    folder: Path,
-    name: str,
-    address: Address | None,
-    metrics: int,
-    public: dict[str, bytes],
-    secret: dict[str, bytes],
-    *,
-    delay: str | None = None,
-    budget: NodeBudget | None = None,
-    data: Path | None = None,
-    relay: NodeRelay | None = None,
-) -> None:
-    """Write what a new node starts with: its settings, what all may read, and what its owner alone may."""
+def write_node_folder(folder: Path, node: NewNode, public: dict[str, bytes], secret: dict[str, bytes]) -> None:
+    """Write what a new node starts with: its settings, what everyone may read, and what its owner alone may."""
     run = public.get("run.toml")
-    config = node_config_text(
-        name,
-        address,
-        metrics,
-        with_run=run is not None,
-        with_schema=run is not None and "column" in tomllib.loads(run.decode()),
-        delay=delay,
-        budget=budget,
-        data=data,
-        relay=relay,
-    ).encode()
-    _write_folder(folder, public | {"node.toml": config}, secret)
+    has_schema = run is not None and "column" in tomllib.loads(run.decode())
+    config = node_config_text(node, with_run=run is not None, with_schema=has_schema)
+    _write_folder(folder, public | {"node.toml": config.encode()}, secret)
 
 
 def _write_folder(folder: Path, public: dict[str, bytes], secret: dict[str, bytes]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -287,48 +288,18 @@ def _hop_of(read: _Read) -> int:
 def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     """Return a node's account: epsilon of every other node's view of its data, and of the one that knows most."""
     read = _read(folder)
-    config, roster, run, me = read.config, read.roster, read.run, read.me
-    terms, account, parts, units = read.terms, read.account, read.parts, read.units
+    config, roster, terms, account = read.config, read.roster, read.terms, read.account
     memory = read.journal.memory
     used = read.delta if delta is None else delta
     require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
-    mu = np.sqrt(account.by_observer())
-    hop = _hop_of(read)
-    turns = np.bincount(np.asarray(terms.path[:hop], dtype=np.int64), minlength=len(roster))
-    others = [node for node in range(len(roster)) if node != me]
-    notes = [] if (silent := no_noise(run)) is None else [f"{silent[0].upper()}{silent[1:]}."]
-    if memory.promised[0] > 0:
-        counts = (
-            "counted is what others can have seen, by what all nodes have told after the end"
-            if account.is_settled
-            else "releases that others can have seen on two ways count in full"
-        )
-        notes.append(f"There was a recovery (ballot {memory.promised[0]}): {counts}.")
-    if memory.outcome is not None and memory.asked:
-        by = ", ".join(roster.names[node] for node, _ in memory.asked)
-        notes.append(f"The run ended early at hop {hop} of {terms.steps}, by agreement of {by}.")
-    if memory.reminded:
-        by = ", ".join(roster.names[node] for node in memory.reminded)
-        notes.append(f"A part of the releases is not in its journal, but in tokens of {by}: they count in full.")
-    if not terms.convex:
-        notes.append("Updates of this model are no contractions: each release counts in full.")
     # All of a node's units may change at once, in each of its releases.
-    one = 2.0 * units / terms.noise_multiplier if terms.noise_multiplier else math.inf
+    one = 2.0 * read.units / terms.noise_multiplier if terms.noise_multiplier else math.inf
     whole = gdp_epsilon(math.sqrt(account.releases) * one * _UP if account.releases else 0.0, used)
-    if terms.protects != "node":
-        notes.append(
-            f"Epsilon, whole node, each release in full: {promised(whole)} at delta {used:g} (replace-one, view"
-            " offered)."
-        )
-    if config.data.path is None and (shared := not_covered(run)) is not None:
-        notes.append(f"Nodes share a data set: {shared}.")
-    if config.budget.ledger is not None:
-        notes.append("This is one run; `skipring node ledger` tells of all, and the budget is for them together.")
     return GivenAway(
         node=config.name,
         run=read.run_digest,
         releases=account.releases,
-        hop=hop,
+        hop=_hop_of(read),
         steps=terms.steps,
         over=memory.outcome is not None,
         delta=used,
@@ -337,7 +308,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         relation=RELATION,
         method="own account",
         view="offered",
-        parts=parts,
+        parts=read.parts,
         node_epsilon=None if terms.protects == "node" else whole,
         final_epsilon=final_epsilon(terms, memory.outcome, used),
         epsilon=account.epsilon(used),
@@ -345,14 +316,50 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         worst_observer=roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
         budget=config.budget.epsilon,
         budget_delta=config.budget.delta,
-        observers=tuple(
-            KnownByObserver(
-                name=roster.names[node],
-                turns=int(turns[node]),
-                mu=float(mu[node]),
-                epsilon=gdp_epsilon(float(mu[node]), used),
-            )
-            for node in others
-        ),
-        notes=tuple(notes),
+        observers=_observers(read, used),
+        notes=tuple(_notes(read, whole, used)),
     )
+
+
+def _observers(read: _Read, delta: float) -> tuple[KnownByObserver, ...]:
+    """Return what each of the other nodes knows."""
+    mu = np.sqrt(read.account.by_observer())
+    turns = np.bincount(np.asarray(read.terms.path[: _hop_of(read)], dtype=np.int64), minlength=len(read.roster))
+    return tuple(
+        KnownByObserver(
+            name=name, turns=int(turns[node]), mu=float(mu[node]), epsilon=gdp_epsilon(float(mu[node]), delta)
+        )
+        for node, name in enumerate(read.roster.names)
+        if node != read.me
+    )
+
+
+def _notes(read: _Read, whole: float, delta: float) -> Iterator[str]:
+    """Yield what there is to know of an account beside its numbers; `whole` is the epsilon of all of a node's data."""
+    memory, names, terms = read.journal.memory, read.roster.names, read.terms
+    if (silent := no_noise(read.run)) is not None:
+        yield f"{silent[0].upper()}{silent[1:]}."
+    if memory.promised[0] > 0:
+        counts = (
+            "counted is what others can have seen, by what all nodes have told after the end"
+            if read.account.is_settled
+            else "releases that others can have seen on two ways count in full"
+        )
+        yield f"There was a recovery (ballot {memory.promised[0]}): {counts}."
+    if memory.outcome is not None and memory.asked:
+        by = ", ".join(names[node] for node, _ in memory.asked)
+        yield f"The run ended early at hop {_hop_of(read)} of {terms.steps}, by agreement of {by}."
+    if memory.reminded:
+        by = ", ".join(names[node] for node in memory.reminded)
+        yield f"A part of the releases is not in its journal, but in tokens of {by}: they count in full."
+    if not terms.convex:
+        yield "Updates of this model are no contractions: each release counts in full."
+    if terms.protects != "node":
+        yield (
+            f"Epsilon, whole node, each release in full: {promised(whole)} at delta {delta:g} (replace-one, view"
+            " offered)."
+        )
+    if read.config.data.path is None and (shared := not_covered(read.run)) is not None:
+        yield f"Nodes share a data set: {shared}."
+    if read.config.budget.ledger is not None:
+        yield "This is one run; `skipring node ledger` tells of all, and the budget is for them together."

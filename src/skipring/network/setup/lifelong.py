@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 from ...privacy import Unit, gdp_epsilon
-from ..node import ALL_RUNS, hidden_in_all_runs, known_of, life_totals, read_node_config
+from ..node import ALL_RUNS, LifeTotal, NodeBudget, hidden_in_all_runs, known_of, life_totals, read_node_config
 from ..storage import LedgerFile, LedgerRecord, LedgerUnusable
 
 #: If neither the settings nor any run says which.
@@ -109,25 +109,17 @@ def _records_of(ledger: LedgerFile, place: Path) -> tuple[LedgerRecord, ...]:
 
 def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
     """Read the ledger of a node's folder, or of a file; `delta` is the budget's, or the smallest of all runs."""
-    place, budget, at = Path(place), None, None
-    if place.is_dir():
-        if not (place / "node.toml").is_file():
-            raise InvalidInput.because("DIR", place, "is not the folder of a node: there is no node.toml in it")
-        settings = read_node_config(place / "node.toml").budget
-        if settings.ledger is None:
-            reason = 'its node.toml names no ledger; add, under [budget]: ledger = "FILE"'
-            raise InvalidInput.because("DIR", place, reason)
-        ledger = LedgerFile(settings.ledger, heads=place)
-        budget, at = settings.epsilon, settings.delta
-        delta = at if delta is None else delta
-        records = ledger.read()
-    else:
-        ledger = LedgerFile(place)
-        records = _records_of(ledger, place)
+    place = Path(place)
+    budget, ledger = _kept_by(place)
+    records = ledger.read() if place.is_dir() else _records_of(ledger, place)
+    delta = budget.delta if delta is None else delta
     used = min((record.about.delta for record in records), default=_DELTA) if delta is None else delta
     known = known_of(records)
     totals = life_totals(records)
-    notes = [] if budget is None else [f"Budget for life: epsilon {budget:g} at delta {at:g}, for each total."]
+    runs = len({record.about.run for record in records})
+    notes = []
+    if budget.epsilon is not None:
+        notes.append(f"Budget for life: epsilon {budget.epsilon:g} at delta {budget.delta:g}, for each total.")
     notes += [_ONE] if len(records) > 1 else []
     notes += [_UNITS] if len(totals) > 1 else []
     notes += [_SHARED] if any(mu2 != record.mu2 for mu2, record in zip(known, records, strict=True)) else []
@@ -137,46 +129,61 @@ def life_account(place: str | Path, delta: float | None = None) -> LifeAccount:
         ledger=str(ledger.path),
         lines=ledger.lines,
         delta=used,
-        budget=budget,
-        budget_delta=at,
-        runs=tuple(
-            LedgerLine(
-                run=record.about.run,
-                node=record.about.node,
-                began=record.began,
-                updated=record.updated,
-                updates=record.releases,
-                steps=record.about.steps,
-                noise_multiplier=record.about.noise_multiplier,
-                mu2=mu2,
-                mu2_in_full=record.in_full,
-                epsilon=gdp_epsilon(math.sqrt(mu2), used),
-                epsilon_in_full=gdp_epsilon(math.sqrt(record.in_full), used),
-                delta=used,
-                unit=record.about.unit,
-                relation=record.about.relation,
-                method="own account",
-                view="offered",
-                not_covered=record.about.not_covered,
-            )
-            for record, mu2 in zip(records, known, strict=True)
-        ),
-        totals=tuple(
-            LedgerTotal(
-                runs=total.runs,
-                left_out=len({record.about.run for record in records}) - total.runs,
-                updates=total.releases,
-                mu2=total.mu2,
-                mu2_in_full=total.in_full,
-                epsilon=total.epsilon(used),
-                epsilon_in_full=total.epsilon_in_full(used),
-                delta=used,
-                unit=total.unit,
-                relation=total.relation,
-                method=ALL_RUNS,
-                view="offered",
-            )
-            for total in totals
-        ),
+        budget=budget.epsilon,
+        budget_delta=budget.delta,
+        runs=tuple(_line_of(record, mu2, used) for record, mu2 in zip(records, known, strict=True)),
+        totals=tuple(_total_of(total, runs - total.runs, used) for total in totals),
         notes=tuple(notes),
+    )
+
+
+def _kept_by(place: Path) -> tuple[NodeBudget, LedgerFile]:
+    """Return the budget and the ledger of a node's folder; of a file no budget is known."""
+    if not place.is_dir():
+        return NodeBudget(), LedgerFile(place)
+    if not (place / "node.toml").is_file():
+        raise InvalidInput.because("DIR", place, "is not the folder of a node: there is no node.toml in it")
+    budget = read_node_config(place / "node.toml").budget
+    if budget.ledger is None:
+        reason = 'its node.toml names no ledger; add, under [budget]: ledger = "FILE"'
+        raise InvalidInput.because("DIR", place, reason)
+    return budget, LedgerFile(budget.ledger, heads=place)
+
+
+def _line_of(record: LedgerRecord, mu2: float, delta: float) -> LedgerLine:
+    return LedgerLine(
+        run=record.about.run,
+        node=record.about.node,
+        began=record.began,
+        updated=record.updated,
+        updates=record.releases,
+        steps=record.about.steps,
+        noise_multiplier=record.about.noise_multiplier,
+        mu2=mu2,
+        mu2_in_full=record.in_full,
+        epsilon=gdp_epsilon(math.sqrt(mu2), delta),
+        epsilon_in_full=gdp_epsilon(math.sqrt(record.in_full), delta),
+        delta=delta,
+        unit=record.about.unit,
+        relation=record.about.relation,
+        method="own account",
+        view="offered",
+        not_covered=record.about.not_covered,
+    )
+
+
+def _total_of(total: LifeTotal, left_out: int, delta: float) -> LedgerTotal:
+    return LedgerTotal(
+        runs=total.runs,
+        left_out=left_out,
+        updates=total.releases,
+        mu2=total.mu2,
+        mu2_in_full=total.in_full,
+        epsilon=total.epsilon(delta),
+        epsilon_in_full=total.epsilon_in_full(delta),
+        delta=delta,
+        unit=total.unit,
+        relation=total.relation,
+        method=ALL_RUNS,
+        view="offered",
     )

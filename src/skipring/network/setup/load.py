@@ -6,6 +6,7 @@ import dataclasses
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def load_node(path: str | Path) -> NodeSetup:
     run = read_run_file(config.run)
     admit_hooks(folder, config, run)
     require_network_run(run, len(roster))
-    quorum, needed = quorum_of(run, roster.names)
+    quorum_of(run, roster.names)  # refused before any data is looked for
     require_identity(run.network.identity, config.run)
     problems = check_node(folder, expected=config.name).problems
     if problems:  # others would only hang up on it
@@ -82,31 +83,13 @@ def load_node(path: str | Path) -> NodeSetup:
     learner, inputs = make_learner(run, index=me, nodes=len(roster), name=config.name, data=config.data, rng=rng)
     terms = dataclasses.replace(terms, parts=learner.parts)
     initial = store(np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models"))
-    resolved = {
-        "model.dtype": np.dtype(learner.dtype).str,
-        "model.shape": list(learner.shape),
-        "model.radius": learner.radius if math.isfinite(learner.radius) else None,
-        "model.bound": learner.gradient_bound,
-        "model.initial": digest_of(initial),
-    }
-    if schedule_kind(run.schedule.name).order_is_known:  # one that is drawn follows from the seed alone
-        resolved["schedule.order"] = AgreedOrder(tuple(terms.path), terms.closing).digest
     delta = run.privacy.delta if config.budget.delta is None else config.budget.delta
     require_reach(terms, math.prod(learner.shape), delta)
     require_grain(terms, learner)
-    agreement = agreement_of(run, roster, resolved)
+    agreement = agreement_of(run, roster, _computed(run, terms, learner, digest_of(initial)))
     if learner.name != run.model.name or learner.contracts(step_sizes_of(run).largest) != terms.convex:
         raise InvalidInput.because("model.name", run.model.name, f"the data asks for {learner.name}")
-    rules = Rules(
-        nodes=len(roster),
-        path=terms.path,
-        timeout=_FIRST_TIMEOUT if run.delay.timeout == "adaptive" else _timeout(run, config.run),
-        lease=run.network.lease + 2.0 * size_of(initial) / _SLOWEST,
-        silence=run.network.silence + 4.0 * size_of(initial) / _SLOWEST,
-        quorum=quorum,
-        needed=needed,
-        names=roster.names,
-    )
+    rules = _rules(run, config.run, roster, terms, size_of(initial))
     return NodeSetup(
         name=config.name,
         me=me,
@@ -126,16 +109,46 @@ def load_node(path: str | Path) -> NodeSetup:
         home=folder,
         ledger=None if config.budget.ledger is None else LedgerFile(config.budget.ledger, heads=folder),
         not_covered=not_covered(run) if config.data.path is None else None,
-        notes=(
-            *_limits(config, no_noise(run)),
-            *rows_notes(learner.protection, learner.all_units, terms.path.count(me), largest=False),
-            # It knows of no rows but its own.
-            *delta_notes(
-                run,
-                len(roster) if run.privacy.protects == "node" else learner.all_units,
-                own_delta=config.budget.delta,
-            ),
-        ),
+        notes=_notes(config, run, learner, terms),
+    )
+
+
+def _rules(run: RunFile, path: Path, roster: Roster, terms: AccountTerms, size: int) -> Rules:
+    """Return what the protocol is told; a model of that `size` takes its time on the way."""
+    quorum, needed = quorum_of(run, roster.names)
+    return Rules(
+        nodes=len(roster),
+        path=terms.path,
+        timeout=_FIRST_TIMEOUT if run.delay.timeout == "adaptive" else _timeout(run, path),
+        lease=run.network.lease + 2.0 * size / _SLOWEST,
+        silence=run.network.silence + 4.0 * size / _SLOWEST,
+        quorum=quorum,
+        needed=needed,
+        names=roster.names,
+    )
+
+
+def _computed(run: RunFile, terms: AccountTerms, learner: Learner, initial: str) -> dict[str, Any]:
+    """Return what nodes compute from what they agreed on, and must not differ in; `initial` is the model's digest."""
+    values = {
+        "model.dtype": np.dtype(learner.dtype).str,
+        "model.shape": list(learner.shape),
+        "model.radius": learner.radius if math.isfinite(learner.radius) else None,
+        "model.bound": learner.gradient_bound,
+        "model.initial": initial,
+    }
+    if schedule_kind(run.schedule.name).order_is_known:  # one that is drawn follows from the seed alone
+        values["schedule.order"] = AgreedOrder(tuple(terms.path), terms.closing).digest
+    return values
+
+
+def _notes(config: NodeConfig, run: RunFile, learner: Learner, terms: AccountTerms) -> tuple[str, ...]:
+    """Return what the owner should know from the start; a node knows of no rows but its own."""
+    units = terms.nodes if run.privacy.protects == "node" else learner.all_units
+    return (
+        *_limits(config, no_noise(run)),
+        *rows_notes(learner.protection, learner.all_units, terms.path.count(terms.me), largest=False),
+        *delta_notes(run, units, own_delta=config.budget.delta),
     )
 
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from ..._writing import write_file, writing
 from ...errors import InvalidInput, given_as
 from ...runs import read_run_file
-from ..node import NodeBudget, NodeConfig, read_node_config
+from ..node import NewNode, NodeConfig, read_node_config
 from ..transport import Address, Roster, node_uri, read_roster, server_name
 from .authority import CLOCKS, lasting_authority, read_authority
-from .folders import ASKED, require_days, write_node_folder
+from .folders import ASKED, NewSettings, require_days, write_node_folder
 from .new_run import require_stopped, take_up
 from .ports import metrics_ports
 from .update import write_update
@@ -85,8 +85,7 @@ def begin_with_others(
     *,
     asked: str,
     days: int = 365,
-    budget: NodeBudget | None = None,
-    data: Mapping[str, Path] | None = None,
+    settings: NewSettings | None = None,
 ) -> tuple[Path, ...]:
     """Give the nodes of a network's folder another run (`text`) with other members; return where the last one is now.
 
@@ -112,15 +111,7 @@ def begin_with_others(
         for name, address in members.joining.items()
     }
 
-    def marks(name: str) -> tuple[Address | None, str, str]:
-        if name in issued:
-            key, certificate = issued[name]
-            return members.joining[name], made.fingerprint_of(certificate), made.public_key_of(key)
-        place = roster.index(name)
-        return roster.addresses[place], _fingerprint(folder / name) or roster.fingerprints[place], roster.keys[place]
-
-    addresses, fingerprints, keys = zip(*map(marks, members.names), strict=True)
-    after = Roster(members.names, addresses, fingerprints, keys)
+    after = _roster_after(roster, members, folder, issued)
     metrics = _metrics_of(after, configs)
     public = {
         "ca.crt": made.certificate_pem(authority.certificate),
@@ -130,21 +121,40 @@ def begin_with_others(
     with writing("DIR", folder, within=True):
         for name, (key, certificate) in issued.items():
             own = public | {"node.crt": made.certificate_pem(certificate)}
-            settings = _New(name, members.joining[name], metrics[name], budget, (data or {}).get(name))
-            _new_folder(folder, settings, own, made.key_pem(key))
+            start = (settings or NewSettings()).of(name, members.joining[name], metrics[name])
+            _new_folder(folder, start, own, made.key_pem(key))
         staying = [config for config in configs if config.name in members.names]
         kept = tuple(
             place for config in staying if (place := take_up(config, folder / config.name, public)) is not None
         )
-        for name in members.leaving:
-            (folder / LEFT).mkdir(mode=0o700, exist_ok=True)
-            (folder / name).mkdir(mode=0o700, exist_ok=True)  # its owner may have taken it along
-            (folder / name).rename(folder / LEFT / name)
+        _move_away(folder, members.leaving)
         write_file(folder / "run.toml", public["run.toml"], mode=0o644)
         write_file(folder / ASKED, asked.encode(), mode=0o644)
         write_file(folder / "roster.toml", public["roster.toml"], mode=0o644)
         write_update(folder, authority)
     return kept
+
+
+def _roster_after(roster: Roster, members: Members, folder: Path, issued: Mapping[str, tuple[Any, Any]]) -> Roster:
+    """Return the roster of the next run; `issued` are the keys and certificates of the nodes that join."""
+    from ..transport import certificates as made  # an extra
+
+    def marks(name: str) -> tuple[Address | None, str, str]:
+        if name in issued:
+            key, certificate = issued[name]
+            return members.joining[name], made.fingerprint_of(certificate), made.public_key_of(key)
+        place = roster.index(name)
+        return roster.addresses[place], _fingerprint(folder / name) or roster.fingerprints[place], roster.keys[place]
+
+    return Roster(members.names, *zip(*map(marks, members.names), strict=True))
+
+
+def _move_away(folder: Path, leaving: Sequence[str]) -> None:
+    """Move the folders of nodes that leave to `left`."""
+    for name in leaving:
+        (folder / LEFT).mkdir(mode=0o700, exist_ok=True)
+        (folder / name).mkdir(mode=0o700, exist_ok=True)  # its owner may have taken it along
+        (folder / name).rename(folder / LEFT / name)
 
 
 def _fingerprint(folder: Path) -> str | None:
@@ -171,30 +181,11 @@ def _metrics_of(roster: Roster, configs: Sequence[NodeConfig]) -> dict[str, int]
     return metrics_ports(dict(zip(roster.names, roster.addresses, strict=True)), kept)
 
 
-class _New(NamedTuple):
-    """What the settings of a new member begin with."""
-
-    name: str
-    address: Address | None
-    metrics: int
-    budget: NodeBudget | None
-    data: Path | None
-
-
-def _new_folder(folder: Path, node: _New, public: dict[str, bytes], key: bytes) -> None:
+def _new_folder(folder: Path, node: NewNode, public: dict[str, bytes], key: bytes) -> None:
     """Make a node's folder: it is there with everything in it, or not at all."""
     draft = Path(tempfile.mkdtemp(prefix=f".{node.name}-", dir=folder))
     try:
-        write_node_folder(
-            draft,
-            node.name,
-            node.address,
-            node.metrics,
-            public,
-            {"node.key": key},
-            budget=node.budget,
-            data=node.data,
-        )
+        write_node_folder(draft, node, public, {"node.key": key})
         draft.rename(folder / node.name)
     finally:
         shutil.rmtree(draft, ignore_errors=True)  # after the rename there is nothing left to remove

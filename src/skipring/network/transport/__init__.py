@@ -14,7 +14,7 @@ from ..._lazy import lazily
 if TYPE_CHECKING:
     from . import certificates
     from .agreement import PROTOCOL, Agreement
-    from .connections import Receiver, Shape, Transport
+    from .connections import Receiver, RunShape, Transport
     from .expiry import SOON, Expiry, expiries, renewal, renewed_in
     from .identity import node_uri, peer_name, require_cryptography, server_name
     from .listening import listening_sockets

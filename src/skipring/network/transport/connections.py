@@ -41,11 +41,12 @@ _GUESTS = 64
 
 
 @dataclass(frozen=True)
-class Shape:
-    """What parameters look like in this run: the type of the numbers, and how many bytes they are."""
+class RunShape:
+    """What tokens of this run look like: the type of the parameters' numbers, their bytes, and the steps of a chain."""
 
     dtype: str
     size: int
+    steps: int
 
 
 class Receiver(Protocol):
@@ -74,7 +75,7 @@ class Transport:
     ----------
     me, roster, keys : who this node is among all nodes.
     listen : the address to listen on; None if the node only calls others.
-    agreement, shape, steps : what all nodes agree on.
+    agreement, shape : what all nodes agree on.
     models : a folder for large models that arrive.
     receiver : is told what arrives.
     """
@@ -87,13 +88,12 @@ class Transport:
         *,
         listen: str | None,
         agreement: Agreement,
-        shape: Shape,
-        steps: int,
+        shape: RunShape,
         models: Path,
         receiver: Receiver,
     ) -> None:
         self.me, self._roster, self._keys, self._listen = me, roster, keys, listen
-        self._agreement, self._shape, self._steps, self._models = agreement, shape, steps, models
+        self._agreement, self._shape, self._models = agreement, shape, models
         self._receiver = receiver
         others = [node for node in range(len(roster)) if node != me]
         self._links = {node: Link(self, node, calls=roster.calls(me, node)) for node in others}
@@ -292,7 +292,7 @@ class Transport:
         if not self._allowances[node].take():
             raise Refusing(Refusal.FLOOD, f"{name} sends too much")
         try:
-            frame = decode(bytes(content), nodes=len(self._roster), steps=self._steps)
+            frame = decode(bytes(content), nodes=len(self._roster), steps=self._shape.steps)
         except Malformed as problem:
             raise Refusing(Refusal.MALFORMED, f"{name}: {problem}") from None
         if frame.run != self._agreement.digest:
