@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from ._arrays import Doubles, Ints
 from ._digest import digest
-from .data import NodeData, Scaling, encoder, require_one_spelling, split_over_nodes
+from .data import Dealing, NodeData, Recipe, Scaling, encoder, require_one_spelling, split_over_nodes
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .learning import usual_loss
@@ -229,7 +229,8 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
     ) -> None:
         self._check_parameters()
         made = encoder(self.features, features.shape[1])
-        scaling = Scaling.learn(features, standardise=self.standardise, intercept=self.intercept, encoder=made)
+        recipe = Recipe(standardise=self.standardise, intercept=self.intercept, encoder=made)
+        scaling = Scaling.learn(features, recipe)
         rows = scaling.apply(features)
         seed = self._seed()
         data = self._deal(rows, labels, owners, persons, seed)
@@ -326,7 +327,8 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2**32 - 1,)))
         whose = None if persons is None else persons.codes
         if owners is not None:
-            return split_over_nodes(rows, labels, self.nodes, rng, kind="groups", groups=owners.codes, persons=whose)
+            as_said = Dealing(kind="groups")
+            return split_over_nodes(rows, labels, self.nodes, rng, as_said, groups=owners.codes, persons=whose)
         units = len(rows) if persons is None else len(persons.names)
         usual = min(_MOST_NODES, max(2, units // _ROWS_PER_NODE))
         nodes = self.nodes if self.nodes is not None else usual

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from skipring.data import Dataset, Encoder, check_encoder, encoded, encoder, prepare, watched
+from skipring.data import Dataset, Encoder, Recipe, check_encoder, encoded, encoder, prepare, watched
 from skipring.data import features as front
 from skipring.data.features import cache
 from skipring.data.features.fourier import BANDWIDTH
@@ -409,7 +409,7 @@ def test_pixels_are_prepared_as_they_are(tail: bool, intercept: bool) -> None:
     test_rows = np.arange(20) >= 15 if tail else np.arange(20) % 4 == 1
     dataset = images(20, test_rows=test_rows)
     rng = np.random.default_rng(1)
-    ready = prepare(dataset, rng, intercept=intercept, encoder=made("scattering", 64))
+    ready = prepare(dataset, rng, Recipe(intercept=intercept, encoder=made("scattering", 64)))
     found = encoded(made("scattering", 64), dataset.features)
     for rows, chosen in ((ready.train_x, ~test_rows), (ready.test_x, test_rows)):
         assert rows.dtype == np.float32
@@ -423,7 +423,7 @@ def test_pixels_are_prepared_as_they_are(tail: bool, intercept: bool) -> None:
 
 def test_other_encoders_see_rows_as_they_were_scaled() -> None:
     dataset = images(20, test_rows=np.arange(20) >= 15)
-    ready = prepare(dataset, np.random.default_rng(1), encoder=made("random-fourier:9", 64))
+    ready = prepare(dataset, np.random.default_rng(1), Recipe(encoder=made("random-fourier:9", 64)))
     plain = prepare(dataset, np.random.default_rng(1))
     np.testing.assert_array_equal(ready.train_x, encoded(made("random-fourier:9", 64), plain.train_x))
     np.testing.assert_array_equal(ready.test_x, encoded(made("random-fourier:9", 64), plain.test_x))

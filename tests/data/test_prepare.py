@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 from skipring.data import (
     Dataset,
     PreparedRows,
+    Recipe,
     Scaling,
     load_dataset,
     prepare,
@@ -38,7 +39,7 @@ def small(rows: int, **changed: Any) -> Dataset:
 
 
 def test_a_fifth_of_the_rows_is_for_testing_and_no_row_is_lost() -> None:
-    untouched = prepare(CANCER, rng(), standardise=False, unit_rows=False)
+    untouched = prepare(CANCER, rng(), Recipe(standardise=False, unit_rows=False))
     assert (len(untouched.train_x), len(untouched.test_x)) == (455, 114)
     together = np.vstack([untouched.train_x, untouched.test_x])
     assert sorted(map(tuple, together)) == sorted(map(tuple, CANCER.features))
@@ -55,22 +56,22 @@ def test_the_same_generator_gives_the_same_division() -> None:
 
 
 def test_statistics_come_from_the_training_rows_only() -> None:
-    prepared = prepare(CANCER, rng(), unit_rows=False)
+    prepared = prepare(CANCER, rng(), Recipe(unit_rows=False))
     np.testing.assert_allclose(prepared.train_x.mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(prepared.train_x.std(axis=0), 1.0, rtol=1e-12)
     # Change every test row, and the training rows must not notice.
-    raw = prepare(CANCER, rng(), standardise=False, unit_rows=False)
+    raw = prepare(CANCER, rng(), Recipe(standardise=False, unit_rows=False))
     seen = {tuple(row) for row in raw.test_x}
     test = np.array([tuple(row) in seen for row in CANCER.features])
     features = np.where(test[:, None], CANCER.features * 100.0 + 7.0, CANCER.features)
-    changed = prepare(dataclasses.replace(CANCER, features=features), rng(), unit_rows=False)
+    changed = prepare(dataclasses.replace(CANCER, features=features), rng(), Recipe(unit_rows=False))
     np.testing.assert_array_equal(changed.train_x, prepared.train_x)
     assert not np.allclose(changed.test_x, prepared.test_x)
 
 
 def test_rows_get_norm_one_as_a_plain_loop_would_scale_them() -> None:
     prepared = prepare(CANCER, rng())
-    raw = prepare(CANCER, rng(), standardise=False, unit_rows=False)
+    raw = prepare(CANCER, rng(), Recipe(standardise=False, unit_rows=False))
     mean, deviation = raw.train_x.mean(axis=0), raw.train_x.std(axis=0)
     for row, expected in zip(prepared.test_x, raw.test_x, strict=True):
         standard = (expected - mean) / deviation
@@ -80,39 +81,41 @@ def test_rows_get_norm_one_as_a_plain_loop_would_scale_them() -> None:
 
 
 def test_the_intercept_is_part_of_the_row_that_is_bounded() -> None:
-    without, prepared = prepare(CANCER, rng()), prepare(CANCER, rng(), intercept=True)
+    without, prepared = prepare(CANCER, rng()), prepare(CANCER, rng(), Recipe(intercept=True))
     assert prepared.intercept
     assert not without.intercept
     np.testing.assert_array_equal(prepared.train_x[:, -1], np.sqrt(0.5))
     np.testing.assert_allclose(prepared.train_x[:, :-1], without.train_x * np.sqrt(0.5))
     np.testing.assert_allclose(np.linalg.norm(prepared.test_x, axis=1), 1.0, rtol=1e-14)
-    free = prepare(CANCER, rng(), intercept=True, unit_rows=False)
+    free = prepare(CANCER, rng(), Recipe(intercept=True, unit_rows=False))
     assert (free.train_x[:, -1] == 1.0).all()
 
 
 def test_the_constant_gets_as_much_of_a_rows_square_as_it_is_given() -> None:
-    without, prepared = prepare(CANCER, rng()), prepare(CANCER, rng(), intercept=True, intercept_share=0.1)
+    without, prepared = prepare(CANCER, rng()), prepare(CANCER, rng(), Recipe(intercept=True, intercept_share=0.1))
     np.testing.assert_allclose(prepared.train_x[:, -1] ** 2, 0.1, rtol=1e-14)
     np.testing.assert_allclose(prepared.train_x[:, :-1], without.train_x * np.sqrt(0.9))
     np.testing.assert_allclose(np.linalg.norm(prepared.test_x, axis=1), 1.0, rtol=1e-14)
     assert prepared.scaling is not None
     assert prepared.scaling.intercept_share == 0.1
     # The same where rows are taken as they are.
-    raw = prepare(CANCER, rng(), intercept=True, intercept_share=0.1, standardise=False)
+    raw = prepare(CANCER, rng(), Recipe(intercept=True, intercept_share=0.1, standardise=False))
     np.testing.assert_allclose(raw.train_x[:, -1] ** 2, 0.1, rtol=1e-14)
 
 
 def test_constant_features_become_zero_even_where_rounding_gives_them_a_deviation() -> None:
     features = np.column_stack([np.full(1000, 0.1), rng().normal(size=1000)])
     assert features[:, 0].std() != 0.0  # the trap
-    scaled = Scaling.learn(features, unit_rows=False).apply(features)
+    scaled = Scaling.learn(features, Recipe(unit_rows=False)).apply(features)
     assert (scaled[:, 0] == 0.0).all()
     # A new row may differ there, and then by what it differs.
-    np.testing.assert_allclose(Scaling.learn(features, unit_rows=False).apply(np.array([[2.1, 0.0]]))[0, 0], 2.0)
+    np.testing.assert_allclose(
+        Scaling.learn(features, Recipe(unit_rows=False)).apply(np.array([[2.1, 0.0]]))[0, 0], 2.0
+    )
 
 
 def test_a_row_of_zeros_stays_one() -> None:
-    scaling = Scaling.learn(np.eye(3), standardise=False)
+    scaling = Scaling.learn(np.eye(3), Recipe(standardise=False))
     assert scaling.apply(np.zeros((1, 3))).tolist() == [[0.0, 0.0, 0.0]]
 
 
@@ -131,7 +134,7 @@ extremes = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
 def test_whatever_the_values_rows_are_finite_and_of_norm_at_most_one(
     features: np.ndarray, standardise: bool, intercept: bool, share: float
 ) -> None:
-    scaling = Scaling.learn(features[:3], standardise=standardise, intercept=intercept, intercept_share=share)
+    scaling = Scaling.learn(features[:3], Recipe(standardise=standardise, intercept=intercept, intercept_share=share))
     rows = scaling.apply(features[:3])
     assert np.isfinite(rows).all()
     assert (np.linalg.norm(rows, axis=1) <= 1.0 + 1e-12).all()
@@ -156,7 +159,7 @@ def test_rows_that_cannot_be_scaled_are_refused_by_row_and_feature() -> None:
         with pytest.raises(
             InvalidInput, match=r"^features = 1e\+150 \('b' of row 9\): is so far from the training rows"
         ):
-            prepare(dataset, rng(), unit_rows=unit_rows)
+            prepare(dataset, rng(), Recipe(unit_rows=unit_rows))
     with pytest.raises(InvalidInput, match=r"^features = 1e\+150 \(feature 2 of row 2\): is so far"):
         Scaling.learn(features[:7]).apply(features[7:])
     for worth in (np.nan, np.inf):
@@ -197,7 +200,7 @@ def test_what_is_too_large_passes_no_check() -> None:
 def test_a_published_division_is_kept() -> None:
     test_rows = np.arange(10) >= 7
     dataset = small(10, test_rows=test_rows)
-    prepared = prepare(dataset, rng(), standardise=False, unit_rows=False, test_share=0.5)
+    prepared = prepare(dataset, rng(), Recipe(standardise=False, unit_rows=False), test_share=0.5)
     np.testing.assert_array_equal(prepared.test_x, dataset.features[7:])
     np.testing.assert_array_equal(prepared.train_x, dataset.features[:7])
 
@@ -240,14 +243,14 @@ def test_the_training_part_is_what_would_be_trained_on(kind: str) -> None:
         "persons": {"persons": np.arange(30) // 2, "person_names": tuple(map(str, range(15)))},
     }[kind]
     dataset = small(30, groups=np.arange(30) // 10, group_names=("a", "b", "c"), **marks)
-    plain = prepare(dataset, rng(), standardise=False, unit_rows=False)
+    plain = prepare(dataset, rng(), Recipe(standardise=False, unit_rows=False))
     part = training_part(dataset, rng())
     np.testing.assert_array_equal(part.features, plain.train_x)
     np.testing.assert_array_equal(part.labels, plain.train_y)
     np.testing.assert_array_equal(part.groups, plain.train_groups)
     assert part.test_rows is None
     # Parameters are chosen on rows of it, whole persons again; no test row is among them.
-    chosen = prepare(part, rng(), standardise=False, unit_rows=False, test_share=0.25)
+    chosen = prepare(part, rng(), Recipe(standardise=False, unit_rows=False), test_share=0.25)
     rows = np.concatenate([chosen.train_x, chosen.test_x])
     assert sorted(map(tuple, rows)) == sorted(map(tuple, plain.train_x))
     if kind == "persons":

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skipring.data import SPLITS, NodeData, load_dataset, split_over_nodes
+from skipring.data import SPLITS, Dealing, NodeData, load_dataset, split_over_nodes
 from skipring.errors import InvalidInput
 
 DIGITS = load_dataset("digits")
@@ -24,8 +24,24 @@ def numbered(rows: int) -> np.ndarray:
     return np.arange(rows, dtype=np.float64)[:, None]
 
 
+def split(
+    features: Any,
+    labels: Any,
+    nodes: int | None,
+    generator: np.random.Generator,
+    *,
+    groups: Any = None,
+    classes: Any = None,
+    persons: Any = None,
+    **how: Any,
+) -> NodeData:
+    return split_over_nodes(
+        features, labels, nodes, generator, Dealing(**how), groups=groups, classes=classes, persons=persons
+    )
+
+
 def digits(nodes: int | None, seed: int = 1, **how: Any) -> NodeData:
-    return split_over_nodes(numbered(len(DIGITS.labels)), DIGITS.labels, nodes, rng(seed), **how)
+    return split(numbered(len(DIGITS.labels)), DIGITS.labels, nodes, rng(seed), **how)
 
 
 def label_shares(data: NodeData) -> np.ndarray:
@@ -60,7 +76,7 @@ def test_the_same_generator_gives_the_same_split(kind: str) -> None:
 @given(rows=st.integers(1, 300), data=st.data())
 def test_sizes_of_a_random_deal_differ_by_at_most_one(rows: int, data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, rows))
-    sizes = split_over_nodes(numbered(rows), np.zeros(rows, int), nodes, rng()).sizes
+    sizes = split(numbered(rows), np.zeros(rows, int), nodes, rng()).sizes
     assert sizes.sum() == rows
     assert np.ptp(sizes) <= 1
 
@@ -69,7 +85,7 @@ def test_a_random_deal_gives_every_node_every_row_equally_often() -> None:
     deals, first = 4000, np.zeros(10)
     generator = rng()
     for _ in range(deals):
-        dealt = split_over_nodes(numbered(10), np.zeros(10, int), 5, generator)
+        dealt = split(numbered(10), np.zeros(10, int), 5, generator)
         first[dealt.features[:2, 0].astype(int)] += 1
     # Each row is with node 0 with probability 1/5: six standard deviations of the count are 152.
     assert np.abs(first - deals / 5).max() < 152
@@ -94,9 +110,7 @@ def test_a_huge_alpha_means_no_skew(alpha: float) -> None:
 def test_shares_of_a_class_have_the_variance_of_the_dirichlet_law() -> None:
     nodes, alpha, shares = 10, 0.7, []
     for seed in range(300):
-        data = split_over_nodes(
-            numbered(20_000), np.arange(20_000) % 2, nodes, rng(seed), kind="dirichlet", alpha=alpha
-        )
+        data = split(numbered(20_000), np.arange(20_000) % 2, nodes, rng(seed), kind="dirichlet", alpha=alpha)
         shares.append(np.add.reduceat(data.labels, data.start[:-1]) / 10_000)
     expected = (1 / nodes) * (1 - 1 / nodes) / (nodes * alpha + 1)
     # 3000 shares: their variance is known to about 5 %; 20 % is four standard deviations.
@@ -117,7 +131,7 @@ def test_a_node_holds_few_labels_if_it_holds_few_shards() -> None:
 def test_power_law_sizes_follow_their_ranks(rows: int, exponent: float, data: st.DataObject) -> None:
     nodes = data.draw(st.integers(1, rows))
     generator = rng()
-    sizes = split_over_nodes(numbered(rows), np.zeros(rows, int), nodes, generator, kind="power-law", exponent=exponent)
+    sizes = split(numbered(rows), np.zeros(rows, int), nodes, generator, kind="power-law", exponent=exponent)
     weights = [(rank + 1.0) ** -exponent for rank in range(nodes)]
     for size, weight in zip(sorted(sizes.sizes, reverse=True), weights, strict=True):
         assert size >= 1
@@ -133,7 +147,7 @@ def test_large_and_small_nodes_are_not_neighbours_by_rank() -> None:
 def test_groups_are_the_files_own_nodes() -> None:
     groups = np.array([2, 0, 1, 0, 2])
     for nodes in (None, 3):
-        data = split_over_nodes(numbered(5), np.arange(5) % 2, nodes, rng(), kind="groups", groups=groups)
+        data = split(numbered(5), np.arange(5) % 2, nodes, rng(), kind="groups", groups=groups)
         assert data.features[:, 0].tolist() == [1, 3, 2, 0, 4]
         assert data.start.tolist() == [0, 2, 3, 5]
 
@@ -143,15 +157,15 @@ def test_amounts_are_skewed_by_their_tenths(kind: str) -> None:
     amounts = rng().exponential(size=5000)
     tenth = np.searchsorted(np.quantile(amounts, np.arange(1, 10) / 10), amounts, side="right")
     for classes in (None, ()):
-        data = split_over_nodes(numbered(5000), amounts, 10, rng(), kind=kind, shards_per_node=1, classes=classes)
-        by_tenth = split_over_nodes(numbered(5000), tenth, 10, rng(), kind=kind, shards_per_node=1)
+        data = split(numbered(5000), amounts, 10, rng(), kind=kind, shards_per_node=1, classes=classes)
+        by_tenth = split(numbered(5000), tenth, 10, rng(), kind=kind, shards_per_node=1)
         np.testing.assert_array_equal(data.features, by_tenth.features)
         np.testing.assert_array_equal(data.labels, amounts[data.features[:, 0].astype(int)])
 
 
 def test_whole_amounts_are_not_mistaken_for_classes() -> None:
     def widest(**how: Any) -> int:
-        data = split_over_nodes(numbered(1000), np.arange(1000), 20, rng(), kind="shards", shards_per_node=1, **how)
+        data = split(numbered(1000), np.arange(1000), 20, rng(), kind="shards", shards_per_node=1, **how)
         return int(max(np.ptp(part) for part in np.split(data.labels, data.start[1:-1])))
 
     assert widest() == 49  # a thousand classes, cut into twenty stretches
@@ -193,7 +207,7 @@ def test_a_split_that_cannot_be_is_refused_with_a_way_out(nodes: int | None, how
 
 def test_labels_and_rows_must_match() -> None:
     with pytest.raises(InvalidInput, match="features and labels = arrays of shapes"):
-        split_over_nodes(numbered(5), np.zeros(4, int), 2, rng())
+        split(numbered(5), np.zeros(4, int), 2, rng())
 
 
 @pytest.mark.sample(6)
@@ -206,16 +220,16 @@ def test_many_rows_and_nodes(kind: str, rows: int, nodes: int) -> None:
     if kind == "dirichlet" and rows == nodes:
         # Ten classes of 6000 rows over 60,000 nodes: somebody gets nothing, and that is found out as fast.
         with pytest.raises(InvalidInput, match="without a row"):
-            split_over_nodes(features, labels, nodes, rng(), **how)
+            split(features, labels, nodes, rng(), **how)
     else:
-        assert split_over_nodes(features, labels, nodes, rng(), **how).nodes == nodes
+        assert split(features, labels, nodes, rng(), **how).nodes == nodes
 
 
 def test_even_mixes_are_of_like_size_and_more_uneven_for_small_alpha() -> None:
     labels = np.repeat([0, 1, 2], [3000, 2000, 1000])
     spread = []
     for alpha in (0.05, 1.0, 1000.0):
-        data = split_over_nodes(
+        data = split(
             np.arange(6000.0)[:, None], labels, 300, np.random.default_rng(3), kind="dirichlet-even", alpha=alpha
         )
         assert data.sizes.tolist() == [20] * 300

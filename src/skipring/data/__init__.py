@@ -18,6 +18,7 @@ from .features import watched as watched
 from .ids import require_one_spelling as require_one_spelling
 from .made_up import made_up_rows as made_up_rows
 from .prepare import PreparedRows as PreparedRows
+from .prepare import Recipe as Recipe
 from .prepare import Scaling as Scaling
 from .prepare import prepare as prepare
 from .prepare import require_finite_labels as require_finite_labels
@@ -40,6 +41,7 @@ from .sources import load_dataset as load_dataset
 from .sources import not_a_table as not_a_table
 from .sources import require_two_kinds as require_two_kinds
 from .splits import SPLITS as SPLITS
+from .splits import Dealing as Dealing
 from .splits import NodeData as NodeData
 from .splits import split_over_nodes as split_over_nodes
 from .tables import from_arrays as from_arrays

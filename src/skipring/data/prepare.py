@@ -43,6 +43,29 @@ class PreparedRows:
     test_groups: Ints | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What becomes of rows before a model sees them.
+
+    Parameters
+    ----------
+    standardise : whether every feature gets mean 0 and standard deviation 1.
+    unit_rows : whether every row then gets norm 1 (a row of zeros stays one), which bounds what a single row can
+        contribute to a gradient.
+    intercept, intercept_share : whether a constant column is appended; with `unit_rows` the row including it has norm
+        1, and at most 1 for a row of zeros, and the constant gets this share of its square.
+    encoder : makes features of the scaled rows, or of rows as they are if it takes pixels.
+    bounded : whether a schema made the rows: they are not scaled any more, whatever is asked.
+    """
+
+    standardise: bool = True
+    unit_rows: bool = True
+    intercept: bool = False
+    intercept_share: float = 0.5
+    encoder: Encoder | None = None
+    bounded: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Scaling:
     """How columns become what a model sees, learnt from training rows and applied to any others.
@@ -66,22 +89,13 @@ class Scaling:
     intercept_share: float = 0.5
 
     @classmethod
-    def learn(
-        cls,
-        features: Rows,
-        *,
-        standardise: bool = True,
-        unit_rows: bool = True,
-        intercept: bool = False,
-        encoder: Encoder | None = None,
-        bounded: bool = False,
-        intercept_share: float = 0.5,
-    ) -> Scaling:
+    def learn(cls, features: Rows, recipe: Recipe | None = None) -> Scaling:
         """Return the scaling that gives each feature of these rows mean 0 and standard deviation 1, if asked to."""
-        columns = features.shape[1]
-        if bounded or not standardise or (encoder is not None and encoder.pixels):
-            nothing, one, to_norm = np.zeros(columns), np.ones(columns), unit_rows and not bounded
-            return cls(nothing, one, to_norm, intercept, encoder, bounded, intercept_share)
+        columns, asked = features.shape[1], recipe or Recipe()
+        encoder, bounded = asked.encoder, asked.bounded
+        if bounded or not asked.standardise or (encoder is not None and encoder.pixels):
+            nothing, one, to_norm = np.zeros(columns), np.ones(columns), asked.unit_rows and not bounded
+            return cls(nothing, one, to_norm, asked.intercept, encoder, bounded, asked.intercept_share)
         low, high = features.min(axis=0), features.max(axis=0)
         size = np.maximum(np.abs(low), np.abs(high))
         # Squares of extreme values would overflow or vanish: such features are measured in units of their size.
@@ -94,7 +108,8 @@ class Scaling:
         # Rounding gives a constant feature a tiny deviation, by which one must not divide.
         constant = (low == high) | (scale == 0.0)
         centre, scale = np.where(constant, low, centre), np.where(constant, 1.0, scale)
-        return cls(centre, scale, unit_rows, intercept, encoder, intercept_share=intercept_share)
+        share = asked.intercept_share
+        return cls(centre, scale, asked.unit_rows, asked.intercept, encoder, intercept_share=share)
 
     def apply(self, features: Rows) -> Rows:
         """Return scaled rows, all of them finite; the originals stay as they are."""
@@ -141,28 +156,16 @@ class Scaling:
 def prepare(
     dataset: Dataset,
     rng: np.random.Generator,
+    recipe: Recipe | None = None,
     *,
-    standardise: bool = True,
-    unit_rows: bool = True,
-    intercept: bool = False,
     test_share: float = 0.2,
-    encoder: Encoder | None = None,
     keep_features: bool = True,
-    bounded: bool = False,
-    intercept_share: float = 0.5,
 ) -> PreparedRows:
     """Set test rows aside at random and scale all rows by what the training rows look like.
 
-    `standardise` gives every feature mean 0 and standard deviation 1, `unit_rows` then every row norm 1 (a row of zeros
-    stays one), which bounds what a single row can contribute to a gradient. `intercept` appends a constant column; with
-    `unit_rows` the row including it has norm 1, and at most 1 for a row of zeros; `intercept_share` is how much of its
-    square the constant gets. Rows that belong to nodes are drawn such that every node keeps one for training, and all
-    rows of a person are either for training or for testing. A data set that comes with its own test rows keeps them.
-
-    Rows that are `bounded`, since a schema made them, are not scaled any more, whatever is asked.
-
-    An `encoder` makes features of the scaled rows, or of rows as they are if it takes pixels. Features that take a
-    while are kept in files, unless `keep_features` is False.
+    Rows that belong to nodes are drawn such that every node keeps one for training, and all rows of a person are either
+    for training or for testing. A data set that comes with its own test rows keeps them. Features that take a while are
+    kept in files, unless `keep_features` is False.
 
     >>> from skipring.data import load_dataset
     >>> prepared = prepare(load_dataset("breast-cancer"), np.random.default_rng(1))
@@ -177,15 +180,7 @@ def prepare(
         reason = f"the training rows all belong to the class {only!r}; use a smaller test share or more data"
         raise InvalidInput.because("test_share", test_share, reason)
     features = dataset.features[train]
-    scaling = Scaling.learn(
-        features,
-        standardise=standardise,
-        unit_rows=unit_rows,
-        intercept=intercept,
-        encoder=encoder,
-        bounded=bounded,
-        intercept_share=intercept_share,
-    )
+    scaling = Scaling.learn(features, recipe)
 
     def scaled(rows: Rows, numbers: NDArray[np.intp]) -> Rows:
         def place(row: int, column: int) -> str:
@@ -193,7 +188,7 @@ def prepare(
 
         return scaling._applied(rows, place, keep_features)
 
-    if encoder is None:
+    if scaling.encoder is None:
         train_x, test_x = scaled(features, train.nonzero()[0]), scaled(dataset.features[test], test.nonzero()[0])
     else:
         # All at once: the file in which features are kept then does not depend on which rows are test rows.
@@ -206,7 +201,7 @@ def prepare(
         test_y=dataset.labels[test],
         train_groups=None if dataset.groups is None else dataset.groups[train],
         classes=dataset.classes,
-        intercept=intercept,
+        intercept=scaling.intercept,
         train_persons=None if dataset.persons is None else dataset.persons[train],
         scaling=scaling,
         test_groups=None if dataset.groups is None else dataset.groups[test],

@@ -42,29 +42,47 @@ class NodeData:
         return np.diff(self.start)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Dealing:
+    """How rows are dealt to nodes.
+
+    - `iid`: at random; the sizes of two nodes differ by at most one row (of persons: one person)
+    - `dirichlet`: each class is shared out in its own random proportions, the more unequal the smaller `alpha`
+    - `dirichlet-even`: nodes are of like size, and each draws its own mix of classes, the further from that of all rows
+      the smaller `alpha`; nodes whose turn comes last get what is left
+    - `shards`: rows sorted by label are cut into equal pieces, and each node gets `shards_per_node` of them
+    - `power-law`: at random; beyond one row each, the k-th largest node gets a share proportional to k^-`exponent`
+    - `groups`: as the data's own node column says
+    """
+
+    kind: str = "iid"
+    alpha: float = 0.5
+    shards_per_node: int = 2
+    exponent: float = 1.5
+
+    def __post_init__(self) -> None:
+        if self.kind not in SPLITS:
+            raise InvalidInput("split", self.kind, f"one of {', '.join(SPLITS)}")
+        if self.kind in ("dirichlet", "dirichlet-even"):
+            require_positive("alpha", self.alpha)
+        elif self.kind == "shards":
+            require_integer("shards_per_node", self.shards_per_node, 1)
+        elif self.kind == "power-law":
+            require_non_negative("exponent", self.exponent)
+
+
 def split_over_nodes(
     features: NDArray[np.floating[Any]],
     labels: NDArray[Any],
     nodes: int | None,
     rng: np.random.Generator,
+    dealing: Dealing | None = None,
     *,
-    kind: str = "iid",
-    alpha: float = 0.5,
-    shards_per_node: int = 2,
-    exponent: float = 1.5,
     groups: Ints | None = None,
     classes: Sequence[str] | None = None,
     persons: Ints | None = None,
 ) -> NodeData:
     """Deal rows to nodes, each of which gets at least one.
-
-    - `iid`: at random; the sizes of two nodes differ by at most one row (of persons: one person)
-    - `dirichlet`: each class is shared out in its own random proportions, the more unequal the smaller `alpha`
-    - `dirichlet-even`: nodes are of like size, and each draws its own mix of classes, the further from that of all rows
-      the smaller `alpha`. Nodes whose turn comes last get what is left
-    - `shards`: rows sorted by label are cut into equal pieces, and each node gets `shards_per_node` of them
-    - `power-law`: at random; beyond one row each, the k-th largest node gets a share proportional to k^-`exponent`
-    - `groups`: as the data's own node column says
 
     Labels that are not classes (`classes` is empty, or not given and the labels are floats) count as ten classes with
     equally many rows for `dirichlet` and `shards`. `persons` says whose each row is: `iid` and `power-law` then deal
@@ -74,46 +92,38 @@ def split_over_nodes(
     >>> split_over_nodes(np.zeros((10, 2)), np.zeros(10, int), 4, rng).sizes
     array([3, 3, 2, 2])
     """
-    rows = len(features)
+    how, rows = dealing or Dealing(), len(features)
     if features.ndim != 2 or labels.shape != (rows,):
         given = f"arrays of shapes {features.shape} and {labels.shape}"
         raise InvalidInput("features and labels", given, "rows of numbers and one label for each")
-    if kind not in SPLITS:
-        raise InvalidInput("split", kind, f"one of {', '.join(SPLITS)}")
-    if kind == "groups":
+    if how.kind == "groups":
         owner = _by_groups(rows, nodes, groups)
         nodes = int(owner.max()) + 1
     else:
         require_integer("nodes", nodes, 1)
         assert nodes is not None
         unit_of = np.arange(rows)
-        if persons is not None and kind in ("iid", "power-law"):
+        if persons is not None and how.kind in ("iid", "power-law"):
             unit_of = np.unique(persons, return_inverse=True)[1]
         units = int(unit_of.max(initial=-1)) + 1
         if nodes > units:
             what = "rows" if units == rows else "persons"
             raise InvalidInput.because("nodes", nodes, f"there are only {units} {what}; use at most {units} nodes")
-        if kind == "dirichlet":
-            require_positive("alpha", alpha)
-            owner = _by_dirichlet(_kinds(labels, classes), nodes, rng, alpha)
-        elif kind == "dirichlet-even":
-            require_positive("alpha", alpha)
-            owner = _by_mixes(_kinds(labels, classes), nodes, rng, alpha)
-        elif kind == "shards":
-            owner = _by_shards(_kinds(labels, classes), nodes, rng, shards_per_node)
-        elif kind == "power-law":
-            require_non_negative("exponent", exponent)
-            owner = _at_random(_power_law_sizes(units, nodes, rng, exponent), rng)[unit_of]
+        if how.kind in ("iid", "power-law"):
+            sizes = (
+                _even_sizes(units, nodes) if how.kind == "iid" else _power_law_sizes(units, nodes, rng, how.exponent)
+            )
+            owner = _at_random(sizes, rng)[unit_of]
         else:
-            owner = _at_random(_even_sizes(units, nodes), rng)[unit_of]
+            owner = _by_kinds(_kinds(labels, classes), nodes, rng, how)
     sizes = np.bincount(owner, minlength=nodes)
     if empty := int((sizes == 0).sum()):
         holds = f"leaves {empty} of {nodes} nodes without a row"
-        if kind == "dirichlet":
+        if how.kind == "dirichlet":
             reason = f"{holds}; use a larger alpha, fewer nodes or more rows"
-            raise InvalidInput.because("alpha", alpha, reason)
+            raise InvalidInput.because("alpha", how.alpha, reason)
         reason = f"{holds} (the first is node {int(np.argmin(sizes))}); number the nodes without gaps"
-        raise InvalidInput.because("split", kind, reason)
+        raise InvalidInput.because("split", how.kind, reason)
     order = np.argsort(owner, kind="stable")
     whose = None if persons is None else persons[order]
     return NodeData(features[order], labels[order], np.append(0, np.cumsum(sizes)).astype(np.int64), whose)
@@ -132,6 +142,14 @@ def _by_groups(rows: int, nodes: int | None, groups: Ints | None) -> Ints:
     if nodes is not None and nodes != count:
         raise InvalidInput.because("nodes", nodes, f"the data's own node column has {count}; leave it out")
     return groups.astype(np.int64, copy=False)
+
+
+def _by_kinds(kinds: Ints, nodes: int, rng: np.random.Generator, how: Dealing) -> Ints:
+    if how.kind == "dirichlet":
+        return _by_dirichlet(kinds, nodes, rng, how.alpha)
+    if how.kind == "dirichlet-even":
+        return _by_mixes(kinds, nodes, rng, how.alpha)
+    return _by_shards(kinds, nodes, rng, how.shards_per_node)
 
 
 def _by_dirichlet(kinds: Ints, nodes: int, rng: np.random.Generator, alpha: float) -> Ints:
@@ -172,7 +190,6 @@ def _by_mixes(kinds: Ints, nodes: int, rng: np.random.Generator, alpha: float) -
 
 
 def _by_shards(kinds: Ints, nodes: int, rng: np.random.Generator, shards_per_node: int) -> Ints:
-    require_integer("shards_per_node", shards_per_node, 1)
     shards, rows = nodes * shards_per_node, len(kinds)
     if shards > rows:
         reason = f"{nodes} nodes need {shards} shards of at least one row, but there are only {rows} rows; use fewer"

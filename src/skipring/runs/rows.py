@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from .._arrays import AnyInts, times_before
 from ..data import (
     Dataset,
+    Dealing,
     NodeData,
     PreparedRows,
+    Recipe,
     encoder,
     load_dataset,
     prepare,
@@ -83,10 +85,7 @@ def dealt_rows(
         ready.train_y,
         nodes,
         rng,
-        kind=kind,
-        alpha=data.alpha,
-        shards_per_node=data.shards_per_node,
-        exponent=data.exponent,
+        Dealing(kind=kind, alpha=data.alpha, shards_per_node=data.shards_per_node, exponent=data.exponent),
         groups=ready.train_groups,
         persons=ready.train_persons,
     )
@@ -140,19 +139,16 @@ def prepared_rows(
             dataset = training_part(dataset, rng, test_share=test_share)
         test_share = data.validation
     with by_key(test_share="data.test_share" if data.validation is None else "data.validation"):
-        return prepare(
-            dataset,
-            rng,
+        recipe = Recipe(
             # Networks for images take pixels as they are, and so does the scattering transform.
             standardise=data.standardise and not model.takes_pixels,
             unit_rows=data.unit_rows and not model.takes_images,
             intercept=model.intercept,
             intercept_share=model.intercept_share or 0.5,
-            test_share=test_share,
             encoder=encoder(model.features, dataset.features.shape[1], device=model.device),
-            keep_features=keep_features,
             bounded=run.table is not None,
         )
+        return prepare(dataset, rng, recipe, test_share=test_share, keep_features=keep_features)
 
 
 def check_agreement(run: RunFile, dataset: Dataset) -> None:
