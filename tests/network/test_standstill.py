@@ -15,7 +15,7 @@ from world import fake_seals
 
 from skipring.network.node import NodeStatus, Telemetry
 from skipring.network.node.standstill import StandstillWatch
-from skipring.network.protocol import Memory, Offer, Peer, Ready, Rules, Token
+from skipring.network.protocol import Hello, Memory, Offer, Peer, Ready, Rules, Token
 from skipring.network.setup import node_status
 
 RULES = Rules(nodes=3, path=[0, 1, 2] * 30, timeout=100.0, names=["a", "b", "c"])
@@ -96,6 +96,19 @@ def test_nothing_is_said_while_something_moves_every_nine_seconds() -> None:
     for hop in range(3, 60, 3):
         node.peer.received(1, Offer((0, 0), hop))
         assert node.wait(9.0) == []
+
+
+def test_of_a_holder_that_greets_and_does_nothing_no_word_is_said() -> None:
+    """It may be slow: docs/threats.md tells owners to look at the hop, which does not move."""
+    node = Watched(me=2)
+    node.begin()
+    node.peer.received(1, Offer((0, 0), 3))
+    for _ in range(60):
+        assert node.wait(7.5) == []
+        node.peer.received(1, Hello((0, 0)))
+    assert node.telemetry.standstill is None
+    assert node.peer.standing is not None
+    assert node.peer.standing.since[0] == ((0, 0), 3)
 
 
 def events(folder: Path, name: str) -> list[dict[str, Any]]:
