@@ -23,7 +23,7 @@ from skipring.experiments.curves import EmpiricalCurve, draw_latencies, law_curv
 from skipring.experiments.rivals import proven_epsilon, published_epsilon
 from skipring.experiments.theory import LAWS
 from skipring.privacy import PrivacyReport, forecast, gdp_delta, gdp_epsilon, planned_run
-from skipring.privacy.gossip import gossip_mu, muffliato_epsilon
+from skipring.privacy.gossip import GossipRun, gossip_mu, muffliato_epsilon
 from skipring.privacy.theorems import stated_epsilon
 from skipring.report.curves import write_empirical_csv
 from skipring.runs import parse_run
@@ -463,8 +463,9 @@ def test_stragglers_that_are_not_alike_have_no_forecast() -> None:
 def test_gossip_as_published_is_muffliatos_theorem_on_the_graphs_of_the_first_run() -> None:
     cell = only_cell(changed(RIVAL, schedule={"name": "gossip"}, gossip={"slots": 10.0, "rounds": 3}))
     graphs = list(gossip_graphs(build(cell.run), 0))
-    kept: dict[str, Any] = {"nodes": 20, "rounds": 3, "noise_multiplier": 2.0, "delta": 1e-6}
-    expected = [0.0, *(muffliato_epsilon(graphs[:m], points=[m], **kept)[0] for m in POINTS[1:].tolist())]
+    kept: dict[str, Any] = {"nodes": 20, "rounds": 3, "noise_multiplier": 2.0}
+    shorter = {m: GossipRun(graphs=graphs[:m], **kept) for m in POINTS[1:].tolist()}
+    expected = [0.0, *(muffliato_epsilon(run, delta=1e-6, points=[m])[0] for m, run in shorter.items())]
     assert published_epsilon(cell, POINTS) == pytest.approx(expected, rel=1e-12)
     assert (np.diff(expected) > 0.0).all()
 
@@ -482,7 +483,7 @@ def test_gossip_as_proven_is_the_worst_of_the_reported_pairs() -> None:
     assert all(sorted([observer, *targets]) == list(range(20)) for observer, targets in pairs)
     for epsilon, phases in zip(proven[1:].tolist(), POINTS[1:].tolist(), strict=True):
         mu = max(
-            float(gossip_mu(graphs[:phases], observer=observer, targets=targets, **kept).max())
+            float(gossip_mu(GossipRun(graphs=graphs[:phases], **kept), observer=observer, targets=targets).max())
             for observer, targets in pairs
         )
         # Before the end, a curve may be slightly above the account of the shorter run.

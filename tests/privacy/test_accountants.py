@@ -20,6 +20,7 @@ from skipring.privacy import (
     Accountant,
     Composition,
     GossipAccountant,
+    GossipRun,
     Guarantee,
     OwnTranscript,
     PaperBound,
@@ -70,9 +71,8 @@ def node_account(*, convex: bool = True) -> OwnAccount:
 
 
 def gossip(*, amplified: bool = True) -> GossipAccountant:
-    return GossipAccountant(
-        [LINE] * 5, nodes=4, rounds=2, noise_multiplier=5.0, observer=0, targets=[1, 2, 3], amplified=amplified
-    )
+    run = GossipRun(graphs=[LINE] * 5, nodes=4, rounds=2, noise_multiplier=5.0, amplified=amplified)
+    return GossipAccountant(run, observer=0, targets=[1, 2, 3])
 
 
 ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
@@ -214,13 +214,15 @@ def test_gossip_is_as_bad_as_its_worst_target() -> None:
     account = gossip()
     assert account.mu.shape == (3,)
     alone = [
-        GossipAccountant([LINE] * 5, nodes=4, rounds=2, noise_multiplier=5.0, observer=0, targets=[node])
+        GossipAccountant(
+            GossipRun(graphs=[LINE] * 5, nodes=4, rounds=2, noise_multiplier=5.0), observer=0, targets=[node]
+        )
         for node in (1, 2, 3)
     ]
     assert account.epsilon(1e-6) == max(one.epsilon(1e-6) for one in alone)
     assert alone[0].guarantee(1e-5).whose == "node 1"
     with pytest.raises(InvalidInput, match="targets"):
-        GossipAccountant([LINE], nodes=4, rounds=1, noise_multiplier=5.0, observer=0, targets=[])
+        GossipAccountant(GossipRun(graphs=[LINE], nodes=4, rounds=1, noise_multiplier=5.0), observer=0, targets=[])
 
 
 def test_who_has_seen_nothing_knows_nothing() -> None:

@@ -17,6 +17,7 @@ from skipring.errors import InvalidInput
 from skipring.privacy import _gossip
 from skipring.privacy.gossip import (
     GossipGraph,
+    GossipRun,
     federated_mu,
     federated_node_mu,
     gossip_mu,
@@ -85,14 +86,14 @@ class Run:
 
     def mu(self, **changes: Any) -> Floats:
         arguments: dict[str, Any] = {
+            "graphs": [csr(graph) for graph in self.graphs],
             "nodes": self.nodes,
             "rounds": self.rounds,
             "noise_multiplier": 2.0,  # then one release of the target, seen bare, has mu = 1
-            "observer": self.observer,
-            "targets": self.targets,
             "step_sizes": self.steps,
-        }
-        return gossip_mu([csr(graph) for graph in self.graphs], **(arguments | changes))
+        } | changes
+        who = {name: arguments.pop(name, getattr(self, name)) for name in ("observer", "targets")}
+        return gossip_mu(GossipRun(**arguments), **who)
 
 
 def random_run(rng: np.random.Generator, *, phases: int = 6) -> Run:
@@ -378,15 +379,17 @@ def test_laws_of_scale_and_order() -> None:
 def test_curve_rises_and_ends_where_the_run_ends() -> None:
     rng = np.random.default_rng(7)
     graphs = [csr(erdos_renyi(30, 3.0, rng)) for _ in range(40)]
-    arguments: dict[str, Any] = {"nodes": 30, "rounds": 2, "noise_multiplier": 3.0, "observer": 4, "targets": [0, 9]}
-    curve = gossip_mu_curve(iter(graphs), points=range(1, 41), **arguments)
+    given: dict[str, Any] = {"nodes": 30, "rounds": 2, "noise_multiplier": 3.0}
+    who: dict[str, Any] = {"observer": 4, "targets": [0, 9]}
+    curve = gossip_mu_curve(GossipRun(graphs=iter(graphs), **given), points=range(1, 41), **who)
     assert curve.shape == (40, 2)
     assert np.all(np.diff(curve, axis=0) >= 0.0)
-    np.testing.assert_array_equal(curve[-1], gossip_mu(graphs, **arguments))
+    np.testing.assert_array_equal(curve[-1], gossip_mu(GossipRun(graphs=graphs, **given), **who))
     own = 2.0 * np.sqrt(np.arange(1, 41)) / 3.0
     assert np.all(curve <= own[:, None])
     for phases in (1, 7, 23):  # a shorter run by itself is no worse than the curve, but for what a policy is worth
-        assert np.all(gossip_mu(graphs[:phases], **arguments) <= curve[phases - 1] * 1.02)
+        shorter = gossip_mu(GossipRun(graphs=graphs[:phases], **given), **who)
+        assert np.all(shorter <= curve[phases - 1] * 1.02)
 
 
 def test_wild_step_sizes_stay_finite() -> None:
@@ -430,7 +433,7 @@ def test_wrong_values_are_refused(changes: dict[str, Any], parameter: str) -> No
 def test_wrong_graphs_are_refused(graph: tuple[list[int], list[int]]) -> None:
     start, ends = np.array(graph[0], dtype=np.int64), np.array(graph[1], dtype=np.int32)
     with pytest.raises(InvalidInput, match="graphs"):
-        gossip_mu([(start, ends)], nodes=len(start) - 1, rounds=1, noise_multiplier=1.0, observer=0, targets=[1])
+        GossipRun(graphs=[(start, ends)], nodes=len(start) - 1, rounds=1, noise_multiplier=1.0)
 
 
 # An attack on nonlinear losses ---------------------------------------------------------------------------------------
@@ -498,15 +501,8 @@ def test_published_accounting_is_the_slow_loop() -> None:
     rng = np.random.default_rng(10)
     graphs = [erdos_renyi(15, 2.0, rng) for _ in range(12)]
     for rounds, target in ((1, 0), (2, 3), (5, 14)):
-        fast = muffliato_epsilon(
-            map(csr, graphs),
-            nodes=15,
-            rounds=rounds,
-            noise_multiplier=4.0,
-            delta=1e-5,
-            target=target,
-            points=[1, 5, 12],
-        )
+        run = GossipRun(graphs=map(csr, graphs), nodes=15, rounds=rounds, noise_multiplier=4.0)
+        fast = muffliato_epsilon(run, delta=1e-5, target=target, points=[1, 5, 12])
         slow = [slow_muffliato(graphs[:phases], rounds, 4.0, 1e-5, target) for phases in (1, 5, 12)]
         np.testing.assert_allclose(fast, slow, rtol=1e-6)
 
@@ -521,7 +517,8 @@ def test_published_accounting_can_be_too_small(rounds: int) -> None:
     n = 40
     graphs = [path([0, *range(2, n), 1]), path([*range(2, n), 0, 1])]
     exact = float(exact_gram(Run(graphs, rounds, 1, np.ones(2)), 0).sum())
-    stated = muffliato_epsilon(map(csr, graphs), nodes=n, rounds=rounds, noise_multiplier=2.0, delta=0.5, points=[2])
+    published = GossipRun(graphs=map(csr, graphs), nodes=n, rounds=rounds, noise_multiplier=2.0)
+    stated = muffliato_epsilon(published, delta=0.5, points=[2])
     most = 1.0 + 4.0 * rounds / (n - 2)
     assert float(stated[0]) <= most / 2.0 + 2.0 * math.sqrt(most / 2.0 * math.log(2.0)) + 1e-12
     assert exact > 1.3 * most

@@ -21,6 +21,7 @@ from skipring.errors import InvalidInput
 from skipring.privacy import (
     PaperBound,
     PlannedRun,
+    Remembering,
     Transcript,
     TranscriptAccountant,
     forecast,
@@ -213,17 +214,15 @@ class Late(NamedTuple):
     timeout: float = 0.3
 
     def sure(self, failure: float) -> int:
-        return sure_others(
-            self.law,
-            self.timeout,
+        late = Remembering(
+            delay=self.law,
+            timeout=self.timeout,
             ready=self.ready,
-            nodes=self.nodes,
-            rounds=self.rounds,
             hop_latency=0.05,
-            failure=failure,
             compute=self.compute,
             share=self.share,
         )
+        return sure_others(late, nodes=self.nodes, rounds=self.rounds, failure=failure)
 
     def walk(self, seed: int) -> tuple[Timeline, Any, Any, Any]:
         """Return what happened, the path, and the delays and computing times that were drawn."""
@@ -320,9 +319,8 @@ def test_runs_leak_no_more_than_their_forecast(ready: Literal["kept", "ahead"]) 
 
 def test_a_thousand_nodes_of_which_a_hundred_are_slow() -> None:
     speeds = [1.0] * 900 + [50.0] * 100
-    sure = sure_others(
-        Lomax(3.0, 2.0), 0.02, ready="ahead", nodes=1000, rounds=40, hop_latency=0.01, failure=1e-8, speeds=speeds
-    )
+    late = Remembering(delay=Lomax(3.0, 2.0), timeout=0.02, ready="ahead", hop_latency=0.01, speeds=speeds)
+    sure = sure_others(late, nodes=1000, rounds=40, failure=1e-8)
     assert 735 <= sure <= 750
     run = planned(1000, 40, sure, "sqrt", 4.0, failure=1e-8)
     assert forecast(run).epsilon(1e-6) == pytest.approx(2.515, abs=0.01)
@@ -352,9 +350,9 @@ def test_more_who_are_sure_hide_more() -> None:
 
 def test_nobody_is_sure_who_is_ready_just_in_time() -> None:
     """A clock rounds: (0.2 + 0.1) - 0.2 is more than 0.1."""
-    given: dict[str, Any] = {"ready": "ahead", "nodes": 10, "rounds": 5, "failure": 0.1}
-    assert sure_others(Constant(0.1), 0.1, hop_latency=0.0, **given) == 0
-    assert sure_others(Constant(0.1), 0.1001, hop_latency=0.0, **given) == 8
+    for timeout, sure in ((0.1, 0), (0.1001, 8)):
+        late = Remembering(delay=Constant(0.1), timeout=timeout, ready="ahead", hop_latency=0.0)
+        assert sure_others(late, nodes=10, rounds=5, failure=0.1) == sure
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from scipy.stats import binom
 
 from skipring.errors import InvalidInput
 from skipring.privacy import (
+    GossipRun,
     OwnTranscript,
     PaperBound,
     PlannedRun,
@@ -188,11 +189,15 @@ def test_a_skip_probability_next_to_one_has_an_answer() -> None:
 def test_a_small_type_does_not_change_any_other_account(kind: Any) -> None:
     noise, step = kind(0.1234), kind(0.3)
     pair = (np.array([0, 1, 2]), np.array([1, 0]))
+
+    def pairs(rounds: int, noise: float) -> GossipRun:
+        return GossipRun(graphs=[pair], nodes=2, rounds=rounds, noise_multiplier=noise)
+
     doors: list[Any] = [
         lambda z, _: federated_mu(100, z),
         lambda z, _: federated_node_mu([3, 2], [True, True], noise_multiplier=z),
-        lambda z, _: muffliato_epsilon([pair], nodes=2, rounds=2, noise_multiplier=z, delta=1e-6, points=[1])[0],
-        lambda z, _: gossip_mu([pair], nodes=2, rounds=1, noise_multiplier=z, observer=0, targets=[1])[0],
+        lambda z, _: muffliato_epsilon(pairs(2, z), delta=1e-6, points=[1])[0],
+        lambda z, _: gossip_mu(pairs(1, z), observer=0, targets=[1])[0],
         lambda z, _: stated_epsilon(2, nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
         lambda z, _: stated_epsilon(3, nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),
         lambda z, _: stated_epsilon(4, nodes=5, steps=50, skip=0.5, noise_multiplier=z, delta=1e-6, delta_prime=1e-6),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._arrays import Floats
 from ..privacy import PlannedRun, forecast, gdp_epsilon, gossip_mu_curve, muffliato_epsilon, theorem_curve
 from ..schedules import Federated, Gossip
-from ..simulation import Setup, build, chosen_pairs, gossip_graphs, planned, who_is_ready, why_not_hidden
+from ..simulation import Setup, build, chosen_pairs, gossip_run, planned, who_is_ready, why_not_hidden
 from .sweep import Cell
 from .theory import THEOREMS
 
@@ -24,20 +24,14 @@ def published_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
     The token: Theorem 2, 3 or 4. Gossip: Muffliato's Theorem 4 for the graphs of the first run. The server: Rényi
     divergences of all uploads of the busiest node in the first run.
     """
-    run, delta = cell.run, cell.run.privacy.delta
-    setup = build(run)
+    delta = cell.run.privacy.delta
+    setup = build(cell.run)
     noise = setup.noise_multiplier
     epsilon = np.zeros(len(steps))
     later = steps > 0
     if isinstance(setup.schedule, Gossip):
-        epsilon[later] = muffliato_epsilon(
-            gossip_graphs(setup, 0),
-            nodes=setup.data.nodes,
-            rounds=run.gossip.rounds,
-            noise_multiplier=noise,
-            delta=delta,
-            points=steps[later].tolist(),
-        )
+        run = gossip_run(setup, amplified=False)
+        epsilon[later] = muffliato_epsilon(run, delta=delta, points=steps[later].tolist())
     elif isinstance(setup.schedule, Federated):
         rho = 2.0 * _uploads(setup, steps) / noise**2
         epsilon = rho + 2.0 * np.sqrt(rho * math.log(1.0 / delta))
@@ -64,23 +58,13 @@ def proven_epsilon(cell: Cell, steps: NDArray[np.int64]) -> Floats:
     forecast for the uploads of any node.
     """
     setup = build(cell.run)
-    delta, noise = cell.run.privacy.delta, setup.noise_multiplier
+    delta = cell.run.privacy.delta
     later = steps > 0
     if isinstance(setup.schedule, Gossip):
         mu = np.zeros(len(steps))
-        graphs = list(gossip_graphs(setup, 0))
+        run = gossip_run(setup, amplified=not why_not_hidden(setup))
         for observer, targets in chosen_pairs(setup):
-            found = gossip_mu_curve(
-                graphs,
-                nodes=setup.data.nodes,
-                rounds=cell.run.gossip.rounds,
-                noise_multiplier=noise,
-                observer=observer,
-                targets=targets,
-                points=steps[later].tolist(),
-                step_sizes=setup.step_sizes.first(setup.steps),
-                amplified=not why_not_hidden(setup),
-            )
+            found = gossip_mu_curve(run, observer=observer, targets=targets, points=steps[later].tolist())
             mu[later] = np.maximum(mu[later], found.max(axis=1))
         return np.array([gdp_epsilon(float(value), delta) for value in mu])
     if isinstance(setup.schedule, Federated):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..delays import Delay, Trace
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
-from ..privacy import USUAL_UNIT, PlannedRun, ScheduleName, Unit, planned_run, sure_others
+from ..privacy import USUAL_UNIT, PlannedRun, Remembering, ScheduleName, Unit, planned_run, sure_others
 from ..schedules import USUAL_SCHEDULE, schedule_kind
 from ..timeouts import RoundLaw, Turns, best_timeout_ready, expected_latency, round_law, timeout_for_skip
 
@@ -231,13 +231,7 @@ class Budget:
         )
         if self.ready == "fresh":
             return record
-        others = sure_others(
-            self.delay,
-            timeout,
-            ready=self.ready,
-            nodes=self.nodes,
-            rounds=record.rounds,
-            hop_latency=self.hop_latency,
-            failure=1e-2 * self.delta,
-        )
-        return record.replace(others=others, failure=1e-2 * self.delta)
+        late = Remembering(delay=self.delay, timeout=timeout, ready=self.ready, hop_latency=self.hop_latency)
+        failure = 1e-2 * self.delta
+        others = sure_others(late, nodes=self.nodes, rounds=record.rounds, failure=failure)
+        return record.replace(others=others, failure=failure)

@@ -26,6 +26,7 @@ from .gaussian import gdp_epsilon as gdp_epsilon
 from .gaussian import gdp_mu as gdp_mu
 from .gossip import GossipAccountant as GossipAccountant
 from .gossip import GossipGraph as GossipGraph
+from .gossip import GossipRun as GossipRun
 from .gossip import federated_mu as federated_mu
 from .gossip import federated_node_mu as federated_node_mu
 from .gossip import gossip_mu as gossip_mu
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from .accountant import Unit as Unit
     from .accountant import large_delta as large_delta
     from .accountant import promised as promised
+    from .lateness import Remembering as Remembering
     from .lateness import sure_others as sure_others
     from .leakage import Leakage as Leakage
     from .record import ScheduleName as ScheduleName

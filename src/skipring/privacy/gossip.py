@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -55,59 +56,9 @@ def _phase_numbers(points: Sequence[int], phases: int) -> NDArray[np.intp]:
     return numbers.astype(np.intp) - 1
 
 
-# One run, three questions: each spells out the same parameters, so that editors and type checkers know them.
-
-
-def gossip_mu(
-    graphs: Iterable[GossipGraph],
-    *,
-    nodes: int,
-    rounds: int,
-    noise_multiplier: float,
-    observer: int,
-    targets: Sequence[int],
-    step_sizes: ArrayLike = 1.0,
-    amplified: bool = True,
-    projected_after_noise: bool = False,
-) -> Doubles:
-    """Return mu for each target: what one observer learned about it in a whole run of gossip learning is mu-GDP.
-
-    In each phase all nodes take a noisy gradient step and then average with their neighbours; see `gossip_mu_curve`
-    for the parameters.
-
-    >>> line = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1], dtype=np.int32)  # 0 - 1 - 2
-    >>> gossip_mu([line] * 4, nodes=3, rounds=1, noise_multiplier=10.0, observer=0, targets=[1, 2]).round(4)
-    array([0.4   , 0.1723])
-    """
-    kept = list(graphs)
-    return gossip_mu_curve(
-        kept,
-        nodes=nodes,
-        rounds=rounds,
-        noise_multiplier=noise_multiplier,
-        observer=observer,
-        targets=targets,
-        points=[len(kept)],
-        step_sizes=step_sizes,
-        amplified=amplified,
-        projected_after_noise=projected_after_noise,
-    )[0]
-
-
-def gossip_mu_curve(
-    graphs: Iterable[GossipGraph],
-    *,
-    nodes: int,
-    rounds: int,
-    noise_multiplier: float,
-    observer: int,
-    targets: Sequence[int],
-    points: Sequence[int],
-    step_sizes: ArrayLike = 1.0,
-    amplified: bool = True,
-    projected_after_noise: bool = False,
-) -> Doubles:
-    """Return mu after some phases of one run, as an array [point, target].
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GossipRun:
+    """A run of gossip learning: in each phase all nodes take a noisy gradient step, then average with their neighbours.
 
     Parameters
     ----------
@@ -116,9 +67,6 @@ def gossip_mu_curve(
     nodes : number of nodes; they are numbered from 0.
     rounds : rounds of averaging in each phase.
     noise_multiplier : sigma / k; the noise that each node adds to its gradient in each phase.
-    observer : who looks; it is sent its neighbours' values in every round, and knows its own data and noise.
-    targets : whose data is protected.
-    points : after which phases; the first one is phase 1.
     step_sizes : one number, or one for each phase. Only their ratios matter.
     amplified : whether gradient steps contract (convex, beta-smooth losses and step sizes of at most 2 / beta), noise
         reaches the values as it was drawn, and averaging is plain. Say False for neural networks, for noisy gradients
@@ -126,87 +74,98 @@ def gossip_mu_curve(
         averaging (its weights can be negative): each phase then counts in full.
     projected_after_noise : whether nodes project their values between adding the noise and averaging. It is better to
         project before the gradient is taken: then nodes can hide a target's drift together, and mu is smaller.
+    """
+
+    graphs: Iterable[GossipGraph]
+    nodes: int
+    rounds: int
+    noise_multiplier: float
+    step_sizes: ArrayLike = 1.0
+    amplified: bool = True
+    projected_after_noise: bool = False
+    #: The matrix of each graph, and the step sizes in units of the largest.
+    adjacencies: tuple[Any, ...] = field(init=False)
+    steps: Doubles = field(init=False)
+
+    def __post_init__(self) -> None:
+        require_integer("nodes", self.nodes, 2)
+        require_integer("rounds", self.rounds, 1)
+        require_positive("noise_multiplier", self.noise_multiplier)
+        adjacencies = tuple(_adjacency(graph, self.nodes) for graph in self.graphs)
+        count = len(adjacencies)
+        if not adjacencies:
+            raise InvalidInput("graphs", "none", "at least one graph")
+        steps = np.asarray(self.step_sizes, dtype=np.float64)
+        if steps.shape not in ((), (count,)):
+            raise InvalidInput("step_sizes", steps.shape, f"one number, or one for each of the {count} phases")
+        if not np.all(np.isfinite(steps) & (steps > 0.0)) or steps.max() / _RANGE > steps.min():
+            allowed = f"above 0, and within a factor of {_RANGE:g} of each other"
+            raise InvalidInput("step_sizes", float(steps.min()), allowed)
+        for name, value in (
+            ("noise_multiplier", float(self.noise_multiplier)),  # a float16 would round the bound
+            ("adjacencies", adjacencies),
+            ("steps", np.broadcast_to(steps / steps.max(), (count,)).copy()),
+        ):
+            object.__setattr__(self, name, value)
+
+
+def gossip_mu(run: GossipRun, *, observer: int, targets: Sequence[int]) -> Doubles:
+    """Return mu for each target: what one observer learned about it in a whole run of gossip learning is mu-GDP.
+
+    The observer is sent its neighbours' values in every round, and knows its own data and noise.
+
+    >>> line = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1], dtype=np.int32)  # 0 - 1 - 2
+    >>> run = GossipRun(graphs=[line] * 4, nodes=3, rounds=1, noise_multiplier=10.0)
+    >>> gossip_mu(run, observer=0, targets=[1, 2]).round(4)
+    array([0.4   , 0.1723])
+    """
+    return gossip_mu_curve(run, observer=observer, targets=targets, points=[len(run.adjacencies)])[0]
+
+
+def gossip_mu_curve(run: GossipRun, *, observer: int, targets: Sequence[int], points: Sequence[int]) -> Doubles:
+    """Return mu after some phases of one run (the first one is phase 1), as an array [point, target].
 
     A point of a curve may be slightly above `gossip_mu` of the shorter run, which need not care for what comes later.
     """
-    require_integer("nodes", nodes, 2)
-    require_integer("rounds", rounds, 1)
-    require_positive("noise_multiplier", noise_multiplier)
-    noise_multiplier = float(noise_multiplier)  # a float16 would round the bound
-    _require_node("observer", observer, nodes)
-    adjacencies = [_adjacency(graph, nodes) for graph in graphs]
+    _require_node("observer", observer, run.nodes)
     for target in targets:
-        _require_node("targets", target, nodes)
+        _require_node("targets", target, run.nodes)
         if target == observer:
             raise InvalidInput.because("targets", target, "is the observer itself")
-    if not adjacencies:
-        raise InvalidInput("graphs", "none", "at least one graph")
-    count = len(adjacencies)
-    steps = np.asarray(step_sizes, dtype=np.float64)
-    if steps.shape not in ((), (count,)):
-        raise InvalidInput("step_sizes", steps.shape, f"one number, or one for each of the {count} phases")
-    if not np.all(np.isfinite(steps) & (steps > 0.0)) or steps.max() / _RANGE > steps.min():
-        raise InvalidInput(
-            "step_sizes", float(steps.min()), f"above 0, and within a factor of {_RANGE:g} of each other"
-        )
-    steps = np.broadcast_to(steps / steps.max(), (count,)).copy()
+    count = len(run.adjacencies)
     places = _phase_numbers(points, count)
     # Each noisy gradient of the target is a release of its own; all that the observer sees is made from them.
     own_releases = 4.0 * (places + 1.0)
-    if not amplified:
-        return np.tile(np.sqrt(own_releases)[:, None] / noise_multiplier, (1, len(targets)))
+    if not run.amplified:
+        return np.tile(np.sqrt(own_releases)[:, None] / run.noise_multiplier, (1, len(targets)))
     who = np.asarray(targets, dtype=np.intp)
-    phases = [
-        phase_seen_by(adjacency, rounds, observer, who, shared=not projected_after_noise) for adjacency in adjacencies
-    ]
+    shared = not run.projected_after_noise
+    phases = [phase_seen_by(adjacency, run.rounds, observer, who, shared=shared) for adjacency in run.adjacencies]
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows gives way to the target's own releases
-        mu2 = leaked_mu2(phases, rounds, observer, who, steps)[places]
+        mu2 = leaked_mu2(phases, run.rounds, observer, who, run.steps)[places]
         mu2 *= 1.0 + 1e-10 + 1e-14 * count  # more than rounding in the sums can take away
-        mu: Doubles = np.sqrt(np.fmin(mu2, own_releases[:, None])) / noise_multiplier
+        mu: Doubles = np.sqrt(np.fmin(mu2, own_releases[:, None])) / run.noise_multiplier
     return mu
 
 
 class GossipAccountant(GaussianAccountant):
     """What one observer learned about some targets in a run of gossip learning, on the graphs that were drawn.
 
-    Epsilon and delta are those of the target that the observer knows most about; `mu` has all of them. See
-    `gossip_mu_curve` for the parameters.
+    Epsilon and delta are those of the target that the observer knows most about; `mu` has all of them.
 
     >>> line = np.array([0, 1, 3, 4]), np.array([1, 0, 2, 1], dtype=np.int32)  # 0 - 1 - 2
-    >>> account = GossipAccountant([line] * 4, nodes=3, rounds=1, noise_multiplier=10.0, observer=0, targets=[1, 2])
+    >>> run = GossipRun(graphs=[line] * 4, nodes=3, rounds=1, noise_multiplier=10.0)
+    >>> account = GossipAccountant(run, observer=0, targets=[1, 2])
     >>> account.mu.round(4), round(account.epsilon(delta=1e-6), 3)
     (array([0.4   , 0.1723]), 1.766)
     """
 
-    def __init__(  # the same run as that of `gossip_mu`, whose keywords stand here once more
-        self,
-        graphs: Iterable[GossipGraph],
-        *,
-        nodes: int,
-        rounds: int,
-        noise_multiplier: float,
-        observer: int,
-        targets: Sequence[int],
-        step_sizes: ArrayLike = 1.0,
-        amplified: bool = True,
-        projected_after_noise: bool = False,
-        protects: Unit = USUAL_UNIT,
-    ) -> None:
+    def __init__(self, run: GossipRun, *, observer: int, targets: Sequence[int], protects: Unit = USUAL_UNIT) -> None:
         if len(targets) == 0:
             raise InvalidInput("targets", "none", "at least one node")
-        self.observer, self.targets, self.amplified = observer, tuple(targets), amplified
+        self.observer, self.targets, self.amplified = observer, tuple(targets), run.amplified
         self.method, self.protects = "gossip", protects
-        self.mu = gossip_mu(
-            graphs,
-            nodes=nodes,
-            rounds=rounds,
-            noise_multiplier=noise_multiplier,
-            observer=observer,
-            targets=targets,
-            step_sizes=step_sizes,
-            amplified=amplified,
-            projected_after_noise=projected_after_noise,
-        )
+        self.mu = gossip_mu(run, observer=observer, targets=targets)
 
     def guarantee(self, delta: float) -> Guarantee:
         """Return the epsilon at a delta with all that it cannot be read without."""
@@ -226,16 +185,7 @@ class GossipAccountant(GaussianAccountant):
         return float(self.mu.max())
 
 
-def muffliato_epsilon(
-    graphs: Iterable[GossipGraph],
-    *,
-    nodes: int,
-    rounds: int,
-    noise_multiplier: float,
-    delta: float,
-    points: Sequence[int],
-    target: int = 0,
-) -> Doubles:
+def muffliato_epsilon(run: GossipRun, *, delta: float, points: Sequence[int], target: int = 0) -> Doubles:
     """Return the epsilon that Muffliato's published accounting states after some phases: of the worst observer.
 
     Cyffers, Even, Bellet & Massoulié (2022), Theorem 4, for a fresh random graph in each phase: an observer adjacent to
@@ -249,24 +199,20 @@ def muffliato_epsilon(
     `gossip_mu` for a guarantee.
 
     >>> pair = np.array([0, 1, 2]), np.array([1, 0], dtype=np.int32)
-    >>> muffliato_epsilon([pair] * 10, nodes=2, rounds=2, noise_multiplier=10.0, delta=1e-6, points=[1, 10]).round(3)
+    >>> run = GossipRun(graphs=[pair] * 10, nodes=2, rounds=2, noise_multiplier=10.0)
+    >>> muffliato_epsilon(run, delta=1e-6, points=[1, 10]).round(3)
     array([1.071, 3.525])
     """
-    require_integer("nodes", nodes, 2)
-    require_integer("rounds", rounds, 1)
-    require_positive("noise_multiplier", noise_multiplier)
-    noise_multiplier = float(noise_multiplier)  # a float16 would round the bound
     require_delta(delta)
-    _require_node("target", target, nodes)
-    rho = np.zeros(nodes)
+    _require_node("target", target, run.nodes)
+    rho = np.zeros(run.nodes)
     worst = []
-    others = np.arange(nodes) != target
-    bare = 2.0 / noise_multiplier**2
-    for graph in graphs:
-        adjacency = _adjacency(graph, nodes)
+    others = np.arange(run.nodes) != target
+    bare = 2.0 / run.noise_multiplier**2
+    for adjacency in run.adjacencies:
         start, ends = adjacency.indptr, adjacency.indices
         degrees = np.diff(start)
-        learned = np.minimum(bare, 2.0 * bare * rounds * degrees / (nodes - degrees))
+        learned = np.minimum(bare, 2.0 * bare * run.rounds * degrees / (run.nodes - degrees))
         learned[ends[start[target] : start[target + 1]]] = bare
         rho += learned
         worst.append(rho[others].max())

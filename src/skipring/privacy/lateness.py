@@ -26,20 +26,39 @@ _DIVISIONS = 24
 _CLOCK = 1e-13
 
 
-def sure_others(
-    delay: Delay,
-    timeout: float,
-    *,
-    ready: Literal["kept", "ahead"],
-    nodes: int,
-    rounds: int,
-    hop_latency: float,
-    failure: float,
-    lost_link: float = 0.0,
-    speeds: Sequence[float] | None = None,
-    compute: Delay | None = None,
-    share: float = 1.0,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Remembering:
+    """How nodes get ready that remember what they have prepared.
+
+    `ready` says whether readiness is ``kept`` or prepared ``ahead``. `speeds` are factors of the delays, one for each
+    node. With `compute`, the time for a full batch, `share` of which is enough for an update, both must fit into the
+    timeout. A link is lost with probability `lost_link`.
+    """
+
+    delay: Delay
+    timeout: float
+    ready: Literal["kept", "ahead"]
+    hop_latency: float
+    lost_link: float = 0.0
+    speeds: Sequence[float] | None = None
+    compute: Delay | None = None
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_non_negative("hop_latency", self.hop_latency)
+        if not self.timeout > 0.0:
+            raise InvalidInput("timeout", self.timeout, "a number above 0 (or inf)")
+        if self.ready not in ("kept", "ahead"):
+            allowed = "kept or ahead; fresh delays are independent, and have a forecast of their own"
+            raise InvalidInput("ready", self.ready, allowed)
+        if math.isinf(self.timeout) and (self.lost_link > 0.0 or self.delay.mass_at_infinity > 0.0):
+            reason = "a node that never answers would be waited for without end"
+            raise InvalidInput.because("timeout", self.timeout, reason)
+        if not 0.0 < self.share <= 1.0:
+            raise InvalidInput("share", self.share, "above 0 and at most 1")
+
+
+def sure_others(late: Remembering, *, nodes: int, rounds: int, failure: float) -> int:
     """Return how many nodes beside any two update in every round wherever their turn comes, but for `failure`.
 
     A node that prepares ahead does so if it is ready by the timeout after the round's start. If its last update was in
@@ -47,47 +66,39 @@ def sure_others(
     i rounds earlier, that of i n hops more. A node whose readiness is kept does so if the preparation that it began
     when it was last skipped is over by then (it had the timeout of that turn as well), or, if there is none, if its
     next delay is within the timeout. Delays are independent of each other and of the orders, so given the orders the
-    nodes are independent. `speeds` are factors of the delays; slow nodes are left out if that is better.
+    nodes are independent. Slow nodes are left out if that is better.
 
-    With `compute`, the time for a full batch, `share` of which is enough for an update, the timeout is divided: what is
-    left of a preparation must be within one part of it, and the computation of this round within the other. A node
-    that gave up is busy until its computation would have ended, which must be within the first part as well.
+    With `compute`, the timeout is divided: what is left of a preparation must be within one part of it, and the
+    computation of this round within the other. A node that gave up is busy until its computation would have ended,
+    which must be within the first part as well.
 
     >>> from skipring.delays import Lomax
-    >>> sure_others(Lomax(3.0, 2.0), 0.02, ready="ahead", nodes=1000, rounds=40, hop_latency=0.01, failure=1e-8)
+    >>> late = Remembering(delay=Lomax(3.0, 2.0), timeout=0.02, ready="ahead", hop_latency=0.01)
+    >>> sure_others(late, nodes=1000, rounds=40, failure=1e-8)
     842
     """
     require_integer("nodes", nodes, 2)
     require_integer("rounds", rounds, 1)
-    require_non_negative("hop_latency", hop_latency)
     require_open_unit("failure", failure)
-    if not timeout > 0.0:
-        raise InvalidInput("timeout", timeout, "a number above 0 (or inf)")
-    if ready not in ("kept", "ahead"):
-        raise InvalidInput(
-            "ready", ready, "kept or ahead; fresh delays are independent, and have a forecast of their own"
-        )
-    if math.isinf(timeout):
-        if lost_link > 0.0 or delay.mass_at_infinity > 0.0:
-            raise InvalidInput.because("timeout", timeout, "a node that never answers would be waited for without end")
+    if math.isinf(late.timeout):
         return nodes - 2  # everybody is waited for
-    if not 0.0 < share <= 1.0:
-        raise InvalidInput("share", share, "above 0 and at most 1")
-    factors = np.sort(np.ones(nodes) if speeds is None else np.asarray(speeds, np.float64))
+    factors = np.sort(np.ones(nodes) if late.speeds is None else np.asarray(late.speeds, np.float64))
     # Any division that is chosen before the run gives a bound; the best of a few is taken.
-    firsts = [timeout] if compute is None else [timeout * part / _DIVISIONS for part in range(1, _DIVISIONS)]
+    firsts = [late.timeout]
+    if late.compute is not None:
+        firsts = [late.timeout * part / _DIVISIONS for part in range(1, _DIVISIONS)]
     # A clock rounds: what is over just in time by the law may be found late by that much.
-    slack = _CLOCK * rounds * nodes * (timeout + hop_latency)
+    slack = _CLOCK * rounds * nodes * (late.timeout + late.hop_latency)
     best = 0
     for factor in np.unique(factors):
         count = int(np.searchsorted(factors, factor, side="right")) - 2  # target and observer may be among them
         if count <= best:
             continue
         for first in firsts:
-            within = _Within(delay, compute, first, timeout, share, float(factor), slack)
-            chances = np.sort(within.chances(ready, nodes, rounds, hop_latency))
+            within = _Within(late, first, float(factor), slack)
+            chances = np.sort(within.chances(nodes, rounds))
             # Which slots these nodes had is not known: the worst ones.
-            best = max(best, fewest_successes((1.0 - lost_link) * chances[:count], failure / rounds))
+            best = max(best, fewest_successes((1.0 - late.lost_link) * chances[:count], failure / rounds))
     return best
 
 
@@ -95,11 +106,8 @@ def sure_others(
 class _Within:
     """The parts of a timeout: `first` for what is left of a preparation, the rest for computing."""
 
-    delay: Delay
-    compute: Delay | None
+    late: Remembering
     first: float
-    timeout: float
-    share: float
     factor: float
     slack: float
 
@@ -110,24 +118,25 @@ class _Within:
 
     def _over(self, left: float, elapsed: Doubles) -> Doubles:
         """Return the probability that a preparation which so much time has passed for is over, and so is other work."""
-        prepared = self._done(self.delay, self.first + left + elapsed)
-        if self.compute is None:
+        prepared = self._done(self.late.delay, self.first + left + elapsed)
+        if self.late.compute is None:
             return prepared
-        return prepared * self._done(self.compute, self.first + elapsed)
+        return prepared * self._done(self.late.compute, self.first + elapsed)
 
-    def chances(self, ready: str, nodes: int, rounds: int, hop_latency: float) -> Doubles:
+    def chances(self, nodes: int, rounds: int) -> Doubles:
         """Return for each slot of the last round the least probability that its node is sure to update in this one."""
-        left = 0.0 if ready == "ahead" else self.timeout  # who was skipped had the timeout of that turn, too
-        last = self._over(left, hop_latency * np.arange(nodes, dtype=np.float64))
-        earlier = self._over(left, hop_latency * nodes * np.arange(1.0, min(rounds, _MOST_ROUNDS) + 1.0))
+        late, hop = self.late, self.late.hop_latency
+        left = 0.0 if late.ready == "ahead" else late.timeout  # who was skipped had the timeout of that turn, too
+        last = self._over(left, hop * np.arange(nodes, dtype=np.float64))
+        earlier = self._over(left, hop * nodes * np.arange(1.0, min(rounds, _MOST_ROUNDS) + 1.0))
         if rounds > _MOST_ROUNDS:
             earlier = np.append(earlier, max(0.0, 1.0 - (rounds - _MOST_ROUNDS) * (1.0 - float(earlier[-1]))))
         chances = last * np.prod(earlier)
-        if ready == "kept":
-            chances = chances * self._done(self.delay, np.array([self.first]))
-        if self.compute is not None:
-            rest = (self.timeout - self.first) / self.share
-            chances = chances * self._done(self.compute, np.array([rest]))
+        if late.ready == "kept":
+            chances = chances * self._done(self.late.delay, np.array([self.first]))
+        if late.compute is not None:
+            rest = (late.timeout - self.first) / late.share
+            chances = chances * self._done(late.compute, np.array([rest]))
         return np.maximum(0.0, chances - 1e-12)  # rounded down
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .engine import run_one as run_one
     from .rivals import gossip_graphs as gossip_graphs
     from .rivals.privacy import chosen_pairs as chosen_pairs
+    from .rivals.privacy import gossip_run as gossip_run
     from .rivals.privacy import why_not_hidden as why_not_hidden
     from .rivals.runs import who_is_ready as who_is_ready
     from .setup import Course as Course

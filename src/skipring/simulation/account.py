@@ -19,6 +19,7 @@ from ..privacy import (
     PrivacyReport,
     PublishedEpsilon,
     RealisedPrivacy,
+    Remembering,
     StatedEpsilon,
     Transcript,
     TranscriptAccountant,
@@ -86,19 +87,17 @@ def _remembering(setup: Course, steps: int, delta: float | None) -> dict[str, An
         raise InvalidInput.because("delta", "missing", "how many nodes are sure to take part depends on it")
     failure = _SHARE_OF_DELTA * delta
     assert lateness.ready != "fresh"
-    others = sure_others(
-        setup.delay,
-        setup.timeout,
+    late = Remembering(
+        delay=setup.delay,
+        timeout=setup.timeout,
         ready=lateness.ready,
-        nodes=nodes,
-        rounds=-(-steps // nodes),
         hop_latency=setup.run.delay.hop_latency,
-        failure=failure,
         lost_link=setup.stragglers.lost_link,
         speeds=setup.stragglers.speeds,
         compute=lateness.compute,
-        share=1.0 / setup.full_batch if lateness.late == "fewer-rows" else 1.0,
+        share=_least_share(setup),
     )
+    others = sure_others(late, nodes=nodes, rounds=-(-steps // nodes), failure=failure)
     return {"skip": 0.0, "others": others, "failure": failure}
 
 
@@ -158,6 +157,11 @@ def _require_forecast(setup: Course, law: str) -> None:
         raise InvalidInput.because("step_size", "own", "a forecast covers sqrt and constant; see the realised privacy")
 
 
+def _least_share(setup: Course) -> float:
+    """Return which share of a full batch is enough for an update."""
+    return 1.0 / setup.full_batch if setup.lateness.late == "fewer-rows" else 1.0
+
+
 def _late_or_lost(setup: Course) -> tuple[float, float]:
     """Return the probability that a node makes no update at its turn, bounded from below and from above.
 
@@ -168,8 +172,7 @@ def _late_or_lost(setup: Course) -> tuple[float, float]:
         late = skip_probability(setup.delay, setup.timeout)
         bounds = late, late
     else:
-        share = 1.0 / setup.full_batch if lateness.late == "fewer-rows" else 1.0
-        bounds = no_update_probability(setup.delay, lateness.compute, setup.timeout, share=share)
+        bounds = no_update_probability(setup.delay, lateness.compute, setup.timeout, share=_least_share(setup))
     low, high = (late + lost - late * lost for late in bounds)
     return low, high
 

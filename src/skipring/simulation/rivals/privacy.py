@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...privacy import (
-    GossipAccountant,
+    GossipRun,
     PlannedRun,
     PrivacyReport,
     PublishedEpsilon,
@@ -21,6 +21,7 @@ from ...privacy import (
     federated_node_mu,
     forecast,
     gdp_epsilon,
+    gossip_mu,
     muffliato_epsilon,
 )
 from ...schedules import Gossip
@@ -78,13 +79,9 @@ def privacy_of_rival(
 
 def _gossip(setup: Setup, delta: float, *, amplified: bool) -> tuple[PublishedEpsilon, RealisedPrivacy | None]:
     assert isinstance(setup.schedule, Gossip)
-    nodes, noise, rounds = setup.data.nodes, setup.noise_multiplier, setup.schedule.rounds
-    if nodes * setup.steps > _MOST_VISITS:
+    if setup.data.nodes * setup.steps > _MOST_VISITS:
         return PublishedEpsilon(refused="too many nodes and iterations to draw all graphs again"), None
-    graphs = list(gossip_graphs(setup, 0))
-    published = muffliato_epsilon(
-        graphs, nodes=nodes, rounds=rounds, noise_multiplier=noise, delta=delta, points=[setup.steps]
-    )
+    published = muffliato_epsilon(gossip_run(setup, amplified=amplified), delta=delta, points=[setup.steps])
     mu = gossip_pairs(setup, amplified=amplified)
     median, almost, worst = np.quantile(mu, [0.5, 0.99, 1.0])
     realised = RealisedPrivacy(
@@ -94,6 +91,19 @@ def _gossip(setup: Setup, delta: float, *, amplified: bool) -> tuple[PublishedEp
         pairs=len(mu),
     )
     return PublishedEpsilon(epsilon=float(published[0]), trusted=False, method="Muffliato, Theorem 4"), realised
+
+
+def gossip_run(setup: Setup, *, amplified: bool) -> GossipRun:
+    """Return the first run as its accountants take it; its graphs are drawn again."""
+    assert isinstance(setup.schedule, Gossip)
+    return GossipRun(
+        graphs=gossip_graphs(setup, 0),
+        nodes=setup.data.nodes,
+        rounds=setup.schedule.rounds,
+        noise_multiplier=setup.noise_multiplier,
+        step_sizes=setup.step_sizes.first(setup.steps),
+        amplified=amplified,
+    )
 
 
 def chosen_pairs(
@@ -109,22 +119,11 @@ def chosen_pairs(
 
 def gossip_pairs(setup: Setup, *, amplified: bool, observers: int = _OBSERVERS, targets: int = _TARGETS) -> Any:
     """Return mu of some ordered pairs of nodes for the graphs of the first run, proven for each of them."""
-    assert isinstance(setup.schedule, Gossip)
-    graphs = list(gossip_graphs(setup, 0))
-    found = []
-    for observer, some in chosen_pairs(setup, observers=observers, targets=targets):
-        account = GossipAccountant(
-            graphs,
-            nodes=setup.data.nodes,
-            rounds=setup.schedule.rounds,
-            noise_multiplier=setup.noise_multiplier,
-            observer=observer,
-            targets=some,
-            step_sizes=setup.step_sizes.first(setup.steps),
-            amplified=amplified,
-            protects=setup.protection.unit,
-        )
-        found.append(account.mu)
+    run = gossip_run(setup, amplified=amplified)
+    found = [
+        gossip_mu(run, observer=observer, targets=some)
+        for observer, some in chosen_pairs(setup, observers=observers, targets=targets)
+    ]
     return np.concatenate(found)
 
 
