@@ -144,10 +144,10 @@ def test_an_interrupted_init_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_full_disk_leaves_nothing_and_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
+    def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("skipring.network.setup.folders.write_new", full)
+    monkeypatch.setattr("skipring.network.setup.folders.write_file", full)
     with pytest.raises(InvalidInput, match="No space left on device"):
         make_network(tmp_path / "net", *parse_nodes("4"))
     assert list(tmp_path.iterdir()) == []
