@@ -52,7 +52,7 @@ class Recipe:
     standardise : whether every feature gets mean 0 and standard deviation 1.
     unit_rows : whether every row then gets norm 1 (a row of zeros stays one), which bounds what a single row can
         contribute to a gradient.
-    intercept, intercept_share : whether a constant column is appended; with `unit_rows` the row including it has norm
+    intercept, intercept_share : whether a constant column is appended. With `unit_rows` the row including it has norm
         1, and at most 1 for a row of zeros, and the constant gets this share of its square.
     encoder : makes features of the scaled rows, or of rows as they are if it takes pixels.
     bounded : whether a schema made the rows: they are not scaled any more, whatever is asked.

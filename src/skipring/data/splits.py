@@ -49,7 +49,7 @@ class Dealing:
     - `iid`: at random; the sizes of two nodes differ by at most one row (of persons: one person)
     - `dirichlet`: each class is shared out in its own random proportions, the more unequal the smaller `alpha`
     - `dirichlet-even`: nodes are of like size, and each draws its own mix of classes, the further from that of all rows
-      the smaller `alpha`; nodes whose turn comes last get what is left
+      the smaller `alpha`. Nodes whose turn comes last get what is left
     - `shards`: rows sorted by label are cut into equal pieces, and each node gets `shards_per_node` of them
     - `power-law`: at random; beyond one row each, the k-th largest node gets a share proportional to k^-`exponent`
     - `groups`: as the data's own node column says
