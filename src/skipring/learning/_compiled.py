@@ -21,7 +21,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .._arrays import AnyInts, Floats
-from ._vectors import DOUBLES, add_product, fetch, load, product, spread, store, total
 from .linear import LinearModel
 from .loss import SoftmaxLoss
 from .margin_loss import MarginLoss
@@ -35,7 +34,7 @@ _MOST_CELLS = 1 << 20
 _CHOICES = 1e6
 #: Sums may be reordered and divisions turned into products; nan and infinity keep their meaning.
 FAST = {"reassoc", "nsz", "contract", "arcp"}
-_FILES = [Path(__file__).with_name(name).read_bytes() for name in ("_compiled.py", "_evaluated.py", "_vectors.py")]
+_FILES = [Path(__file__).with_name(name).read_bytes() for name in ("_compiled.py", "_evaluated.py")]
 #: Stands for how these functions are written. numba keeps compiled functions on disk, and looks only at the file of the
 #: function itself; a kernel with this number in its closure is compiled afresh when what it inlines has changed.
 SOURCE = int(hashlib.sha256(b"".join(_FILES)).hexdigest()[:12], 16)
@@ -200,7 +199,6 @@ def draw_batch(rng: np.random.Generator, choices: float, rows: Examples, part: i
     low = rows.start[part]
     many = rows.start[part + 1] - low
     take = min(many, rows.batch)
-    d = rows.x.shape[1]
     u = 0.0
     chosen = choices + 1.0
     for i in range(take):
@@ -219,8 +217,6 @@ def draw_batch(rng: np.random.Generator, choices: float, rows: Examples, part: i
             room.order[k] = room.order[low + i]
             room.order[low + i] = row
         room.picked[i] = row
-        fetch(rows.x, row * d)
-        fetch(rows.x, row * d + d - 1)
     return take
 
 
@@ -236,16 +232,8 @@ def take_step(
     w: Floats, gradient: Floats, share: float, noise: Floats, std: float, shrink: float, radius: float
 ) -> None:
     """Turn w into shrink x w - share x gradient - std x noise, projected onto the ball."""
-    whole = len(w) - len(w) % DOUBLES
-    sides = spread(0.0)
-    for j in range(0, whole, DOUBLES):
-        moved = product(spread(shrink), load(w, j))
-        moved = add_product(moved, spread(-share), load(gradient, j))
-        moved = add_product(moved, spread(-std), load(noise, j))
-        store(w, j, moved)
-        sides = add_product(sides, moved, moved)
-    squares = total(sides)
-    for j in range(whole, len(w)):
+    squares = 0.0
+    for j in range(len(w)):
         value = shrink * w[j] - share * gradient[j] - std * noise[j]
         w[j] = value
         squares += value * value
@@ -265,10 +253,7 @@ def project(w: Floats, radius: float) -> None:
 def _scale_down(w: Floats, squares: float, radius: float) -> None:
     if squares > radius * radius:
         scale = radius / np.sqrt(squares)
-        whole = len(w) - len(w) % DOUBLES
-        for j in range(0, whole, DOUBLES):
-            store(w, j, product(spread(scale), load(w, j)))
-        for j in range(whole, len(w)):
+        for j in range(len(w)):
             w[j] *= scale
 
 
@@ -277,15 +262,10 @@ def _scale_down(w: Floats, squares: float, radius: float) -> None:
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
 def _products(w: Floats, rows: Examples, take: int, room: Scratch) -> None:
-    d = len(w)
-    whole = d - d % DOUBLES
     for i in range(take):
         row = room.picked[i]
-        sides = spread(0.0)
-        for j in range(0, whole, DOUBLES):
-            sides = add_product(sides, load(w, j), load(rows.x, row * d + j))
-        summed = total(sides)
-        for j in range(whole, d):
+        summed = 0.0
+        for j in range(len(w)):
             summed += w[j] * rows.x[row, j]
         room.slopes[i] = summed
 
@@ -296,18 +276,11 @@ def _add_rows(limits: Floats, rows: Examples, take: int, room: Scratch) -> None:
         for i in range(take):
             limit = limits[room.picked[i]]
             room.slopes[i] = min(max(room.slopes[i], -limit), limit)
-    d = len(room.gradient)
-    whole = d - d % DOUBLES
-    for j in range(0, whole, DOUBLES):
-        sides = spread(0.0)
-        for i in range(take):
-            sides = add_product(sides, spread(room.slopes[i]), load(rows.x, room.picked[i] * d + j))
-        store(room.gradient, j, sides)
-    for j in range(whole, d):
-        summed = 0.0
-        for i in range(take):
-            summed += room.slopes[i] * rows.x[room.picked[i], j]
-        room.gradient[j] = summed
+    room.gradient[:] = 0.0
+    for i in range(take):
+        row, slope = room.picked[i], room.slopes[i]
+        for j in range(len(room.gradient)):
+            room.gradient[j] += slope * rows.x[row, j]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")

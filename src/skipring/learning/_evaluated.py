@@ -7,32 +7,15 @@ from numba import njit
 
 from .._arrays import Floats
 from ._compiled import FAST, Margin, Scratch, Softmax, Squared, Test
-from ._vectors import SINGLES, add_product, load, spread, store
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
 def _scores(w: Floats, columns: Floats, scores: Floats) -> None:
-    rows, block = len(scores), 4 * SINGLES  # four sums at a time do not wait for each other
-    whole = rows - rows % block
-    for i in range(0, whole, block):
-        at = i
-        first = second = third = fourth = spread(np.float32(0.0))
-        for j in range(len(w)):
-            a = spread(np.float32(w[j]))
-            first = add_product(first, a, load(columns, at))
-            second = add_product(second, a, load(columns, at + SINGLES))
-            third = add_product(third, a, load(columns, at + 2 * SINGLES))
-            fourth = add_product(fourth, a, load(columns, at + 3 * SINGLES))
-            at += rows
-        store(scores, i, first)
-        store(scores, i + SINGLES, second)
-        store(scores, i + 2 * SINGLES, third)
-        store(scores, i + 3 * SINGLES, fourth)
-    for i in range(whole, rows):
-        summed = np.float32(0.0)
-        for j in range(len(w)):
-            summed += np.float32(w[j]) * columns[j, i]
-        scores[i] = summed
+    scores[:] = np.float32(0.0)
+    for j in range(len(w)):
+        weight = np.float32(w[j])
+        for i in range(len(scores)):
+            scores[i] += weight * columns[j, i]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")

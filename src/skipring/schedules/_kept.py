@@ -31,7 +31,7 @@ def _folder() -> Path | None:
     return (usual or Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")) / "skipring" / "orders"
 
 
-def kept(key: str, length: int) -> list[int] | None:
+def stored_order(key: str, length: int) -> list[int] | None:
     """Return the nodes that were kept under this key; None if there are none, or the file is damaged."""
     if (folder := _folder()) is None:
         return None
@@ -45,7 +45,7 @@ def kept(key: str, length: int) -> list[int] | None:
     return [int(node) for node in np.frombuffer(body, dtype="<u2")]
 
 
-def keep(key: str, nodes: Sequence[int]) -> None:
+def store_order(key: str, nodes: Sequence[int]) -> None:
     """Keep nodes under a key, where that is possible."""
     if (folder := _folder()) is None:
         return

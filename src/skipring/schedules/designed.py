@@ -188,7 +188,7 @@ def _folded(seed: int) -> int:
 @lru_cache(maxsize=64)
 def _designed(nodes: int, rounds: int, seed: int, closing: int, search: int) -> KnownOrder:
     key = f"order-1-{nodes}-{rounds}-{closing}-{seed}-{search}"
-    if search and (found := _kept.kept(key, nodes * rounds + closing)) is not None:
+    if search and (found := _kept.stored_order(key, nodes * rounds + closing)) is not None:
         return KnownOrder(nodes, tuple(found[: nodes * rounds]), tuple(found[nodes * rounds :]))
     order = _constructed(nodes, rounds, seed, closing)
     if search:
@@ -197,7 +197,7 @@ def _designed(nodes: int, rounds: int, seed: int, closing: int, search: int) -> 
         places = order.places
         searched(places, order.last_looks, search, seed)
         order = KnownOrder(nodes, tuple(np.argsort(places, axis=1).ravel().tolist()), order.closing)
-        _kept.keep(key, [*order.hops, *order.closing])
+        _kept.store_order(key, [*order.hops, *order.closing])
     return order
 
 
