@@ -21,6 +21,7 @@ from .calibrate import steps_for_budget as steps_for_budget
 from .forecast import Composition as Composition
 from .forecast import Forecast as Forecast
 from .forecast import forecast as forecast
+from .gaussian import ROUNDING as ROUNDING
 from .gaussian import gdp_delta as gdp_delta
 from .gaussian import gdp_epsilon as gdp_epsilon
 from .gaussian import gdp_mu as gdp_mu

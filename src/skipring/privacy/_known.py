@@ -25,12 +25,10 @@ from .._binomial import binomial_floor, binomial_pmf
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
 from ._step_sizes import group_starts, share, share_after
-from .gaussian import gdp_delta, gdp_epsilon
+from .gaussian import ROUNDING, gdp_delta, gdp_epsilon
 from .leakage import Block, IndependentLeakage, Leakage
 from .record import PlannedRun
 
-#: Bounds are raised by this much, which is more than rounding can take.
-_ROUNDING = 1.0 + 1e-9
 #: Exponents of the quick bound are powers of this.
 _RATIO = 1.08
 _LARGEST_EXPONENT = math.floor(math.log(500.0) / math.log(_RATIO))
@@ -249,7 +247,7 @@ class _Tables:
             both, either = np.minimum(2.0, 4.0 / rest), np.minimum(1.0, 1.0 / rest)
             grown = ready * ready * _less_one(theta * both) + 2.0 * ready * (1.0 - ready) * _less_one(theta * either)
             after[place] = _log_mean(grown, law, 2.0 * theta)
-        return alone * _ROUNDING, after * _ROUNDING
+        return alone * ROUNDING, after * ROUNDING
 
 
 def _less_one(powers: Floats) -> Floats:

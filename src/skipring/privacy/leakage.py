@@ -24,10 +24,7 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from .._binomial import binomial_pmf
-from .gaussian import gdp_delta
-
-#: Every step below is accurate to some 1e-11; the bound is raised by this much.
-_ROUNDING = 1.0 + 1e-9
+from .gaussian import ROUNDING, gdp_delta
 
 
 @dataclass(frozen=True)
@@ -167,7 +164,7 @@ class BinomialLeakage(Leakage):
     def expectation(self, epsilon: float, release: float) -> float:
         """Return E[F(X)], a finite sum."""
         counts, pmf = self._law
-        return min(1.0, float(pmf @ gdp_delta(np.sqrt(counts * release), epsilon)) * _ROUNDING)
+        return min(1.0, float(pmf @ gdp_delta(np.sqrt(counts * release), epsilon)) * ROUNDING)
 
     def blocks(self, factor: float) -> list[Block]:
         """Return one round per trial."""
@@ -386,7 +383,7 @@ class IndependentLeakage(Leakage):
                 cells = np.linspace(start, end, 2001)
                 heights = law.log_mgf + min(0.0, log_probability) - law.theta * cells[:-1]
                 total += float(np.max(np.exp(np.minimum(heights, 700.0)) * majorant(cells[1:])))
-        return total * _ROUNDING
+        return total * ROUNDING
 
 
 def _is_one_term(mixture: tuple[Terms, ...]) -> bool:

@@ -13,7 +13,7 @@ from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negat
 from ..timeouts import Turns
 from .accountant import ANOTHER_NODE, Guarantee
 from .forecast import forecast
-from .gaussian import smallest
+from .gaussian import ROUNDING, smallest
 from .record import IndependentSkips, Members, PlannedRun, Protected, SureOthers
 from .theorems import stated_epsilon, visits
 
@@ -137,4 +137,4 @@ def _chance_of_more(counted: int, trials: int, probability: float) -> float:
     """Return P(Binomial(trials, probability) > counted), rounded up."""
     if counted >= trials:
         return 0.0
-    return float(betainc(counted + 1.0, trials - counted, min(1.0, probability))) * (1.0 + 1e-9)
+    return float(betainc(counted + 1.0, trials - counted, min(1.0, probability))) * ROUNDING

@@ -60,7 +60,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InvalidInput, require_integer
-from ...privacy import GaussianAccountant, Guarantee, OwnTranscript, gdp_delta, gdp_epsilon
+from ...privacy import ROUNDING, GaussianAccountant, Guarantee, OwnTranscript, gdp_delta, gdp_epsilon
 from ..protocol import (
     Ballot,
     Parted,
@@ -84,8 +84,6 @@ if TYPE_CHECKING:
 
 #: What gives back all that rounding in a product of a few numbers may take away.
 _UP = 1.0 + 1e-10
-#: Deltas are computed to about 11 digits.
-_DELTA_UP = 1.0 + 1e-9
 
 
 class OwnAccount(GaussianAccountant):
@@ -453,7 +451,7 @@ def willing(
     def is_kept(mu2: float) -> bool:
         assert budget.epsilon is not None
         assert budget.delta is not None
-        return gdp_delta(math.sqrt(before + max(mu2, least)) * _DELTA_UP, budget.epsilon) * _DELTA_UP <= budget.delta
+        return gdp_delta(math.sqrt(before + max(mu2, least)) * ROUNDING, budget.epsilon) * ROUNDING <= budget.delta
 
     if budget.count == "releases":
         return is_kept(account.plain_mu2_after(hop))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...models import ModelFacts
-from ...privacy import PROTECTED, RELATION, USUAL_UNIT, Unit, gdp_epsilon, promised
+from ...privacy import PROTECTED, RELATION, ROUNDING, USUAL_UNIT, Unit, gdp_epsilon, promised
 from ...runs import RunFile, no_noise, not_covered, read_run_file
 from ..node import (
     AccountTerms,
@@ -37,8 +37,6 @@ from .run_mark import RunMark
 
 #: So often a token may move on while it is being read.
 _MOVED = 20
-#: What gives back all that rounding may take away.
-_UP = 1.0 + 1e-9
 #: What it means to show a token in the middle of a run; the final model is seen by all nodes.
 _NOT_OVER = "the run is not over, so this is what one node has seen: shown to another node, the two look together"
 
@@ -294,7 +292,7 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     require_reach(terms, size_of(memory.copy.token.parameters), used)  # bytes: more than there are parameters
     # All of a node's units may change at once, in each of its releases.
     one = 2.0 * read.units / terms.noise_multiplier if terms.noise_multiplier else math.inf
-    whole = gdp_epsilon(math.sqrt(account.releases) * one * _UP if account.releases else 0.0, used)
+    whole = gdp_epsilon(math.sqrt(account.releases) * one * ROUNDING if account.releases else 0.0, used)
     return GivenAway(
         node=config.name,
         run=read.run_digest,
