@@ -186,7 +186,6 @@ def test_the_command_leaves_a_figure_and_its_numbers(
         lines = list(csv.DictReader(file))
     assert [float(line["rows_mean"]) for line in lines] == pytest.approx([row.all_rows.mean for row in rows], rel=1e-5)
     assert [line["worst_pair_median"] == "" for line in lines] == [row.realised is None for row in rows]
-    monkeypatch.setattr("skipring.report.draw_hospitals", lambda *_, **__: None, raising=False)
     shown = skipring("paper beyond hospitals --out out")
     assert asked[-1] == Study()
     assert max(map(len, shown.out.splitlines())) <= 80

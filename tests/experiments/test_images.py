@@ -10,7 +10,7 @@ import pytest
 from skipring.experiments import IMAGE_DELTA, ImageRow, ImageStudy, image_study
 from skipring.experiments.images import IMAGE_WAYS, Way
 from skipring.privacy import forecast, planned_run
-from skipring.report import draw_images, write_images_csv
+from skipring.report import image_findings
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_each_row_is_what_a_run_of_that_length_and_noise_costs(rows: list[ImageR
         assert row.final_epsilon < row.epsilon
         assert row.noise_std == pytest.approx(row.noise_multiplier * 0.5 / 100)
         assert (row.searched, len(row.accuracies), row.amplified) == (4, 3, True)
-    write_images_csv(rows, tmp_path / "images.csv")
+    image_findings(ImageStudy(), rows).write(tmp_path / "images.csv")
     with (tmp_path / "images.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert [line["unit"] for line in lines] == ["record"] * 2
@@ -78,5 +78,5 @@ def test_the_figure_is_drawn(tmp_path: Path) -> None:
         noise_std=0.1,
         amplified=True,
     )
-    draw_images([row], [tmp_path / "a.png"], title="one point")
+    image_findings(ImageStudy(), [row]).draw([tmp_path / "a.png"])
     assert (tmp_path / "a.png").stat().st_size > 5000

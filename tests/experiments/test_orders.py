@@ -16,7 +16,7 @@ from skipring.errors import InvalidInput
 from skipring.experiments import ORDER_BUDGET, OrderRow, OrderStudy, order_study, worst_pairs
 from skipring.experiments.orders import _worst
 from skipring.privacy import forecast, gdp_mu, planned_run
-from skipring.report import draw_orders, write_orders_csv
+from skipring.report import order_findings
 from skipring.schedules import DesignedRing, Ring
 
 Command = Callable[[str], Any]
@@ -85,6 +85,6 @@ def test_what_goes_with_it_is_refused_in_one_line(skipring: Command, tmp_path: P
     )
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="cannot be written"):
-        write_orders_csv([row], [], tmp_path / "file" / "order.csv")
-    draw_orders([row], [tmp_path / "order.png"], title="one")
+        order_findings(OrderStudy(), [row]).write(tmp_path / "file" / "order.csv")
+    order_findings(OrderStudy(), [row]).draw([tmp_path / "order.png"])
     assert (tmp_path / "order.png").stat().st_size > 0

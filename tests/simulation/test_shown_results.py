@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import skipring
+import skipring.simulation.rivals
 from skipring.errors import InvalidInput
 from skipring.report.page import load_folders, report_page
 from skipring.runs import with_changes

@@ -10,9 +10,12 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import Parameter
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from ..errors import InvalidInput
 
 
 def spelled_out(command: Callable[..., None]) -> Callable[..., None]:
@@ -107,6 +110,23 @@ class Whose:
     protects: Protects = USUAL_UNIT
     rows: Rows = None
     rows_per_person: RowsPerPerson = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """A run file, and what is changed of it."""
+
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file; `skipring init` writes one.")]
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
+    ] = None
+
+
+def with_runs(changes: list[str] | None, runs: int | None) -> list[str]:
+    """Return changes of a run file, the number of runs among them where it was given."""
+    if runs is not None and runs < 1:
+        raise InvalidInput("runs", runs, "at least 1")
+    return [*(changes or []), *([] if runs is None else [f"simulation.runs={runs}"])]
 
 
 @dataclass(frozen=True, kw_only=True)

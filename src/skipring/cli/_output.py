@@ -15,13 +15,11 @@ from .._numbers import number
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 # Options that several commands have, and in which they must not differ.
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
-Changes = Annotated[
-    list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the run file.")
-]
 Threads = Annotated[int | None, typer.Option(help="Number of threads (default: all cores); changes nothing else.")]
 
 
@@ -104,8 +102,7 @@ def plain_table(*columns: str, right: Sequence[str] = (), title: str | None = No
 
 def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     """Print names and values, and a sentence that says what they mean."""
-    from rich.console import Console  # only where a table is shown
-    from rich.table import Table
+    from rich.table import Table  # only where a table is shown
     from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -113,7 +110,17 @@ def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:
     table.add_column()
     for name, value in rows:
         table.add_row(name, number(value) if isinstance(value, int | float) else Text(str(value)))  # not markup
-    console = Console(highlight=False)
-    console.print(table)
+    show(table, note=note)
+
+
+def show(*shown: RenderableType, note: str = "", then: str = "") -> None:
+    """Print tables and lines, in grey what they mean, and on a line of its own the command that comes next."""
+    from rich.console import Console  # only where a table is shown
+
+    console = Console(highlight=False, markup=False)
+    for each in shown:
+        console.print(each)
     if note:
-        console.print(note, style="dim", markup=False)
+        console.print(note, style="dim")
+    if then:
+        console.print(f"  {then}", style="dim", soft_wrap=True)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InvalidInput
-from ._output import Json, print_json
-from .paper import show_rows, simulate_sweep
+from . import _options as options
+from ._output import Json, print_json, show
+from ._work import counted_runs
+from .paper import files_of, simulate_sweep, tell_figure, tell_files
 
 if TYPE_CHECKING:
+    from ..report import Findings
     from ..simulation import RunSummary
 
 
@@ -41,52 +47,41 @@ def beyond(
     schedule; hospitals: four real ones that hide each patient; images: MNIST and
     CIFAR-10 with each record hidden (a GPU takes 15 minutes, two cores many hours).
     """
-    from ..experiments import (
-        BEYOND,  # loaded when the command runs
-        paper_sweep,
-        sweep_curves,
-        with_fedau,
-    )
-    from ..report import write_empirical_csv
+    from ..experiments import BEYOND  # loaded when the command runs
 
     if name not in BEYOND:
         raise InvalidInput("NAME", name, f"one of {', '.join(BEYOND)}")
-    if runs is not None and runs < 1:
-        raise InvalidInput("runs", runs, "at least 1")
+    changes = options.with_runs(None, runs)
     if traces is not None and name != "traces":
         raise InvalidInput.because("traces", traces, f"is for the figure of traces, not for {name}")
-    if name in ("hospitals", "images", "traces", "order"):
-        if cells is not None:
-            raise InvalidInput.because("cells", cells, f"{name} keeps no simulations; leave it out")
-        from .hospitals import hospitals
-        from .images import images
-        from .orders import orders
-        from .traces import traces as follow_traces
-
-        if name == "traces":
-            follow_traces(quick=quick, out=out, folder=traces, runs=runs, as_json=as_json)
-        elif name == "hospitals":
-            hospitals(quick=quick, out=out, splits=runs, as_json=as_json)
-        elif name == "order":
-            orders(quick=quick, out=out, runs=runs, as_json=as_json)
-        else:
-            images(quick=quick, out=out, seeds=runs, as_json=as_json)
+    base = out / (name + ("-quick" if quick else ""))
+    if name not in _STUDIES:
+        _sweep(name, base, changes, quick=quick, cells=cells if cells is not None else out / "sweeps", as_json=as_json)
         return
-    changes = [] if runs is None else [f"simulation.runs={runs}"]
+    if cells is not None:
+        raise InvalidInput.because("cells", cells, f"{name} keeps no simulations; leave it out")
+    found = _STUDIES[name](quick, runs, traces)
+    files = list(map(str, found.files(base)))
+    if as_json:
+        print_json({"name": name, **found.facts, "notes": found.notes, "files": files})
+    else:
+        show(found.title, *found.tables, note="\n".join(found.notes))
+        tell_files(files)
+
+
+def _sweep(name: str, base: Path, changes: list[str], *, quick: bool, cells: Path, as_json: bool) -> None:
+    """Draw what comes of a grid of simulations, of which finished ones are kept."""
+    from ..experiments import paper_sweep, sweep_curves, with_fedau
+    from ..report import write_empirical_csv
+
     sweep = paper_sweep(name, quick=quick, changes=changes)
-    outcome = simulate_sweep(sweep, cells if cells is not None else out / "sweeps")
+    outcome = simulate_sweep(sweep, cells)
     if "fedau" in sweep.figure:
         sweep, outcome = with_fedau(sweep, outcome)
-    base = name + ("-quick" if quick else "")
-    files = [out / f"{base}.{suffix}" for suffix in ("png", "svg", "csv")]
+    files = files_of(base)
     found = _DRAW[name](sweep, outcome, files[:2])
     write_empirical_csv(sweep_curves(sweep, outcome), files[2])
-    if as_json:
-        print_json({"name": name, "rows": found, "files": [str(file) for file in files]})
-        return
-    show_rows(sweep.title, found)
-    for file in files:
-        print(f"  {file}")
+    tell_figure({"name": name, "rows": found}, sweep.title, found, files, as_json=as_json)
 
 
 def _error(summary: RunSummary) -> dict[str, Any]:
@@ -165,3 +160,56 @@ def _nodes(sweep: Any, outcome: Any, files: list[Path]) -> list[dict[str, Any]]:
 
 
 _DRAW = {"skew": _skew, "stragglers": _stragglers, "nodes": _nodes}
+
+
+def _carried_out(study: Any, simulate: Callable[..., Iterable[Any]], *of: object) -> list[Any]:
+    """Simulate a study with a progress bar; nothing is kept of it."""
+    with counted_runs(study.pieces, "nothing is kept; begin anew") as (stop, progress):
+        return list(simulate(*of, study, stop=stop, progress=progress))
+
+
+def _with(study: Any, **changes: int | None) -> Any:
+    """Return a study with what was asked for in place of what is usual."""
+    return dataclasses.replace(study, **{name: value for name, value in changes.items() if value is not None})
+
+
+def _hospitals(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
+    from ..experiments import Study, hospital_study
+    from ..report import hospital_findings
+
+    study = _with(Study.quick() if quick else Study(), splits=runs)
+    return hospital_findings(study, _carried_out(study, hospital_study))
+
+
+def _images(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
+    from ..experiments import ImageStudy, image_study
+    from ..report import image_findings
+
+    few = ImageStudy(ways=("mnist-head",), seeds=2, most_settings=2, nodes=6) if quick else ImageStudy()
+    study = _with(few, seeds=runs)
+    return image_findings(study, _carried_out(study, image_study))
+
+
+def _orders(quick: bool, runs: int | None, _folder: Path | None) -> Findings:
+    from ..experiments import OrderStudy, order_study
+    from ..report import order_findings
+
+    few = OrderStudy(sizes=((4, 10), (12, 10)), runs=2, search=2000, data="breast-cancer") if quick else OrderStudy()
+    study = _with(few, runs=runs)
+    return order_findings(study, _carried_out(study, order_study))
+
+
+def _traces(quick: bool, runs: int | None, folder: Path | None) -> Findings:
+    from ..experiments import TraceStudy, trace_study
+    from ..report import trace_findings
+
+    study = _with(TraceStudy.quick() if quick else TraceStudy(), runs=runs)
+    if folder is None:
+        stored = os.environ.get("SKIPRING_DATA", "")
+        if not stored:
+            raise InvalidInput.because("traces", "missing", "say in which folder the files of traces are")
+        folder = Path(stored) / "traces"
+    return trace_findings(study, _carried_out(study, trace_study, folder))
+
+
+_STUDIES = {"hospitals": _hospitals, "images": _images, "order": _orders, "traces": _traces}

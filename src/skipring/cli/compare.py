@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,37 +12,65 @@ import typer
 
 from .._command import command
 from .._numbers import number, upper
-from ..errors import InvalidInput
-from ._output import Changes, Json, number_of, numbers_of, print_json, sentence, words_of
+from . import _options as options
+from ._output import Json, number_of, numbers_of, plain_table, print_json, sentence, show, words_of
 from ._work import counted_runs
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
     from ..runs import RunFile
     from ..simulation import Alternative, Compared, Comparison, Result
 
 
-def compare(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A run file; `skipring init` writes one.")],
+@dataclass(frozen=True, kw_only=True)
+class Varied:
+    """What differs between the alternatives of a run file: lists, separated by commas."""
+
     timeouts: Annotated[
         str | None, typer.Option(metavar="LIST", help="Timeouts to compare: numbers, inf (never skip) or most-updates.")
-    ] = None,
+    ] = None
     schedules: Annotated[
         str | None,
         typer.Option(
             metavar="LIST",
             help="Schedules to compare: ring, random-ring, designed-ring, random-walk, gossip, federated.",
         ),
-    ] = None,
-    noise: Annotated[str | None, typer.Option(metavar="LIST", help="Noise multipliers to compare.")] = None,
+    ] = None
+    noise: Annotated[str | None, typer.Option(metavar="LIST", help="Noise multipliers to compare.")] = None
     epsilons: Annotated[
         str | None, typer.Option(metavar="LIST", help="Epsilons to compare, whose noise follows; inf: no noise.")
-    ] = None,
+    ] = None
+
+    def alternatives(self, file: Path, changes: list[str]) -> list[Alternative]:
+        """Return every combination of what the lists say."""
+        from ..simulation import alternatives  # loaded when the command runs
+
+        return alternatives(
+            file,
+            timeouts=None
+            if self.timeouts is None
+            else [_timeout(word) for word in words_of("timeouts", self.timeouts)],
+            schedules=None if self.schedules is None else words_of("schedules", self.schedules),
+            noise=None if self.noise is None else numbers_of("noise", self.noise),
+            epsilons=None if self.epsilons is None else numbers_of("epsilons", self.epsilons),
+            changes=changes,
+        )
+
+    @property
+    def column(self) -> str | None:
+        """What the table calls the noise that varies, if it does."""
+        return "noise" if self.noise is not None else "budget" if self.epsilons is not None else None
+
+
+def compare(
+    given: options.Given,
+    varied: Varied,
+    *,
     error: Annotated[
         float | None, typer.Option(help="The test error to reach (default: 1.1 x the best final one).")
     ] = None,
-    changes: Changes = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -58,40 +87,29 @@ def compare(
     guessing, each node alone, and all rows in one place reach without noise.
     """
     from ..report import check_writable, draw_comparison  # loaded when the command runs
-    from ..simulation import alternatives
 
-    if runs is not None and runs < 1:
-        raise InvalidInput("runs", runs, "at least 1")
-    chosen = alternatives(
-        file,
-        timeouts=None if timeouts is None else [_timeout(word) for word in words_of("timeouts", timeouts)],
-        schedules=None if schedules is None else words_of("schedules", schedules),
-        noise=None if noise is None else numbers_of("noise", noise),
-        epsilons=None if epsilons is None else numbers_of("epsilons", epsilons),
-        changes=[*(changes or []), *([] if runs is None else [f"simulation.runs={runs}"])],
-    )
-    folder = out if out is not None else Path(f"{file.stem}-compared")
+    chosen = varied.alternatives(given.file, options.with_runs(given.changes, runs))
+    folder = out if out is not None else Path(f"{given.file.stem}-compared")
     picture = folder / "comparison.png"
     began = time.perf_counter()
     comparison = _simulate(chosen, error, folder)
     near = _baselines(chosen[0].run, comparison)
     check_writable(picture)
     draw_comparison({row.name: row.result for row in comparison.rows}, picture, error=comparison.error)
-    if as_json:
-        print_json(
-            {
-                "error": comparison.error,
-                "alternatives": [_plain(row, folder) for row in comparison.rows],
-                "baselines": near,
-                "figure": str(picture),
-                "not_covered": _not_covered(comparison),
-                "notes": _noted(comparison),
-                "seconds": time.perf_counter() - began,
-            }
-        )
+    if not as_json:
+        _show(comparison, folder, near, varies=varied.column)
         return
-    varies = "noise" if noise is not None else "budget" if epsilons is not None else None
-    _show(comparison, folder, near, varies=varies)
+    print_json(
+        {
+            "error": comparison.error,
+            "alternatives": [_plain(row, folder) for row in comparison.rows],
+            "baselines": near,
+            "figure": str(picture),
+            "not_covered": _not_covered(comparison),
+            "notes": _noted(comparison),
+            "seconds": time.perf_counter() - began,
+        }
+    )
 
 
 def _timeout(word: str) -> float | Literal["most-updates"]:
@@ -140,33 +158,29 @@ def _baselines(run: RunFile, comparison: Comparison) -> dict[str, float]:
 
 
 def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varies: str | None) -> None:
-    from rich.console import Console  # only where a table is shown
-
     from ..learning import is_of_numbers
     from ..report import worth_names
     from ..schedules import RIVALS
 
-    console = Console(highlight=False)
-    console.print(_table(comparison, varies))
+    shown: list[RenderableType] = [_table(comparison, varies)]
     if near:
         called = worth_names(numbers=is_of_numbers(comparison.rows[0].result.resolved.model))
         found = ", ".join(f"{called[who]} {error:.4f}" for who, error in near.items())
-        console.print(f"\nWithout noise, mean over nodes: {found}.", markup=False)
+        shown.append(f"\nWithout noise, mean over nodes: {found}.")
     delta = comparison.rows[0].result.privacy.delta
     names = {row.result.schedule for row in comparison.rows}
     rivals = "".join(f" {rival.against}" for rival in RIVALS.values() if rival.name in names)
-    console.print(
-        f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon of all, at the end: the"
+    show(
+        *shown,
+        note=f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon of all, at the end: the"
         f" forecast where it holds for every pair, else the worst pair of the first run.{_averages(comparison)}"
         f" Epsilon then: the forecast (method tight, view offered), at delta {delta:g}, for a length fixed beforehand"
         " at the whole rounds made by then;"
         f" - where the error was not reached or no forecast holds.{rivals}"
         f" {' '.join([_not_covered(comparison), *map(sentence, _noted(comparison))])}"
         f"\nResults and figure are in {folder}; next:",
-        style="dim",
-        markup=False,
+        then=f"{command('report', folder)}/*",
     )
-    console.print(f"  {command('report', folder)}/*", style="dim", markup=False, soft_wrap=True)
 
 
 def _averages(comparison: Comparison) -> str:
@@ -201,16 +215,14 @@ def _not_covered(comparison: Comparison) -> str:
 
 
 def _table(comparison: Comparison, varies: str | None) -> Table:
-    from rich.table import Table  # only where a table is shown
-
     # One more column fits into 80 characters only if they are closer together.
     padding = (0, 1) if varies is None else (0, 1, 0, 0)
-    table = Table(box=None, pad_edge=False, padding=padding, header_style="bold")
-    table.add_column("schedule", no_wrap=True)
     noise = [] if varies is None else [varies]
     reached = f"time to\nerror {comparison.error:.3g}"
-    for name in ("timeout", *noise, "test error", "latency", "epsilon\nof all", reached, "epsilon\nthen"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("timeout", *noise, "test error", "latency", "epsilon\nof all", reached, "epsilon\nthen")
+    table = plain_table("schedule", right=columns)
+    table.padding = padding
+    table.columns[0].no_wrap = True
     for row in comparison.rows:
         result, summary = row.result, row.result.summary()
         table.add_row(

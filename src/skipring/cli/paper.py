@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import sys
-from contextlib import redirect_stdout
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +12,9 @@ import typer
 
 from .._numbers import number, upper
 from ..errors import InvalidInput
-from ._output import Json, print_json
-from ._work import counted_runs
+from . import _options as options
+from ._output import Json, plain_table, print_json, show
+from .sweep import swept
 
 if TYPE_CHECKING:
     from ..experiments import EmpiricalCurve, Outcome, Sweep
@@ -21,24 +22,54 @@ if TYPE_CHECKING:
 _THEORY, _SIMULATED = (2, 3, 6), (4, 5)
 
 
-def figure(
-    number: Annotated[int, typer.Argument(help="2 to 6.", metavar="NUMBER")],
-    row: Annotated[int | None, typer.Option(help="Figure 4: 1 or 2 (houses), 3 (MNIST) or 4 (CIFAR-10).")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Figures 4 and 5: a few runs, for a look.")] = False,
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """Which of the simulated figures, and how much of it."""
+
+    row: Annotated[int | None, typer.Option(help="Figure 4: 1 or 2 (houses), 3 (MNIST) or 4 (CIFAR-10).")] = None
+    quick: Annotated[bool, typer.Option("--quick", help="Figures 4 and 5: a few runs, for a look.")] = False
     clipped: Annotated[
         bool, typer.Option("--clipped", help="Figure 4, rows 3 and 4: clip gradients, so that privacy is valid.")
-    ] = False,
+    ] = False
     records: Annotated[
         bool, typer.Option("--records", help="Figure 4, rows 3 and 4: hide every record, by the same noise.")
-    ] = False,
+    ] = False
     tight: Annotated[
         bool, typer.Option("--tight", help="Figure 4, row 2, and Figure 5: noise for the paper's epsilon, if proven.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
+    ] = False
     cells: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of finished simulations (default: OUT/sweeps).")
-    ] = None,
-    runs: Annotated[int | None, typer.Option(help="Figures 4 and 5: number of runs (default: the paper's).")] = None,
+    ] = None
+    runs: Annotated[int | None, typer.Option(help="Figures 4 and 5: number of runs (default: the paper's).")] = None
+
+    def refuse(self, reason: str, *names: str) -> None:
+        """Refuse those of these options that were given, or all."""
+        for name, value in vars(self).items():
+            if (not names or name in names) and value is not None and value is not False:  # 0 was given, too
+                raise InvalidInput.because(name, "", reason)
+
+    def sweep_name(self, number: int) -> str:
+        """Return the name of the sweep behind a figure; refuse options that do not go with it."""
+        if number == 5:
+            self.refuse("the option is for Figure 4", "row", "clipped", "records")
+            return "figure5-tight" if self.tight else "figure5"
+        if self.row not in (1, 2, 3, 4):
+            raise InvalidInput("row", "missing" if self.row is None else self.row, "1, 2, 3 or 4")
+        if self.row < 3:
+            self.refuse("the option is for rows 3 and 4; rows 1 and 2 need no clipping", "clipped", "records")
+        if self.records:
+            self.refuse("with records each record's gradient is clipped, not a node's", "clipped")
+        if self.row != 2:
+            self.refuse("the option is for row 2", "tight")
+        parts = ("clipped", "records", "tight")
+        return f"figure4-row{self.row}" + "".join(f"-{part}" for part in parts if getattr(self, part))
+
+
+def figure(
+    number: Annotated[int, typer.Argument(help="2 to 6.", metavar="NUMBER")],
+    simulated: Simulated,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the PNG, SVG and CSV files.")] = Path("paper-figures"),
     points: Annotated[int, typer.Option(help="Figures 2, 3 and 6: points along each axis of a curve.")] = 300,
     as_json: Json = False,
 ) -> None:
@@ -50,60 +81,56 @@ def figure(
     if number not in (*_THEORY, *_SIMULATED):
         raise InvalidInput("NUMBER", number, "one of 2, 3, 4, 5, 6")
     if number in _THEORY:
-        _refuse_options(
-            number, row=row, quick=quick, clipped=clipped, records=records, tight=tight, runs=runs, cells=cells
-        )
+        simulated.refuse(f"Figure {number} is computed, not simulated: leave the option out")
         _theory(number, out, points, as_json)
         return
-    name = _sweep_name(number, row, clipped=clipped, records=records, tight=tight)
-    if runs is not None and runs < 1:
-        raise InvalidInput("runs", runs, "at least 1")
+    name = simulated.sweep_name(number)
     from ..experiments import paper_sweep  # loaded when the command runs
 
-    sweep = paper_sweep(name, quick=quick, changes=[] if runs is None else [f"simulation.runs={runs}"])
-    outcome = simulate_sweep(sweep, cells if cells is not None else out / "sweeps")
-    base = out / (name + ("-quick" if quick else ""))
-    files = [base.with_name(f"{base.name}.{suffix}") for suffix in ("png", "svg", "csv")]
-    found = _draw_rows(sweep, outcome, files) if number == 4 else _draw_rivals(sweep, outcome, files, proven=tight)
-    if as_json:
-        print_json({"figure": number, "sweep": name, "curves": found, "files": [str(file) for file in files]})
-        return
-    show_rows(sweep.title, found)
+    sweep = paper_sweep(name, quick=simulated.quick, changes=options.with_runs(None, simulated.runs))
+    outcome = simulate_sweep(sweep, simulated.cells if simulated.cells is not None else out / "sweeps")
+    files = files_of(out / (name + ("-quick" if simulated.quick else "")))
+    if number == 4:
+        found = _draw_rows(sweep, outcome, files)
+    else:
+        found = _draw_rivals(sweep, outcome, files, proven=simulated.tight)
+    tell_figure({"figure": number, "sweep": name, "curves": found}, sweep.title, found, files, as_json=as_json)
+
+
+def files_of(base: Path) -> list[Path]:
+    """Return the picture's two files, and that of its numbers."""
+    return [base.with_name(f"{base.name}.{suffix}") for suffix in ("png", "svg", "csv")]
+
+
+def tell_files(files: Iterable[object]) -> None:
+    """Print where a figure and its numbers are."""
     for file in files:
         print(f"  {file}")
 
 
-def _refuse_options(number: int, **given: object) -> None:
-    for option, value in given.items():
-        if value is not None and value is not False:  # 0 was given, too
-            raise InvalidInput.because(option, "", f"Figure {number} is computed, not simulated: leave the option out")
-
-
-def _sweep_name(number: int, row: int | None, *, clipped: bool, records: bool, tight: bool) -> str:
-    if number == 5:
-        for option, value in (("row", row), ("clipped", clipped), ("records", records)):
-            if value is not None and value is not False:
-                raise InvalidInput.because(option, "", "the option is for Figure 4")
-        return "figure5-tight" if tight else "figure5"
-    if row not in (1, 2, 3, 4):
-        raise InvalidInput("row", "missing" if row is None else row, "1, 2, 3 or 4")
-    for option, given in (("clipped", clipped), ("records", records)):
-        if given and row < 3:
-            raise InvalidInput.because(option, "", "the option is for rows 3 and 4; rows 1 and 2 need no clipping")
-    if clipped and records:
-        raise InvalidInput.because("clipped", "", "with records each record's gradient is clipped, not a node's")
-    if tight and row != 2:
-        raise InvalidInput.because("tight", "", "the option is for row 2")
-    return f"figure4-row{row}" + "-clipped" * clipped + "-records" * records + "-tight" * tight
+def tell_figure(
+    facts: dict[str, Any], title: str, rows: Sequence[dict[str, Any]], files: Sequence[Path], *, as_json: bool
+) -> None:
+    """Print the rows of a figure's final numbers as a table, or all that is known of it as JSON."""
+    if as_json:
+        print_json(facts | {"files": list(map(str, files))})
+        return
+    heads = [key for key in rows[0] if key != "test_error_std"]
+    table = plain_table(title=title)
+    for head in heads:
+        table.add_column(head.replace("_", " "), justify="left" if isinstance(rows[0][head], str) else "right")
+    for entry in rows:
+        shown = {key: _cell(key, value) for key, value in entry.items()}
+        shown["test_error"] = f"{entry['test_error']:.4f} ± {entry['test_error_std']:.4f}"
+        table.add_row(*(shown[head] for head in heads))
+    show(table)
+    print("Test error at the end of the axis: mean and standard deviation over runs.")
+    tell_files(files)
 
 
 def simulate_sweep(sweep: Sweep, folder: Path) -> Outcome:
     """Simulate what is missing of a sweep, with a progress bar; a cell that fails ends the command."""
-    from ..experiments import run_sweep
-
-    kept = "they are kept, and the same command goes on"
-    with counted_runs(sweep.runs, kept) as (stop, progress), redirect_stdout(sys.stderr):
-        outcome = run_sweep(sweep, folder, stop=stop, progress=lambda finished, _: progress(finished))
+    outcome = swept(sweep, folder)
     for reason in outcome.failures.values():
         raise InvalidInput.because("SWEEP", sweep.name, reason)
     return outcome
@@ -175,24 +202,10 @@ def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: b
     ]
 
 
-def show_rows(title: str, found: list[dict[str, Any]]) -> None:
-    """Print rows of final numbers as a table."""
-    from rich.console import Console  # only where a table is shown
-    from rich.table import Table
-
-    table = Table(title=title, box=None, pad_edge=False, header_style="bold", title_justify="left")
-    heads = [key for key in found[0] if key != "test_error_std"]
-    for head in heads:
-        table.add_column(head.replace("_", " "), justify="left" if isinstance(found[0][head], str) else "right")
-    for entry in found:
-        shown = {
-            key: "-" if value is None else value if isinstance(value, str) else number(value)
-            for key, value in entry.items()
-        }
-        shown["test_error"] = f"{entry['test_error']:.4f} ± {entry['test_error_std']:.4f}"
-        table.add_row(*(shown[head] for head in heads))
-    Console(highlight=False).print(table)
-    print("Test error at the end of the axis: mean and standard deviation over runs.")
+def _cell(key: str, value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return "-" if value is None else value
+    return upper(value) if key == "epsilon" else number(value)
 
 
 def _theory(number: int, out: Path, points: int, as_json: bool) -> None:
@@ -202,15 +215,14 @@ def _theory(number: int, out: Path, points: int, as_json: bool) -> None:
     if points < 2:
         raise InvalidInput("points", points, "at least 2")
     curves = figure_curves(number, points=points)
-    files = [out / f"figure{number}.{suffix}" for suffix in ("png", "svg", "csv")]
+    files = files_of(out / f"figure{number}")
     draw_paper_figure(number, curves, files[:2])
     write_curves_csv(curves, files[2])
     if as_json:
         print_json({"figure": number, "curves": len(curves), "files": [str(file) for file in files]})
         return
     print(f"Figure {number}: {len(curves)} curves of {min(len(c.steps) for c in curves)} points or more")
-    for file in files:
-        print(f"  {file}")
+    tell_files(files)
 
 
 def tables(as_json: Json = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,8 +13,8 @@ import typer
 
 from .._command import command
 from .._numbers import number, upper
-from ..errors import InvalidInput
-from ._output import Json, print_json, sentence
+from . import _options as options
+from ._output import Json, plain_table, print_json, sentence, show
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -22,8 +23,23 @@ if TYPE_CHECKING:
     from ..experiments import Cell, Outcome, Store, Sweep
 
 
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """Where cells are computed."""
+
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="Where to compute: on this machine, or on a Ray cluster.")
+    ] = "local"
+    address: Annotated[
+        str | None, typer.Option(help="ray: the cluster, as HOST:PORT (default: one is started here).")
+    ] = None
+    workers: Annotated[int | None, typer.Option(help="Number of worker processes (default: all cores).")] = None
+
+
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep file: a base run and a grid of changes.")],
+    on: Engine,
+    *,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for the results (default: the sweep's name-sweep).")
     ] = None,
@@ -32,13 +48,6 @@ def sweep(
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of every run, whatever the grid says."),
     ] = None,
     runs: Annotated[int | None, typer.Option(help="Number of runs of each cell (default: the file's).")] = None,
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="Where to compute: on this machine, or on a Ray cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None, typer.Option(help="ray: the cluster, as HOST:PORT (default: one is started here).")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Number of worker processes (default: all cores).")] = None,
     only_list: Annotated[bool, typer.Option("--list", help="Show the cells and which are finished; run none.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -46,48 +55,38 @@ def sweep(
 
     Finished cells are kept in DIR and never computed twice, so the same command goes on after an interruption.
     """
-    from ..experiments import Store, read_sweep, run_sweep, write_sweep_csv  # loaded when the command runs
+    from ..experiments import Store, read_sweep, write_sweep_csv  # loaded when the command runs
 
-    if runs is not None and runs < 1:
-        raise InvalidInput("runs", runs, "at least 1")
-    asked = read_sweep(file, changes=[*(changes or []), *([] if runs is None else [f"simulation.runs={runs}"])])
+    asked = read_sweep(file, changes=options.with_runs(changes, runs))
     folder = out if out is not None else Path(f"{asked.name}-sweep")
     store = Store(folder)
     if only_list:
         _list(asked, store, as_json)
         return
     began = time.perf_counter()
-    kept = "they are kept, and the same command goes on"
-    # Ray tells of dead workers on the standard output, which is for the answer.
-    patience = 30.0 if engine == "ray" else 1.0  # its processes have to be told
-    with counted_runs(asked.runs, kept, patience=patience) as (stop, progress), redirect_stdout(sys.stderr):
-        outcome = run_sweep(
-            asked,
-            folder,
-            engine=engine,
-            address=address,
-            workers=workers,
-            stop=stop,
-            progress=lambda finished, _: progress(finished),
-        )
+    # Ray's processes have to be told that they are to end.
+    outcome = swept(asked, folder, patience=30.0 if on.engine == "ray" else 1.0, **vars(on))
     curves = folder / f"{asked.name}.csv"
     write_sweep_csv(asked, outcome, curves)
     if as_json:
-        print_json(
-            _head(asked, store)
-            | {
-                "csv": str(curves),
-                "computed": outcome.computed,
-                "reused": outcome.reused,
-                "cells": [_plain(cell, store, outcome) for cell in asked.cells],
-                "not_covered": _not_covered(outcome),
-                "seconds": time.perf_counter() - began,
-            }
-        )
+        about = {"csv": str(curves), "computed": outcome.computed, "reused": outcome.reused}
+        about["cells"] = [_plain(cell, store, outcome) for cell in asked.cells]
+        about |= {"not_covered": _not_covered(outcome), "seconds": time.perf_counter() - began}
+        print_json(_head(asked, store) | about)
     else:
         _show(asked, store, outcome, curves)
     if outcome.failures:
         sys.exit(1)
+
+
+def swept(asked: Sweep, folder: Path, *, patience: float = 1.0, **where: Any) -> Outcome:
+    """Simulate what is missing of a sweep, with a progress bar; what is finished is kept."""
+    from ..experiments import run_sweep
+
+    kept = "they are kept, and the same command goes on"
+    # Ray tells of dead workers on the standard output, which is for the answer.
+    with counted_runs(asked.runs, kept, patience=patience) as (stop, progress), redirect_stdout(sys.stderr):
+        return run_sweep(asked, folder, stop=stop, progress=lambda finished, _: progress(finished), **where)
 
 
 def _head(asked: Sweep, store: Store) -> dict[str, Any]:
@@ -110,20 +109,13 @@ def _list(asked: Sweep, store: Store, as_json: bool) -> None:
         ]
         print_json(_head(asked, store) | {"cells": cells})
         return
-    from rich.console import Console  # only where a table is shown
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("cell", overflow="fold")
-    table.add_column("key", no_wrap=True)
-    table.add_column("runs", justify="right", no_wrap=True)
+    table = plain_table("cell", right=("key", "runs"))
+    table.columns[1].justify = "left"
     for cell in asked.cells:
         state = "finished" if store.finished(cell.key) else f"{finished[cell.key]} of {cell.run.simulation.runs}"
         table.add_row(cell.label, cell.key, state)
-    console = Console(highlight=False)
-    console.print(table)
     count = sum(store.finished(cell.key) for cell in asked.cells)
-    console.print(f"\n{count} of {len(asked.cells)} cells are finished in {store.folder}.", style="dim", markup=False)
+    show(table, note=f"\n{count} of {len(asked.cells)} cells are finished in {store.folder}.")
 
 
 def _plain(cell: Cell, store: Store, outcome: Outcome) -> dict[str, Any]:
@@ -153,34 +145,28 @@ def _not_covered(outcome: Outcome) -> str:
 def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     from rich.console import Console  # only where a table is shown
 
-    console = Console(highlight=False)
     if outcome.results:
-        console.print(_table(asked, outcome))
+        show(_table(asked, outcome))
     for cell in asked.cells:
         if cell.key in outcome.failures:
             line = " ".join(outcome.failures[cell.key].split())
-            console.print(f"{cell.label} failed: {line}", style="red", markup=False, soft_wrap=True)
+            Console(highlight=False).print(f"{cell.label} failed: {line}", style="red", markup=False, soft_wrap=True)
     told = [note for result in outcome.results.values() for note in result.resolved.notes]
     noted = " ".join([_not_covered(outcome), *map(sentence, dict.fromkeys(told))])
     deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
-    console.print(
-        f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs; epsilon"
-        f" is the forecast (method tight, view offered), at delta {deltas}; - where none holds. {noted}"
+    show(
+        note=f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs;"
+        f" epsilon is the forecast (method tight, view offered), at delta {deltas}; - where none holds. {noted}"
         f"\nCurves are in {curves}; next:",
-        style="dim",
-        markup=False,
+        then=f"{command('report', store.cells)}/*",
     )
-    console.print(f"  {command('report', store.cells)}/*", style="dim", markup=False, soft_wrap=True)
 
 
 def _table(asked: Sweep, outcome: Outcome) -> Table:
-    from rich.table import Table  # only where a table is shown
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for key in asked.varied or ("cell",):
-        table.add_column(key.replace(".", ".\n"), overflow="fold", vertical="bottom")
-    for name in ("test error", "latency", "epsilon"):
-        table.add_column(name, justify="right", no_wrap=True)
+    heads = [key.replace(".", ".\n") for key in asked.varied] or ["cell"]
+    table = plain_table(*heads, right=("test error", "latency", "epsilon"))
+    for column in table.columns[: len(heads)]:
+        column.vertical = "bottom"
     for cell in asked.cells:
         if cell.key not in outcome.results:
             continue

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .accountant import Unit as Unit
     from .accountant import large_delta as large_delta
     from .accountant import promised as promised
+    from .accountant import said as said
     from .lateness import Remembering as Remembering
     from .lateness import sure_others as sure_others
     from .leakage import Leakage as Leakage

@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from .figures import draw_frontier as draw_frontier
     from .figures import draw_paper_figure as draw_paper_figure
     from .figures import write_curves_csv as write_curves_csv
-    from .hospitals import draw_hospitals as draw_hospitals
-    from .hospitals import write_hospitals_csv as write_hospitals_csv
-    from .images import draw_images as draw_images
-    from .images import write_images_csv as write_images_csv
-    from .orders import draw_orders as draw_orders
-    from .orders import write_orders_csv as write_orders_csv
+    from .findings import Findings as Findings
+    from .hospitals import hospital_findings as hospital_findings
+    from .images import image_findings as image_findings
+    from .orders import order_findings as order_findings
     from .page import load_folders as load_folders
     from .page import report_page as report_page
     from .page import row_of as row_of
+    from .result import result_notes as result_notes
+    from .result import result_rows as result_rows
     from .tables import plan_table as plan_table
     from .tables import theory_table as theory_table
-    from .traces import draw_traces as draw_traces
-    from .traces import write_traces_csv as write_traces_csv
+    from .traces import trace_findings as trace_findings
     from .worth import draw_worth as draw_worth
     from .worth import worth_names as worth_names
+    from .worth import worth_notes as worth_notes
     from .worth import worth_table as worth_table
 
 

@@ -8,19 +8,76 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._numbers import number, upper
 from .._writing import write_csv
-from ..experiments import TRACE_CASES, TRACE_PANELS, TraceCurve
+from ..experiments import TRACE_CASES, TRACE_DELTA, TRACE_NOISE, TRACE_PANELS, TraceCurve, TraceStudy
 from .figures import PALETTE, new_figure, save_figure, style
+from .findings import Findings, plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from rich.console import RenderableType
 
 _HEADS = ("panel", "case", "timeout", "step", "updates", "latency", "test_error", "test_error_std", "epsilon")
 _MARKERS = ("v", "o", "s", "^", "D", "X")
 _DASHES = (":", "-", "--", "-.", (0, (5, 1)), (0, (1, 1)))
 
 
-def write_traces_csv(curves: Sequence[TraceCurve], path: Path) -> None:
+_NOTES = (
+    "Timeouts are Lemma 2's for the times after which the trace's nodes answer. Updates: those of a node in a run, on"
+    " average over the quarter of nodes with the fewest, and the most.",
+    "Epsilon (of a record, replace-one, delta 1e-6) is the realised one of the first run: of the pair of nodes that"
+    " tells most, or of what the server learns about its busiest node. No forecast covers a trace.",
+)
+
+
+def trace_findings(study: TraceStudy, curves: Sequence[TraceCurve]) -> Findings:
+    """Return what came out of the study of real traces."""
+    title = f"{study.data}, {study.rounds} turns per node, noise multiplier {TRACE_NOISE:g} for each record"
+    return Findings(
+        title=title,
+        facts={"delta": TRACE_DELTA, "runs": study.runs, "rows": [_row(curve) for curve in curves]},
+        tables=_tables(curves),
+        notes=_NOTES,
+        draw=lambda paths: _draw_all(curves, paths, title=title),
+        write=lambda path: _write(curves, path),
+    )
+
+
+def _row(curve: TraceCurve) -> dict[str, str | float]:
+    return {
+        "panel": curve.panel,
+        "case": curve.case,
+        "timeout": curve.timeout,
+        "time": float(curve.latency[-1]),
+        "updates": float(curve.updates[-1]),
+        "updates_fewest": curve.fewest,
+        "updates_most": curve.most,
+        "passed_on": curve.passed_on,
+        "test_error": float(curve.error[-1]),
+        "test_error_std": float(curve.error_std[-1]),
+        "epsilon": float(curve.epsilon[-1]),
+    }
+
+
+def _tables(curves: Sequence[TraceCurve]) -> list[RenderableType]:
+    tables: list[RenderableType] = []
+    for panel, words in TRACE_PANELS.items():
+        table = plain_table(words, right=("timeout", "seconds", "updates", "error", "epsilon"))
+        for curve in (each for each in curves if each.panel == panel):
+            table.add_row(
+                curve.case,
+                number(curve.timeout),
+                number(float(curve.latency[-1])),
+                f"{curve.fewest:.1f} / {curve.most:.1f}",
+                f"{100 * curve.error[-1]:.1f} ± {100 * curve.error_std[-1]:.1f} %",
+                upper(float(curve.epsilon[-1]), 3),
+            )
+        tables += [table, ""]
+    return tables
+
+
+def _write(curves: Sequence[TraceCurve], path: Path) -> list[Path]:
     """Write a line for each point of each curve; epsilon where it was computed."""
     lines: list[Sequence[object]] = [_HEADS]
     for curve in curves:
@@ -31,9 +88,10 @@ def write_traces_csv(curves: Sequence[TraceCurve], path: Path) -> None:
             shown = ["" if np.isnan(value) else f"{value:.6g}" for value in values]
             lines.append([curve.panel, curve.case, f"{curve.timeout:.6g}", int(step), *shown])
     write_csv(path, lines)
+    return [path]
 
 
-def draw_traces(curves: Sequence[TraceCurve], paths: Sequence[Path], *, title: str) -> None:
+def _draw_all(curves: Sequence[TraceCurve], paths: Sequence[Path], *, title: str) -> None:
     """Draw a column for each trace: error above, and below it the realised epsilon, against time."""
     with style():
         figure = new_figure(11.5, 6.6)

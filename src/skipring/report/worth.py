@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..experiments import Worth, WorthRow
+from ..privacy import PROTECTED, RELATION, said
 from .figures import new_figure, save_figure, style
 
 if TYPE_CHECKING:
@@ -59,6 +60,41 @@ def _epsilon(row: WorthRow) -> str:
     if row.who in ("guess", "own guess"):
         return "-"
     return "no noise" if row.epsilon is None else f"{row.epsilon:g}"
+
+
+def worth_notes(found: Worth) -> list[str]:
+    """Say what the numbers rest on, and what no epsilon covers."""
+    quiet, noisy = found.updates
+    notes = [
+        f"Median over {found.splits} splits, and what 10 % of them lie below and above."
+        + (" Each node is tested on test rows of its own." if found.own_rows else ""),
+        f"Epsilon protects {PROTECTED[found.protects]} ({RELATION}) at delta {found.delta:g}. Together: promised,"
+        " against another node that is always ready. Alone and in one place: against everybody, if the last model is"
+        f" given to all; {noisy} updates are charged in full, by composition.",
+        f"Alone and in one place without noise: {quiet} updates. A node that keeps its model to itself needs no noise.",
+        "Test rows were looked at, which no epsilon covers. Nothing was searched: rates, lengths and clipping are the"
+        " run file's, and others may do better.",
+        "Each epsilon is that of one such run. None covers this table: many runs on the same rows, some without noise.",
+    ]
+    if found.protects == "node":
+        notes.append("In one place with noise is left out: it would hide rows, not nodes.")
+    if found.large_delta is not None:
+        notes.append(said(found.large_delta))
+    if found.not_covered is not None:
+        notes.append(said(found.not_covered))
+    if found.same_test_rows:
+        notes.append("The data set comes with its test rows: splits differ in what else is drawn, not in them.")
+    if found.nobody_skipped:
+        notes.append(
+            'Nodes learn how long to wait (delay.timeout "adaptive"), which only a network shows: here nobody is'
+            " skipped."
+        )
+    if found.made_up is not None:
+        notes.append(
+            "The rows are made up: they say what a run costs and how much noise it has, and nothing about real rows"
+            " beyond that."
+        )
+    return notes
 
 
 def draw_worth(found: Worth, paths: Sequence[Path], *, title: str) -> None:
