@@ -37,7 +37,7 @@ _HEADS = (
 
 _NOTES = (
     "Hidden is one patient (one row each, so a record is a person) from each other hospital, if replaced by "
-    "another; nothing is promised for a whole hospital, except where the hospital is hidden.",
+    "another. Nothing is promised for a whole hospital, except where the hospital is hidden.",
     "Nobody is skipped. Epsilon is that of a pair named before; that of the worst pair on the paths taken is larger.",
     "Rate, rounds and clipping were chosen for each split on rows of its training part. No epsilon covers that search.",
     "FLamby's promise is another one: against the server, if a patient is added or left out.",

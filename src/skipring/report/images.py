@@ -29,7 +29,7 @@ _HEADS = (
 
 
 _NOTES = (
-    "Hidden is one record (replace-one) from each other node; nothing is promised for a whole node. 30 % of the hops"
+    "Hidden is one record (replace-one) from each other node. Nothing is promised for a whole node. 30 % of the hops"
     " are skipped. Epsilon is that of a pair named before.",
     "Length, rate and clipping were chosen on a sixth of the training part, with fewer nodes; the test rows were looked"
     " at once. No epsilon covers that search. Centrally trained numbers are for add or remove, and sampled.",
