@@ -297,7 +297,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
             raise InvalidInput("encoder", repr(self.features), "the name of an encoder, or none")
         if not isinstance(self.schedule, str):
             raise InvalidInput("schedule", repr(self.schedule), "the name of a schedule")
-        timeout = self.timeout
+        timeout: object = self.timeout  # whatever was given
         if isinstance(timeout, bool) or (not isinstance(timeout, numbers.Real | None) and timeout != "most-updates"):
             raise InvalidInput("timeout", repr(timeout), "a number above 0, infinity or 'most-updates'")
         if self.epsilon is None and self.noise_multiplier is None:
