@@ -16,8 +16,8 @@ from ..errors import InvalidInput, require_delta, require_non_negative
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_HALF_PI = math.sqrt(0.5 * math.pi)
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-#: Formulas here are good to some 1e-11, and sums and transforms of them lose little. Bounds are raised by this much, which
-#: is more than rounding can take (tests/privacy/test_rounding.py has interval arithmetic look).
+#: Formulas here are good to some 1e-11, and sums and transforms of them lose little. Bounds are raised by this much,
+#: which is more than rounding can take (tests/privacy/test_rounding.py has interval arithmetic look).
 ROUNDING = 1.0 + 1e-9
 #: Below this mu the two Mills ratios agree to so many digits that their difference is expanded instead.
 _SMALL_MU = 1e-3

@@ -26,8 +26,8 @@ _DASHES = (":", "-", "--", "-.", (0, (5, 1)), (0, (1, 1)))
 _NOTES = (
     "Timeouts are Lemma 2's for the times after which the trace's nodes answer. Updates: those of a node in a run, on"
     " average over the quarter of nodes with the fewest, and the most.",
-    "Epsilon (of a record, replace-one, delta 1e-6) is the realised one of the first run. It is of the pair of nodes that"
-    " tells most, or of what the server learns about its busiest node. No forecast covers a trace.",
+    "Epsilon (of a record, replace-one, delta 1e-6) is the realised one of the first run. It is of the pair of nodes"
+    " that tells most, or of what the server learns about its busiest node. No forecast covers a trace.",
 )
 
 
