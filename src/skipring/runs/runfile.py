@@ -418,14 +418,19 @@ def parse_run(values: Mapping[str, Any], *, folder: Path | None = None) -> RunFi
         raise refusal(first, RunFile) from None
 
 
-def read_run_file(path: str | Path) -> RunFile:
-    """Read a run file."""
-    return with_changes(path, [])
+def read_run_file(path: str | Path, *, whole_paths: bool = False) -> RunFile:
+    """Read a run file; with `whole_paths`, its files are found from anywhere."""
+    values, beside = _read(path), Path(path).parent
+    return parse_run(values, folder=beside.absolute() if whole_paths else beside)
 
 
 def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:
     """Read a run file and change some values, each given as ``section.key=value``."""
-    values = {} if path is None else read_toml(path, if_missing="does not exist; `skipring init` writes one")
+    values = {} if path is None else _read(path)
     for change in changes:
         change_value(values, *parse_change(change))
     return parse_run(values, folder=Path() if path is None else Path(path).parent)
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    return read_toml(path, if_missing="does not exist; `skipring init` writes one")

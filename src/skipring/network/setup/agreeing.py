@@ -55,7 +55,8 @@ def agreed_now(
     of their own, the file of a simulation is left out, and its path with it. With `rounds`, the steps were asked for
     when there were other nodes: no more than that are taken, in whole rounds, and it is said.
     """
-    asked = parse_run({"data": {"name": "breast-cancer"}}) if path is None else read_run_file(path)
+    # It will lie elsewhere: paths in it must not start at this folder.
+    asked = parse_run({"data": {"name": "breast-cancer"}}) if path is None else read_run_file(path, whole_paths=True)
     require_data(asked)
     identity = new_identity(datetime.now(UTC).date(), secrets.token_bytes(12))
     quorum_of(asked, names)
@@ -69,8 +70,6 @@ def agreed_now(
         raise InvalidInput.because(members, given or ",".join(names), problem.reason) from None
     agreed = without_shared_file(agreed) if own_files else agreed
     notes = _notes(asked, fitting, agreed, nodes)
-    if path is not None:
-        asked = read_run_file(path.absolute())  # it will lie elsewhere: paths in it must not start at this folder
     return AgreedNow(
         run_text(agreed), run_text(asked, _AS_ASKED), asked_budget(asked), asked.privacy.protects, tuple(notes)
     )

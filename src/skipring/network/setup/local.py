@@ -18,7 +18,7 @@ from ..._command import command
 from ..._json import from_json
 from ..._writing import write_file
 from ...errors import InvalidInput, require_integer
-from ...runs import change_value, parse_run, read_run_file
+from ...runs import read_run_file
 from ..node import RESULT, STOPPED, NodeConfig, NodeStatus, read_node_config, read_status
 from ..transport import Address, Roster, read_roster
 from .agreed import run_text
@@ -61,13 +61,12 @@ def set_steps(folder: str | Path, steps: int) -> None:
     for path in paths:
         if path is None:
             raise InvalidInput.because("steps", steps, "a node has no run file")
-        values = read_run_file(path).model_dump(mode="json", exclude_unset=True)
-        if values.get("schedule", {}).get("steps") == steps:
+        run = read_run_file(path)
+        if run.schedule.steps == steps:
             continue
         if begun:
             raise InvalidInput.because("steps", steps, f"the run has begun with other steps: {begun[0]} has a journal")
-        change_value(values, "schedule.steps", steps)
-        write_file(path, run_text(parse_run(values)), mode=0o644)
+        write_file(path, run_text(run.having(schedule={"steps": steps})), mode=0o644)
 
 
 def node_status(config: NodeConfig, timeout: float = 1.0) -> NodeStatus | None:
