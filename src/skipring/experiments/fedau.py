@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._threads import one_blas_thread
 from ..errors import InvalidInput
 from ..learning import StepSizes
 from ..privacy import PrivacyReport
 from ..schedules import RandomRing, Ring
-from ..simulation import Result, build, gather, one_blas_thread, prepare_runs, run_one
+from ..simulation import Result, build, gather, prepare_runs, run_one
 from .beyond import straggler_names
 from .runner import Outcome
 from .sweep import Cell, Sweep

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Floats
+from .._threads import one_blas_thread
 from ..delays import Empirical
 from ..errors import InvalidInput
 from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon
 from ..runs import RunFile, parse_run
 from ..schedules import USUAL_SCHEDULE, Federated
-from ..simulation import Setup, build, one_blas_thread, prepare_runs, run_one, who_is_ready
+from ..simulation import Setup, build, prepare_runs, run_one, who_is_ready
 from ..timeouts import best_timeout
 
 TRACE_DELTA, TRACE_NOISE = 1e-6, 30.0

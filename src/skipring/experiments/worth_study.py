@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._threads import one_blas_thread
 from ..data import Dataset, made_up_rows
 from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy import Unit, large_delta
 from ..runs import RunFile, by_key, dataset_of, not_covered, stream
-from ..simulation import Interrupted, one_blas_thread
+from ..simulation import Interrupted
 from .split_scores import Case, Score, Split, cases_of
 
 #: One side must be better in this share of the splits, so that we say it.

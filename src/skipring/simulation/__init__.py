@@ -21,7 +21,6 @@ from .result import RunSummary as RunSummary
 from .result import Spread as Spread
 from .result import gather as gather
 from .setup import Interrupted as Interrupted
-from .simulate import one_blas_thread as one_blas_thread
 from .simulate import simulate as simulate
 from .stragglers import Stragglers as Stragglers
 

@@ -8,7 +8,7 @@ import math
 import platform
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._digest import digest
+from .._threads import one_blas_thread
 from .._version import __version__
 from .._writing import write_file
 from ..data import Dataset, from_arrays
@@ -92,18 +93,25 @@ def simulate(
         run = run.having(schedule={"name": schedule.name})
     if run.simulation.runs < 1:
         raise InvalidInput("simulation.runs", run.simulation.runs, "at least 1")
-    kept = None
+    kept = _Kept(None if out is None else Path(out), resume, keep_models)
     if save_model is not None:
         require_run(model_run, run.simulation.runs)
         if not keep_models:
             raise InvalidInput.because("save_model", save_model, "there is no model to save without keep_models")
-        kept = (Path(save_model), model_run)
-        if not kept[0].absolute().parent.is_dir():  # said now, and not after hours
+        if not Path(save_model).absolute().parent.is_dir():  # said now, and not after hours
             raise InvalidInput.because("save_model", save_model, "its folder does not exist")
-        given = given._replace(secret=True)
+        given, kept = given._replace(secret=True), kept._replace(model=(Path(save_model), model_run))
     with nullcontext() if run.model.is_network else one_blas_thread():
-        folder = None if out is None else Path(out)
-        return _simulate(run, given, folder, resume, threads, keep_models, stop, progress, kept)
+        return _simulate(run, given, kept, threads, stop, progress)
+
+
+class _Kept(NamedTuple):
+    """What a simulation leaves: a folder, with the runs so far if it is to be resumed; all last models, or one."""
+
+    folder: Path | None
+    resume: bool
+    models: bool
+    model: tuple[Path, int] | None = None
 
 
 class _Given(NamedTuple):
@@ -150,29 +158,19 @@ def _given(
     return _Given(from_arrays(X, y, groups, persons), delay, schedule)
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Sums of products differ in their last digit with the number of threads that numpy's linear algebra uses."""
-    from threadpoolctl import threadpool_limits  # scikit-learn's; a machine made for networks may lack it
-
-    limits: AbstractContextManager[Any] = threadpool_limits(1, user_api="blas")
-    return limits
-
-
 def _simulate(
     run: RunFile,
     given: _Given,
-    folder: Path | None,
-    resume: bool,
+    kept: _Kept,
     threads: int | None,
-    keep_models: bool,
     stop: threading.Event | None,
     progress: Callable[[int], None] | None,
-    kept: tuple[Path, int] | None,
 ) -> Result:
+    folder = kept.folder
     setup, inputs = built(run, given.dataset, delay=given.delay, order=given.schedule, secret=given.secret)
     asked = json.dumps(run.model_dump(mode="json") | given.described()) if given.described() else run.model_dump_json()
-    known = _begin(folder, asked, resume) if folder is not None else []
-    if not keep_models:
+    known = _begin(folder, asked, kept.resume) if folder is not None else []
+    if not kept.models:
         known = [_without_model(output) for output in known]
     elif any(output.model.size == 0 for output in known):
         raise InvalidInput.because("resume", folder, "was begun without models; go on without them")
@@ -182,7 +180,7 @@ def _simulate(
     finished = list(known)
 
     def done(output: RunOutput) -> None:
-        output = output if keep_models else _without_model(output)
+        output = output if kept.models else _without_model(output)
         finished.append(output)
         if folder is not None:
             try:
@@ -211,9 +209,9 @@ def _simulate(
             path.unlink()
         (folder / "runs").rmdir()
         (folder / "started.json").unlink()
-    if kept is not None:
-        output = next(output for output in finished if output.number == kept[1])
-        save_trained(trained_model(result, inputs, output), kept[0])
+    if kept.model is not None:
+        output = next(output for output in finished if output.number == kept.model[1])
+        save_trained(trained_model(result, inputs, output), kept.model[0])
     return result
 
 

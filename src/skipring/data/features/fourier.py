@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._threads import cores, one_blas_thread
 from ...errors import require_integer
-from ._blocks import cores, one_blas_thread
 
 _SEED = 20070
 #: Rows of norm 1 are at most 2 apart, and those that have nothing in common 1.4: their product is then exp(-2).

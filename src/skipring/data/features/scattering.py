@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._threads import cores, one_blas_thread
 from ...errors import InvalidInput
-from ._blocks import cores, one_blas_thread
 
 _DIRECTIONS = 8
 _STRIDE = 4  # 2^J for J = 2: how far apart the averages are

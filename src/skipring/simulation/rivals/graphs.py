@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..._arrays import Ints
 from ...errors import InvalidInput
 from ._kernel import Graph, random_graph
 
@@ -22,7 +23,8 @@ _MOST_SILENCE = 1e5
 
 
 @njit(nogil=True, cache=True)
-def _slots(rng: np.random.Generator, start: NDArray[np.int64], neighbours: NDArray[np.int32], q: float) -> int:
+def slots_until_heard(rng: np.random.Generator, start: Ints, neighbours: NDArray[np.int32], q: float) -> int:
+    """Return how many slots pass until all have heard all of their neighbours; below 0 if that may take for ever."""
     nodes = len(start) - 1
     heard = np.zeros(len(neighbours), np.bool_)
     speaks = np.empty(nodes, np.bool_)
@@ -55,37 +57,22 @@ def _slots(rng: np.random.Generator, start: NDArray[np.int64], neighbours: NDArr
     return slots
 
 
-def access_slots(
-    nodes: int, degree: float, q: float, rng: np.random.Generator, *, graphs: int = 10, even: bool = False
-) -> NDArray[Any]:
+def access_slots(nodes: int, degree: float, q: float, rng: np.random.Generator, *, graphs: int = 10) -> NDArray[Any]:
     """Simulate random access on fresh graphs; return for each the slots until all have reached all neighbours.
 
     In every slot a node speaks with probability q. A node hears a neighbour if that one alone of its neighbours speaks,
     and it is silent itself. The paper's 175 slots (1000 nodes, degree ln 1000, q = 0.15) are those of graphs whose
-    nodes have all the same degree (`even`). In a random graph the busiest nodes take far longer.
+    nodes have all the same degree. In a random graph the busiest nodes take far longer.
     """
     if not 0.0 < q < 1.0:
         raise InvalidInput("access", q, "above 0 and below 1")
     probability = min(1.0, degree / (nodes - 1))
     found = []
     for _ in range(graphs):
-        graph = even_graph(rng, nodes, degree) if even else random_graph(rng, nodes, probability)
-        found.append(_slots(rng, *graph, q))
+        found.append(slots_until_heard(rng, *random_graph(rng, nodes, probability), q))
         if found[-1] < 0:
             raise InvalidInput.because("access", q, "neighbours speak at the same time nearly always; use less")
     return np.array(found)
-
-
-def even_graph(rng: np.random.Generator, nodes: int, degree: float) -> Graph:
-    """Draw a graph whose nodes all have this degree, up to rounding and a few links that met a node or a link twice."""
-    low = int(degree)
-    degrees = low + (rng.random(nodes) < degree - low)
-    ends = rng.permutation(np.repeat(np.arange(nodes, dtype=np.int64), degrees))
-    pairs = ends[: len(ends) // 2 * 2].reshape(-1, 2)
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    both = np.unique(np.concatenate([pairs @ [nodes, 1], pairs @ [1, nodes]]))
-    start = np.searchsorted(both, np.arange(nodes + 1, dtype=np.int64) * nodes)
-    return start.astype(np.int64), (both % nodes).astype(np.int32)
 
 
 def best_access(nodes: int, degree: float, rng: np.random.Generator) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Where features are computed: on all cores, each with linear algebra of its own."""
+"""On how many threads work is done: on all cores, each with linear algebra of its own."""
 
 from __future__ import annotations
 
