@@ -283,7 +283,7 @@ class TestTheEstimator:
         drawn = noted(monkeypatch)
         _, estimator = self.fitted(tmp_path, schedule="designed-ring")
         split, *noise = drawn
-        assert estimator.planned_.order_seed == split
+        assert estimator.planned_.order.order_seed == split
         assert len(noise) == 2
         assert split not in noise
 
