@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -283,12 +283,12 @@ def test_a_holder_that_waits_for_another_does_not_prepare_for_a_hop_that_is_over
 
     class Watched(Slow):
         def prepare(self, *given: Any) -> None:
-            prepared.extend(node.peer.offers_to for node in nodes if node.setup.learner is self)
+            prepared.extend(node.peer.offers_to for node in nodes if cast(Any, node.setup.learner) is self)
             self._learner.prepare(*given)
 
     async def story() -> None:
         setups = [load_node(config) for config in configs]
-        setups = [dataclasses.replace(one, learner=Watched(one.learner, 0.0)) for one in setups]
+        setups = [dataclasses.replace(one, learner=cast(Any, Watched(one.learner, 0.0))) for one in setups]
         journals = [open_journal(setup) for setup in setups]
         try:
             for setup, journal in zip(setups, journals, strict=True):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -409,7 +409,7 @@ def test_a_function_that_never_returns_ends_its_node(tmp_path: Path) -> None:
         first = load_node(configs[load_node(configs[0]).rules.path[0]])
         stuck = dataclasses.replace(
             first,
-            learner=Slow(first.learner, 60.0),
+            learner=cast(Any, Slow(first.learner, 60.0)),
             config=first.config.model_copy(update={"compute_limit": 0.5, "start_wait": 0.0}),
         )
         journal = open_journal(stuck)

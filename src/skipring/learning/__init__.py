@@ -15,6 +15,7 @@ from .._lazy import lazily
 from .guessing import Guess as Guess
 from .guessing import guess_errors as guess_errors
 from .guessing import guess_of as guess_of
+from .learner import Learner as Learner
 from .linear import LinearModel as LinearModel
 from .linear_learner import LinearLearner as LinearLearner
 from .loss import MARGIN_KERNEL as MARGIN_KERNEL
@@ -45,7 +46,6 @@ from .units import most_units as most_units
 from .units import parts_stream as parts_stream
 from .units import rows_of_one as rows_of_one
 from .units import unit_count as unit_count
-from .update import Learner as Learner
 from .update import Noise as Noise
 from .update import NothingFits as NothingFits
 from .update import Pieces as Pieces

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from ..data import require_finite_labels, require_unit_rows
 from . import reference
+from .learner import Learner
 from .linear import LinearModel
-from .prepared import NextRows
-from .units import Batches, Protection, deal_parts, most_units, unit_count
-from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, all_at_once, require_step, usable, without_tiny
+from .units import Protection
+from .update import Noise, NothingFits, Pieces, Rows, all_at_once, require_step, without_tiny
 
 #: Squares of larger numbers overflow, and with them the mean squared error.
 _MOST_TEST_LABEL = 1e150
 
 
-class LinearLearner:
+class LinearLearner(Learner):
     """A loss of one margin (logistic or your own), softmax regression or least squares; see `Learner`.
 
-    `rng` draws batches where nodes are protected, `dealt` deals rows into parts where persons or records are.
+    Rows that a user's function has made too long are cut to length 1.
     """
 
     dtype = np.dtype("<f8")
@@ -41,35 +41,13 @@ class LinearLearner:
             require_unit_rows(x, what)
             require_finite_labels(y, what, _MOST_TEST_LABEL if what == "test" else math.inf)
         x, y = without_tiny(rows.train_x), without_tiny(rows.train_y)
-        self._model, self.rows = model, dataclasses.replace(rows, train_x=x, train_y=y)
-        self._norms = reference.row_norms(x)
-        parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
-        self._batches = Batches(len(rows.train_x), protection, rng, parts=parts)
-        self._prepared = NextRows(self._batches, x, y)
-        self.protection, self.parts, self.units = protection, len(parts), most_units(parts, protection, rows.persons)
-        self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
-        self.rows_digest = rows.digest(parts)
-        self.name = model.name
-        self.shape = (model.parameters,)
-        self.radius, self.gradient_bound = model.radius, model.gradient_bound
-        self.labels_clipped, self.rows_left_out = rows.labels_clipped, rows.left_out
-        self.guess = rows.guess
-
-    def noise_std(self, noise_multiplier: float) -> float:
-        """Return the standard deviation of the noise on an update's gradient."""
-        return self.protection.noise_std(self._model, noise_multiplier)
-
-    def contracts(self, step_size: float) -> bool:
-        """Say whether updates with steps of at most this size are contractions."""
-        return self._model.contracts(step_size)
+        super().__init__(model, rows, features=x, labels=y, protection=protection, rng=rng, dealt=dealt)
+        self._linear, self.rows = model, dataclasses.replace(rows, train_x=x, train_y=y)
+        self._norms, self.shape = reference.row_norms(x), (model.parameters,)
 
     def initial(self) -> NDArray[Any]:
         """Return zeros."""
         return np.zeros(self.shape, self.dtype)
-
-    def prepare(self, turn: int = 0, with_rows: PrepareRows | None = None) -> None:
-        """Choose the rows of the next update, and get them ready; rows that came out too long are cut to length 1."""
-        self._prepared.prepare(turn, with_rows)
 
     def update(
         self,
@@ -82,10 +60,10 @@ class LinearLearner:
         pieces: Pieces = all_at_once,
     ) -> NDArray[Any]:
         """Return the parameters after one noisy step."""
-        w = usable(parameters, self)
+        w = self._usable(parameters)
         require_step(turn, step_size, noise_multiplier)
         std = self.noise_std(noise_multiplier)
-        rows, other = self._prepared.take(turn)
+        rows, other = self._take(turn)
         divisor, taken, gradient = self.protection.divisor(len(rows)), 0, None
         for piece in pieces(len(rows)):
             some = rows[piece]
@@ -94,7 +72,7 @@ class LinearLearner:
             if other is not None:
                 x = _shortened(other[piece])
                 norms = reference.row_norms(x)
-            found = reference.gradient(self._model, w, x, self.rows.train_y[some], divisor, norms)
+            found = reference.gradient(self._linear, w, x, self.rows.train_y[some], divisor, norms)
             gradient = found if gradient is None else gradient + found
         if gradient is None:
             raise NothingFits
@@ -102,13 +80,13 @@ class LinearLearner:
             gradient *= len(rows) / taken  # the mean of those that were taken
         if std > 0.0:
             noise.add(gradient, std)
-        return reference.stepped(self._model, w, gradient, step_size)
+        return reference.stepped(self._linear, w, gradient, step_size)
 
     def close(
         self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
     ) -> NDArray[Any]:
         """Return the parameters after a step of noise alone."""
-        w = usable(parameters, self)
+        w = self._usable(parameters)
         require_step(0, step_size, noise_multiplier)
         nothing, std = np.zeros(self.shape, self.dtype), self.noise_std(noise_multiplier)
         if std > 0.0:
@@ -117,7 +95,7 @@ class LinearLearner:
 
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""
-        return reference.test_error(self._model, usable(parameters, self), self.rows.test_x, self.rows.test_y)
+        return reference.test_error(self._linear, self._usable(parameters), self.rows.test_x, self.rows.test_y)
 
 
 def _shortened(x: NDArray[Any]) -> NDArray[Any]:

@@ -17,19 +17,19 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
+from .learner import Learner
 from .networks import NeuralModel
-from .prepared import NextRows
 from .torch_fixed import changed_since, refusal_of_change, written_bits
 from .torch_module import choose_device, drawn, maker, require_same_size, require_usable, rows_for, trainable
 from .torch_units import UnitBound, UnitGradients, numbered_persons
 from .torch_update import answer_errors, batch_loss, clip_, project_, step_
-from .units import Batches, Protection, deal_parts, most_units, unit_count
-from .update import Noise, NothingFits, Pieces, PrepareRows, Rows, all_at_once, require_step, usable
+from .units import Protection
+from .update import Noise, NothingFits, Pieces, Rows, all_at_once, require_step
 
 _TEST_CHUNK = 1000
 
 
-class TorchLearner:
+class TorchLearner(Learner):
     """Any PyTorch module, and a node's rows; see `skipring.learning.Learner`.
 
     Weights are drawn with `seed`, the same at every node; `rng` draws batches, and `dealt` deals rows into parts.
@@ -57,18 +57,10 @@ class TorchLearner:
             raise InvalidInput.because("gradient_bound", "missing", reason)
         self._x, self._y = rows_for(model, rows.train_x, rows.train_y, "training")
         self._test_x, self._test_y = rows_for(model, rows.test_x, rows.test_y, "test")
-        self.labels_clipped, self.rows_left_out = rows.labels_clipped, rows.left_out
-        self.guess = rows.guess
-        self.name, self.gradient_bound, self.radius = model.name, model.clip, model.radius
-        self._model, self._ridge, self._device = model, model.ridge, choose_device(model.device)
+        own = {"features": self._x.numpy(), "labels": self._y.numpy()}
+        super().__init__(model, rows, **own, protection=protection, rng=rng, dealt=dealt)
+        self._ridge, self._device = model.ridge, choose_device(model.device)
         self._make, self._seed = maker(model), seed
-        parts = deal_parts(len(rows.train_x), protection, dealt or rng, rows.persons)
-        batches = Batches(len(rows.train_x), protection, rng, parts=parts)
-        self._prepared = NextRows(batches, self._x.numpy(), self._y.numpy())
-        self.protection = protection
-        self.parts, self.units = len(parts), most_units(parts, protection, rows.persons)
-        self.all_units = unit_count(len(rows.train_x), protection, rows.persons)
-        self.rows_digest = rows.digest(parts)
         self._at_work = threading.Lock()
         self._module = drawn(self._make, seed).to(self._device)
         require_usable(self._module, model, self._x[:0].to(self._device))
@@ -115,14 +107,6 @@ class TorchLearner:
         whole, sizes = torch.from_numpy(parameters), [shape.numel() for shape in self._shapes]
         return list(torch.split_with_sizes(whole, sizes))
 
-    def noise_std(self, noise_multiplier: float) -> float:
-        """Return the standard deviation of the noise on an update's gradient."""
-        return self.protection.noise_std(self._model, noise_multiplier)
-
-    def contracts(self, step_size: float) -> bool:
-        """Say that updates of a network are no contractions."""
-        return False
-
     def initial(self) -> NDArray[Any]:
         """Return weights drawn with the run's seed."""
         start = np.empty(self.shape, self.dtype)
@@ -130,12 +114,8 @@ class TorchLearner:
         require_same_size(self.name, fresh, self._module, self._shapes)
         for parameter, piece, shape in zip(trainable(fresh), self._pieces(start), self._shapes, strict=True):
             piece.view(shape).copy_(parameter.data)
-        usable(start, self)
+        self._usable(start)
         return start
-
-    def prepare(self, turn: int = 0, with_rows: PrepareRows | None = None) -> None:
-        """Choose the rows of the next update, and get them ready, as the network takes them."""
-        self._prepared.prepare(turn, with_rows)
 
     def update(
         self,
@@ -150,10 +130,10 @@ class TorchLearner:
         """Change the parameters by one noisy step, and return them; only an array that cannot be written is copied."""
         require_step(turn, step_size, noise_multiplier)
         std = self.noise_std(noise_multiplier)
-        w = _writeable(usable(parameters, self))
+        w = _writeable(self._usable(parameters))
         split = self._pieces(w)
         with self._at_work:
-            rows, other = self._prepared.take(turn)
+            rows, other = self._take(turn)
             gradients = self._summed(split, rows, other, pieces)
         if self._clipped is None:
             clip_(gradients, self.gradient_bound)
@@ -173,7 +153,7 @@ class TorchLearner:
     ) -> NDArray[Any]:
         """Change the parameters by a step of noise alone, and return them."""
         require_step(0, step_size, noise_multiplier)
-        w, std = _writeable(usable(parameters, self)), self.noise_std(noise_multiplier)
+        w, std = _writeable(self._usable(parameters)), self.noise_std(noise_multiplier)
         size = torch.tensor(step_size, dtype=torch.float32)
         for piece in self._pieces(w):
             nothing = torch.zeros(len(piece))
@@ -244,7 +224,7 @@ class TorchLearner:
 
     def test_error(self, parameters: NDArray[Any]) -> float:
         """Return the share of wrong test rows, or the mean squared error."""
-        pieces = self._pieces(_writeable(usable(parameters, self)))
+        pieces = self._pieces(_writeable(self._usable(parameters)))
         if not len(self._test_x):
             return math.nan
         total = 0.0

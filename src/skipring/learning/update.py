@@ -1,4 +1,4 @@
-"""What an update is, whatever the model: a learner, its rows, the noise, and what comes in from elsewhere.
+"""What an update is given, whatever the model: rows, noise, pieces, a step.
 
 Whatever the rows are, and whatever parameters come in, what one protected unit adds to an update before the noise is at
 most `step_size` x what `Protection` says it can contribute.
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from .._digest import digest
-from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
+from ..errors import require_integer, require_non_negative, require_positive
 from .guessing import Guess, guess_of
-from .units import Protection
 
 _PIECE = 1 << 16
 
@@ -53,98 +52,6 @@ class Noise(Protocol):
         """Add independent noise of this standard deviation to every number of a vector, in place."""
 
 
-class Learner(Protocol):
-    """A node's model and rows. One call at a time."""
-
-    @property
-    def name(self) -> str:
-        """The model: logistic, softmax, squared, cnn, small-cnn or module:function."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """What the parameters are, little endian: double precision for linear models, single for networks."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The number of parameters."""
-
-    @property
-    def radius(self) -> float:
-        """How far from 0 the parameters may be; infinity if there is no bound."""
-
-    @property
-    def gradient_bound(self) -> float:
-        """What gradients are clipped to: each row's, each person's or the node's mean, whatever is protected."""
-
-    @property
-    def protection(self) -> Protection:
-        """Whom the noise protects, and how many rows an update takes."""
-
-    @property
-    def parts(self) -> int:
-        """How many parts the node's rows rotate through: with k, a protected unit contributes at every k-th turn."""
-
-    @property
-    def units(self) -> int:
-        """The most protected units that an update of this node takes."""
-
-    @property
-    def all_units(self) -> int:
-        """How many protected units this node has."""
-
-    @property
-    def rows_digest(self) -> str:
-        """A digest of the node's training rows, whose they are and in which part; for its owner alone."""
-
-    @property
-    def guess(self) -> Guess | None:
-        """What always guessing the same reaches on the node's test rows; None without any: for its owner alone."""
-
-    @property
-    def rows_left_out(self) -> int:
-        """How many training rows are not used because their person has too many: for its owner alone."""
-
-    @property
-    def labels_clipped(self) -> int:
-        """How many labels of this node's training rows were clipped to the agreed bound: for its owner alone."""
-
-    def noise_std(self, noise_multiplier: float) -> float:
-        """Return the standard deviation of the noise on an update's gradient."""
-
-    def contracts(self, step_size: float) -> bool:
-        """Say whether updates with steps of at most this size are contractions, which amplification needs."""
-
-    def initial(self) -> NDArray[Any]:
-        """Return the parameters that a run starts with: the same at every node."""
-
-    def prepare(self, turn: int = 0, with_rows: PrepareRows | None = None) -> None:
-        """Choose the rows of the next update, at a turn, and get them ready."""
-
-    def update(
-        self,
-        parameters: NDArray[Any],
-        *,
-        turn: int,
-        step_size: float,
-        noise_multiplier: float,
-        noise: Noise,
-        pieces: Pieces = all_at_once,
-    ) -> NDArray[Any]:
-        """Return project(w - step size x (clipped gradient + ridge x w + noise)); w may be overwritten.
-
-        `turn` is how often the token was offered to this node before, skipped or not. `pieces` decides how many rows
-        are taken; without any, `NothingFits` is raised.
-        """
-
-    def close(
-        self, parameters: NDArray[Any], *, step_size: float, noise_multiplier: float, noise: Noise
-    ) -> NDArray[Any]:
-        """Return project(w - step size x noise), an update without any rows; w may be overwritten."""
-
-    def test_error(self, parameters: NDArray[Any]) -> float:
-        """Return the share of wrong test rows, or for numbers the mean squared error; nan if there are no test rows."""
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """A node's rows for training, and those that it is tested on. Without classes (0) the labels are numbers.
@@ -170,17 +77,6 @@ class Rows:
     def digest(self, parts: Sequence[NDArray[np.integer[Any]]]) -> str:
         """Return a digest of the training rows in their order, and of the parts that they were dealt into."""
         return digest([self.train_x, self.train_y, self.persons, *parts]).hex()
-
-
-def usable(parameters: NDArray[Any], learner: Learner) -> NDArray[Any]:
-    """Return parameters that came from elsewhere, if they can be this learner's."""
-    if parameters.shape != learner.shape or parameters.dtype != learner.dtype:
-        given, wanted = f"{parameters.shape} of {parameters.dtype}", f"{learner.shape} of {learner.dtype}"
-        raise InvalidInput("parameters", given, f"{wanted}, as this node's model is")
-    # With a finite norm, every product with a row is finite as well.
-    if not math.isfinite(norm(parameters)):
-        raise InvalidInput("parameters", "infinite or not a number", "finite")
-    return parameters
 
 
 def without_tiny(values: NDArray[Any]) -> NDArray[Any]:
