@@ -17,7 +17,7 @@ from skipring.privacy import forecast
 from skipring.schedules import schedule, schedule_kind
 from skipring.simulation.lateness import Lateness, timeline
 from skipring.simulation.stragglers import Drawn
-from skipring.timeouts import Turns, best_timeout, choose_timeout_ready, expected_latency, round_law, skip_probability
+from skipring.timeouts import TurnLaw, best_timeout, choose_timeout_ready, expected_latency, round_law, skip_probability
 
 #: How far off the law is at most, for duration and for the share of turns with an update, by number of nodes and order.
 GOOD = {
@@ -57,7 +57,7 @@ def test_how_good_the_law_of_large_rings_is(
     law: Delay, timeout: float, hop: float, order: Any, ready: Any, nodes: int
 ) -> None:
     duration, skip = simulated(law, timeout, hop, nodes, ready, order)
-    found = round_law(law, timeout, hop, nodes, ready, turns=schedule_kind(order).turns or Turns.IN_ROUNDS)
+    found = round_law(law, timeout, hop, nodes, ready, turns=schedule_kind(order).turns or TurnLaw.IN_ROUNDS)
     assert found.duration == pytest.approx(duration, rel=GOOD[order][nodes])
     assert 1.0 - found.skip_probability == pytest.approx(1.0 - skip, rel=GOOD[order][nodes])
     pace = duration / nodes / (1.0 - skip)
@@ -75,10 +75,10 @@ def test_fresh_is_lemma_one() -> None:
 def test_a_ring_of_nodes_that_all_take_the_same() -> None:
     """Everyone needs 3, a hop takes 1, there are 10: who prepares ahead is never waited for."""
     law = Constant(3.0)
-    ahead = round_law(law, 0.5, 1.0, 10, "ahead", turns=Turns.IN_PLACE)
+    ahead = round_law(law, 0.5, 1.0, 10, "ahead", turns=TurnLaw.IN_PLACE)
     assert ahead.duration == pytest.approx(10.0)
     assert ahead.skip_probability == 0.0
-    kept = round_law(law, 0.5, 1.0, 10, "kept", turns=Turns.IN_PLACE)
+    kept = round_law(law, 0.5, 1.0, 10, "kept", turns=TurnLaw.IN_PLACE)
     # Skipped at every other turn, after which it is ready: a wait of 0.5 each second turn.
     assert kept.skip_probability == pytest.approx(0.5)
     assert kept.duration == pytest.approx(12.5)

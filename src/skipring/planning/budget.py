@@ -14,7 +14,7 @@ from ..delays import Delay, Trace
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
 from ..privacy import USUAL_UNIT, PlannedRun, Remembering, ScheduleName, Unit, planned_run, sure_others
 from ..schedules import USUAL_SCHEDULE, schedule_kind
-from ..timeouts import RoundLaw, Turns, best_timeout_ready, expected_latency, round_law, timeout_for_skip
+from ..timeouts import RoundLaw, TurnLaw, best_timeout_ready, expected_latency, round_law, timeout_for_skip
 
 Ready = Literal["fresh", "kept", "ahead"]
 
@@ -184,7 +184,7 @@ class Budget:
         return noise_multiplier if self.batch is None else noise_multiplier * self._per_person / self.batch
 
     @property
-    def _turns(self) -> Turns:
+    def _turns(self) -> TurnLaw:
         turns = schedule_kind(self.schedule).turns
         assert turns is not None  # the record has refused a schedule that no accountant covers
         return turns

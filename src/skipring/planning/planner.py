@@ -22,7 +22,7 @@ from ..privacy import (
     paper_noise_for_budget,
 )
 from ..schedules import RandomRing, schedule_kind, usual_search
-from ..timeouts import Turns, skip_probability
+from ..timeouts import TurnLaw, skip_probability
 from .budget import Budget, Ready
 
 
@@ -324,7 +324,7 @@ def plan(budget: Budget, modes: Sequence[Ready] = ()) -> Plans:
 
 def _needs_skips(budget: Budget) -> bool:
     """Say whether Theorem 1 covers the schedule only where nodes are skipped now and then."""
-    return schedule_kind(budget.schedule).turns is Turns.IN_PLACE
+    return schedule_kind(budget.schedule).turns is TurnLaw.IN_PLACE
 
 
 def _with_ready(budget: Budget, mode: Ready) -> tuple[Budget, ...]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import betainc
 
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative, require_open_unit
-from ..timeouts import Turns
+from ..timeouts import TurnLaw
 from .accountant import ANOTHER_NODE, Guarantee
 from .forecast import forecast
 from .gaussian import ROUNDING, smallest
@@ -81,7 +81,7 @@ class PaperBound:
         """
         delta = float(delta)
         run, epsilon = self.run, self.epsilon(delta)
-        if run.kind.turns is Turns.IN_PLACE:
+        if run.kind.turns is TurnLaw.IN_PLACE:
             counted = visits(run.nodes, run.steps, run.skip, self.delta_prime)
             beyond = _chance_of_more(counted, run.rounds, run.target_ready)
             if beyond <= self.delta_prime:

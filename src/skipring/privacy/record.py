@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import InvalidInput, require_integer, require_positive, require_probability_below_one
 from ..schedules import FORESEEN, DesignedRing, KnownOrder, RandomRing, RandomWalk, Ring, Schedule, schedule_kind
-from ..timeouts import Turns
+from ..timeouts import TurnLaw
 from ._rotation import least_parts
 from .accountant import USUAL_UNIT, Unit
 
@@ -517,7 +517,7 @@ def planned_run(**keywords: Unpack[Planned]) -> PlannedRun:
         given.setdefault("observer_skip", given.get("skip", 0.0))
     if view == "final" and given.get("observers") == 1:
         del given["observers"]
-    if "order" in given and schedule_kind(schedule).turns is not Turns.IN_ROUNDS:
+    if "order" in given and schedule_kind(schedule).turns is not TurnLaw.IN_ROUNDS:
         reason = f"an order that is agreed on is one of random-ring or designed-ring, not of {schedule}"
         raise InvalidInput.because("order", "given", reason)
     kinds = (

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_integer
-from ..timeouts import Turns
+from ..timeouts import TurnLaw
 from . import _kept
 from .drawn import Path, Schedule
 
@@ -120,7 +120,7 @@ class DesignedRing(Schedule):
 
     name: ClassVar[str] = "designed-ring"
     # Nodes are numbered at random: before the design, each place of each round is anyone's.
-    turns: ClassVar[Turns | None] = Turns.IN_ROUNDS
+    turns: ClassVar[TurnLaw | None] = TurnLaw.IN_ROUNDS
     order_is_known: ClassVar[bool] = True
     seed: int = 1
     closing: int = 2

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, require_integer
-from ..timeouts import Turns
+from ..timeouts import TurnLaw
 
 Path = NDArray[np.int32]
 
@@ -27,7 +27,7 @@ class Schedule(ABC):
     #: What run files and options call it.
     name: ClassVar[str]
     #: When a node's turn comes; None where no law of it is known, so that nothing is said before a run.
-    turns: ClassVar[Turns | None] = None
+    turns: ClassVar[TurnLaw | None] = None
     #: Whether it is agreed on before the run, and the same in all runs.
     order_is_known: ClassVar[bool] = False
     #: The paper's theorem about its privacy.
@@ -69,12 +69,12 @@ class Schedule(ABC):
     @classmethod
     def is_drawn_in_rounds(cls) -> bool:
         """Say whether each round has an order of its own, which nobody knows before."""
-        return cls.turns is Turns.IN_ROUNDS and not cls.order_is_known
+        return cls.turns is TurnLaw.IN_ROUNDS and not cls.order_is_known
 
     @classmethod
     def has_rounds(cls) -> bool:
         """Say whether everyone has one turn in each round."""
-        return cls.turns in (Turns.IN_PLACE, Turns.IN_ROUNDS)
+        return cls.turns in (TurnLaw.IN_PLACE, TurnLaw.IN_ROUNDS)
 
     @classmethod
     def unit(cls, nodes: int) -> int:
@@ -101,7 +101,7 @@ class Ring(Schedule):
     """
 
     name: ClassVar[str] = "ring"
-    turns: ClassVar[Turns | None] = Turns.IN_PLACE
+    turns: ClassVar[TurnLaw | None] = TurnLaw.IN_PLACE
     theorem: ClassVar[int | None] = 2
 
     @classmethod
@@ -135,7 +135,7 @@ class RandomRing(Schedule):
     """
 
     name: ClassVar[str] = "random-ring"
-    turns: ClassVar[Turns | None] = Turns.IN_ROUNDS
+    turns: ClassVar[TurnLaw | None] = TurnLaw.IN_ROUNDS
     theorem: ClassVar[int | None] = 3
 
     def _path(self, steps: int, rng: np.random.Generator) -> Path:
@@ -165,7 +165,7 @@ class RandomWalk(Schedule):
     """
 
     name: ClassVar[str] = "random-walk"
-    turns: ClassVar[Turns | None] = Turns.AT_RANDOM
+    turns: ClassVar[TurnLaw | None] = TurnLaw.AT_RANDOM
     theorem: ClassVar[int | None] = 4
 
     def _path(self, steps: int, rng: np.random.Generator) -> Path:

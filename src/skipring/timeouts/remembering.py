@@ -25,7 +25,7 @@ from .fresh import TimeoutChoice, choose_timeout, expected_latency, skip_probabi
 Ready = Literal["fresh", "kept", "ahead"]
 
 
-class Turns(Enum):
+class TurnLaw(Enum):
     """When a node's turn comes: at one place of all rounds, once in each at any place, or at any time."""
 
     IN_PLACE = "in place"
@@ -47,7 +47,7 @@ class RoundLaw:
 
 
 def round_law(
-    delay: Delay, timeout: float, hop_latency: float, nodes: int, ready: Ready, *, turns: Turns = Turns.IN_ROUNDS
+    delay: Delay, timeout: float, hop_latency: float, nodes: int, ready: Ready, *, turns: TurnLaw = TurnLaw.IN_ROUNDS
 ) -> RoundLaw:
     """Return the law of a round in the limit of many nodes; for `fresh` it is exact (Lemma 1).
 
@@ -74,7 +74,7 @@ def round_law(
 
 @lru_cache(maxsize=4096)  # a plan asks for the same timeouts again and again
 def _round(
-    delay: Delay, timeout: float, hop_latency: float, nodes: int, ready: Ready, when: Turns, *, skips: bool
+    delay: Delay, timeout: float, hop_latency: float, nodes: int, ready: Ready, when: TurnLaw, *, skips: bool
 ) -> RoundLaw:
     values, weights = _grid(delay)
 
@@ -107,7 +107,7 @@ def _grid(delay: Delay) -> tuple[Doubles, Doubles]:
 
 
 def _cycle(
-    delays: Doubles, weights: Doubles, timeout: float, duration: float, ready: Ready, when: Turns, late: float
+    delays: Doubles, weights: Doubles, timeout: float, duration: float, ready: Ready, when: TurnLaw, late: float
 ) -> tuple[float, float]:
     """Return the mean sum of waits and the mean number of turns from one update of a node to its next."""
     if ready == "ahead":
@@ -120,13 +120,13 @@ def _cycle(
     return float(weights @ waits), float(weights @ turns)
 
 
-def _from_elsewhere(delays: Doubles, timeout: float, duration: float, when: Turns) -> tuple[Doubles, Doubles]:
+def _from_elsewhere(delays: Doubles, timeout: float, duration: float, when: TurnLaw) -> tuple[Doubles, Doubles]:
     """Return for each delay the waits and turns of the rounds after the one in which the preparation began."""
     if math.isinf(timeout):
         timeout = float(delays.max()) + 1.0
-    if when is Turns.AT_RANDOM:
+    if when is TurnLaw.AT_RANDOM:
         return _walk(delays, timeout, duration)
-    if when is Turns.IN_PLACE:
+    if when is TurnLaw.IN_PLACE:
         turns = np.maximum(1.0, np.ceil((delays - timeout) / duration))
         return (turns - 1.0) * timeout + np.clip(delays - turns * duration, 0.0, timeout), turns
     # A turn in the k-th round after one at place u of its round comes T (k - u + v) later, v uniform on (0, 1). All in
@@ -159,14 +159,14 @@ def _walk(delays: Doubles, timeout: float, duration: float) -> tuple[Doubles, Do
 
 
 def best_timeout_ready(
-    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, turns: Turns = Turns.IN_ROUNDS
+    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, turns: TurnLaw = TurnLaw.IN_ROUNDS
 ) -> float:
     """Return the timeout with the least time between updates; of those that are as good (0.1 %), the longest."""
     return choose_timeout_ready(delay, hop_latency, nodes, ready, turns=turns).timeout
 
 
 def choose_timeout_ready(
-    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, turns: Turns = Turns.IN_ROUNDS
+    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, turns: TurnLaw = TurnLaw.IN_ROUNDS
 ) -> TimeoutChoice:
     """Return the best timeout with what it means for a run.
 
