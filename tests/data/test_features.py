@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from skipring._cache import cache_folder
 from skipring.data import Dataset, Encoder, Recipe, check_encoder, encoded, encoder, prepare, watched
 from skipring.data import features as front
 from skipring.data.features import cache
@@ -349,13 +350,13 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeyp
 
 
 def test_where_features_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cache.cache_folder() == Path(os.environ["SKIPRING_CACHE"]) / "features"
+    assert cache_folder("features") == Path(os.environ["SKIPRING_CACHE"]) / "features"
     monkeypatch.delenv("SKIPRING_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(sys, "platform", "linux")
-    assert cache.cache_folder() == tmp_path / "skipring" / "features"
+    assert cache_folder("features") == tmp_path / "skipring" / "features"
     monkeypatch.setenv("SKIPRING_CACHE", "off")
-    assert cache.cache_folder() is None
+    assert cache_folder("features") is None
 
 
 @pytest.mark.usefixtures("small_files")

@@ -17,7 +17,7 @@ from scipy import integrate, stats
 
 from skipring.delays import Delay, Exponential, Gamma, Lomax
 from skipring.errors import InvalidInput
-from skipring.experiments import Outcome, Sweep, parse_sweep, run_sweep
+from skipring.experiments import Sweep, SweepOutcome, parse_sweep, run_sweep
 from skipring.experiments.beyond import best_by_nodes, by_alpha, straggler_names
 from skipring.experiments.curves import EmpiricalCurve, draw_latencies, law_curves, paper_sweep, sweep_curves
 from skipring.experiments.rivals import proven_epsilon, published_epsilon
@@ -229,14 +229,14 @@ def test_latencies_are_refused_where_skips_depend_on_more_than_chance(sections: 
 
 
 @pytest.fixture(scope="module")
-def skips(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sweep, Outcome]:
+def skips(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sweep, SweepOutcome]:
     """Two skip probabilities, four runs each."""
     values = {"base": TOKEN, "grid": {"delay.skip": [0.1, 0.5]}, "figure": {"until": {"gamma": 10.0}}}
     sweep = parse_sweep(values, name="skips")
     return sweep, run_sweep(sweep, tmp_path_factory.mktemp("skips"), workers=1)
 
 
-def test_curves_are_means_and_deviations_over_runs(skips: tuple[Sweep, Outcome]) -> None:
+def test_curves_are_means_and_deviations_over_runs(skips: tuple[Sweep, SweepOutcome]) -> None:
     sweep, outcome = skips
     curves = sweep_curves(sweep, outcome)
     assert [curve.values for curve in curves] == [{"delay.skip": 0.1}, {"delay.skip": 0.5}]
@@ -255,7 +255,7 @@ def test_curves_are_means_and_deviations_over_runs(skips: tuple[Sweep, Outcome])
         assert curve.error_std[1:].min() > 0.0
 
 
-def test_one_simulation_serves_all_three_laws(skips: tuple[Sweep, Outcome]) -> None:
+def test_one_simulation_serves_all_three_laws(skips: tuple[Sweep, SweepOutcome]) -> None:
     sweep, outcome = skips
     curves = law_curves(sweep, outcome)
     assert [(curve.law, curve.skip) for curve in curves] == list(itertools.product(LAWS, (0.1, 0.5)))
@@ -298,7 +298,7 @@ def test_a_single_run_has_no_spread_and_missing_cells_no_curve(tmp_path: Path) -
         assert curve.runs == 1
         assert not curve.latency_std.any()
         assert not curve.error_std.any()
-    left = Outcome({sweep.cells[1].key: outcome.results[sweep.cells[1].key]}, {}, 1, 0)
+    left = SweepOutcome({sweep.cells[1].key: outcome.results[sweep.cells[1].key]}, {}, 1, 0)
     assert [curve.skip for curve in sweep_curves(sweep, left)] == [0.5]
     assert [curve.skip for curve in law_curves(sweep, left)] == [0.5] * 3
 
@@ -333,7 +333,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_csv_holds_the_curves_to_six_digits(skips: tuple[Sweep, Outcome], tmp_path: Path) -> None:
+def test_the_csv_holds_the_curves_to_six_digits(skips: tuple[Sweep, SweepOutcome], tmp_path: Path) -> None:
     curves = law_curves(*skips)
     epsilons = [np.linspace(0.0, 1.0 + place, 4) for place in range(len(curves))]
     write_empirical_csv(curves, tmp_path / "new" / "curves.csv", epsilons)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skipring.errors import InvalidInput
-from skipring.experiments import Outcome, Sweep, parse_sweep, straggler_names
+from skipring.experiments import Sweep, SweepOutcome, parse_sweep, straggler_names
 from skipring.experiments.fedau import fedau_weights, with_fedau
 from skipring.runs import parse_run
 from skipring.simulation import simulate
@@ -25,10 +25,10 @@ RUN: dict[str, dict[str, Any]] = {
 GRID = {"stragglers.slow_class": 1, "stragglers.class_factor": 5.0, "delay.timeout": [0.5, 2.0]}
 
 
-def sweep_with(cutoff: int, **changes: Any) -> tuple[Sweep, Outcome]:
+def sweep_with(cutoff: int, **changes: Any) -> tuple[Sweep, SweepOutcome]:
     values = {"base": RUN | changes, "grid": GRID, "figure": {"fedau": {"case": "timeout 0.5", "cutoff": cutoff}}}
     sweep = parse_sweep(values, name="slow")
-    return sweep, Outcome({cell.key: simulate(cell.run) for cell in sweep.cells}, {}, 2, 0)
+    return sweep, SweepOutcome({cell.key: simulate(cell.run) for cell in sweep.cells}, {}, 2, 0)
 
 
 @pytest.mark.parametrize("cutoff", [1, 3, 50])

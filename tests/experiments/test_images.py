@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skipring.experiments import IMAGE_DELTA, ImageRow, ImageStudy, image_study
-from skipring.experiments.images import IMAGE_WAYS, Way
+from skipring.experiments.images import IMAGE_WAYS, ImageWay
 from skipring.privacy import forecast, planned_run
 from skipring.report import image_findings
 
@@ -16,7 +16,7 @@ from skipring.report import image_findings
 @pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> list[ImageRow]:
     """Handwritten digits of 8 x 8 pixels, 12 nodes of 100 rows, two lengths, two rates."""
-    digits = Way(
+    digits = ImageWay(
         data="digits",
         name="convex head on pixels",
         nodes=12,

@@ -16,7 +16,7 @@ import pytest
 from skipring.data import NodeData, Schema, load_dataset, made_up_rows
 from skipring.errors import InvalidInput
 from skipring.experiments import Band, Worth, WorthRow, baselines, worth
-from skipring.experiments.split_scores import Case, Split, cases_of
+from skipring.experiments.split_scores import Case, OneSplit, cases_of
 from skipring.learning import LinearLearner, LinearModel, Protection, Rows
 from skipring.network.node import NoiseSource
 from skipring.privacy import Unit, gdp_epsilon
@@ -35,8 +35,8 @@ DIGITS: dict[str, Any] = {
 }
 
 
-def split_of(run: RunFile) -> Split:
-    return Split(run, dataset_of(run))
+def split_of(run: RunFile) -> OneSplit:
+    return OneSplit(run, dataset_of(run))
 
 
 def descended(run: RunFile, own: NodeData, batch: int | None, updates: int) -> np.ndarray[Any, Any]:
@@ -156,7 +156,7 @@ def test_rows_of_persons_are_pooled_and_left_alone_with_their_persons() -> None:
             "delay": {"timeout": math.inf},
         }
     )
-    split = Split(run, dataset)
+    split = OneSplit(run, dataset)
     found = {(case.who, case.epsilon): split.score(case) for case in cases_of(run, [1.0], own_rows=False)}
     assert found["pooled", 1.0].noise_multiplier == found["alone", 1.0].noise_multiplier
     assert found["pooled", 1.0].noise_multiplier > 0.0

@@ -58,7 +58,7 @@ from skipring.network.protocol import (
     blank_chain,
 )
 from skipring.network.setup import agreed_run, open_journal
-from skipring.network.storage import ModelWriter, chunks_of, digest_of, read_journal, store
+from skipring.network.storage import ModelWriter, chunks_of, digest_of, read_journal, store_parameters
 from skipring.network.transport import Agreement, Keys, Roster, parse_nodes
 from skipring.privacy import gdp_epsilon
 from skipring.runs import RunFile, parse_run
@@ -214,7 +214,7 @@ class DrivenWorld(Watched):
         first = np.ascontiguousarray(learner.initial(), dtype=learner.dtype)
         journal = self.folder / self.roster.names[me] / "journal.sqlite"
         journal.parent.mkdir(exist_ok=True)
-        parameters = store(first, Path(f"{journal}-models"))
+        parameters = store_parameters(first, Path(f"{journal}-models"))
         blank = self.blank = Token(0, parameters, blank_chain(self.rules.steps, self.agreement.digest))
         self.models[bytes.fromhex(digest_of(parameters))] = first.tobytes()
         if me in self.setups:

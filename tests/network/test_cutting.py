@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from skipring.network.protocol import KNOWN_BYTES, Copy, Kind, Pass, Token, blank_chain, extended_chain
-from skipring.network.protocol._cutting import cut, known, marks_before, whole
+from skipring.network.protocol._cutting import cut_marks, known, marks_before, whole
 from skipring.network.transport import decode, encode
 from skipring.network.transport.wire import Heading, Malformed
 
@@ -27,7 +27,7 @@ def token_after(hop: int, rng: random.Random, begin: Token | None = None, since:
 
 def sent(token: Token, hop: int, told: bytes) -> Pass:
     """Return what arrives, having gone over the wire."""
-    left, since = cut(token, told)
+    left, since = cut_marks(token, told)
     message = Pass(BALLOT, hop, left, b"", b"", since)
     frame = decode(encode(bytes(32), message, Heading("<f8", 5)), nodes=3, steps=STEPS)
     assert isinstance(frame.message, Pass)
@@ -56,7 +56,7 @@ def test_who_has_been_on_another_way_is_sent_all_of_it() -> None:
     assert (arrived.since, arrived.token) == (0, token)
     assert whole(arrived, marks, STEPS) == arrived
     for odd in (b"", bytes(KNOWN_BYTES), b"\xff" * KNOWN_BYTES, known(marks)[:-1], rng.randbytes(KNOWN_BYTES)):
-        assert cut(token, odd) == (token, 0)
+        assert cut_marks(token, odd) == (token, 0)
 
 
 def test_short_runs_are_sent_whole() -> None:

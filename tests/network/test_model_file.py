@@ -26,9 +26,9 @@ from skipring.network.storage import (
     ModelWriter,
     chunks_of,
     digest_of,
-    load,
+    load_parameters,
     size_of,
-    store,
+    store_parameters,
 )
 
 
@@ -118,7 +118,7 @@ def test_a_file_that_is_gone_or_has_another_size_is_an_error(tmp_path: Path) -> 
     first = next(started)
     made.path.unlink()
     assert len(first) + sum(map(len, started)) == 3_000_000  # what is being sent, is sent
-    reads: list[Callable[[], object]] = [lambda: list(made.chunks()), lambda: load(made, "u1")]
+    reads: list[Callable[[], object]] = [lambda: list(made.chunks()), lambda: load_parameters(made, "u1")]
     for read in reads:
         with pytest.raises(FileNotFoundError):
             read()
@@ -146,21 +146,23 @@ def test_a_file_that_is_gone_or_has_another_size_is_an_error(tmp_path: Path) -> 
 @pytest.mark.parametrize("dtype", ["<f4", "<f8", ">f8"])
 def test_an_array_comes_back(quick_path: Path, size: int, dtype: str) -> None:
     values = np.random.default_rng(size).normal(size=size // np.dtype(dtype).itemsize).astype(dtype)
-    stored = store(values, quick_path / "models")
+    stored = store_parameters(values, quick_path / "models")
     assert isinstance(stored, ModelFile) == (size >= LARGE)
     assert digest_of(stored) == sha(values.tobytes())
-    found = load(stored, dtype)
+    found = load_parameters(stored, dtype)
     assert (found.dtype, found.shape) == (values.dtype, values.shape)
     assert np.array_equal(found, values)
     found += 1  # its own memory
-    assert np.array_equal(load(stored, dtype), values)
-    assert store(values.tobytes(), quick_path / "models") == store(memoryview(values.tobytes()), quick_path / "models")
+    assert np.array_equal(load_parameters(stored, dtype), values)
+    assert store_parameters(values.tobytes(), quick_path / "models") == store_parameters(
+        memoryview(values.tobytes()), quick_path / "models"
+    )
 
 
 def test_any_shape_is_stored_in_the_order_of_its_numbers(quick_path: Path) -> None:
     values = np.arange(4_000_000, dtype="<f4").reshape(4, 1000, 1000)
     for array in (values, values.T, values[:, ::2], values[0].T, values[0, 0, 0], values[:0]):
-        stored = store(array, quick_path)
+        stored = store_parameters(array, quick_path)
         assert digest_of(stored) == sha(array.tobytes())
         if isinstance(stored, ModelFile):
             found = np.empty(array.shape, array.dtype)
@@ -172,7 +174,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     made = written(tmp_path, bytes(24))
     for parameters in (made, bytes(24)):
         with pytest.raises(InvalidInput, match="24 bytes: must be a multiple of the 16 bytes of complex128"):
-            load(parameters, complex)
+            load_parameters(parameters, complex)
     fixed = np.empty(3)
     fixed.flags.writeable = False
     for array in (np.empty(4), np.empty(2), np.empty(6)[::2], fixed):

@@ -50,9 +50,9 @@ from skipring.network.storage import (
     ModelFolder,
     ModelWriter,
     digest_of,
-    load,
+    load_parameters,
     read_journal,
-    store,
+    store_parameters,
 )
 
 BLANK = Memory.blank(3, Token(0, b"initial", b""))
@@ -394,14 +394,14 @@ SENDER = """
 import sys
 import numpy as np
 from skipring.network.protocol import Copy, Kind, Released, Token
-from skipring.network.storage import JournalFile, ModelWriter, store
+from skipring.network.storage import JournalFile, ModelWriter, store_parameters
 with JournalFile.open(sys.argv[1], node="ann", run_digest="run-1") as journal:
     hop = len(journal.memory.ledger)
     print("open", flush=True)
     while True:
         hop += 1
         if int(sys.argv[2]):
-            parameters = store(np.full(int(sys.argv[2]), hop, "<f8"), journal.models)
+            parameters = store_parameters(np.full(int(sys.argv[2]), hop, "<f8"), journal.models)
         else:
             with ModelWriter(journal.models) as writer:
                 writer.write(np.float64(hop).tobytes())
@@ -430,7 +430,7 @@ def test_nothing_that_was_reported_is_lost_by_kill_9(tmp_path: Path) -> None:
             assert reported <= total <= reported + 1
             require_exactly_the_needed(journal)
             if total:
-                found = load(journal.memory.copy.token.parameters, "<f8")
+                found = load_parameters(journal.memory.copy.token.parameters, "<f8")
                 assert np.array_equal(found, np.full(numbers, total, "<f8"))
     assert total > 0
 
@@ -516,7 +516,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from skipring.network.protocol import Copy, Kept, Kind, Memory, Released, Token
-from skipring.network.storage import JournalFile, ModelWriter, chunks_of, digest_of, load, store
+from skipring.network.storage import JournalFile, ModelWriter, chunks_of, digest_of, load_parameters, store_parameters
 
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) << 10
@@ -530,9 +530,9 @@ with ModelWriter(journal.models) as writer:  # receive
         writer.write(np.full(1 << 18, number, np.float32).tobytes())
     received = writer.finish()
 journal.append(Kept(Copy((0, 3), 1, Kind.ACCEPTED, Token(0, received, b"")), 1))
-values = load(received, np.float32)  # compute
+values = load_parameters(received, np.float32)  # compute
 values += 1.0
-journal.append(Released(Copy((0, 3), 1, Kind.UPDATED, Token(1, store(values, journal.models), b""))))
+journal.append(Released(Copy((0, 3), 1, Kind.UPDATED, Token(1, store_parameters(values, journal.models), b""))))
 del values
 sent = journal.memory.copy.token.parameters  # send
 for number, chunk in enumerate(chunks_of(sent, 1 << 20)):
@@ -556,7 +556,7 @@ def test_a_model_goes_through_a_node_in_little_more_than_its_own_size_of_memory(
 
 def test_what_is_in_a_file_is_not_in_the_database(tmp_path: Path) -> None:
     with create(tmp_path / "journal") as journal:
-        journal.append(updated(1, store(np.zeros(LARGE, "u1"), journal.models)))
+        journal.append(updated(1, store_parameters(np.zeros(LARGE, "u1"), journal.models)))
     with closing(sqlite3.connect(tmp_path / "journal")) as connection:
         assert connection.execute("SELECT entry, length(parameters) FROM models").fetchall() == [(0, 7)]
     assert (tmp_path / "journal").stat().st_size < 50_000

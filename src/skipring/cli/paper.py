@@ -17,7 +17,7 @@ from ._output import Json, plain_table, print_json, show
 from .sweep import swept
 
 if TYPE_CHECKING:
-    from ..experiments import EmpiricalCurve, Outcome, Sweep
+    from ..experiments import EmpiricalCurve, Sweep, SweepOutcome
 
 _THEORY, _SIMULATED = (2, 3, 6), (4, 5)
 
@@ -128,7 +128,7 @@ def tell_figure(
     tell_files(files)
 
 
-def simulate_sweep(sweep: Sweep, folder: Path) -> Outcome:
+def simulate_sweep(sweep: Sweep, folder: Path) -> SweepOutcome:
     """Simulate what is missing of a sweep, with a progress bar; a cell that fails ends the command."""
     outcome = swept(sweep, folder)
     for reason in outcome.failures.values():
@@ -136,7 +136,7 @@ def simulate_sweep(sweep: Sweep, folder: Path) -> Outcome:
     return outcome
 
 
-def _draw_rows(sweep: Sweep, outcome: Outcome, files: list[Path]) -> list[dict[str, Any]]:
+def _draw_rows(sweep: Sweep, outcome: SweepOutcome, files: list[Path]) -> list[dict[str, Any]]:
     from ..experiments import law_curves
     from ..report import draw_law_panels, write_empirical_csv
 
@@ -168,7 +168,7 @@ def _end(curve: EmpiricalCurve, until: float) -> dict[str, Any]:
     }
 
 
-def _draw_rivals(sweep: Sweep, outcome: Outcome, files: list[Path], *, proven: bool) -> list[dict[str, Any]]:
+def _draw_rivals(sweep: Sweep, outcome: SweepOutcome, files: list[Path], *, proven: bool) -> list[dict[str, Any]]:
     from ..experiments import proven_epsilon, published_epsilon, sweep_curves
     from ..report import draw_rivals, write_empirical_csv
     from ..schedules import Gossip

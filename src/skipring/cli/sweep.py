@@ -20,7 +20,7 @@ from ._work import counted_runs
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..experiments import Cell, Outcome, Store, Sweep
+    from ..experiments import Cell, Store, Sweep, SweepOutcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def sweep(
         sys.exit(1)
 
 
-def swept(asked: Sweep, folder: Path, *, patience: float = 1.0, **where: Any) -> Outcome:
+def swept(asked: Sweep, folder: Path, *, patience: float = 1.0, **where: Any) -> SweepOutcome:
     """Simulate what is missing of a sweep, with a progress bar; what is finished is kept."""
     from ..experiments import run_sweep
 
@@ -118,7 +118,7 @@ def _list(asked: Sweep, store: Store, as_json: bool) -> None:
     show(table, note=f"\n{count} of {len(asked.cells)} cells are finished in {store.folder}.")
 
 
-def _plain(cell: Cell, store: Store, outcome: Outcome) -> dict[str, Any]:
+def _plain(cell: Cell, store: Store, outcome: SweepOutcome) -> dict[str, Any]:
     known = {"key": cell.key, "label": cell.label, "changes": cell.changes}
     if cell.key in outcome.failures:
         return known | {"failure": outcome.failures[cell.key]}
@@ -130,7 +130,7 @@ def _plain(cell: Cell, store: Store, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _not_covered(outcome: Outcome) -> str:
+def _not_covered(outcome: SweepOutcome) -> str:
     """Say what no epsilon of the table counts."""
     reports = [result.privacy for result in outcome.results.values()]
     units = dict.fromkeys(report.hides for report in reports if report.refused is None)
@@ -142,7 +142,7 @@ def _not_covered(outcome: Outcome) -> str:
     return words
 
 
-def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
+def _show(asked: Sweep, store: Store, outcome: SweepOutcome, curves: Path) -> None:
     from rich.console import Console  # only where a table is shown
 
     if outcome.results:
@@ -162,7 +162,7 @@ def _show(asked: Sweep, store: Store, outcome: Outcome, curves: Path) -> None:
     )
 
 
-def _table(asked: Sweep, outcome: Outcome) -> Table:
+def _table(asked: Sweep, outcome: SweepOutcome) -> Table:
     heads = [key.replace(".", ".\n") for key in asked.varied] or ["cell"]
     table = plain_table(*heads, right=("test error", "latency", "epsilon"))
     for column in table.columns[: len(heads)]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, quoted_list
-from .schema import INDICATOR, MISSING_WORDS, Column, spelled
+from .schema import INDICATOR, MISSING_WORDS, Column, cell_text
 
 #: A number whose mark may be one of decimals, or one between thousands.
 _EITHER = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
@@ -194,7 +194,7 @@ def _texts(cells: Any) -> Any:
         cells = cells.dictionary_decode()
         kind = cells.type
     if pa.types.is_floating(kind):
-        cells = pa.array([None if v is None or math.isnan(v) else spelled(v) for v in cells.to_pylist()], pa.string())
+        cells = pa.array([None if v is None or math.isnan(v) else cell_text(v) for v in cells.to_pylist()], pa.string())
     elif pa.types.is_timestamp(kind):
         cells = pc.replace_substring_regex(cells.cast(pa.string()), r"\.0+$", "")
     elif not pa.types.is_string(kind):

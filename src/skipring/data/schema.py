@@ -252,7 +252,7 @@ def _perhaps(lacking: Sequence[str], unknown: Sequence[str]) -> str:
     return f"; it has {plain[near[0]]!r}" if near else ""
 
 
-def spelled(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return a value as a text of a table: whole numbers without a point."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -324,12 +324,12 @@ def _categories(key: str, given: Any) -> tuple[tuple[str, tuple[str, ...]], ...]
     if isinstance(given, Mapping):
         listed = [(str(name), v if isinstance(v, list | tuple) else [v]) for name, v in given.items()]
     elif isinstance(given, list | tuple):
-        listed = [(spelled(each), [each]) for each in given]
+        listed = [(cell_text(each), [each]) for each in given]
     else:
         raise InvalidInput(f"{key}.categories", given, allowed)
     if any(isinstance(x, list | tuple | Mapping) for _, each in listed for x in each):
         raise InvalidInput(f"{key}.categories", given, allowed)
-    pairs = [(name, tuple(map(spelled, each))) for name, each in listed]
+    pairs = [(name, tuple(map(cell_text, each))) for name, each in listed]
     texts = [text for _, each in pairs for text in each]
     if len(pairs) < 2 or not all(each for _, each in pairs):
         raise InvalidInput(f"{key}.categories", given, allowed)
@@ -345,6 +345,6 @@ def _missing(key: str, column: Column, given: Any) -> str | float:
         if not math.isfinite(number := _number(given)):
             raise InvalidInput(f"{key}.missing", given, "refuse, indicator, or the number that stands for it")
         return number
-    if (text := spelled(given)) not in column.meanings:
+    if (text := cell_text(given)) not in column.meanings:
         raise InvalidInput(f"{key}.missing", given, f"refuse, indicator, or one of {quoted_list(column.meanings)}")
     return text

@@ -15,7 +15,7 @@ def floats(values: Any) -> Doubles:
     return np.asarray(values, dtype=np.float64)
 
 
-def number(given: str, what: str, value: Any) -> float:
+def real_number(given: str, what: str, value: Any) -> float:
     """Return a part of the given delay as a float, or refuse that delay."""
     try:
         return float(value)

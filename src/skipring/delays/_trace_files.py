@@ -12,7 +12,7 @@ import numpy as np
 from .._arrays import Doubles
 from .._numbers import is_number
 from ..errors import InvalidInput
-from ._numbers import number
+from ._numbers import real_number
 
 
 class Source(NamedTuple):
@@ -38,7 +38,7 @@ def source_of(text: str) -> Source:
     parts = [part.strip() for part in rest.split(",")]
     if kind != "trace" or not parts[0] or len(parts) > 3:
         raise InvalidInput("trace", text, "trace:FILE, trace:FILE,NAME or trace:FILE,NAME,SCALE")
-    scale = number(text, "the scale", parts[2]) if len(parts) == 3 else 1.0
+    scale = real_number(text, "the scale", parts[2]) if len(parts) == 3 else 1.0
     if not 0.0 < scale < float("inf"):
         raise InvalidInput.because("trace", text, "the scale must be a finite number above 0")
     source = Source(text.strip(), Path(parts[0]), parts[1] if len(parts) > 1 else "", scale)

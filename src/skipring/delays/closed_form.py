@@ -10,7 +10,7 @@ from scipy import special
 
 from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import floats, number, spell
+from ._numbers import floats, real_number, spell
 from .base import Delay, Size
 
 
@@ -21,7 +21,7 @@ class _ClosedForm(Delay):
     def __post_init__(self) -> None:
         names = [parameter.name for parameter in fields(self)]
         for name in names:
-            value = number(type(self).__name__, f"the {name}", getattr(self, name))
+            value = real_number(type(self).__name__, f"the {name}", getattr(self, name))
             object.__setattr__(self, name, value)
         for name in names:
             if not 0.0 < getattr(self, name) < math.inf:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import floats, number, spell
+from ._numbers import floats, real_number, spell
 from .base import Delay, Size, usable_points
 
 
@@ -29,7 +29,7 @@ class Shifted(Delay):
     law: Delay
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "constant", number("Shifted", "the shift", self.constant))
+        object.__setattr__(self, "constant", real_number("Shifted", "the shift", self.constant))
         if not 0.0 <= self.constant < math.inf:
             raise InvalidInput.because("delay", self, "the shift must be a finite number of at least 0")
 
@@ -95,7 +95,7 @@ class Mixture(Delay):
     laws: Sequence[Delay]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", tuple(number("Mixture", "a weight", w) for w in self.weights))
+        object.__setattr__(self, "weights", tuple(real_number("Mixture", "a weight", w) for w in self.weights))
         object.__setattr__(self, "laws", tuple(self.laws))
         if len(self.weights) != len(self.laws) or not self.laws:
             reason = f"it needs as many weights as laws, not {len(self.weights)} and {len(self.laws)}"

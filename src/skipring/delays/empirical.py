@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .._arrays import Doubles
 from .._numbers import is_number
 from ..errors import InvalidInput
-from ._numbers import number, spell
+from ._numbers import real_number, spell
 from .base import Delay, Size, usable_points
 
 _FLAGS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
@@ -48,7 +48,7 @@ class Empirical(Delay):
     source: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        durations = tuple(number("Empirical", "a duration", d) for d in self.durations)
+        durations = tuple(real_number("Empirical", "a duration", d) for d in self.durations)
         object.__setattr__(self, "durations", durations)
         if not durations:
             raise InvalidInput.because("delay", self, "there is no duration in it")

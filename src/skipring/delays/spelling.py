@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import InvalidInput
-from ._numbers import number
+from ._numbers import real_number
 from .base import Delay
 from .closed_form import Constant, Exponential, Gamma, Lomax, Never
 from .composed import Mixture, Shifted
@@ -67,13 +67,13 @@ def _parse(text: str) -> Delay:
         return Trace.read(text)
     if "|" in text or "*" in text:
         parts = [part.partition("*") for part in text.split("|")]
-        weights = [number(text, "a weight", weight) for weight, _, _ in parts]
+        weights = [real_number(text, "a weight", weight) for weight, _, _ in parts]
         return Mixture(weights, [_parse(law) for _, _, law in parts])
     if shift := _SHIFT.fullmatch(text):
         return Shifted(float(shift[1]), _parse(shift[2]))
     given = [part.strip() for part in rest.split(",")] if rest.strip() else []
     if name == "scipy" and given:
-        return _parse_scipy(text, given[0], [number(text, "an argument", value) for value in given[1:]])
+        return _parse_scipy(text, given[0], [real_number(text, "an argument", value) for value in given[1:]])
     if name not in _CLOSED_FORMS:
         raise InvalidInput("delay", text, _KNOWN)
     law: Any = _CLOSED_FORMS[name]
@@ -81,7 +81,7 @@ def _parse(text: str) -> Delay:
     if len(given) != len(wanted):
         count = f"{len(wanted)} ({', '.join(wanted)})" if wanted else "0"
         raise InvalidInput.because("delay", text, f"{name} takes {count} numbers, not {len(given)}")
-    found: Delay = law(*(number(text, f"the {what}", value) for what, value in zip(wanted, given, strict=True)))
+    found: Delay = law(*(real_number(text, f"the {what}", value) for what, value in zip(wanted, given, strict=True)))
     return found
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .orders import worst_pairs as worst_pairs
     from .rivals import proven_epsilon as proven_epsilon
     from .rivals import published_epsilon as published_epsilon
-    from .runner import Outcome as Outcome
+    from .runner import SweepOutcome as SweepOutcome
     from .runner import run_sweep as run_sweep
     from .split_scores import Score as Score
     from .statements import paper_numbers as paper_numbers

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ..simulation import Result, RunSummary
-from .runner import Outcome
+from .runner import SweepOutcome
 from .sweep import Cell, Sweep
 
 BEYOND = ("skew", "stragglers", "traces", "nodes", "order", "hospitals", "images")
@@ -18,13 +18,13 @@ BEYOND = ("skew", "stragglers", "traces", "nodes", "order", "hospitals", "images
 Series = dict[str, tuple[list[float], list[float], list[float]]]
 
 
-def _ends(sweep: Sweep, outcome: Outcome) -> list[tuple[Cell, Result, RunSummary]]:
+def _ends(sweep: Sweep, outcome: SweepOutcome) -> list[tuple[Cell, Result, RunSummary]]:
     """Return all cells with their final metrics."""
     found = [(cell, outcome.results[cell.key]) for cell in sweep.cells if cell.key in outcome.results]
     return [(cell, result, result.summary()) for cell, result in found]
 
 
-def by_alpha(sweep: Sweep, outcome: Outcome) -> Series:
+def by_alpha(sweep: Sweep, outcome: SweepOutcome) -> Series:
     """Return the final error against alpha, for each skip probability and noise; evenly dealt classes stand at 100."""
     series: Series = {}
     for cell, result, summary in _ends(sweep, outcome):
@@ -42,7 +42,7 @@ def _sorted(x: list[float], mean: list[float], spread: list[float]) -> tuple[lis
     return [x[i] for i in order], [mean[i] for i in order], [spread[i] for i in order]
 
 
-def best_by_nodes(sweep: Sweep, outcome: Outcome) -> tuple[Series, dict[int, Cell]]:
+def best_by_nodes(sweep: Sweep, outcome: SweepOutcome) -> tuple[Series, dict[int, Cell]]:
     """Return the lowest final error for each number of nodes, and the cell that had it.
 
     It is the lowest by test rows, and so a little below what a choice without them would have reached.

@@ -16,7 +16,7 @@ from ..errors import InvalidInput
 from ..runs import USUAL_LAW, StragglersSection
 from ..simulation import Result
 from ..timeouts import timeout_for_skip
-from .runner import Outcome
+from .runner import SweepOutcome
 from .sweep import Sweep, parse_sweep
 from .theory import LAWS, THEOREMS
 
@@ -131,7 +131,7 @@ def _within(law: Delay, timeout: float, count: int, rng: np.random.Generator) ->
     return np.concatenate(found) if found else np.zeros(0)
 
 
-def law_curves(sweep: Sweep, outcome: Outcome, *, seed: int = 1) -> list[EmpiricalCurve]:
+def law_curves(sweep: Sweep, outcome: SweepOutcome, *, seed: int = 1) -> list[EmpiricalCurve]:
     """Return the curves of a sweep over skip probabilities for each of the paper's three laws of delays."""
     curves = []
     for place, (name, law) in enumerate(LAWS.items()):
@@ -141,7 +141,7 @@ def law_curves(sweep: Sweep, outcome: Outcome, *, seed: int = 1) -> list[Empiric
     return curves
 
 
-def sweep_curves(sweep: Sweep, outcome: Outcome) -> list[EmpiricalCurve]:
+def sweep_curves(sweep: Sweep, outcome: SweepOutcome) -> list[EmpiricalCurve]:
     """Return the curves of a sweep, one for each cell, with the latencies that were simulated."""
     return [
         _curve(str(result.settings["delay"]["law"] or USUAL_LAW), values, result, result.latency)
@@ -149,7 +149,7 @@ def sweep_curves(sweep: Sweep, outcome: Outcome) -> list[EmpiricalCurve]:
     ]
 
 
-def _results(sweep: Sweep, outcome: Outcome) -> Iterator[tuple[Mapping[str, Any], Result]]:
+def _results(sweep: Sweep, outcome: SweepOutcome) -> Iterator[tuple[Mapping[str, Any], Result]]:
     for cell in sweep.cells:
         if cell.key in outcome.results:
             yield cell.changes, outcome.results[cell.key]

@@ -22,7 +22,7 @@ from ..privacy import PrivacyReport
 from ..schedules import RandomRing, Ring
 from ..simulation import Result, build, gather, prepare_runs, run_one
 from .beyond import straggler_names
-from .runner import Outcome
+from .runner import SweepOutcome
 from .sweep import Cell, Sweep
 
 
@@ -50,7 +50,7 @@ def fedau_weights(
     return found
 
 
-def with_fedau(sweep: Sweep, outcome: Outcome) -> tuple[Sweep, Outcome]:
+def with_fedau(sweep: Sweep, outcome: SweepOutcome) -> tuple[Sweep, SweepOutcome]:
     """Add a cell to a sweep: the one that `figure.fedau` names in `case`, with weights of that `cutoff`."""
     asked = sweep.figure["fedau"]
     like = sweep.cells[straggler_names(sweep).index(asked["case"])]

@@ -51,7 +51,7 @@ class _Tried(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class ImageWay:
     """A data set, a model, and what is searched for it; `rows` are those of a node, and so of an update."""
 
     data: str
@@ -72,7 +72,7 @@ class Way:
         return [_Tried(rounds, rate, bound, falling) for bound, rounds, rate, falling in product]
 
 
-_MNIST_HEAD = Way(
+_MNIST_HEAD = ImageWay(
     data="mnist",
     name="convex head on scattering features",
     nodes=60,
@@ -82,7 +82,7 @@ _MNIST_HEAD = Way(
     rates=(1.0, 2.0, 4.0),
     bounds=(None, 0.5, 0.2),
 )
-_MNIST_NETWORK = Way(
+_MNIST_NETWORK = ImageWay(
     data="mnist",
     name="small network",
     nodes=60,
@@ -140,10 +140,10 @@ class ImageStudy:
         return sum(len(way.epsilons) * (len(self.grid(way)) + self.seeds) for way in self._ways)
 
     @property
-    def _ways(self) -> list[Way]:
+    def _ways(self) -> list[ImageWay]:
         return [IMAGE_WAYS[name] for name in self.ways]
 
-    def grid(self, way: Way) -> list[_Tried]:
+    def grid(self, way: ImageWay) -> list[_Tried]:
         """Return the settings that are tried."""
         return way.grid[: self.most_settings]
 
@@ -184,7 +184,7 @@ def _with_test_rows(dataset: Dataset) -> Dataset:
     return dataclasses.replace(dataset, test_rows=np.arange(rows) >= rows - rows // 6)
 
 
-def _held_back(dataset: Dataset, way: Way) -> Dataset:
+def _held_back(dataset: Dataset, way: ImageWay) -> Dataset:
     """Return the training part alone, a sixth of it (a fifth for fewer rows) as test rows: for the search."""
     assert dataset.test_rows is not None
     rows = np.flatnonzero(~dataset.test_rows)
@@ -208,7 +208,7 @@ def _limited(dataset: Dataset, rows: int) -> Dataset:
 
 
 def _run(
-    way: Way, nodes: int, tried: _Tried, epsilon: float, seed: int, device: str, noise: float | None = None
+    way: ImageWay, nodes: int, tried: _Tried, epsilon: float, seed: int, device: str, noise: float | None = None
 ) -> RunFile:
     steps = tried.rounds * nodes
     learning: dict[str, Any] = {"batch": way.rows, "rate": tried.rate, "step_size": "constant"}
@@ -238,7 +238,7 @@ def _run(
 class _Dealt:
     """A data set with features, dealt once; setups of one gradient bound share what is on the device."""
 
-    def __init__(self, way: Way, dataset: Dataset, nodes: int, seed: int, device: str) -> None:
+    def __init__(self, way: ImageWay, dataset: Dataset, nodes: int, seed: int, device: str) -> None:
         self._way, self._nodes, self._seed, self._device = way, nodes, seed, device
         run = _run(way, nodes, way.grid[0], way.epsilons[0], seed, device)
         dataset, ready, owned = dealt_rows(run, dataset)
@@ -261,7 +261,7 @@ class _Dealt:
         return 1.0 - float(run_one(setup, number, self._shared[1]).test_error[-1])
 
 
-def _search(study: ImageStudy, way: Way, dataset: Dataset, counted: _Counted) -> dict[float, tuple[_Tried, float]]:
+def _search(study: ImageStudy, way: ImageWay, dataset: Dataset, counted: _Counted) -> dict[float, tuple[_Tried, float]]:
     """Return the best setting for each epsilon, and its accuracy on rows that were held back."""
     nodes = max(2, way.nodes - way.nodes // 6)
     dealt = _Dealt(way, dataset, nodes, 1, study.device)
@@ -278,7 +278,7 @@ def _search(study: ImageStudy, way: Way, dataset: Dataset, counted: _Counted) ->
 def _final(
     study: ImageStudy,
     name: str,
-    way: Way,
+    way: ImageWay,
     dataset: Dataset,
     chosen: dict[float, tuple[_Tried, float]],
     counted: _Counted,

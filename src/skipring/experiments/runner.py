@@ -21,7 +21,7 @@ _LOOK = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class SweepOutcome:
     """What became of a sweep's cells, by key: results, or a line that says why there is none."""
 
     results: dict[str, Result]
@@ -39,7 +39,7 @@ def run_sweep(
     address: str | None = None,
     stop: threading.Event | None = None,
     progress: Progress | None = None,
-) -> Outcome:
+) -> SweepOutcome:
     """Compute the cells of a sweep that are not in the folder yet, and return all.
 
     The local engine uses `workers` processes (default: all cores); Ray joins the cluster at `address`, or starts one
@@ -71,7 +71,7 @@ def run_sweep(
         else:
             _compute_here(board, free, workers)
     board.look()
-    return Outcome(board.results, board.failures, board.computed, len(board.results) - board.computed)
+    return SweepOutcome(board.results, board.failures, board.computed, len(board.results) - board.computed)
 
 
 @dataclass(eq=False)

@@ -74,7 +74,7 @@ def cases_of(run: RunFile, epsilons: Sequence[float], *, own_rows: bool) -> list
     return [*cases, Case("pooled")]
 
 
-class Split:
+class OneSplit:
     """One way to set test rows aside, and who reaches which error on them; the run file's seed decides which rows."""
 
     def __init__(self, run: RunFile, dataset: Dataset) -> None:

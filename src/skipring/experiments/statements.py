@@ -17,7 +17,7 @@ _NOISE = 10.5976
 
 
 @dataclass(frozen=True)
-class Statement:
+class PaperStatement:
     """A number of the paper, ours, and what differs and why."""
 
     about: str
@@ -72,7 +72,7 @@ def _latency(value: float) -> str:
     return "never" if math.isinf(value) else f"{value:.0f}"
 
 
-def paper_numbers(folder: str | Path) -> list[Statement]:
+def paper_numbers(folder: str | Path) -> list[PaperStatement]:
     """Return the paper's numbers and ours, from the CSV files that `skipring paper figure` left in a folder."""
     source = Path(folder)
     try:
@@ -87,7 +87,7 @@ def _skips(curves: Mapping[tuple[str, ...], _Curve], law: str) -> dict[str, _Cur
     return {key[3]: curve for key, curve in curves.items() if key[0] == law}
 
 
-def _logistic(folder: Path) -> list[Statement]:
+def _logistic(folder: Path) -> list[PaperStatement]:
     row2 = _curves(folder, "figure4-row2")
     exponential = _skips(row2, "exponential")
     run = planned_run(
@@ -99,31 +99,31 @@ def _logistic(folder: Path) -> list[Statement]:
     ends = {law: [curve.error() for curve in _skips(row2, law).values()] for law in ("exponential", "gamma", "Lomax")}
     crossings = [curve.reaches(0.3) for curve in _skips(row2, "Lomax").values()]
     return [
-        Statement(
+        PaperStatement(
             "1000 nodes, p = 1e-4, exponential: accuracy at latency 24000",
             "80 %",
             _percent(1.0 - exponential["0.0001"].error(24000.0)),
             "seeds differ by 3 points: the data is dealt once per seed, and 8 seeds have a mean of 77.9 %",
         ),
-        Statement(
+        PaperStatement(
             "epsilon of that run, delta 1e-6",
             "2.2",
             f"{published:.3f} by Theorem 3, {forecast(run).epsilon(1e-6):.3f} proven",
             "same theorem; the tight accountant counts the noise that Theorem 3 leaves out",
         ),
-        Statement(
+        PaperStatement(
             "gamma delays: error at latency 6000 for p = 1e-4, 0.5, 0.7",
             "falls with p",
             " / ".join(map(_percent, ends["gamma"])),
             _order(_skips(row2, "gamma")),
         ),
-        Statement(
+        PaperStatement(
             "Pareto delays: error at latency 24000 for the three p",
             "falls with p",
             " / ".join(map(_percent, ends["Lomax"])),
             _order(_skips(row2, "Lomax")),
         ),
-        Statement(
+        PaperStatement(
             "Pareto delays, measured otherwise: latency until 30 % error for the three p",
             "falls with p",
             " / ".join(map(_latency, crossings)),
@@ -131,7 +131,7 @@ def _logistic(folder: Path) -> list[Statement]:
             if all(after < before for before, after in pairwise(crossings))
             else "not the same order; when a mean of runs first crosses a line is noisier than where it ends",
         ),
-        Statement(
+        PaperStatement(
             "exponential delays: error at latency 24000 for the three p",
             "no gain",
             " / ".join(map(_percent, ends["exponential"])),
@@ -152,43 +152,43 @@ def _order(curves: Mapping[str, _Curve]) -> str:
     return "; ".join(["the same order", *unclear])
 
 
-def _networks(folder: Path) -> list[Statement]:
+def _networks(folder: Path) -> list[PaperStatement]:
     rows = ("row3", "row4", "row3-clipped", "row4-clipped", "row3-records", "row4-records")
     best = {
         row: _percent(1.0 - min(curve.error() for curve in _curves(folder, f"figure4-{row}").values())) for row in rows
     }
     return [
-        Statement(
+        PaperStatement(
             "MNIST, 60 nodes, not clipped: best accuracy",
             "close to 90 %",
             best["row3"],
             "after 20,000 updates and still rising; the paper does not say how long it trained",
         ),
-        Statement(
+        PaperStatement(
             "CIFAR-10, 50 nodes, not clipped: best accuracy",
             "about 42 %",
             best["row4"],
             "after 9000 updates; one run of 100,000 came to 39 % and no longer rose, see docs/experiments.md",
         ),
-        Statement(
+        PaperStatement(
             "MNIST, a node's gradient clipped to norm 1, epsilon 22.0 of a node valid",
             "not given",
             best["row3-clipped"],
             "same noise, 20,000 updates; without clipping no epsilon is valid",
         ),
-        Statement(
+        PaperStatement(
             "CIFAR-10, the same, 9000 updates, epsilon 14.7 of a node valid",
             "not given",
             best["row4-clipped"],
             "the same",
         ),
-        Statement(
+        PaperStatement(
             "MNIST, each record's gradient clipped to norm 1, epsilon 14.3 of a record valid",
             "not given",
             best["row3-records"],
             "same noise, 20,000 updates, and a larger rate, searched on rows held back from training",
         ),
-        Statement(
+        PaperStatement(
             "CIFAR-10, the same, 9000 updates, epsilon 9.6 of a record valid",
             "not given",
             best["row4-records"],
@@ -197,31 +197,31 @@ def _networks(folder: Path) -> list[Statement]:
     ]
 
 
-def _rivals(folder: Path) -> list[Statement]:
+def _rivals(folder: Path) -> list[PaperStatement]:
     curves = {key[1:]: curve for key, curve in _curves(folder, "figure5").items()}
     strong, weak = curves[Gossip.name, "11.8", "0.5"], curves[Gossip.name, "60", "0.5"]
     token = curves[RandomRing.name, "10.5976", "0.0001"]
     server = [curves[Federated.name, "150", skip] for skip in ("0.0001", "0.5", "0.7")]
     return [
-        Statement(
+        PaperStatement(
             "gossip, less noise, p = 0.5: latency until 80 % accuracy",
             "about 6000",
             _latency(strong.reaches(0.2)),
             "noise and clipping are not given; ours is chosen to give the paper's epsilon, next line",
         ),
-        Statement(
+        PaperStatement(
             "its epsilon at latency 6000 (Muffliato's Theorem 4)",
             "5.5",
             f"{strong.epsilon(6000.0):.2f}",
             "by choice of the noise, 11.8; gradients are clipped after the noise, so that the theorem does not apply",
         ),
-        Statement(
+        PaperStatement(
             "gossip, more noise, p = 0.5: latency until 80 % accuracy",
             "later than the token",
             f"{_latency(weak.reaches(0.2))} (token: {_percent(1.0 - token.error(24000.0))} at 24000)",
             "noise not given, 60 here; clipped after the noise, gossip overtakes the token even so",
         ),
-        Statement(
+        PaperStatement(
             "error at latency 1150: token (p = 1e-4); server for p = 1e-4, 0.5, 0.7",
             "the server is worse, better, better than the token",
             "; ".join([_percent(token.error(1150.0)), " / ".join(_percent(curve.error(1150.0)) for curve in server)]),
@@ -231,9 +231,9 @@ def _rivals(folder: Path) -> list[Statement]:
     ]
 
 
-def _tight(folder: Path) -> Statement:
+def _tight(folder: Path) -> PaperStatement:
     curve = _skips(_curves(folder, "figure4-row2-tight"), "exponential")["0.0001"]
-    return Statement(
+    return PaperStatement(
         "the first line again, with noise for a proven epsilon of 2.2",
         "80 %",
         _percent(1.0 - curve.error(24300.0)),
@@ -241,7 +241,7 @@ def _tight(folder: Path) -> Statement:
     )
 
 
-def statements_markdown(statements: list[Statement]) -> str:
+def statements_markdown(statements: list[PaperStatement]) -> str:
     """Return the statements as a table in Markdown."""
     lines = ["| what | paper | ours | what differs, and why |", "|---|---|---|---|"]
     lines += [f"| {s.about} | {s.paper} | {s.ours} | {s.why} |" for s in statements]

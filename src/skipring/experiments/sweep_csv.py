@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from .._writing import write_csv
-from .runner import Outcome
+from .runner import SweepOutcome
 from .sweep import Sweep
 
 _METRICS = ("steps", "updates_mean", "latency_mean", "latency_std", "test_error_mean", "test_error_std")
 
 
-def write_sweep_csv(sweep: Sweep, outcome: Outcome, path: str | Path) -> None:
+def write_sweep_csv(sweep: Sweep, outcome: SweepOutcome, path: str | Path) -> None:
     """Write the mean and standard deviation over runs of every finished cell, at all its evaluation points."""
     lines: list[list[object]] = [["label", *sweep.varied, *_METRICS]]
     for cell in sweep.cells:

@@ -17,7 +17,7 @@ from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy import Unit, large_delta
 from ..runs import RunFile, by_key, dataset_of, not_covered, stream
 from ..simulation import Interrupted
-from .split_scores import Case, Score, Split, cases_of
+from .split_scores import Case, OneSplit, Score, cases_of
 
 #: One side must be better in this share of the splits, so that we say it.
 _MOSTLY = 0.8
@@ -135,7 +135,7 @@ def worth(
     cases: list[Case] = []
     with one_blas_thread(), ThreadPoolExecutor(max(1, threads or os.cpu_count() or 1)) as pool:
         for number in range(splits):
-            split = Split(_with_seed(run, run.simulation.seed + number), dataset)
+            split = OneSplit(_with_seed(run, run.simulation.seed + number), dataset)
             if not cases:
                 own_rows = split.groups is not None
                 cases, first = cases_of(run, chosen, own_rows=own_rows), split
@@ -168,7 +168,7 @@ def worth(
 def baselines(run: RunFile) -> dict[str, Score]:
     """Return what guessing, learning alone and learning in one place reach without noise, on the run's test rows."""
     with one_blas_thread():
-        split = Split(run, dataset_of(run))
+        split = OneSplit(run, dataset_of(run))
         return {case.who: split.score(case) for case in cases_of(run, [], own_rows=False) if case.who != "together"}
 
 
@@ -210,7 +210,7 @@ def _conclusion(found: Worth) -> str:
     by = "what a node reaches alone without noise (mean over nodes)"
     for row in private:
         if mostly(row, rivals):
-            # Split by split, as they were counted: the medians of the table may be equal, or the other way round.
+            # OneSplit by split, as they were counted: the medians of the table may be equal, or the other way round.
             gain = float(np.median(np.subtract(alone.errors, row.errors)))
             return (
                 f"together at epsilon {row.epsilon:g} beats {by} {times(row, alone)}, in the median split by {gain:.3g}"

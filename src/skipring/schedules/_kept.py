@@ -7,33 +7,20 @@ A file that is damaged is as good as none: it carries a digest, and is written u
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 
+from .._cache import cache_folder
 from .._writing import write_file
 
 _DIGEST = 32
 
 
-def _folder() -> Path | None:
-    if asked := os.environ.get("SKIPRING_CACHE", ""):
-        return None if asked == "off" else Path(asked) / "orders"
-    try:
-        home = Path.home()
-    except RuntimeError:  # a user without a home has no such folder either
-        return None
-    usual = {"darwin": home / "Library" / "Caches", "win32": home / "AppData" / "Local"}.get(sys.platform)
-    return (usual or Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")) / "skipring" / "orders"
-
-
 def stored_order(key: str, length: int) -> list[int] | None:
     """Return the nodes that were kept under this key; None if there are none, or the file is damaged."""
-    if (folder := _folder()) is None:
+    if (folder := cache_folder("orders")) is None:
         return None
     try:
         content = (folder / key).read_bytes()
@@ -47,7 +34,7 @@ def stored_order(key: str, length: int) -> list[int] | None:
 
 def store_order(key: str, nodes: Sequence[int]) -> None:
     """Keep nodes under a key, where that is possible."""
-    if (folder := _folder()) is None:
+    if (folder := cache_folder("orders")) is None:
         return
     body = np.array(nodes, dtype="<u2").tobytes()
     with suppress(OSError):

@@ -26,9 +26,7 @@ from ..._digest import digest
 from ..._function import IS_FUNCTION
 from ...errors import InvalidInput
 from .._norms import to_unit_norm
-from .cache import forget as _forget
-from .cache import keep as _keep
-from .cache import kept as _kept
+from .cache import forget_features, keep_features, kept_features
 from .fourier import RandomFourier
 from .function import FunctionEncoder, same_rows
 from .scattering import Scattering
@@ -124,13 +122,13 @@ def encoded(encoder: Encoder, rows: NDArray[Any], *, unit_rows: bool = True, kee
     if keep and encoder.kept and 4 * shape[0] * shape[1] >= _LEAST_BYTES:
         words = [encoder.name, encoder.version, unit_rows or encoder.unit]
         key = digest({"rows": rows, "encoder": words}).hex()
-        found = _kept(key, shape)
+        found = kept_features(key, shape)
         if found is not None and not _still_so(encoder, rows, found, unit_rows):
             # What a function answers may change while its file stays as it is.
-            _forget(key)
+            forget_features(key)
             found = None
         if found is None:
-            found = _keep(key, shape, parts)
+            found = keep_features(key, shape, parts)
         if found is not None:
             return found
     out = np.empty(shape, np.float32)

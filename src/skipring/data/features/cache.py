@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._cache import cache_folder
 from ..._writing import whole_file
 
 Rows = NDArray[np.float32]
@@ -30,27 +30,13 @@ _CHECKSUM = 4
 _FORGOTTEN = 86400.0  # seconds after which nobody is at work on a file any more
 
 
-def cache_folder() -> Path | None:
-    """Return the folder of features, which need not exist yet; None if none are kept."""
-    if asked := os.environ.get("SKIPRING_CACHE", ""):
-        return None if asked == "off" else Path(asked) / "features"
-    try:
-        home = Path.home()
-    except RuntimeError:  # a user without a home has no such folder either
-        return None
-    usual = {"darwin": home / "Library" / "Caches", "win32": home / "AppData" / "Local"}.get(sys.platform)
-    if usual is None:
-        usual = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return usual / "skipring" / "features"
-
-
-def kept(key: str, shape: tuple[int, int]) -> Rows | None:
+def kept_features(key: str, shape: tuple[int, int]) -> Rows | None:
     """Return the features that were kept under this key, mapped into memory; None if there are none, or damaged ones.
 
-    >>> kept("0" * 64, (2, 3)) is None
+    >>> kept_features("0" * 64, (2, 3)) is None
     True
     """
-    if (folder := cache_folder()) is None:
+    if (folder := cache_folder("features")) is None:
         return None
     path = folder / f"{key}.npy"
     try:
@@ -68,20 +54,20 @@ def kept(key: str, shape: tuple[int, int]) -> Rows | None:
     return np.asarray(rows)
 
 
-def forget(key: str) -> None:
+def forget_features(key: str) -> None:
     """Delete the features that were kept under this key."""
-    if (folder := cache_folder()) is not None:
+    if (folder := cache_folder("features")) is not None:
         with suppress(OSError):
             (folder / f"{key}.npy").unlink()
 
 
-def keep(key: str, shape: tuple[int, int], parts: Callable[[], Iterator[Rows]]) -> Rows | None:
+def keep_features(key: str, shape: tuple[int, int], parts: Callable[[], Iterator[Rows]]) -> Rows | None:
     """Write features, part by part, and return them mapped into memory; None if they cannot be kept.
 
     Of several processes that want the same, one computes them, and the others wait for it.
     """
     size = 4 * shape[0] * shape[1]
-    folder = cache_folder()
+    folder = cache_folder("features")
     if folder is None:
         return None
     try:
@@ -92,7 +78,7 @@ def keep(key: str, shape: tuple[int, int], parts: Callable[[], Iterator[Rows]]) 
     except OSError:
         return None
     with lock, _alone(lock):
-        if (found := kept(key, shape)) is not None:
+        if (found := kept_features(key, shape)) is not None:
             return found
         try:
             with whole_file(folder / f"{key}.npy", mode=0o600) as file:
@@ -102,7 +88,7 @@ def keep(key: str, shape: tuple[int, int], parts: Callable[[], Iterator[Rows]]) 
         _make_room(folder, key)
         with suppress(OSError):
             (folder / f"{key}.lock").unlink()
-    return kept(key, shape)
+    return kept_features(key, shape)
 
 
 def _write(file: IO[bytes], shape: tuple[int, int], parts: Iterator[Rows]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ... import __version__
 from ...privacy import OwnTranscript
 from .._packing import Packer
-from .own_updates import OwnUpdates, Way
+from .own_updates import KnownWay, OwnUpdates
 from .settled_account import Made
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: What follows from the terms, or from the rest.
 _FOLLOWS = {"terms", "_one", "_sizes", "_mu2"}
-_PACKER = Packer({OwnTranscript: 1, OwnUpdates: 2, Way: 3, Made: 4})
+_PACKER = Packer({OwnTranscript: 1, OwnUpdates: 2, KnownWay: 3, Made: 4})
 
 
 def packed(account: OwnAccount) -> bytes:
@@ -28,7 +28,7 @@ def packed(account: OwnAccount) -> bytes:
     return _PACKER.pack((__version__, account.terms.digest, told))
 
 
-def resumed(account: OwnAccount, state: bytes) -> bool:
+def goes_on_from(account: OwnAccount, state: bytes) -> bool:
     """Let a new account go on from a state, if it is one with the same terms, of this version; say whether it is."""
     try:
         version, terms, told = _PACKER.unpack(state)

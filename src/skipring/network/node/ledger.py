@@ -73,7 +73,7 @@ from ..protocol import (
     marks_of,
     parted,
 )
-from ._account_state import packed, resumed
+from ._account_state import goes_on_from, packed
 from .account_terms import AccountTerms
 from .claims import own_guarantee
 from .own_updates import OwnUpdates
@@ -254,7 +254,7 @@ class OwnAccount(GaussianAccountant):
 
     def resume(self, state: bytes) -> bool:
         """Go on from a state, if it is one with these terms; say whether it is."""
-        known = resumed(self, state)
+        known = goes_on_from(self, state)
         self._settle()
         return known
 

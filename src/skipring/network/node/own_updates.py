@@ -23,7 +23,7 @@ _KEPT = 8  # bytes of a digest
 
 
 @dataclass
-class Way:
+class KnownWay:
     """Own updates of one way that a run went: their hops, and all marks up to the last of them (bit h - 1 is hop h)."""
 
     own: int
@@ -49,7 +49,7 @@ class OwnUpdates:
             if node == me:
                 bitmap[at // 8] |= 1 << at % 8
         self._own = int.from_bytes(bitmap, "little")  # bit h - 1 is hop h, as in a chain
-        self._ways: list[Way] = []
+        self._ways: list[KnownWay] = []
         self._me = me
         self._hops = 0  # at which there is one
         # The first bytes of the digests of the chains after each of them, hop by hop; where a hop has several, of the
@@ -67,7 +67,7 @@ class OwnUpdates:
             way.own |= bit
             way.marks = marks
         else:
-            self._ways.append(Way(bit, marks))
+            self._ways.append(KnownWay(bit, marks))
         if self._hops & bit:
             self._more.setdefault(hop, set()).add(digest)
             return

@@ -33,7 +33,7 @@ class OwnReadiness(Protocol):
         """How long the turn that is on has waited for this node to be ready."""
 
 
-class Turns(Protocol):
+class ToldTurns(Protocol):
     """What is asked of what a node knows of turns."""
 
     def told(self) -> bytes:
@@ -43,7 +43,7 @@ class Turns(Protocol):
 class NodeSight:
     """What the state machine is told when it decides how long to wait (`protocol.Sight`)."""
 
-    def __init__(self, pace: Pace, connections: Connections, readiness: OwnReadiness, turns: Turns | None) -> None:
+    def __init__(self, pace: Pace, connections: Connections, readiness: OwnReadiness, turns: ToldTurns | None) -> None:
         self._pace, self._connections, self._readiness, self._turns = pace, connections, readiness, turns
 
     def offer_timeout(self) -> float:

@@ -16,7 +16,7 @@ _LOOK, _FIRST, _AGAIN = 0.5, 9.4, 60.0
 _BEATS = 1.25
 
 
-class Connections(Protocol):
+class Traffic(Protocol):
     """What is asked of a node's connections."""
 
     @property
@@ -45,7 +45,7 @@ class StandstillWatch:
         self,
         begun: Callable[[], Peer | None],
         rules: Rules,
-        connections: Connections,
+        connections: Traffic,
         telemetry: Telemetry,
         clock: Callable[[], float],
         *,

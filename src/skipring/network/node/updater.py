@@ -19,7 +19,7 @@ from ...errors import InvalidInput
 from ...learning import BUILT_IN, LinearLearner, NothingFits
 from ...models import EpsilonClaim
 from ..protocol import Compute, Token, sealed, stamped
-from ..storage import digest_of, load, store
+from ..storage import digest_of, load_parameters, store_parameters
 from .cutter import Cutter
 from .events import Event, Prepared, StillPreparing
 from .node_setup import NodeSetup
@@ -161,7 +161,7 @@ class Updater:
 
     def _update(self, action: Compute) -> Token:
         setup, token = self._setup, action.token
-        parameters = load(token.parameters, setup.learner.dtype)
+        parameters = load_parameters(token.parameters, setup.learner.dtype)
         if self.is_quick:
             self._newest = parameters.copy()  # nobody waits for a test that nobody has asked for
         else:
@@ -184,7 +184,7 @@ class Updater:
         # Piece by piece: one truth value for each of a billion parameters would be a gigabyte.
         if not all(np.isfinite(updated[at : at + _PIECE]).all() for at in range(0, len(updated), _PIECE)):
             raise Stopped(f"the update of hop {action.hop} is not finite; nothing was released")
-        stored = store(updated, setup.models)
+        stored = store_parameters(updated, setup.models)
         # A fresh secret in the digest: without it, a later observer could check a guess of what was released here.
         secret = sealed(bytes.fromhex(digest_of(stored)), os.urandom(32))
         return stamped(token, action.ballot, action.hop, stored, secret, me=setup.me, seal=self._seal)
@@ -225,7 +225,10 @@ class Updater:
         setup.write_model(token.parameters)
         setup.write_trained(token, claims())
         if not self._at_work:  # a learner does one thing at a time, and what it does may never end
-            self._newest, self._error = None, setup.learner.test_error(load(token.parameters, setup.learner.dtype))
+            self._newest, self._error = (
+                None,
+                setup.learner.test_error(load_parameters(token.parameters, setup.learner.dtype)),
+            )
 
 
 def _seen(work: asyncio.Future[Any]) -> None:

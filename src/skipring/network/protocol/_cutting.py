@@ -29,7 +29,7 @@ def known(marks: bytes | None) -> bytes:
     return b"" if marks is None else len(marks).to_bytes(_SIZE, "big") + hashlib.sha256(marks).digest()
 
 
-def cut(token: Token, told: bytes) -> tuple[Token, int]:
+def cut_marks(token: Token, told: bytes) -> tuple[Token, int]:
     """Return a token without the marks that its receiver has told it has, and `Pass.since`; whole if it has others."""
     bitmap, size = token.chain[_DIGEST:], int.from_bytes(told[:_SIZE], "big")
     if len(told) != KNOWN_BYTES or size > len(bitmap) or known(bitmap[:size]) != told:

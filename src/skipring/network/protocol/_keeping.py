@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ._core import Core
-from ._cutting import cut
+from ._cutting import cut_marks
 from ._ending import Ending
 from ._presence import Presence
 from ._state import Computing, Idle, Invitation, Offering, Unconfirmed, Waiting, Watching
@@ -199,7 +199,7 @@ class Keeping:
             core.stop(Timer.OFFER)
             core.state.doing = Unconfirmed(doing.hop)
             heard, turns = self.presence.told(), core.sight.turns_told()
-            token, since = cut(copy.token, message.known)
+            token, since = cut_marks(copy.token, message.known)
             core.tell_wishes(sender)
             core.send(sender, Pass(message.ballot, message.hop, token, heard, turns, since))
             core.wait(Timer.LEASE, core.rules.lease)

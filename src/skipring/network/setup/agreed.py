@@ -36,7 +36,7 @@ from ...runs import (
 from ...schedules import schedule_kind
 from ...timeouts import skip_probability
 from ..node import NodeBudget, require_shared_data
-from .agreed_order import AgreedOrder, order_of, written_down
+from .agreed_order import RunOrder, order_of, written_down
 from .agreed_values import require_network_run
 
 #: So much more noise than the budget asks for: what a node adds for rounding must not cost it its last update.
@@ -238,7 +238,7 @@ def _noise(resolved: ResolvedRun, epsilon: float) -> float:
     return _noise_if_all_take_part(resolved, order, epsilon)
 
 
-def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, epsilon: float) -> float:
+def _noise_if_all_take_part(resolved: ResolvedRun, order: RunOrder, epsilon: float) -> float:
     """Return the least noise with which no node has to refuse a turn for its budget's sake, if nobody is skipped.
 
     A node counts each update as if all looked right after it: that nobody adds noise any more is nothing that it can
@@ -265,7 +265,7 @@ def _noise_if_all_take_part(resolved: ResolvedRun, order: AgreedOrder, epsilon: 
     return math.sqrt(worst) / gdp_mu(epsilon, resolved.run.privacy.delta) * _SPARE
 
 
-def _right_after_an_update(nodes: int, node: int, order: AgreedOrder, sizes: Floats) -> float:
+def _right_after_an_update(nodes: int, node: int, order: RunOrder, sizes: Floats) -> float:
     """Return the largest mu^2 of a node right after an update of its own, for the observer who knows most."""
     account, largest = OwnTranscript(nodes, node), 0.0
     for whose, size in zip(order.path[: len(order.path) - order.closing], sizes, strict=False):

@@ -14,7 +14,7 @@ from ..protocol import agreed_path
 
 
 @dataclass(frozen=True)
-class AgreedOrder:
+class RunOrder:
     """The node of each hop of a run, and how many of the last hops add noise alone.
 
     Parameters
@@ -40,7 +40,7 @@ class AgreedOrder:
             return None
 
 
-def order_of(run: RunFile, nodes: int, steps: int) -> AgreedOrder:
+def order_of(run: RunFile, nodes: int, steps: int) -> RunOrder:
     """Return the order of a run of `steps`, drawn from the run's seed, or designed with it.
 
     A design is looked for with sums, products and quotients alone, so that it, too, is the same on every machine. That
@@ -48,9 +48,9 @@ def order_of(run: RunFile, nodes: int, steps: int) -> AgreedOrder:
     """
     if run.schedule.name == DesignedRing.name:
         order = designed_ring_of(run, nodes, steps).order(steps)
-        return AgreedOrder(tuple(order.whole_path.tolist()), len(order.closing))
+        return RunOrder(tuple(order.whole_path.tolist()), len(order.closing))
     seed = f"skipring order {run.simulation.seed}".encode()
-    return AgreedOrder(tuple(agreed_path(run.schedule.name, nodes, steps, seed)))
+    return RunOrder(tuple(agreed_path(run.schedule.name, nodes, steps, seed)))
 
 
 def with_designed_order(run: RunFile, nodes: int) -> RunFile:

@@ -13,7 +13,7 @@ from .agreeing import AgreedNow, agreed_now, own_file
 from .authority import has_authority
 from .checks import is_node_folder
 from .folders import ASKED, NewSettings
-from .members import Members, all_have_files, begin_with_others, members_of
+from .members import NextMembers, all_have_files, begin_with_others, members_of
 from .new_run import begin_new_run
 
 
@@ -91,7 +91,7 @@ def _for_one_node(folder: Path, run: Path | None) -> Begun:
     return Begun(folder=str(folder), put_away=tuple(map(str, kept)), update=None)
 
 
-def _agreed(folder: Path, run: Path | None, members: Members, who: tuple[str, str], roster: Roster) -> AgreedNow:
+def _agreed(folder: Path, run: Path | None, members: NextMembers, who: tuple[str, str], roster: Roster) -> AgreedNow:
     """Return the run for those who take part in it; with others than before, from the run as it was asked for."""
     own = all_have_files(folder, members)
     if not members.changed:

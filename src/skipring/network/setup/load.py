@@ -39,12 +39,12 @@ from ..storage import (
     digest_of,
     read_journal,
     size_of,
-    store,
+    store_parameters,
     sum_journal,
 )
 from ..transport import CERTIFICATE, Keys, Roster, read_roster
 from .agreed import resolved_run
-from .agreed_order import AgreedOrder, order_of
+from .agreed_order import RunOrder, order_of
 from .agreed_values import agreement_of, quorum_of, require_network_run
 from .checks import check_node
 from .hooks import admit_hooks
@@ -82,7 +82,9 @@ def load_node(path: str | Path) -> NodeSetup:
     rng = np.random.default_rng()
     learner, inputs = make_learner(run, index=me, nodes=len(roster), name=config.name, data=config.data, rng=rng)
     terms = dataclasses.replace(terms, parts=learner.parts)
-    initial = store(np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models"))
+    initial = store_parameters(
+        np.ascontiguousarray(learner.initial(), dtype=learner.dtype), Path(f"{config.journal}-models")
+    )
     delta = run.privacy.delta if config.budget.delta is None else config.budget.delta
     require_reach(terms, math.prod(learner.shape), delta)
     require_grain(terms, learner)
@@ -138,7 +140,7 @@ def _computed(run: RunFile, terms: AccountTerms, learner: Learner, initial: str)
         "model.initial": initial,
     }
     if schedule_kind(run.schedule.name).order_is_known:  # one that is drawn follows from the seed alone
-        values["schedule.order"] = AgreedOrder(tuple(terms.path), terms.closing).digest
+        values["schedule.order"] = RunOrder(tuple(terms.path), terms.closing).digest
     return values
 
 
@@ -307,7 +309,7 @@ def _create(setup: NodeSetup, digest: str) -> JournalFile:
         for path in setup.config.journal.parent.glob(f"{setup.config.journal.name}*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         first = np.ascontiguousarray(setup.learner.initial(), dtype=setup.learner.dtype)
-        initial = dataclasses.replace(initial, parameters=store(first, setup.models))
+        initial = dataclasses.replace(initial, parameters=store_parameters(first, setup.models))
     blank = Memory.blank(setup.rules.path[0], initial)
     return JournalFile.create(setup.config.journal, node=setup.name, run_digest=digest, blank=blank)
 

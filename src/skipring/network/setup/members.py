@@ -27,7 +27,7 @@ LEFT = "left"
 
 
 @dataclass(frozen=True)
-class Members:
+class NextMembers:
     """The nodes of the next run: names of those who stay and join, in the order of the roster, and who leaves."""
 
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class Members:
         return bool(self.joining or self.leaving)
 
 
-def members_of(folder: Path, joining: Mapping[str, Address | None], leaving: Sequence[str]) -> Members:
+def members_of(folder: Path, joining: Mapping[str, Address | None], leaving: Sequence[str]) -> NextMembers:
     """Return who takes part next; refuse who cannot join or leave, before anything is changed."""
     roster = read_roster(folder / "roster.toml")
     for name in leaving:
@@ -65,10 +65,10 @@ def members_of(folder: Path, joining: Mapping[str, Address | None], leaving: Seq
             raise InvalidInput.because("add", name, f"{folder / name} exists already; choose another name")
     if joining or leaving:
         read_authority(folder)
-    return Members(names, joining, tuple(dict.fromkeys(leaving)))
+    return NextMembers(names, joining, tuple(dict.fromkeys(leaving)))
 
 
-def all_have_files(folder: Path, members: Members) -> bool:
+def all_have_files(folder: Path, members: NextMembers) -> bool:
     """Say whether those who stay have files of their own, by their settings; or by their last run, if none are here."""
     here = [folder / name / "node.toml" for name in members.names if name not in members.joining]
     configs = [read_node_config(path) for path in here if path.is_file()]
@@ -81,7 +81,7 @@ def all_have_files(folder: Path, members: Members) -> bool:
 def begin_with_others(
     folder: str | Path,
     text: str,
-    members: Members,
+    members: NextMembers,
     *,
     asked: str,
     days: int = 365,
@@ -135,7 +135,7 @@ def begin_with_others(
     return kept
 
 
-def _roster_after(roster: Roster, members: Members, folder: Path, issued: Mapping[str, tuple[Any, Any]]) -> Roster:
+def _roster_after(roster: Roster, members: NextMembers, folder: Path, issued: Mapping[str, tuple[Any, Any]]) -> Roster:
     """Return the roster of the next run; `issued` are the keys and certificates of the nodes that join."""
     from ..transport import certificates as made  # an extra
 

@@ -13,4 +13,14 @@ from ._ledger_lines import Spent
 from .journal_file import JournalFile
 from .journal_reading import JournalReading, JournalSum, read_journal, sum_journal
 from .ledger_file import LedgerBroken, LedgerFile, LedgerRecord, LedgerRun, LedgerUnusable, LedgerWriter, boot
-from .model_file import LARGE, ModelFile, ModelFolder, ModelWriter, chunks_of, digest_of, load, size_of, store
+from .model_file import (
+    LARGE,
+    ModelFile,
+    ModelFolder,
+    ModelWriter,
+    chunks_of,
+    digest_of,
+    load_parameters,
+    size_of,
+    store_parameters,
+)

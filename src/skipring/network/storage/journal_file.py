@@ -42,7 +42,7 @@ from .journal_reading import (
     connect,
     first_row,
     folder_of,
-    load,
+    read_all,
     release_in,
     resumed,
 )
@@ -66,7 +66,7 @@ class JournalFile:
         self.path, self._sum_after = path, sum_after
         self._witness = witness
         self._failure: JournalError | None = None
-        found = load(path, read_witness(path, witness), node, run_digest)
+        found = read_all(path, read_witness(path, witness), node, run_digest)
         self._fold, self._first = found.fold, found.first
         self._count, self._digest = found.count, found.digest
         self._summed, self._state_size, self._since = found.summed, found.state_size, found.since

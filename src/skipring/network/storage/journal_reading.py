@@ -118,7 +118,7 @@ def sum_journal(
     """
 
     def found(path: Path, witness: tuple[int, str] | None, mode: str) -> JournalSum:
-        all_of_it = load(path, witness, node, run_digest, mode=mode, account=account)
+        all_of_it = read_all(path, witness, node, run_digest, mode=mode, account=account)
         return JournalSum(all_of_it.node, all_of_it.run_digest, all_of_it.fold.memory)
 
     return _at_one_moment(path, found)
@@ -128,7 +128,7 @@ def read_journal(path: str | Path, *, node: str | None = None, run_digest: str |
     """Read a journal as `sum_journal` does, with all of its entries, which must have room in memory."""
 
     def found(path: Path, witness: tuple[int, str] | None, mode: str) -> JournalReading:
-        all_of_it = load(path, witness, node, run_digest, mode=mode, keep=True)
+        all_of_it = read_all(path, witness, node, run_digest, mode=mode, keep=True)
         lines = tuple(all_of_it.lines())
         releases = tuple(line for line in map(release_in, lines) if line is not None)
         entries = tuple((line.written, line.entry) for line in lines)
@@ -168,7 +168,7 @@ def release_in(line: Line) -> Release | None:
     return Release(copy.ballot, copy.hop, copy.token.updates, line.written, line.parameters)
 
 
-def load(
+def read_all(
     path: Path,
     witness: tuple[int, str] | None,
     node: str | None,

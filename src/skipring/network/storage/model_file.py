@@ -225,7 +225,7 @@ class ModelWriter:
         return made
 
 
-def store(values: NDArray[Any] | bytes | bytearray | memoryview, folder: Path) -> Parameters:
+def store_parameters(values: NDArray[Any] | bytes | bytearray | memoryview, folder: Path) -> Parameters:
     """Return the bytes of an array as parameters: in a new file of the folder if they are many.
 
     No copy of the whole is made, unless the array has gaps.
@@ -239,7 +239,7 @@ def store(values: NDArray[Any] | bytes | bytearray | memoryview, folder: Path) -
         return writer.finish()
 
 
-def load(parameters: Parameters, dtype: DTypeLike) -> NDArray[Any]:
+def load_parameters(parameters: Parameters, dtype: DTypeLike) -> NDArray[Any]:
     """Return parameters as a new array, which may be changed."""
     item = np.dtype(dtype)
     size = size_of(parameters)

@@ -27,10 +27,10 @@ from .agreement import Agreement, shown_in
 from .carrying import collect
 from .identity import peer_name, server_name
 from .link import Link
-from .listening import listening_sockets, source_of
+from .listening import listening_sockets, origin_of
 from .refusals import Refusals
 from .roster import Roster
-from .stream import CHUNK, Closed, FrameKind, Refusal, Refused, Refusing, Stream, json_of, json_text
+from .stream import CHUNK, Closed, FrameKind, Refusal, Refused, Refusing, Stream, frame_text, json_of
 from .tls import HANDSHAKE, Keys, reason_of
 from .wire import INLINE, Done, Frame, Heading, Malformed, decode, encode
 
@@ -205,7 +205,7 @@ class Transport:
             if len(self._guests) >= most:
                 self._turn_one_away()
             guest = asyncio.create_task(self._welcome(held))
-            self._guests[guest] = source_of(caller[0])
+            self._guests[guest] = origin_of(caller[0])
             guest.add_done_callback(lambda done: self._guests.pop(done, None))
 
     def _turn_one_away(self) -> None:
@@ -393,7 +393,7 @@ class Transport:
                     stream.name = peer_name(stream.certificate, self._roster)
                 if stream.name != name:
                     raise ssl.SSLCertVerificationError("not the certificate that the roster has")
-                stream.write(FrameKind.PREFACE, json_text(preface))
+                stream.write(FrameKind.PREFACE, frame_text(preface))
                 kind, _ = await stream.read()
                 if kind is not FrameKind.PREFACE:
                     raise Closed("it does not say that it listens")

@@ -34,10 +34,10 @@ def listening_sockets(address: str) -> list[socket.socket]:
     return opened
 
 
-def source_of(host: str) -> str:
+def origin_of(host: str) -> str:
     """Return where a caller is, as far as one counts its calls: who has an IPv6 address has a whole /64 of them.
 
-    >>> source_of("192.0.2.7"), source_of("::ffff:192.0.2.7"), source_of("2001:db8::1:2:3:4%eth0")
+    >>> origin_of("192.0.2.7"), origin_of("::ffff:192.0.2.7"), origin_of("2001:db8::1:2:3:4%eth0")
     ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
     """
     try:

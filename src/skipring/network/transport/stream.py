@@ -320,7 +320,7 @@ class Stream(asyncio.BufferedProtocol):
     def refuse(self, refusing: Refusing) -> None:
         """Say why the connection ends here, and end it."""
         facts = {"code": refusing.code, "why": refusing.why[:500]} | refusing.facts
-        self.write(FrameKind.REFUSAL, json_text(facts))
+        self.write(FrameKind.REFUSAL, frame_text(facts))
         self._fail(refusing)
         self.close()
 
@@ -346,6 +346,6 @@ def json_of(content: bytes | bytearray) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def json_text(facts: Mapping[str, Any]) -> bytes:
+def frame_text(facts: Mapping[str, Any]) -> bytes:
     """Return facts as the content of a frame."""
     return json.dumps(facts).encode()
