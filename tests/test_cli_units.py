@@ -9,7 +9,7 @@ import pytest
 
 from skipring.cli import _options
 from skipring.learning import LOGISTIC, LinearModel, NeuralModel, Protection
-from skipring.privacy import USUAL_UNIT, forecast, noise_for_budget, planned_run, whole_node
+from skipring.privacy import USUAL_UNIT, calibrate, forecast, planned_run, whole_node
 
 Command = Callable[[str], Any]
 
@@ -53,7 +53,7 @@ def test_the_command_is_the_forecast(skipring: Command, options: str, changes: d
     assert (data["view"], data["parts"]) == (run.keywords["view"], run.unit.every)
     assert data["delta"] == 1e-5
     found = skipring(f"noise {LINE} --epsilon 1.5 --delta 1e-5 {options} --json").data
-    assert found["noise_multiplier"] == noise_for_budget(run, 1.5, 1e-5)
+    assert found["noise_multiplier"] == calibrate(forecast(run).with_noise, 1.5, 1e-5)
     again = f"privacy {LINE} --noise-multiplier {found['noise_multiplier']!r} --delta 1e-5 {options} --json"
     assert 1.5 * (1 - 1e-5) < skipring(again).data["epsilon"] <= 1.5 * (1 + 1e-9)
 

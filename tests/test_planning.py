@@ -13,7 +13,7 @@ from skipring.convergence import Problem, best_learning_rate, error_bound
 from skipring.delays import Empirical, Exponential, Gamma, Mixture, Never, parse_delay
 from skipring.errors import InvalidInput
 from skipring.planning import ASSUMED_SMOOTHNESS, Budget, Plan, frontier, plan
-from skipring.privacy import PaperBound, PlannedRun, forecast, noise_for_budget, planned_run
+from skipring.privacy import PaperBound, PlannedRun, calibrate, forecast, planned_run
 from skipring.privacy.record import ScheduleName
 from skipring.timeouts import best_timeout, expected_latency, skip_probability
 
@@ -88,7 +88,7 @@ def test_no_timeout_and_length_on_a_grid_are_noticeably_better(schedule: Schedul
             if skip ** (12 * int(rounds)) > 1e-6:
                 continue  # nobody may ever take part: no plan
             run = planned_run(schedule=schedule, nodes=12, steps=12 * int(rounds), skip=skip, noise_multiplier=1.0)
-            noise = noise_for_budget(run, 2.0, 1e-6)
+            noise = calibrate(forecast(run).with_noise, 2.0, 1e-6)
             rate = best_learning_rate(diameter=10.0, gradient_bound=1.0, noise_multiplier=noise, dimension=8)
             bound = error_bound(
                 schedule=schedule,

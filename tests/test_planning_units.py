@@ -13,7 +13,7 @@ from skipring.delays import Exponential
 from skipring.errors import InvalidInput
 from skipring.learning import LOGISTIC, LinearModel, Protection
 from skipring.planning import ASSUMED_SMOOTHNESS, Budget, Plan, frontier, plan
-from skipring.privacy import forecast, noise_for_budget
+from skipring.privacy import calibrate, forecast
 
 NODES = Budget(
     nodes=12,
@@ -72,7 +72,7 @@ def test_a_plan_keeps_its_budget_and_its_bound_has_the_noise_on_the_gradient(
         if chosen.accounting == "tight":
             run = budget.run(chosen.steps, chosen.skip_probability)
             assert run.unit.every == budget.parts
-            assert chosen.noise_multiplier == noise_for_budget(run, 2.0, 1e-6)
+            assert chosen.noise_multiplier == calibrate(forecast(run).with_noise, 2.0, 1e-6)
     assert forecast(plans.run).epsilon(1e-6) == pytest.approx(2.0, rel=1e-4)
     assert any(other.accounting == "paper" for other in plans.alternatives) == (budget.parts == 1)
     assert ("paper's accounting" in dict(plans.left_out)) == (budget.parts > 1)

@@ -13,7 +13,7 @@ from skipring.experiments import Cell, Sweep
 from skipring.experiments.curves import paper_sweep, shipped_sweeps
 from skipring.experiments.rivals import DELTA_PRIME
 from skipring.experiments.theory import LAWS
-from skipring.privacy import noise_for_budget, planned_run
+from skipring.privacy import calibrate, forecast, planned_run
 from skipring.timeouts import expected_latency, timeout_for_skip
 
 Command = Callable[[str], Any]
@@ -171,7 +171,7 @@ def test_the_tight_row_keeps_the_papers_epsilon_up_to_its_latency() -> None:
         hop = end_of(cell, "exponential") / (cell.run.schedule.steps or 1)
         assert abs(end_of(cell, "exponential") - 24000) < 1000 * hop
     run = planned_run(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=1.0)
-    assert noise_for_budget(run, 2.2, 1e-6) == pytest.approx(3.85, abs=5e-3)  # as `paper numbers` says
+    assert calibrate(forecast(run).with_noise, 2.2, 1e-6) == pytest.approx(3.85, abs=5e-3)  # as `paper numbers` says
 
 
 def test_figure_5_has_the_papers_parameters() -> None:

@@ -13,7 +13,7 @@ from skipring.network.node import AccountTerms, AdaptivePace, NodeBudget, OwnAcc
 from skipring.network.protocol import Token, blank_chain, extended_chain
 from skipring.network.setup import agreed_run, run_text, timeout_of_a_law
 from skipring.network.setup.agreed_order import order_of
-from skipring.privacy import Transcript, TranscriptAccountant, noise_for_budget, planned_run
+from skipring.privacy import Transcript, TranscriptAccountant, calibrate, forecast, planned_run
 from skipring.runs import RunFile, example_run_file, parse_run, step_sizes_of
 from skipring.simulation import build
 
@@ -83,7 +83,7 @@ def test_with_a_law_of_delays_noise_is_that_of_a_node_that_is_never_late_among_o
         noise_multiplier=1.0,
         order=order_of(run, 6, 180).known(6),
     )
-    assert run.privacy.noise_multiplier == pytest.approx(noise_for_budget(planned, 4.0, 1e-5), rel=1e-6)
+    assert run.privacy.noise_multiplier == pytest.approx(calibrate(forecast(planned).with_noise, 4.0, 1e-5), rel=1e-6)
     assert run.privacy.noise_multiplier is not None
     assert run.privacy.noise_multiplier > 1.05 * simulated.noise_multiplier  # there all are late alike
     assert (run.delay.skip, run.privacy.epsilon) == (None, None)

@@ -138,10 +138,13 @@ def test_more_of_one_is_less_of_the_other(accountant: Accountant) -> None:
     assert all(earlier > later for earlier, later in pairwise(found))
 
 
-def test_the_curve_is_delta_at_each_point(accountant: Accountant) -> None:
-    epsilons = [accountant.epsilon(delta) for delta in (1e-3, 1e-6)]
-    assert accountant.curve(epsilons).tolist() == [accountant.delta(epsilon) for epsilon in epsilons]
-    assert accountant.curve([]).tolist() == []
+def test_a_budget_is_kept_where_nothing_exceeds_it(accountant: Accountant) -> None:
+    epsilon = accountant.epsilon(1e-6)
+
+    def excess(times: float) -> float:
+        return max(accountant.excess(times * epsilon, 1e-6, kind) for kind in range(accountant.kinds(1e-6)))
+
+    assert excess(1.0 + 1e-6) <= 0.0 < excess(1.0 - 1e-6)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, 0.1 * LEAST_DELTA, math.nan, math.inf])
@@ -154,8 +157,6 @@ def test_what_is_no_delta_is_refused(accountant: Accountant, delta: float) -> No
 def test_what_is_no_epsilon_is_refused(accountant: Accountant, epsilon: float) -> None:
     with pytest.raises(InvalidInput, match="epsilon"):
         accountant.delta(epsilon)
-    with pytest.raises(InvalidInput, match="epsilon"):
-        accountant.curve([1.0, epsilon])
 
 
 def test_no_delta_is_stated_that_no_noise_supports(accountant: Accountant) -> None:
@@ -241,7 +242,7 @@ def test_who_has_seen_nothing_knows_nothing() -> None:
     ids=["own transcript", "a node's account"],
 )
 def test_before_anything_happened_an_account_is_empty(account: Accountant) -> None:
-    assert (account.epsilon(1e-6), account.delta(0.0), account.curve([1.0]).tolist()) == (0.0, 0.0, [0.0])
+    assert (account.epsilon(1e-6), account.delta(0.0), account.delta(1.0)) == (0.0, 0.0, 0.0)
 
 
 def test_an_account_of_one_node_says_whose_it_is() -> None:

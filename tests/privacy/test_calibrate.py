@@ -8,14 +8,11 @@ from skipring.errors import InvalidInput
 from skipring.privacy import (
     PaperBound,
     PlannedRun,
+    calibrate,
     forecast,
     gdp_mu,
-    noise_for_budget,
-    paper_noise_for_budget,
     planned_run,
-    steps_for_budget,
 )
-from skipring.privacy.record import ScheduleName
 
 RUNS = {
     "ring": planned_run(schedule="ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0),
@@ -43,40 +40,40 @@ TIGHT = 1.0 + 1e-6
 @every_run
 @pytest.mark.parametrize(("epsilon", "delta"), [(2.0, 1e-6), (0.1, 1e-3)])
 def test_noise_keeps_the_budget_and_less_breaks_it(run: PlannedRun, epsilon: float, delta: float) -> None:
-    noise = noise_for_budget(run, epsilon, delta)
+    noise = calibrate(forecast(run).with_noise, epsilon, delta)
     assert forecast(run.replace(noise_multiplier=noise)).epsilon(delta) <= epsilon * TIGHT
     assert forecast(run.replace(noise_multiplier=0.999 * noise)).epsilon(delta) > epsilon
 
 
 def test_noise_does_not_depend_on_the_noise_of_the_run_nor_on_how_it_is_given() -> None:
     run = RUNS["random ring"]
-    noise = noise_for_budget(run, 1.0, 1e-5)
-    assert noise_for_budget(run.replace(noise_multiplier=50.0), 1.0, 1e-5) == noise
-    assert noise_for_budget(forecast(run), 1.0, 1e-5) == noise
+    noise = calibrate(forecast(run).with_noise, 1.0, 1e-5)
+    assert calibrate(forecast(run.replace(noise_multiplier=50.0)).with_noise, 1.0, 1e-5) == noise
+    assert calibrate(forecast(run).with_noise(7.0).with_noise, 1.0, 1e-5) == noise
 
 
 def test_a_single_certain_release_asks_for_the_noise_of_the_gaussian_mechanism() -> None:
     run = planned_run(schedule="ring", nodes=3, steps=3, skip=0.0, noise_multiplier=1.0)
-    assert noise_for_budget(run, 1.0, 1e-6) == pytest.approx(2.0 / gdp_mu(1.0, 1e-6), rel=1e-6)
+    assert calibrate(forecast(run).with_noise, 1.0, 1e-6) == pytest.approx(2.0 / gdp_mu(1.0, 1e-6), rel=1e-6)
 
 
 def test_epsilon_zero_is_a_budget_of_delta_alone() -> None:
     for run in (RUNS["ring"], RUNS["random walk"]):
-        noise = noise_for_budget(run, 0.0, 1e-2)
+        noise = calibrate(forecast(run).with_noise, 0.0, 1e-2)
         assert forecast(run.replace(noise_multiplier=noise)).delta(0.0) <= 1e-2 * TIGHT
         assert forecast(run.replace(noise_multiplier=0.99 * noise)).delta(0.0) > 1e-2
 
 
 def test_smaller_budgets_ask_for_more_noise() -> None:
     run = RUNS["random ring"]
-    noises = [noise_for_budget(run, epsilon, 1e-5) for epsilon in (4.0, 2.0, 1.0, 0.5)]
+    noises = [calibrate(forecast(run).with_noise, epsilon, 1e-5) for epsilon in (4.0, 2.0, 1.0, 0.5)]
     assert noises == sorted(noises)
-    assert noise_for_budget(run, 1.0, 1e-8) > noise_for_budget(run, 1.0, 1e-5)
+    assert calibrate(forecast(run).with_noise, 1.0, 1e-8) > calibrate(forecast(run).with_noise, 1.0, 1e-5)
 
 
 def test_amplification_saves_noise() -> None:
-    assert noise_for_budget(RUNS["random ring"], 1.0, 1e-5) < noise_for_budget(
-        RUNS["random ring, non-convex"], 1.0, 1e-5
+    assert calibrate(forecast(RUNS["random ring"]).with_noise, 1.0, 1e-5) < calibrate(
+        forecast(RUNS["random ring, non-convex"]).with_noise, 1.0, 1e-5
     )
 
 
@@ -84,50 +81,9 @@ def test_amplification_saves_noise() -> None:
 def test_impossible_budgets_are_refused(epsilon: float, delta: float) -> None:
     run = RUNS["random ring"]
     with pytest.raises(InvalidInput):
-        noise_for_budget(run, epsilon, delta)
+        calibrate(forecast(run).with_noise, epsilon, delta)
     with pytest.raises(InvalidInput):
-        steps_for_budget(run, epsilon, delta)
-    with pytest.raises(InvalidInput):
-        paper_noise_for_budget(run, epsilon, delta, 1e-6)
-
-
-# ---------------------------------------------------------------------------------------------------- steps
-
-
-@every_run
-def test_steps_keep_the_budget_and_one_round_more_breaks_it(run: PlannedRun) -> None:
-    loud = run.replace(noise_multiplier=5.0)
-    steps = steps_for_budget(loud, 3.0, 1e-5)
-    more = 1 if run.schedule == "random-walk" else run.nodes
-    assert steps % more == 0
-    assert forecast(loud.replace(steps=steps)).delta(3.0) <= 1e-5
-    assert forecast(loud.replace(steps=steps + more)).delta(3.0) > 1e-5
-
-
-def test_steps_do_not_depend_on_the_steps_of_the_run() -> None:
-    run = RUNS["random ring"].replace(noise_multiplier=5.0)
-    assert steps_for_budget(run.replace(steps=5000), 3.0, 1e-5) == steps_for_budget(run, 3.0, 1e-5)
-
-
-def test_steps_stop_where_they_are_told() -> None:
-    run = RUNS["ring"].replace(noise_multiplier=1e4)
-    assert steps_for_budget(run, 1.0, 1e-5, most=12_345) == 12_340
-
-
-@pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
-def test_a_budget_too_small_for_the_first_round_is_refused(schedule: ScheduleName) -> None:
-    run = planned_run(schedule=schedule, nodes=4, steps=4, skip=0.1, noise_multiplier=1.0)
-    with pytest.raises(InvalidInput) as refusal:
-        steps_for_budget(run, 0.01, 1e-6)
-    assert refusal.value.parameter == "epsilon"
-    first = run.replace(steps=1 if schedule == "random-walk" else 4)
-    assert f"{forecast(first).epsilon(1e-6):.4g}" in refusal.value.reason
-
-
-def test_noise_and_steps_agree() -> None:
-    run = RUNS["random ring"]
-    noise = noise_for_budget(run, 2.0, 1e-5)
-    assert steps_for_budget(run.replace(noise_multiplier=noise * TIGHT), 2.0, 1e-5) == run.steps
+        calibrate(PaperBound(run, delta_prime=1e-6).with_noise, epsilon, delta)
 
 
 # ------------------------------------------------------------------------------------- the paper's theorems
@@ -138,7 +94,7 @@ COVERED = {name: run for name, run in RUNS.items() if name in ("ring", "random r
 @pytest.mark.parametrize("run", COVERED.values(), ids=COVERED.keys())
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_noise_by_the_paper_keeps_the_budget_of_the_paper(run: PlannedRun, epsilon: float) -> None:
-    noise = paper_noise_for_budget(run, epsilon, 1e-6, 1e-6)
+    noise = calibrate(PaperBound(run, delta_prime=1e-6).with_noise, epsilon, 1e-6)
 
     def bound(multiplier: float) -> float:
         return PaperBound(run.replace(noise_multiplier=multiplier), delta_prime=1e-6).epsilon(1e-6)
@@ -149,7 +105,9 @@ def test_noise_by_the_paper_keeps_the_budget_of_the_paper(run: PlannedRun, epsil
 
 def test_the_tight_accountant_needs_less_noise_than_the_paper() -> None:
     for run in COVERED.values():
-        assert noise_for_budget(run, 3.0, 2e-6) < paper_noise_for_budget(run, 3.0, 1e-6, 1e-6)
+        assert calibrate(forecast(run).with_noise, 3.0, 2e-6) < calibrate(
+            PaperBound(run, delta_prime=1e-6).with_noise, 3.0, 1e-6
+        )
 
 
 @pytest.mark.parametrize(
@@ -169,7 +127,7 @@ def test_what_the_theorems_do_not_cover_is_refused(parameter: str, changes: dict
         PaperBound(run, delta_prime=1e-6)
     assert refusal.value.parameter == parameter
     with pytest.raises(InvalidInput):
-        paper_noise_for_budget(run, 1.0, 1e-6, 1e-6)
+        calibrate(PaperBound(run, delta_prime=1e-6).with_noise, 1.0, 1e-6)
 
 
 @pytest.mark.parametrize("delta_prime", [0.0, 1.0, -1e-6])

@@ -116,7 +116,7 @@ class TestConformance:
 
     def test_delta_falls_with_epsilon(self, case: Case) -> None:
         account, epsilon = case.ordinary
-        curve = account.curve([0.0, 0.3 * epsilon, epsilon, 1.5 * epsilon])
+        curve = [account.delta(each) for each in (0.0, 0.3 * epsilon, epsilon, 1.5 * epsilon)]
         assert all(later <= earlier * (1.0 + GRID) for earlier, later in pairwise(curve))
         assert all(0.0 <= delta <= 1.0 for delta in curve)
 

@@ -22,10 +22,9 @@ from skipring.privacy import (
     PlannedRun,
     Transcript,
     TranscriptAccountant,
+    calibrate,
     forecast,
-    noise_for_budget,
     planned_run,
-    steps_for_budget,
 )
 from skipring.privacy._known import Chances, PairLeakage, _Tables, log_constant
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon
@@ -331,18 +330,9 @@ def test_an_agreed_order_of_a_random_ring_has_a_number_of_its_own() -> None:
 
 def test_noise_for_every_pair_keeps_the_budget() -> None:
     run = planned_run(schedule="designed-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, search=500)
-    noise = noise_for_budget(run, 8.0, 1e-5)
+    noise = calibrate(forecast(run).with_noise, 8.0, 1e-5)
     assert forecast(run.replace(noise_multiplier=noise)).epsilon(1e-5) <= 8.0 * (1.0 + 1e-9)
     assert forecast(run.replace(noise_multiplier=0.99 * noise)).epsilon(1e-5) > 8.0
-
-
-def test_a_budget_allows_so_many_rounds_of_a_designed_order() -> None:
-    run = planned_run(schedule="designed-ring", nodes=5, steps=5, skip=0.0, noise_multiplier=6.0, search=50)
-    steps = steps_for_budget(run, 3.0, 1e-5)
-    assert forecast(run.replace(steps=steps)).epsilon(1e-5) <= 3.0
-    assert forecast(run.replace(steps=steps + 5)).epsilon(1e-5) > 3.0
-    with pytest.raises(InvalidInput, match="it has a length of its own"):
-        steps_for_budget(run.replace(order=random_order(5, 1, 1, 2), order_seed=None, search=None), 3.0, 1e-5)
 
 
 def test_without_convexity_each_update_counts_in_full() -> None:

@@ -16,9 +16,9 @@ from skipring.privacy import (
     OwnTranscript,
     PaperBound,
     PlannedRun,
+    calibrate,
     forecast,
     gdp_delta,
-    noise_for_budget,
     planned_run,
     whole_node,
 )
@@ -116,9 +116,9 @@ def test_no_protocol_of_nodes_with_different_parts_leaks_more_than_the_forecast(
     worst = np.zeros(len(EPSILONS))
     for (_, _, observer), deltas in exact.items():
         stated = inside if observer < run.nodes else outside
-        assert np.all(deltas <= stated.curve(EPSILONS) * (1.0 + 1e-7))
+        assert np.all(deltas <= np.array([stated.delta(each) for each in EPSILONS]) * (1.0 + 1e-7))
         worst = np.maximum(worst, deltas if observer < run.nodes else 0.0)
-    assert np.any(worst > 1.05 * largest.curve(EPSILONS))
+    assert np.any(worst > 1.05 * np.array([largest.delta(each) for each in EPSILONS]))
 
 
 def test_neither_the_smallest_number_of_parts_nor_the_largest_stands_for_all() -> None:
@@ -145,8 +145,8 @@ def test_what_is_stated_is_the_largest_over_the_numbers_of_parts(schedule: Sched
     each = [run.replace(parts=every) for every in (2, 3, 5)]
     assert forecast(several).epsilon(1e-5) == max(forecast(one).epsilon(1e-5) for one in each)
     assert forecast(several).delta(0.5) == max(forecast(one).delta(0.5) for one in each)
-    noise = noise_for_budget(several, 1.0, 1e-5)
-    assert noise == pytest.approx(max(noise_for_budget(one, 1.0, 1e-5) for one in each), rel=1e-7)
+    noise = calibrate(forecast(several).with_noise, 1.0, 1e-5)
+    assert noise == pytest.approx(max(calibrate(forecast(one).with_noise, 1.0, 1e-5) for one in each), rel=1e-7)
     assert forecast(several).with_noise(noise).keeps(1.0, 1e-5)
     assert not forecast(several).with_noise(0.999 * noise).keeps(1.0, 1e-5)
     assert forecast(several).epsilon(1e-5) < 0.95 * forecast(run).epsilon(1e-5)  # what the common divisor would say

@@ -25,8 +25,8 @@ from skipring.privacy import (
     Forecast,
     PaperBound,
     PlannedRun,
+    calibrate,
     forecast,
-    noise_for_budget,
     planned_run,
     whole_node,
 )
@@ -414,7 +414,7 @@ def test_an_outsider_is_told_no_more_than_a_member(schedule: ScheduleName) -> No
 
 def test_calibration_keeps_the_worst_class() -> None:
     run = planned("random-ring", 8, 9, 4, skip=0.2)
-    noise = noise_for_budget(run, 1.0, 1e-5)
+    noise = calibrate(forecast(run).with_noise, 1.0, 1e-5)
     assert forecast(run.replace(noise_multiplier=noise)).epsilon(1e-5) == pytest.approx(1.0, rel=1e-6)
     assert forecast(run.replace(noise_multiplier=noise)).keeps(1.0, 1e-5)
     assert not forecast(run.replace(noise_multiplier=0.999 * noise)).keeps(1.0, 1e-5)

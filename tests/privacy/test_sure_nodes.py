@@ -24,11 +24,10 @@ from skipring.privacy import (
     Remembering,
     Transcript,
     TranscriptAccountant,
+    calibrate,
     forecast,
     gdp_delta,
-    noise_for_budget,
     planned_run,
-    steps_for_budget,
     sure_others,
 )
 from skipring.privacy.lateness import fewest_successes
@@ -335,7 +334,7 @@ def test_the_chance_to_be_wrong_is_part_of_delta() -> None:
     assert doubtful.epsilon(1e-6) > sure.epsilon(1e-6)
     # With a delta below it only what needs no luck is left: the target's own releases.
     assert doubtful.epsilon(1e-8) == pytest.approx(alone(50, 20).epsilon(1e-8), rel=1e-6)
-    assert noise_for_budget(doubtful, 2.0, 1e-6) > noise_for_budget(sure, 2.0, 1e-6)
+    assert calibrate(doubtful.with_noise, 2.0, 1e-6) > calibrate(sure.with_noise, 2.0, 1e-6)
     assert any("40 other nodes" in words for words in doubtful.guarantee(1e-5).assumptions)
 
 
@@ -376,11 +375,9 @@ def test_what_the_theorem_does_not_cover_is_refused(changes: dict[str, Any]) -> 
         run.replace(**changes)
 
 
-def test_neither_the_paper_nor_a_search_for_the_length_covers_it() -> None:
+def test_the_paper_does_not_cover_it() -> None:
     with pytest.raises(InvalidInput, match="paper's theorems do not cover"):
         PaperBound(planned(10, 3, 4, "sqrt"), delta_prime=1e-6)
-    with pytest.raises(InvalidInput, match="number of rounds"):
-        steps_for_budget(planned(10, 3, 4), 5.0, 1e-6)
 
 
 # -- looks without an update --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from skipring.privacy import (
     OwnTranscript,
     PaperBound,
     PlannedRun,
+    calibrate,
     federated_mu,
     federated_node_mu,
     forecast,
@@ -22,9 +23,7 @@ from skipring.privacy import (
     gdp_mu,
     gossip_mu,
     muffliato_epsilon,
-    noise_for_budget,
     planned_run,
-    steps_for_budget,
 )
 from skipring.privacy.record import ScheduleName
 from skipring.privacy.theorems import paper_noise_multiplier, stated_epsilon, visits
@@ -54,7 +53,7 @@ def test_counter_examples_of_theorem_3_are_not_trusted_and_the_forecast_is_above
     run = planned("random-ring", nodes, steps, skip)
     bound = PaperBound(run, delta_prime=1e-6)
     assert bound.epsilon(1e-6) == pytest.approx(claimed, rel=3e-3)
-    assert not bound.trusted_at(1e-6)
+    assert bound.doubt(1e-6)
     assert "Theorem 3" in bound.doubt(1e-6)
     # The truth is printed to three digits.
     assert forecast(run).epsilon(2e-6) >= true * (1.0 - 5e-3)
@@ -73,7 +72,7 @@ def test_theorem_4_is_false_for_two_nodes_that_are_mostly_skipped() -> None:
     assert claimed == pytest.approx(66.6, abs=0.05)
     true = releases_delta(binom(2000, 0.05), 2.0, claimed)
     assert true == pytest.approx(0.06, abs=0.005)
-    assert not bound.trusted_at(1e-12)
+    assert bound.doubt(1e-12)
     assert "Theorem 4" in bound.doubt(1e-12)
 
 
@@ -84,7 +83,7 @@ def test_theorem_4_is_distrusted_for_three_nodes_that_are_mostly_skipped() -> No
     # After an update of the target, the observer's turn (1/3) comes before an update of the other two (0.05 x 2/3).
     seen_bare = binom(2000, 0.05 / 3.0 * (1.0 / 3.0) / (1.0 / 3.0 + 0.05 * 2.0 / 3.0))
     assert releases_delta(seen_bare, 2.0, claimed) > 1000.0 * 2e-6
-    assert not bound.trusted_at(1e-6)
+    assert bound.doubt(1e-6)
 
 
 def test_theorem_2_is_distrusted_where_its_count_is_exceeded_too_often() -> None:
@@ -93,7 +92,7 @@ def test_theorem_2_is_distrusted_where_its_count_is_exceeded_too_often() -> None
     claimed = bound.epsilon(1e-12)
     true = releases_delta(binom(100, 1e-4), 0.5, claimed)
     assert true == pytest.approx(4.6e-9, rel=0.05)
-    assert not bound.trusted_at(1e-12)
+    assert bound.doubt(1e-12)
     assert "counts 1 update" in bound.doubt(1e-12)
 
 
@@ -103,7 +102,7 @@ def test_theorem_2_is_trusted_exactly_where_the_binomial_tail_allows_it(rounds: 
     bound = PaperBound(planned("ring", 10, 10 * rounds, skip), delta_prime=1e-6)
     beyond = float(binom.sf(visits(10, 10 * rounds, skip, 1e-6), rounds, 1.0 - skip))
     assert abs(beyond - 1e-6) > 1e-12  # none of the cases is on the edge
-    assert bound.trusted_at(1e-6) == (beyond <= 1e-6)
+    assert (not bound.doubt(1e-6)) == (beyond <= 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +116,7 @@ def test_what_is_trusted_is_proven(schedule: ScheduleName) -> None:
             for noise in (0.5, 10.0) if walk else (0.5, 2.0, 10.0):
                 run = planned(schedule, nodes, 1000 * nodes, skip, noise)
                 bound = PaperBound(run, delta_prime=1e-8)
-                if bound.trusted_at(1e-6):
+                if not bound.doubt(1e-6):
                     trusted += 1
                     total = 1e-6 + 1e-8
                     assert forecast(run).epsilon(total) <= bound.epsilon(1e-6) * (1.0 + 1e-9)
@@ -133,8 +132,8 @@ def test_what_is_trusted_of_two_nodes_is_true(schedule: ScheduleName) -> None:
             bound = PaperBound(planned(schedule, 2, 2000, skip, noise), delta_prime=1e-8)
             updates = binom(1000, 1.0 - skip) if schedule == "random-ring" else binom(2000, 0.5 * (1.0 - skip))
             true = releases_delta(updates, noise, bound.epsilon(1e-6)) <= 1e-6 + 1e-8
-            assert true or not bound.trusted_at(1e-6)
-            verdicts.append((true, bound.trusted_at(1e-6)))
+            assert true or bound.doubt(1e-6)
+            verdicts.append((true, not bound.doubt(1e-6)))
     assert {(True, True), (False, False)} <= set(verdicts)
 
 
@@ -161,15 +160,13 @@ def test_a_small_type_does_not_change_a_forecast(kind: Any, schedule: ScheduleNa
     assert small.release == (2.0 / float(noise)) ** 2
     assert forecast(small).epsilon(1e-6) == forecast(wide).epsilon(1e-6)
     budget = kind(1.7), kind(1e-3)
-    assert noise_for_budget(wide, *budget) == noise_for_budget(wide, *map(float, budget))
+    assert calibrate(forecast(wide).with_noise, *budget) == calibrate(forecast(wide).with_noise, *map(float, budget))
     for delta in (1e-3, 1e-6):
         bounds = [PaperBound(run, delta_prime=1e-6) for run in (small, wide)]
         assert bounds[0].epsilon(delta) == bounds[1].epsilon(delta)
     ours = forecast(wide)
     assert ours.keeps(*budget) == ours.keeps(*map(float, budget))
     loose = kind(60000.0)
-    lengths = [steps_for_budget(wide, *given, most=1000) for given in ((loose, budget[1]), (60000.0, float(budget[1])))]
-    assert lengths[0] == lengths[1]
     theirs = PaperBound(wide, delta_prime=kind(1e-3))
     assert theirs.doubt(kind(1e-3)) == PaperBound(wide, delta_prime=float(kind(1e-3))).doubt(float(kind(1e-3)))
     assert theirs.delta(loose) == theirs.delta(float(loose))
@@ -228,7 +225,7 @@ def test_a_delta_that_no_noise_supports_is_refused(delta: float) -> None:
         forecast(run).epsilon,
         PaperBound(run, delta_prime=1e-6).epsilon,
         lambda small: gdp_epsilon(1.0, small),
-        lambda small: noise_for_budget(run, 1.0, small),
+        lambda small: calibrate(forecast(run).with_noise, 1.0, small),
     ):
         with pytest.raises(InvalidInput, match=r"delta = .*at least 1e-75"):
             ask(delta)

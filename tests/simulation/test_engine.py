@@ -15,7 +15,7 @@ from skipring.data import NodeData
 from skipring.delays import Delay, Empirical, Exponential, Gamma, Lomax, Mixture, Never
 from skipring.errors import InvalidInput
 from skipring.learning import LOGISTIC, SQUARED, LinearModel, StepSizes, loss_named
-from skipring.privacy import Unit, forecast, noise_for_budget
+from skipring.privacy import Unit, calibrate, forecast
 from skipring.schedules import RandomRing, schedule
 from skipring.simulation.account import noise_for, planned, privacy_of
 from skipring.simulation.engine import run_many, run_one
@@ -120,7 +120,7 @@ def test_nodes_with_different_numbers_of_parts_are_all_in_the_forecast() -> None
     each = [forecast(run.replace(parts=every)).epsilon(1e-5) for every in (1, 2, 3)]
     assert stated.epsilon == max(each[1:]) < 0.8 * each[0]
     noise = noise_for(case, 2.0, 1e-5)
-    assert noise == noise_for_budget(run, 2.0, 1e-5)
+    assert noise == calibrate(forecast(run).with_noise, 2.0, 1e-5)
 
 
 @pytest.mark.sample(1)

@@ -15,7 +15,7 @@ from ._protected import Protected, delta_note, protected, same_parts
 
 if TYPE_CHECKING:
     from ..delays import Delay
-    from ..privacy import Guarantee, PlannedRun
+    from ..privacy import Guarantee, PlannedRun, RunAccountant
 
 # Commands load the rooms they need when they run: `skipring timeout` must not wait for the accountants.
 
@@ -117,24 +117,15 @@ def privacy(
     as_json: Json = False,
 ) -> None:
     """What others can learn about a node's data in a run: epsilon for a delta, or delta for an epsilon."""
-    from ..privacy import PaperBound, forecast, promise
+    from ..privacy import promise
 
     if (delta is None) == (epsilon is None):
         given = "missing" if delta is None else delta
         raise InvalidInput.because("delta", given, "give exactly one of --delta and --epsilon")
     run, who = _planned(hops, asked, noise_multiplier)
-    facts: dict[str, Any] = {}
-    if _is_paper(asked, who.parts):
-        prime = asked.delta_prime if asked.delta_prime is not None else (delta if delta is not None else 1e-6)
-        bound = PaperBound(run, delta_prime=prime)
-        small = delta if delta is not None else bound.delta(epsilon if epsilon is not None else 0.0)
-        found = bound.guarantee(small, epsilon)
-        facts["delta_prime"] = prime
-    else:
-        account = forecast(run)
-        small = delta if delta is not None else account.delta(epsilon if epsilon is not None else 0.0)
-        found = promise(run, small, units=who.units, epsilon=epsilon)
-        facts["amplified"] = account.amplified
+    account = _accountant(asked, run, 1e-6 if delta is None else delta)
+    small = account.delta(epsilon if epsilon is not None else 0.0) if delta is None else delta
+    found, facts = promise(account, small, units=who.units, epsilon=epsilon), account.facts
     shown = [("schedule", f"{hops.schedule}, {hops.nodes} nodes, {hops.steps} steps, skip {hops.skip:g}")]
     _say(found, run, who, facts, [*found.rows(), *shown, ("noise multiplier", noise_multiplier)], as_json=as_json)
 
@@ -147,16 +138,12 @@ def noise(
     as_json: Json = False,
 ) -> None:
     """The least noise that keeps a privacy budget."""
-    from ..privacy import PaperBound, noise_for_budget, paper_noise_for_budget, promise
+    from ..privacy import calibrate, promise
 
     run, who = _planned(hops, asked, 1.0)
-    if _is_paper(asked, who.parts):
-        prime = delta if asked.delta_prime is None else asked.delta_prime
-        run = run.with_noise(paper_noise_for_budget(run, epsilon, delta, prime))
-        found = PaperBound(run, delta_prime=prime).guarantee(delta, epsilon)
-    else:
-        run = run.with_noise(noise_for_budget(run, epsilon, delta))
-        found = promise(run, delta, units=who.units, epsilon=epsilon)
+    account = _accountant(asked, run, delta)
+    run = run.with_noise(calibrate(account.with_noise, epsilon, delta))
+    found = promise(account.with_noise(run.noise_multiplier), delta, units=who.units, epsilon=epsilon)
     _say(found, run, who, {}, [("noise multiplier", run.noise_multiplier), *found.rows()], as_json=as_json)
 
 
@@ -191,15 +178,16 @@ def error(
     )
 
 
-def _is_paper(asked: options.Account, parts: int) -> bool:
-    if asked.method not in ("tight", "paper"):
-        raise InvalidInput("method", asked.method, "tight or paper")
-    if asked.method == "tight" and asked.delta_prime is not None:
-        raise InvalidInput.because("delta_prime", asked.delta_prime, "belongs to --method paper")
-    if asked.method == "paper" and parts > 1:
-        name, given = ("parts", parts) if asked.rows is None else ("rows", asked.rows)
-        raise InvalidInput.because(name, given, "the paper's theorems do not cover rows that take turns; say tight")
-    return asked.method == "paper"
+def _accountant(asked: options.Account, run: PlannedRun, delta: float) -> RunAccountant:
+    """Return the accountant that was asked for; where rows were given, it refuses them."""
+    from ..privacy import accountant
+
+    try:
+        return accountant(asked.method, run, delta=delta, delta_prime=asked.delta_prime)
+    except InvalidInput as problem:
+        if problem.parameter == "parts" and asked.rows is not None:
+            raise InvalidInput.because("rows", asked.rows, problem.reason) from None
+        raise
 
 
 def _planned(hops: options.Hops, asked: options.Account, noise_multiplier: float) -> tuple[PlannedRun, Protected]:

@@ -74,7 +74,7 @@ def plan(
     The timeout is the one with the smallest error bound for this budget. The "most-updates" of run files (`skipring
     timeout`) has updates come soonest, whatever noise they then ask for: right without a budget of privacy.
     """
-    from ..privacy import promise
+    from ..privacy import forecast, promise
 
     budget = asked.budget(whose)
     if write is not None:
@@ -83,7 +83,7 @@ def plan(
     plans = _planned(asked, budget, drawn)
     if write is not None:
         write_plan(write, plans, asked.delay)
-    found = promise(plans.run, asked.delta, units=plans.budget.units_per_update, epsilon=asked.epsilon)
+    found = promise(forecast(plans.run), asked.delta, units=plans.budget.units_per_update, epsilon=asked.epsilon)
     if not as_json:
         _show(plans, found, drawn, write)
         return

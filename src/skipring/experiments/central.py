@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..learning import LOGISTIC, LinearModel, StepSizes
-from ..privacy import PlannedRun, gdp_mu, noise_for_budget
+from ..privacy import PlannedRun, calibrate, forecast, gdp_mu
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ def ring_noise(run: PlannedRun, epsilon: float, delta: float) -> float:
 
     The run's own noise counts for nothing, but is part of what is asked: give all the same.
     """
-    return noise_for_budget(run, epsilon, delta)
+    return calibrate(forecast(run).with_noise, epsilon, delta)
 
 
 def descend(

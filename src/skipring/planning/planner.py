@@ -18,8 +18,7 @@ from ..privacy import (
     Leakage,
     PaperBound,
     PlannedRun,
-    noise_for_budget,
-    paper_noise_for_budget,
+    calibrate,
 )
 from ..schedules import RandomRing, schedule_kind, usual_search
 from ..timeouts import TurnLaw, skip_probability
@@ -239,15 +238,15 @@ class _Planner:
 
     def tight(self, name: str, candidate: _Candidate, epsilon: float) -> Plan:
         """Return a plan with the noise that the tight accountant asks for."""
-        noise = noise_for_budget(candidate.forecast, epsilon, self.budget.delta)
+        noise = calibrate(candidate.forecast.with_noise, epsilon, self.budget.delta)
         return self._plan(name, "tight", candidate, noise)
 
     def paper(self, name: str, candidate: _Candidate, epsilon: float) -> Plan:
         """Return a plan with the noise that the paper's theorem asks for; it gets half of delta twice."""
         half = 0.5 * self.budget.delta
-        run = candidate.forecast.run
-        noise = paper_noise_for_budget(run, epsilon, half, half)
-        doubt = PaperBound(run.with_noise(noise), delta_prime=half).doubt(half)
+        bound = PaperBound(candidate.forecast.run, delta_prime=half)
+        noise = calibrate(bound.with_noise, epsilon, half)
+        doubt = bound.with_noise(noise).doubt(half)
         return dataclasses.replace(self._plan(name, "paper", candidate, noise), doubt=doubt)
 
     def _plan(self, name: str, accounting: Literal["tight", "paper"], candidate: _Candidate, noise: float) -> Plan:

@@ -2,9 +2,9 @@
 
 A record says what happens (`PlannedRun` before a run, `Transcript` after it); an accountant says what that costs
 (`forecast`, `TranscriptAccountant`, `GossipAccountant`, and `PaperBound` for the paper's own theorems). Every
-`Accountant` has epsilon, delta, curve and a `Guarantee`: the number with all that it cannot be read without. It refuses
-what it cannot account for. `PrivacyReport` puts together what each method says of one run. `noise_for_budget` and
-`steps_for_budget` go the other way.
+`Accountant` has epsilon, delta and a `Guarantee`: the number with all that it cannot be read without. It refuses
+what it cannot account for. `PrivacyReport` puts together what each method says of one run. `calibrate` goes the
+other way, from a budget to noise, and `METHODS` has the accountants of planned runs by name.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from .._lazy import lazily
 from .accountant import Accountant as Accountant
 from .accountant import Guarantee as Guarantee
 from .by_mu import GaussianAccountant as GaussianAccountant
-from .calibrate import noise_for_budget as noise_for_budget
-from .calibrate import paper_noise_for_budget as paper_noise_for_budget
-from .calibrate import steps_for_budget as steps_for_budget
+from .calibrate import METHODS as METHODS
+from .calibrate import RunAccountant as RunAccountant
+from .calibrate import accountant as accountant
+from .calibrate import calibrate as calibrate
 from .forecast import Composition as Composition
 from .forecast import Forecast as Forecast
 from .forecast import forecast as forecast

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal, Protocol, runtime_checkable
 
 from .._numbers import upper
 from ..errors import InvalidInput
@@ -196,8 +192,14 @@ class Accountant(Protocol):
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta that goes with an epsilon."""
 
-    def curve(self, epsilons: Iterable[float]) -> NDArray[np.floating[Any]]:
-        """Return delta for each epsilon."""
+    def kinds(self, delta: float) -> int:
+        """Return how many kinds of units are told apart; what is stated is the worst of them."""
+
+    def excess(self, epsilon: float, delta: float, kind: int = 0) -> float:
+        """Return how far a budget is from being kept for one kind of units: at most 0 where it is.
+
+        It falls with more noise, and nearly as a straight line does in the logarithm of the noise.
+        """
 
     def guarantee(self, delta: float) -> Guarantee:
         """Return the epsilon at a delta with all that it cannot be read without."""

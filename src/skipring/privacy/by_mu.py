@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import LEAST_DELTA
 from .gaussian import gdp_delta, gdp_epsilon
@@ -26,10 +22,13 @@ class GaussianAccountant(ABC):
 
     def delta(self, epsilon: float) -> float:
         """Return delta of the observer who knows most; unless it is 0, it is at least `LEAST_DELTA`."""
-        return float(self.curve([epsilon])[0])
-
-    def curve(self, epsilons: Iterable[float]) -> NDArray[np.floating[Any]]:
-        """Return delta of the observer who knows most, for each epsilon."""
         mu = self._worst_mu()
-        least = LEAST_DELTA if mu > 0.0 else 0.0
-        return np.array([max(gdp_delta(mu, float(epsilon)), least) for epsilon in epsilons])
+        return max(gdp_delta(mu, float(epsilon)), LEAST_DELTA if mu > 0.0 else 0.0)
+
+    def kinds(self, delta: float) -> int:
+        """Return 1: the worst unit is found at once."""
+        return 1
+
+    def excess(self, epsilon: float, delta: float, kind: int = 0) -> float:
+        """Return the logarithm of how many times larger than its budget delta is."""
+        return math.log(max(self.delta(epsilon), 1e-320)) - math.log(delta)

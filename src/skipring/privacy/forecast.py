@@ -103,9 +103,15 @@ class PrivacyCurve(ABC):
                 worst = max(worst, min(_solve(law, delta, self.release) for law in laws))
         return worst
 
-    def curve(self, epsilons: Iterable[float]) -> Floats:
-        """Return delta for each epsilon."""
-        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+    def kinds(self, delta: float) -> int:
+        """Return how many classes of units there are."""
+        return len(self.classes(1e-3 * delta))
+
+    def excess(self, epsilon: float, delta: float, kind: int = 0) -> float:
+        """Return the logarithm of how many times larger than its budget the delta of a class of units is."""
+        laws = self.classes(1e-3 * delta)[kind]
+        needed = min(law.delta(epsilon, self.release) for law in laws)  # the best of the bounds of a class
+        return math.log(max(needed, 1e-320)) - math.log(delta)
 
 
 class Forecast(PrivacyCurve):
@@ -139,6 +145,11 @@ class Forecast(PrivacyCurve):
             epsilon=self.epsilon(delta) if epsilon is None else epsilon,
             assumptions=(AMPLIFIED if self.amplified else IN_FULL, *_notes(run, amplified=self.amplified)),
         )
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What is told of the accounting beside its guarantee."""
+        return {"amplified": self.amplified}
 
     @property
     def amplified(self) -> bool:

@@ -131,10 +131,6 @@ class Leakage(ABC):
         epsilon = divergence + orders.log_share - (math.log(delta) + orders.log) / orders.less_one
         return min(worst, max(0.0, float(np.min(epsilon))))
 
-    def rdp(self, alpha: Floats, release: float) -> Floats:
-        """Return Rényi divergences at orders alpha > 1 (they hold but for `failure`)."""
-        return self.log_mgf(0.5 * alpha * (alpha - 1.0) * release) / (alpha - 1.0)
-
 
 @dataclass(frozen=True)
 class BinomialLeakage(Leakage):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import math
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc
 
-from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative, require_open_unit
+from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative, require_open_unit, require_positive
 from ..timeouts import TurnLaw
 from .accountant import ANOTHER_NODE, Guarantee
 from .forecast import forecast
@@ -42,6 +39,8 @@ class PaperBound:
             raise InvalidInput.because("non_convex", "", reason)
         if isinstance(run.taking_part, SureOthers):
             raise InvalidInput.because("others", "", kind.format("skips that depend on each other"))
+        if run.unit.parts != (1,):
+            raise InvalidInput.because("parts", run.unit.every, kind.format("rows that take turns"))
         covered = PlannedRun(
             order=type(run.order)(nodes=run.nodes, steps=run.steps),  # type: ignore[call-arg] # it is not known
             taking_part=IndependentSkips(skip=run.taking_part.skip),
@@ -98,10 +97,6 @@ class PaperBound:
             " it is false where few nodes take part in a round"
         )
 
-    def trusted_at(self, delta: float) -> bool:
-        """Whether the value at `delta` is shown to hold; `doubt` says why not."""
-        return not self.doubt(delta)
-
     def epsilon(self, delta: float) -> float:
         """Return epsilon; the statement holds with probability parameter delta + delta_prime."""
         require_delta(delta)
@@ -118,9 +113,23 @@ class PaperBound:
             delta_prime=self.delta_prime,
         )
 
-    def curve(self, epsilons: Iterable[float]) -> NDArray[np.floating[Any]]:
-        """Return delta (without delta_prime) for each epsilon."""
-        return np.array([self.delta(float(epsilon)) for epsilon in epsilons])
+    def with_noise(self, noise_multiplier: float) -> PaperBound:
+        """Return what the theorem states for another noise."""
+        return PaperBound(self.run.with_noise(noise_multiplier), delta_prime=self.delta_prime)
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What is told of the accounting beside its guarantee."""
+        return {"delta_prime": self.delta_prime}
+
+    def kinds(self, delta: float) -> int:
+        """Return 1: all units contribute at every turn."""
+        return 1
+
+    def excess(self, epsilon: float, delta: float, kind: int = 0) -> float:
+        """Return the logarithm of how many times larger than its budget epsilon is."""
+        require_positive("epsilon", epsilon)
+        return math.log(self.epsilon(delta)) - math.log(epsilon)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta (without delta_prime, at least 1e-75) at which the theorem gives this epsilon."""

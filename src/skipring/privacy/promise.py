@@ -6,17 +6,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from .accountant import Guarantee
-from .forecast import forecast
+from .calibrate import RunAccountant
+from .forecast import Forecast, forecast
 from .record import FixedRing, Members, Outsider, PlannedRun, whole_node
 
 
-def promise(run: PlannedRun, delta: float, *, units: int | None = 1, epsilon: float | None = None) -> Guarantee:
-    """Return what a run promises at a delta, with what it promises against others than its view, and for a whole node.
+def promise(account: RunAccountant, delta: float, *, units: int | None = 1, epsilon: float | None = None) -> Guarantee:
+    """Return what a run promises at a delta. A forecast also says what holds against others, and for a whole node.
 
     `units` is the most records or persons of an update, None where nobody said; `epsilon` one that is known to be kept.
     """
-    first = forecast(run).guarantee(delta, epsilon)
-    return replace(first, also=tuple(_further(run, first, units)) if delta < 1.0 else ())
+    first = account.guarantee(delta, epsilon)
+    if not isinstance(account, Forecast) or delta >= 1.0:
+        return first
+    return replace(first, also=tuple(_further(account.run, first, units)))
 
 
 def _further(run: PlannedRun, first: Guarantee, units: int | None) -> Iterator[Guarantee]:

@@ -23,10 +23,10 @@ from ..privacy import (
     StatedEpsilon,
     Transcript,
     TranscriptAccountant,
+    calibrate,
     forecast,
     gdp_epsilon,
     gdp_mu,
-    noise_for_budget,
     planned_run,
     sure_others,
 )
@@ -179,7 +179,7 @@ def _late_or_lost(setup: Course) -> tuple[float, float]:
 
 def noise_for(setup: Course, epsilon: float, delta: float) -> float:
     """Return the noise multiplier with which a simulated run keeps a budget."""
-    return noise_for_budget(planned(setup.having(noise_multiplier=1.0), delta=delta), epsilon, delta)
+    return calibrate(forecast(planned(setup.having(noise_multiplier=1.0), delta=delta)).with_noise, epsilon, delta)
 
 
 def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> PrivacyReport:

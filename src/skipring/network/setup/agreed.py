@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._arrays import Floats
 from ...errors import InvalidInput
-from ...privacy import OwnTranscript, Transcript, TranscriptAccountant, gdp_mu, noise_for_budget, planned_run
+from ...privacy import OwnTranscript, Transcript, TranscriptAccountant, calibrate, forecast, gdp_mu, planned_run
 from ...runs import (
     FLOOR,
     Known,
@@ -233,7 +233,7 @@ def _noise(resolved: ResolvedRun, epsilon: float) -> float:
             search=run.schedule.search if kind.order_is_known else None,
             order=order.known(resolved.nodes) if kind.is_drawn_in_rounds() else None,
         )
-        noise = noise_for_budget(planned, epsilon, run.privacy.delta)
+        noise = calibrate(forecast(planned).with_noise, epsilon, run.privacy.delta)
         return max(noise, _noise_if_all_take_part(resolved, order, epsilon))
     return _noise_if_all_take_part(resolved, order, epsilon)
 
