@@ -26,6 +26,7 @@ FLOORS = {
         "_function",
         "_json",
         "_lazy",
+        "_threads",
         "_numbers",
         "_version",
         "_writing",

@@ -54,26 +54,20 @@ class NeuralRuns:
         # As numbers, also where all are whole shades of grey: bytes are rounded in another way, and every single image
         # would decide whether there can be bytes.
         x, y, self._test = _laid_out(x.to(device)), y.to(device), (_laid_out(test_x.to(device)), test_y.to(device))
-        sizes = setup.data.sizes
-        protection = setup.protection
-        alike = setup.protection.batch is not None or int(sizes.min()) == int(sizes.max())
-        # Where a deadline may leave any number of rows, no graph can be recorded for a node's mean.
-        alike = alike and (setup.lateness.compute is None or setup.lateness.late != "fewer-rows")
-        most = setup.protection.batch or int(sizes.min())
-        if protection.unit != "node":  # a part that is not full is filled up with rows that do not count
-            alike, most = True, max(len(part) for parts in setup.parts for part in parts)
         # A function's module may do what no graph can record, and draw from the generator that all threads share. It is
         # computed one operation after the other and one run after the other, in single precision, as at a node.
         self._own = model.is_function
         by_default = False if self._own else None
         hardware = Hardware(
             device=device,
-            batch=most if alike else None,
+            batch=_rows_of_all_updates(setup),
             graph=by_default,
             compile_loss=by_default,
             bf16=by_default,
         )
-        step = NetworkStep(protection=protection, gradient_bound=model.clip, diameter=model.diameter, ridge=model.ridge)
+        step = NetworkStep(
+            protection=setup.protection, gradient_bound=model.clip, diameter=model.diameter, ridge=model.ridge
+        )
         #: How many runs go on at once. One run's small layers leave most of a GPU idle; a CPU is busy with one.
         self.parallel = _SIDE_BY_SIDE if device.type == "cuda" and not self._own else 1
         self._device = device
@@ -166,6 +160,17 @@ class NeuralRuns:
         updates.append(done)
         vector = token.parameters().astype(np.float64)
         return Learned(np.array(errors), np.full(len(errors), np.nan), np.array(updates, dtype=np.int64), vector)
+
+
+def _rows_of_all_updates(setup: Setup) -> int | None:
+    """Return how many rows an update takes, if that is the same for all of them; None if not."""
+    protection, sizes, lateness = setup.protection, setup.data.sizes, setup.lateness
+    if protection.unit != "node":  # a part that is not full is filled up with rows that do not count
+        return max(len(part) for parts in setup.parts for part in parts)
+    # Where a deadline may leave any number of rows, no graph can be recorded for a node's mean.
+    if lateness.compute is not None and lateness.late == "fewer-rows":
+        return None
+    return protection.batch or (int(sizes.min()) if sizes.min() == sizes.max() else None)
 
 
 def _laid_out(rows: torch.Tensor) -> torch.Tensor:
