@@ -146,7 +146,7 @@ def skipring(
 ) -> None:
     """Train one model on data nobody pools, without a server, and know beforehand what it costs.
 
-    A token carrying the model walks a ring of nodes; whoever holds it takes one noisy gradient step; a node that is
+    A token carrying the model walks a ring of nodes; the holder takes one noisy gradient step; a node that is
     not ready within a timeout is skipped. These commands tell what that costs in time, error and privacy.
     """
 

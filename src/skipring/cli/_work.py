@@ -14,6 +14,54 @@ from types import FrameType
 _PATIENCE = 1.0
 
 
+class _Work:
+    """Runs that are counted, and what is said where they are interrupted."""
+
+    def __init__(self, total: int, kept: str | Callable[[], str]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.stop, self.ended = threading.Event(), threading.Event()
+        self._total, self._kept, self._finished = total, kept, 0
+        errors = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        # Runs of a minute each also need a speed to tell the time left from, so it is taken over ten minutes.
+        self.progress = Progress(
+            *columns, console=errors, transient=True, disable=not errors.is_terminal, speed_estimate_period=600.0
+        )
+        self._runs = self.progress.add_task("runs", total=total)
+        self._features = self.progress.add_task("features", visible=False)
+
+    def interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        self.stop.set()
+
+    def say(self, done: str) -> None:
+        """Say what is done, and what was kept of it."""
+        sys.stderr.write(f"interrupted: {done}; {self._kept if isinstance(self._kept, str) else self._kept()}\n")
+        sys.stderr.flush()
+
+    def insist(self, patience: float) -> None:
+        """End the program where nothing looks at the event: in one long run, or while something is prepared."""
+        self.stop.wait()
+        if not self.ended.wait(patience):
+            self.progress.stop()
+            self.say(f"{self._finished} of {self._total} runs are finished")
+            os._exit(130)  # threads in compiled code cannot be ended in any other way
+
+    def encoded(self, rows: int, of: int) -> None:
+        """Show how many rows have features."""
+        if self.stop.is_set():
+            self.ended.set()
+            sys.stderr.write("interrupted: features of the rows were being computed, and no run has begun\n")
+            sys.exit(130)
+        self.progress.update(self._features, completed=rows, total=of, visible=rows < of)
+
+    def told(self, runs: int) -> None:
+        """Show how many runs are finished."""
+        self._finished = runs
+        self.progress.update(self._runs, completed=runs)
+
+
 @contextmanager
 def counted_runs(
     total: int, kept: str | Callable[[], str], *, patience: float = _PATIENCE
@@ -23,63 +71,36 @@ def counted_runs(
     A simulation that stops because of the event ends the program with a line that says what was kept, exit code 130.
     One that is still at it after some seconds of patience is ended in the same way where it stands.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from ..data import watched
     from ..simulation import Interrupted
 
-    stop, ended = threading.Event(), threading.Event()
-    finished = 0
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    def say(done: str) -> None:
-        sys.stderr.write(f"interrupted: {done}; {kept if isinstance(kept, str) else kept()}\n")
-        sys.stderr.flush()
-
-    errors = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    # Runs of a minute each also need a speed to tell the time left from, so it is taken over ten minutes.
-    progress = Progress(
-        *columns, console=errors, transient=True, disable=not errors.is_terminal, speed_estimate_period=600.0
-    )
-
-    def insist() -> None:
-        """End the program where nothing looks at the event: in one long run, or while something is prepared."""
-        stop.wait()
-        if not ended.wait(patience):
-            progress.stop()
-            say(f"{finished} of {total} runs are finished")
-            os._exit(130)  # threads in compiled code cannot be ended in any other way
-
-    threading.Thread(target=insist, daemon=True).start()
-    before = signal.signal(signal.SIGINT, interrupt)
+    work = _Work(total, kept)
+    threading.Thread(target=work.insist, args=(patience,), daemon=True).start()
+    before = signal.signal(signal.SIGINT, work.interrupt)
     try:
-        with progress:
-            task = progress.add_task("runs", total=total)
-            features = progress.add_task("features", visible=False)
-
-            def encoded(rows: int, of: int) -> None:
-                if stop.is_set():
-                    ended.set()
-                    sys.stderr.write("interrupted: features of the rows were being computed, and no run has begun\n")
-                    sys.exit(130)
-                progress.update(features, completed=rows, total=of, visible=rows < of)
-
-            def told(runs: int) -> None:
-                nonlocal finished
-                finished = runs
-                progress.update(task, completed=runs)
-
-            with watched(encoded):
-                yield stop, told
+        with work.progress, watched(work.encoded):
+            yield work.stop, work.told
     except Interrupted as stopped:
-        ended.set()
-        say(str(stopped))
+        work.ended.set()
+        work.say(str(stopped))
         sys.exit(130)
     finally:
-        ended.set()
+        work.ended.set()
         signal.signal(signal.SIGINT, before)
-        stop.set()  # the thread that insists is done
+        work.stop.set()  # the thread that insists is done
+
+
+@contextmanager
+def told_to_stop() -> Iterator[list[int]]:
+    """Yield a list to which Ctrl-C and SIGTERM add themselves, in place of ending the program."""
+    told: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        told.append(number)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InvalidInput
 from ._output import Json, print_json, tell
+from ._work import told_to_stop
 
 if TYPE_CHECKING:
     from ..network import NodeConfig, NodeState, NodeStatus
@@ -68,7 +67,7 @@ class _Looked:
 
     @property
     def seconds(self) -> float:
-        """Time since somebody looks."""
+        """Time since it is looked at."""
         return time.monotonic() - self._since
 
     def look(self) -> list[NodeState]:
@@ -100,21 +99,11 @@ def finish_all(folder: Path, *, as_json: bool) -> None:
     looked = _Looked(folder, configs)
     asked = [config.name for config in configs if ask_to_finish(config)]
     console = Console(stderr=True, highlight=False)
-    told: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        told.append(number)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while looked.look() and not looked.is_over and not told:
-                if not as_json and console.is_terminal:
-                    live.update(live_table(looked, looked.states, console), refresh=True)
-                time.sleep(_LOOK)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with told_to_stop() as told, Live(console=console, auto_refresh=False, transient=True) as live:
+        while looked.look() and not looked.is_over and not told:
+            if not as_json and console.is_terminal:
+                live.update(live_table(looked, looked.states, console), refresh=True)
+            time.sleep(_LOOK)
     interrupted = bool(told)
     results = [state.status for state in looked.states]
     waiting = [state.name for state, one in zip(looked.states, results, strict=True) if one is None or not one.over]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +15,7 @@ from .._command import command
 from ..errors import InvalidInput, require_integer
 from ._nodes_view import live_table, remark_on, summary, word_of
 from ._output import Json, print_json, printable, tell
+from ._work import told_to_stop
 
 if TYPE_CHECKING:
     from ..network import LocalNetwork, NodeState
@@ -42,10 +41,8 @@ def network_up(
     if steps is not None:
         require_integer("steps", steps, 1)
         set_steps(folder, steps)
-        tell(
-            "The noise stays as it was chosen for the length before; epsilon will be another, or budgets are spent.",
-            sys.stderr,
-        )
+        words = "The noise stays as it was chosen for the length before; epsilon will be another, or budgets are spent."
+        tell(words, sys.stderr)
     network = LocalNetwork(folder, verbose=verbose)
     for name, why in differing_runs(folder).items():
         raise InvalidInput.because("DIR", folder, f"{name}: {why}; nothing was started")
@@ -55,14 +52,13 @@ def network_up(
     begun = all(config.journal.exists() for config in network.configs)
     over = begun and all(result is not None and result.over for result in earlier)
     interrupted = False if over else _watch(network, show=not as_json)
-    results = [node_result(network.folder / state.name) or state.status for state in states]
-    for state, result in zip(states, results, strict=True):
-        state.status = result
-    failed = [state for state in states if state.code not in (0, None)]
+    for state in states:
+        state.status = node_result(network.folder / state.name) or state.status
+    results = [state.status for state in states]
     if as_json:
         nodes = [
-            {"name": state.name, "starts": state.starts, "exit_code": state.code, "status": result}
-            for state, result in zip(states, results, strict=True)
+            {"name": state.name, "starts": state.starts, "exit_code": state.code, "status": state.status}
+            for state in states
         ]
         known = [result for result in results if result is not None]
         found = {"folder": str(folder), "was_over": over, "seconds": None if over else network.seconds}
@@ -71,6 +67,12 @@ def network_up(
         if over:
             tell("The run was over already, and nothing was started: this is what came out of it.\n")
         summary(network, results, None if over else "starting included")
+    _say_what_next(folder, network, over=over, interrupted=interrupted)
+
+
+def _say_what_next(folder: Path, network: LocalNetwork, *, over: bool, interrupted: bool) -> None:
+    """Say what failed, and how to go on; end with the exit code for it."""
+    failed = [state for state in network.states if state.code not in (0, None)]
     if over:
         tell(f"For another run of the same nodes:\n  {command('network', 'new-run', folder)}", sys.stderr)
     for state in failed:
@@ -81,10 +83,8 @@ def network_up(
         tell("The run has not begun, and all nodes were stopped: mend what is wrong, or go on without:", sys.stderr)
         sys.stderr.write(f"  {command('network', 'new-run', folder, '--remove', names)}\n")
     if interrupted:
-        tell(
-            f"interrupted: all nodes stopped after their step; go on with:\n  {command('network', 'up', folder)}",
-            sys.stderr,
-        )
+        go_on = command("network", "up", folder)
+        tell(f"interrupted: all nodes stopped after their step; go on with:\n  {go_on}", sys.stderr)
         sys.exit(130)
     if failed:
         sys.exit(1)
@@ -95,41 +95,34 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
     from rich.console import Console
     from rich.live import Live
 
-    told: list[int] = []
     said: dict[str, float] = {}
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        told.append(number)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     console = Console(stderr=True, highlight=False)
-    try:
-        network.start()
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            while not told:
-                states = network.look()
-                if show and console.is_terminal:
-                    live.update(live_table(network, states, console), refresh=True)
-                elif show:
-                    _tell_standstills(states, said)
-                ended = all(not state.running for state in states) or network.over
-                if ended or network.stuck or network.cannot_begin:
-                    break
-                time.sleep(_LOOK)
-        if told and show:
-            sys.stderr.write("stopping: each node finishes its step and passes the token on\n")
-        deadline = time.monotonic() + 5.0  # they tell each other that it is over, and end
-        while not told and any(state.running for state in network.look()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-    finally:
-        network.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with told_to_stop() as told:
+        try:
+            network.start()
+            with Live(console=console, auto_refresh=False, transient=True) as live:
+                while not told:
+                    states = network.look()
+                    if show and console.is_terminal:
+                        live.update(live_table(network, states, console), refresh=True)
+                    elif show:
+                        _tell_standstills(states, said)
+                    ended = all(not state.running for state in states) or network.over
+                    if ended or network.stuck or network.cannot_begin:
+                        break
+                    time.sleep(_LOOK)
+            if told and show:
+                sys.stderr.write("stopping: each node finishes its step and passes the token on\n")
+            deadline = time.monotonic() + 5.0  # they tell each other that it is over, and end
+            while not told and any(state.running for state in network.look()) and time.monotonic() < deadline:
+                time.sleep(0.1)
+        finally:
+            network.stop()
     return bool(told)
 
 
 def _tell_standstills(states: Sequence[NodeState], said: dict[str, float]) -> None:
-    """Say what nodes wait for, each thing once a minute: somebody may be reading a log, and see nothing else."""
+    """Say what nodes wait for, each thing once a minute: a reader of a log sees nothing else."""
     now = time.monotonic()
     for state in states:
         what = state.status.waits_for if state.running and state.status is not None else None

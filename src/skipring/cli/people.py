@@ -13,7 +13,7 @@ from ..errors import given_as
 from ._output import Json, print_json, printable, sentence, tell
 
 if TYPE_CHECKING:
-    from ..network import Taken
+    from ..network import Begun, Taken
 
 
 def network_new_run(
@@ -50,6 +50,11 @@ def network_new_run(
     if as_json:
         print_json(to_json(begun))
         return
+    _say_begun(begun, folder, alone=is_node_folder(folder))
+
+
+def _say_begun(begun: Begun, folder: Path, *, alone: bool) -> None:
+    """Say where the last run is, who has left and joined, and what its people do next."""
     for note in begun.notes:
         tell(sentence(note))
     if begun.put_away:
@@ -57,7 +62,7 @@ def network_new_run(
         names = [Path(place).parent.parent.name for place in begun.put_away]
         whose = f"{names[0]}'s folder" if len(names) == 1 else f"each node's folder ({', '.join(names)})"
         tell(f"The last run is in runs/{last.name} of {whose}.")
-    if is_node_folder(folder):
+    if alone:
         tell("Ready to run.")
         return
     for name in begun.left:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,17 +58,10 @@ def simulate(
     run = with_changes(given.file, given.changes or [])
     folder = out if out is not None else Path(given.file.stem)
     began = time.perf_counter()
-    words = ["simulate", given.file, "--out", folder]
-    words += [word for change in given.changes or [] for word in ("--set", change)]
-    words += [] if threads is None else ["--threads", threads]
+    words = [] if threads is None else ["--threads", threads]
     words += [] if save_model is None else ["--save-model", save_model, "--model-run", model_run]
     words += ["--json"] if as_json else []
-
-    def again() -> str:
-        begun = ["--resume"] if (folder / "started.json").exists() else []
-        return f"what is finished is in {folder}; go on with:\n  {command(*words, *begun)}"
-
-    with counted_runs(run.simulation.runs, again) as (stop, progress):
+    with counted_runs(run.simulation.runs, lambda: _again(given, folder, words)) as (stop, progress):
         result = run_all(
             run,
             out=folder,
@@ -88,6 +82,14 @@ def simulate(
     saved = [] if save_model is None else _on_model(save_model, model_run)
     notes = [*result_notes(result, unsaid_data(run)), f"Results are in {folder}.", *saved]
     print_rows(result_rows(result), "\n".join(notes))
+
+
+def _again(given: options.Given, folder: Path, words: Sequence[object]) -> str:
+    """Say where finished runs are, and with which command the others follow."""
+    changes = [word for change in given.changes or [] for word in ("--set", change)]
+    begun = ["--resume"] if (folder / "started.json").exists() else []
+    go_on = command("simulate", given.file, "--out", folder, *changes, *words, *begun)
+    return f"what is finished is in {folder}; go on with:\n  {go_on}"
 
 
 def _model(file: Path | None, run: int) -> dict[str, Any]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from .node import no_budget as no_budget
     from .node import read_node_config as read_node_config
     from .setup import AgreedNow as AgreedNow
+    from .setup import Begun as Begun
     from .setup import ExitCode as ExitCode
     from .setup import GivenAway as GivenAway
     from .setup import LifeAccount as LifeAccount

@@ -69,7 +69,7 @@ def worth_notes(found: Worth) -> list[str]:
         f"Median over {found.splits} splits, and what 10 % of them lie below and above."
         + (" Each node is tested on test rows of its own." if found.own_rows else ""),
         f"Epsilon protects {PROTECTED[found.protects]} ({RELATION}) at delta {found.delta:g}. Together: promised,"
-        " against another node that is always ready. Alone and in one place: against everybody, if the last model is"
+        " against another node that is always ready. Alone and in one place: against all, if the last model is"
         f" given to all; {noisy} updates are charged in full, by composition.",
         f"Alone and in one place without noise: {quiet} updates. A node that keeps its model to itself needs no noise.",
         "Test rows were looked at, which no epsilon covers. Nothing was searched: rates, lengths and clipping are the"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .agreed_order import with_designed_order
     from .agreed_values import MOST_STEPS, agreement_of, quorum_of, require_network_run
     from .agreeing import AgreedNow, agreed_now, own_file
-    from .another_run import next_run
+    from .another_run import Begun, next_run
     from .checks import check_network, check_node, is_node_folder
     from .exit_codes import ExitCode
     from .finishing import ask_to_finish
