@@ -55,22 +55,20 @@ class LinearToken:
 
     def update(self, rows: slice | torch.Tensor, *, divisor: int, step_size: float, noise_std: float) -> None:
         """Take one step: the sum of the rows' clipped gradients over `divisor`, noise, ridge and projection."""
-        model, w = self._model, self._w
         gradient = self._gradient(self._x[rows], self._y[rows], self._norms[rows]).div_(divisor)
-        if noise_std > 0.0:
-            gradient.add_(torch.randn(self._shape, generator=self._noise, device=self._device), alpha=noise_std)
-        w.mul_(1.0 - step_size * model.ridge).sub_(gradient, alpha=step_size)
-        if math.isfinite(model.radius):
-            w.mul_(torch.clamp(model.radius / torch.linalg.vector_norm(w), max=1.0))
+        self._step(gradient, step_size, noise_std, self._model.ridge)
 
     def close(self, *, step_size: float, noise_std: float) -> None:
         """Add the noise of an update and nothing else, and project."""
-        model, w = self._model, self._w
+        self._step(torch.zeros_like(self._w), step_size, noise_std, 0.0)
+
+    def _step(self, gradient: torch.Tensor, step_size: float, noise_std: float, ridge: float) -> None:
+        radius, w = self._model.radius, self._w
         if noise_std > 0.0:
-            noise = torch.randn(self._shape, generator=self._noise, device=self._device)
-            w.sub_(noise, alpha=step_size * noise_std)
-        if math.isfinite(model.radius):
-            w.mul_(torch.clamp(model.radius / torch.linalg.vector_norm(w), max=1.0))
+            gradient.add_(torch.randn(self._shape, generator=self._noise, device=self._device), alpha=noise_std)
+        w.mul_(1.0 - step_size * ridge).sub_(gradient, alpha=step_size)
+        if math.isfinite(radius):
+            w.mul_(torch.clamp(radius / torch.linalg.vector_norm(w), max=1.0))
 
     def _gradient(self, x: torch.Tensor, y: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
         model = self._model

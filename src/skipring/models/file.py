@@ -90,16 +90,8 @@ def write_model(model: TrainedModel, path: str | Path, parameters: ParameterByte
         "model": to_json(model.facts),
         "inputs": to_json(
             _Columns(
-                columns=inputs.columns,
-                names=inputs.names,
-                features=inputs.features,
-                intercept=inputs.intercept,
-                intercept_share=inputs.intercept_share,
                 unit_rows=None if inputs.scaling is None else inputs.scaling.unit_rows,
-                why_unscaled=inputs.why_unscaled,
-                label=inputs.label,
-                person=inputs.person,
-                node=inputs.node,
+                **{name: getattr(inputs, name) for name in _of_inputs()},
             )
         ),
         "column": None if inputs.schema is None else inputs.schema.to_values(),
@@ -224,8 +216,13 @@ def _inputs(arrays: Mapping[str, NDArray[Any]], said: _Columns, entries: Any) ->
         if not np.isfinite(arrays[_CENTRE]).all() or not ((arrays[_SCALE] > 0.0) & np.isfinite(arrays[_SCALE])).all():
             raise InvalidInput("scale", "of a column", "a finite number above 0")
         scaling = Scaling(arrays[_CENTRE], arrays[_SCALE], said.unit_rows)
-    given = {field.name: getattr(said, field.name) for field in dataclasses.fields(said) if field.name != "unit_rows"}
+    given = {name: getattr(said, name) for name in _of_inputs()}
     return Inputs(classes=arrays[_CLASSES], schema=schema, scaling=scaling, **given)
+
+
+def _of_inputs() -> list[str]:
+    """Return the names of what the file and `Inputs` say alike."""
+    return [field.name for field in dataclasses.fields(_Columns) if field.name != "unit_rows"]
 
 
 def _check(facts: ModelFacts, inputs: Inputs, parameters: NDArray[Any]) -> None:
