@@ -18,6 +18,7 @@ from skipring.data import NodeData
 from skipring.delays import Exponential
 from skipring.errors import InvalidInput
 from skipring.learning import (
+    BUILT_IN,
     LOGISTIC,
     LOSSES,
     SOFTMAX,
@@ -64,8 +65,10 @@ ROOT = MarginLoss(name="own-root", value=root_value, slope=root_slope, bound=1.0
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    """Other tests know the usual losses only."""
+    """Each test here knows the usual losses only, and so do others after it."""
     before = dict(LOSSES)
+    for name in before.keys() - BUILT_IN:
+        del LOSSES[name]
     yield
     LOSSES.clear()
     LOSSES.update(before)
