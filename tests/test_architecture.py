@@ -29,6 +29,7 @@ FLOORS = {
         "_threads",
         "_numbers",
         "_version",
+        "_cache",
         "_writing",
     },
     skipring.network: {"_files", "_packing"},

@@ -452,7 +452,7 @@ def test_run_files_name_models_that_exist() -> None:
     for name in ("hinge", "", "mine:", ":net", "mine:net()", "a b:c", "mine:net:again", "../mine:net", "mine.:net"):
         with pytest.raises(
             InvalidInput,
-            match=r"model.name = .*must be logistic, .*softmax, squared, cnn, small-cnn or module:function",
+            match=r"model.name = .*must be logistic, softmax, squared, .*cnn, small-cnn or module:function",
         ):
             parse_run({"model": {"name": name}})
 
