@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import pytest
 from skipring.data import NodeData
 from skipring.errors import InvalidInput
 from skipring.privacy import forecast, planned_run
-from skipring.runs import example_run_file, read_run_file, with_changes
+from skipring.runs import example_run_file, parse_run, read_run_file, with_changes
 from skipring.simulation import Interrupted, Result, build, simulate
 from skipring.simulation.engine import run_one
 
@@ -456,3 +457,24 @@ def test_standardising_over_all_nodes_is_named_where_an_epsilon_is_printed(
     plain = skipring_words(*words, str(tmp_path / "none"), *agreed)
     assert "epsilon, forecast" in plain[1]
     assert "no epsilon covers" not in plain[1]
+
+
+@pytest.mark.parametrize("privacy", [{"epsilon": 8.0}, {"noise_multiplier": 1.0}])
+def test_rows_are_looked_at_once_whether_noise_follows_from_an_epsilon_or_not(privacy: dict[str, float]) -> None:
+    """The noise follows from what the run file came to, and from how many rows there are."""
+    looked: list[str] = []
+
+    def see(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name in ("require_unit_rows", "require_finite_labels"):
+            looked.append(f"{frame.f_code.co_name} {frame.f_locals['what']}")
+
+    run = parse_run({"data": {"nodes": 20}, "simulation": {"runs": 1}, "schedule": {"steps": 100}, "privacy": privacy})
+    before = sys.getprofile()
+    sys.setprofile(see)
+    try:
+        build(run)
+    finally:
+        sys.setprofile(before)
+    assert sorted(looked) == [
+        f"require_{name} {what}" for name in ("finite_labels", "unit_rows") for what in ("test", "training")
+    ]

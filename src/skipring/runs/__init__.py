@@ -27,7 +27,6 @@ from .resolve import epsilon_of as epsilon_of
 from .resolve import model_of as model_of
 from .resolve import no_privacy as no_privacy
 from .resolve import protection_of as protection_of
-from .resolve import require_cuttable as require_cuttable
 from .resolve import require_own_scales as require_own_scales
 from .resolve import resolve as resolve
 from .resolve import step_sizes_of as step_sizes_of

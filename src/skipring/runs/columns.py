@@ -12,31 +12,27 @@ from typing import Any
 from ..data import Schema
 from ..errors import InvalidInput
 
-#: Which keys may name the file of a trace.
-_TRACES = (("delay", "law"), ("compute", "law"), ("network", "latency"), ("stragglers", "availability"))
+#: Which keys may name a file, and what such a value begins with.
+_FILES = (
+    ("data", "path", ""),
+    ("delay", "law", "trace:"),
+    ("compute", "law", "trace:"),
+    ("network", "latency", "trace:"),
+    ("stragglers", "availability", "trace:"),
+)
 
 
-def with_path_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the values of a run file with the path of a table that lies beside it, and not where the command runs."""
-    data = values.get("data")
-    given = data.get("path") if isinstance(data, Mapping) else None
-    if not isinstance(data, Mapping) or not isinstance(given, str) or Path(given).exists():
-        return values
-    beside = folder / given
-    return values | {"data": dict(data) | {"path": str(beside)}} if beside.is_file() else values
-
-
-def with_traces_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the values of a run file with the paths of traces that lie beside it, and not where the command runs."""
+def with_files_beside(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the values of a run file with the paths of files that lie beside it, and not where the command runs."""
     changed = dict(values)
-    for section, key in _TRACES:
+    for section, key, mark in _FILES:
         table = changed.get(section)
         given = table.get(key) if isinstance(table, Mapping) else None
-        if not isinstance(table, Mapping) or not isinstance(given, str) or not given.startswith("trace:"):
+        if not isinstance(table, Mapping) or not isinstance(given, str) or not given.startswith(mark):
             continue
-        path = given.removeprefix("trace:").strip()
+        path = given.removeprefix(mark).strip()
         if not Path(path).exists() and (folder / path).is_file():
-            changed[section] = dict(table) | {key: f"trace:{folder / path}"}
+            changed[section] = dict(table) | {key: f"{mark}{folder / path}"}
     return changed
 
 

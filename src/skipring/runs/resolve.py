@@ -256,17 +256,6 @@ def _linear(run: RunFile, known: Known) -> LinearModel:
     )
 
 
-def require_cuttable(run: RunFile) -> None:
-    """Refuse updates of fewer rows where persons are protected.
-
-    How many rows a person has is a secret, and how long rows take depends on it: it would decide who else is in an
-    update, which no noise was chosen for.
-    """
-    if run.compute.late == "fewer-rows" and run.privacy.protects == "person":
-        reason = "persons are protected, and how many rows one has would decide who else is in an update; say skip"
-        raise InvalidInput.because("compute.late", run.compute.late, reason)
-
-
 @by_key()
 def designed_ring_of(run: RunFile, nodes: int, steps: int) -> DesignedRing:
     """Return the schedule of a run whose order is designed; what cannot be designed is refused."""

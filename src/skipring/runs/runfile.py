@@ -25,7 +25,7 @@ from ..learning import LOSSES, NETWORKS, rows_of_one
 from ..privacy import USUAL_UNIT, Unit
 from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
 from .changes import EITHER, change_value, parse_change, read_toml
-from .columns import with_columns, with_path_beside, with_schema_file, with_traces_beside
+from .columns import with_columns, with_files_beside, with_schema_file
 from .keys import by_key
 from .wording import refusal, require_no_quotes
 
@@ -389,13 +389,17 @@ class RunFile(_Section):
         return self.model_copy(update=changed)
 
     def model_post_init(self, _: Any) -> None:
-        """Refuse two values where one is meant."""
+        """Refuse two values where one is meant, and those that do not go together."""
         for section, first, second in EITHER:
             values = getattr(self, section)
             if getattr(values, first) is not None and getattr(values, second) is not None:
                 raise InvalidInput.because(
                     f"{section}.{second}", getattr(values, second), f"give either {first} or {second}, not both"
                 )
+        if self.compute.late == "fewer-rows" and self.privacy.protects == "person":
+            # How long rows take would tell how many of them a person has, for which no noise was chosen.
+            reason = "persons are protected, and how many rows one has would decide who else is in an update; say skip"
+            raise InvalidInput.because("compute.late", self.compute.late, reason)
         if self.data.path is not None and self.data.label is None:
             raise InvalidInput.because("data.label", "missing", "say which column of the file is the label")
         if self.model.intercept_share is not None and not self.data.unit_rows and self.column is None:
@@ -406,8 +410,7 @@ class RunFile(_Section):
 def parse_run(values: Mapping[str, Any], *, folder: Path | None = None) -> RunFile:
     """Check the values of a run file, whose files lie in `folder`; one line names the first that is wrong."""
     if folder is not None:
-        values = with_traces_beside(with_path_beside(dict(values), folder), folder)
-        values = with_schema_file(values, folder, read_toml)
+        values = with_schema_file(with_files_beside(dict(values), folder), folder, read_toml)
     require_no_quotes(values, RunFile)
     try:
         return RunFile.model_validate(with_columns(values))

@@ -20,7 +20,6 @@ from ..runs import (
     clipped_labels,
     dealt_rows,
     designed_ring_of,
-    require_cuttable,
     resolve,
     stream,
 )
@@ -146,7 +145,6 @@ def _lateness(run: RunFile) -> Lateness:
     law = pairs = reached = None
     with by_key(delay="compute.law", trace="compute.law"):
         law = None if run.compute.law is None else parse_delay(run.compute.law)
-    require_cuttable(run)
     with by_key(trace="network.latency"):
         pairs = None if run.network.latency is None else PairLatency.read(run.network.latency)
     with by_key(trace="stragglers.availability"):

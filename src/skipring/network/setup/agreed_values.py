@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..._version import __version__
 from ...errors import InvalidInput
-from ...runs import require_cuttable
 from ...schedules import RIVALS
 from ..transport import PROTOCOL, Agreement
 
@@ -50,7 +49,6 @@ def agreement_of(run: RunFile, roster: Roster, resolved: Mapping[str, Any]) -> A
 
 def require_network_run(run: RunFile, nodes: int) -> None:
     """Refuse a run file that real nodes cannot follow, in one line."""
-    require_cuttable(run)
     refused: list[tuple[str, object, str]] = []
     if run.schedule.steps is not None and not 1 <= run.schedule.steps <= MOST_STEPS:
         refused.append(("schedule.steps", run.schedule.steps, f"must be from 1 to {MOST_STEPS}"))
