@@ -1,4 +1,4 @@
-"""Nodes as a table in a terminal: while a run goes on, when it is over, and whenever somebody asks."""
+"""Nodes as a table in a terminal: while a run goes on, when it is over, and whenever it is asked for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def live_table(network: Shown, states: Sequence[NodeState], console: Console) ->
         if status is None or newest is None:
             rows.append(Row("", state.name, [""] * 6, word_of(state)))
             continue
-        # They are asked one after the other, and the token moves meanwhile: whoever is furthest has it.
+        # They are asked one after the other, and the token moves meanwhile: the node that is furthest has it.
         mark = "*" if status.holding and status.hop == furthest(known, newest) else ""
         rows.append(Row(mark, state.name, numbers_of(status, newest, index), word_of(state)))
     return table_of(title, rows, console)
@@ -52,7 +52,7 @@ def newest_of(known: Sequence[NodeStatus]) -> NodeStatus | None:
 
 
 def furthest(known: Sequence[NodeStatus], newest: NodeStatus) -> int:
-    """Return the newest hop that anybody knows of, of the branch that the run goes on with."""
+    """Return the newest hop that a node knows of, of the branch that the run goes on with."""
     return max(status.hop for status in known if status.ballot == newest.ballot)
 
 

@@ -55,7 +55,7 @@ Delay = Annotated[
         " scipy:NAME,ARGUMENTS; 0.1+LAW shifts, 0.9*LAW|0.1*never mixes.",
     ),
 ]
-HopLatency = Annotated[float, typer.Option(help="Time a hop takes, whoever is at its end.")]
+HopLatency = Annotated[float, typer.Option(help="Time a hop takes, between any two nodes.")]
 #: As in `skipring.schedules`, which would take as long.
 USUAL_SCHEDULE = "random-ring"
 Schedule = Annotated[str, typer.Option(metavar="NAME", help="ring, random-ring, designed-ring or random-walk.")]
@@ -155,7 +155,7 @@ class Account:
         typer.Option(
             metavar="NAME",
             help="offered: protects from an observer that is always ready; participants: from one that is skipped, too;"
-            " final: from somebody outside who is shown the final model and nothing else.",
+            " final: from an outsider who is shown the final model and nothing else.",
         ),
     ] = "offered"
     observer_skip: Annotated[

@@ -54,7 +54,7 @@ def tell(text: str, to: TextIO | None = None) -> None:
 
 
 def printable(text: str) -> str:
-    r"""Return a text of somebody's file in one line in which nothing moves the cursor of a terminal or colours it.
+    r"""Return a text of another's file in one line in which nothing moves the cursor of a terminal or colours it.
 
     >>> printable("red \x1b[31m\n")
     'red \\x1b[31m\\n'

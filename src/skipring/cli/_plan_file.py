@@ -28,8 +28,8 @@ def write_plan(path: Path, plans: Plans, law: str) -> None:
 def plan_file(plans: Plans, law: str) -> str:
     """Return the best plan as the text of a run file.
 
-    It says epsilon and not the noise: what the rows come to (how many a node has, who takes how many turns for them)
-    may ask for another one than was planned with.
+    It says epsilon and not the noise. The rows (how many a node has, and in how many turns it uses them) may ask for
+    another noise than was planned with.
     """
     from ..runs import toml_value  # loaded when the command runs
 

@@ -170,17 +170,17 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
     delta = comparison.rows[0].result.privacy.delta
     names = {row.result.schedule for row in comparison.rows}
     rivals = "".join(f" {rival.against}" for rival in RIVALS.values() if rival.name in names)
-    show(
-        *shown,
-        note=f"\nMean ± standard deviation over {comparison.rows[0].result.runs} runs. Epsilon of all, at the end: the"
-        f" forecast where it holds for every pair, else the worst pair of the first run.{_averages(comparison)}"
-        f" Epsilon then: the forecast (method tight, view offered), at delta {delta:g}, for a length fixed beforehand"
-        " at the whole rounds made by then;"
-        f" - where the error was not reached or no forecast holds.{rivals}"
-        f" {' '.join([_not_covered(comparison), *map(sentence, _noted(comparison))])}"
-        f"\nResults and figure are in {folder}; next:",
-        then=f"{command('report', folder)}/*",
-    )
+    notes = [
+        f"Mean ± standard deviation over {comparison.rows[0].result.runs} runs.",
+        "Epsilon of all, at the end: the forecast where it holds for every pair, else the worst pair of the first run."
+        + _averages(comparison),
+        f"Epsilon then: the forecast (method tight, view offered), at delta {delta:g}, for a length fixed beforehand"
+        " at the whole rounds made by then. It is - where the error was not reached or no forecast holds." + rivals,
+        _not_covered(comparison),
+        *map(sentence, _noted(comparison)),
+    ]
+    note = f"\n{' '.join(notes)}\nResults and figure are in {folder}; next:"
+    show(*shown, note=note, then=f"{command('report', folder)}/*")
 
 
 def _averages(comparison: Comparison) -> str:

@@ -82,8 +82,8 @@ def network_init(
     """Make a private authority, and a key, certificate, settings and the agreed run for each node.
 
     Steps, timeout and noise that the run file leaves open are written down once, for all nodes. Its epsilon becomes
-    each node's budget: a node refuses to take part once it is spent. Whoever has DIR/ca/ca.key can pass as any node:
-    keep it offline. It is not encrypted. With --via, each node goes out to one port of HOST, and nothing comes in;
+    each node's budget: a node refuses to take part once it is spent. A thief of DIR/ca/ca.key can pass as any node:
+    keep it offline. It is not encrypted. With --via, each node goes out to one port of HOST, and nothing comes in.
     DIR/relay is what is started there, an sshd of its own that sees ciphertext only.
     """
     from ..network import NewSettings, agreed_now, make_network, own_file
@@ -154,7 +154,7 @@ def _show(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days:
         kept += f"\nNodes meet at {relay}. Its administrator needs:\n  {needs}"
     tell(
         f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline:"
-        f" whoever has it can pass as any node.{kept}\nHere:\n  {command('network', 'up', folder)}\nElsewhere:\n"
+        f" a thief of it can pass as any node.{kept}\nHere:\n  {command('network', 'up', folder)}\nElsewhere:\n"
         f"  {command('network', 'pack', roster.names[0], '--dir', folder)}"
     )
 
@@ -239,4 +239,4 @@ def _say_good(seen: Seen) -> None:
         if node.process is not None:
             tell(f"Node {name} runs (process {node.process}).")
         if seen.alone:
-            tell(f"It writes to {' and '.join(node.writes)}, which whoever starts it must let it do.")
+            tell(f"It writes to {' and '.join(node.writes)}, which the one who starts it must let it do.")

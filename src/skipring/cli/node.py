@@ -104,7 +104,7 @@ def node_model(
     """Write the newest model that a node has, running or not, as a file for `skipring predict`.
 
     It is told from the node's journal. Its epsilons are this node's own, for its own data, and for what it has released
-    so far. A model that is shown to somebody outside before the run is over is one more look at everybody's data.
+    so far. A model that is shown to an outsider before the run is over is one more look at all nodes' data.
     """
     from ..network import save_node_model  # loaded when the command runs
 
@@ -150,7 +150,7 @@ def _print(found: GivenAway) -> None:
     )
     if found.final_epsilon is not None:
         console.print(
-            "Somebody outside who is shown the final model and nothing else: epsilon"
+            "An outsider who is shown the final model and nothing else: epsilon"
             f" {upper_fixed(found.final_epsilon, 4)} (view {found.final_view}, all else as above).",
             style="dim",
         )

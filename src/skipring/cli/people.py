@@ -86,9 +86,9 @@ def network_renew(
 ) -> None:
     """Make new certificates for the keys that the nodes have, and for the authority if its own ends before.
 
-    Keys, roster and run stay, and so do certificates that still hold: nobody is locked out, whoever is told first. What
-    owners elsewhere need is DIR/update.json, which is not secret; there: skipring node update. A node that runs uses
-    its new certificate after it was stopped and started again, which loses nothing.
+    Keys, roster and run stay, and so do certificates that still hold. No node is locked out, in whatever order owners
+    are told. What owners elsewhere need is DIR/update.json, which is not secret; there: skipring node update. A node
+    that runs uses its new certificate after it was stopped and started again, which loses nothing.
     """
     from ..network import renew_certificates
 
@@ -111,7 +111,7 @@ def node_update(
     ],
     as_json: Json = False,
 ) -> None:
-    """Take another run, its nodes and new certificates into a node's folder, as whoever prepared the network tells all.
+    """Take another run, its nodes and new certificates into a node's folder, as all are told by those who prepared it.
 
     The file must be signed by the network's authority, and newer than the last one. The last run is put away; the
     node's key, settings, budget and ledger stay. Read what has changed before you start the node.

@@ -218,7 +218,7 @@ def _on_epsilon(plans: Plans, found: Guarantee) -> str:
 
 
 def _on_delta(budget: Budget) -> list[str]:
-    """Warn of a delta that is large for so many rows, persons or nodes."""
+    """Warn of a delta that is large for this number of rows, persons or nodes."""
     return delta_note(budget.protects, budget.units_of_a_node, budget.nodes, budget.delta)
 
 

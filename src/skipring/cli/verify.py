@@ -27,7 +27,7 @@ def network_verify(
 ) -> None:
     """Check, offline, that a majority of the nodes have signed that their run ended with this model.
 
-    Take the roster from somebody you trust: it says whose signatures count. Exit code 1: they have not. Exit code 3:
+    Take the roster from a person you trust: it says whose signatures count. Exit code 1: they have not. Exit code 3:
     they have, but the run ended a round or more before its agreed last hop, and no majority asked for that.
     """
     from ..network import verify_outcome  # loaded when the command runs

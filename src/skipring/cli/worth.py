@@ -28,7 +28,7 @@ def worth(
     splits: Annotated[int, typer.Option(help="How often test rows are set aside anew.")] = 10,
     made_up: Annotated[
         int | None,
-        typer.Option("--made-up", metavar="ROWS", help="Take so many made-up rows of the schema, and no data."),
+        typer.Option("--made-up", metavar="ROWS", help="Take this number of made-up rows of the schema, and no data."),
     ] = None,
     out: Annotated[
         Path | None,
