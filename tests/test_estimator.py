@@ -345,7 +345,7 @@ class TestWhomItProtects:
         assert scores["record"] > scores["node"] + 0.1
 
     def test_persons_that_would_not_be_hidden_are_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="persons: protects = 'record' does not hide persons"):
+        with pytest.raises(InvalidInput, match="persons: protects = 'record' does not protect persons"):
             self.fitted(self.nodes, self.persons, protects="record")
         with pytest.raises(InvalidInput, match="protects = household"):
             self.fitted(self.nodes, protects="household")

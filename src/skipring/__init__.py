@@ -1,7 +1,7 @@
 """Straggler-resilient, differentially private learning without a server.
 
-People who cannot pool their data train one model: a token carrying the model walks a ring of nodes, whoever holds it
-takes one noisy gradient step on its own data, and a node that is not ready within a timeout is skipped. This package
+People who cannot pool their data train one model. A token carrying the model walks a ring of nodes. The node that holds
+it takes one noisy gradient step on its own data. A node that is not ready within a timeout is skipped. This package
 tells beforehand what that costs in time, error and privacy, and picks timeout, length and noise for a budget.
 
 The rooms, each using only those before it:

@@ -20,7 +20,7 @@ def number(value: float) -> str:
 
 
 def upper(value: float, digits: int = 4) -> str:
-    """Return an upper bound, such as an epsilon, with so many digits, the last of them rounded up.
+    """Return an upper bound, such as an epsilon, with some digits, the last of them rounded up.
 
     Rounded to the nearest, the text would promise more than was proven.
 
@@ -36,7 +36,7 @@ def upper(value: float, digits: int = 4) -> str:
 
 
 def upper_fixed(value: float, decimals: int) -> str:
-    """Return an upper bound with so many decimals, for a column of a table; the last of them is rounded up.
+    """Return an upper bound with `decimals`, for a column of a table; the last of them is rounded up.
 
     >>> upper_fixed(0.98701, 3), upper_fixed(0.987, 3), upper_fixed(2.0, 3), upper_fixed(float("inf"), 3)
     ('0.988', '0.987', '2.000', 'infinity')

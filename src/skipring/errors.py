@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 #: No smaller delta is stated: the noise of a real node has no values beyond 18.84 standard deviations, where a Gaussian
-#: has a mass of 4e-79. (`network.node.unreached` says what that adds to delta for a run of so many numbers.)
+#: has a mass of 4e-79. (`network.node.unreached` says what that adds to delta for all numbers of a run.)
 LEAST_DELTA = 1e-75
 
 

@@ -114,20 +114,20 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         ``most-updates`` (least time per update; the default with one).
     hop_latency : the time that a hop takes.
     learning_rate : the step size of the first update; that of update number t is smaller by sqrt(t).
-    protects : what `epsilon` hides: ``record`` (one row), ``person`` (all rows of one person, see `fit`), ``node`` (all
-        rows of a node), or ``auto``: persons if `fit` is told whose each row is, and records otherwise.
+    protects : what `epsilon` protects: ``record`` (one row), ``person`` (all rows of one person, see `fit`) or ``node``
+        (all rows of a node). ``auto`` is persons if `fit` is told whose each row is, and records otherwise.
         `protects_` says which it was.
     rows_per_person : for persons, how many rows of one are used at most: the first ones. It must be given then, and
         without looking at the data.
     batch : the most rows of an update. For records and persons the sum over them is divided by it, and a node with more
-        rows rotates through parts (default: the rows of the largest node); for nodes they are drawn anew for each
+        rows rotates through parts (default: the rows of the largest node). For nodes they are drawn anew for each
         update (default: all of a node).
     diameter : of the ball that the parameters are kept in.
     epsilon, delta : the privacy budget, from which the noise follows.
     noise_multiplier : standard deviation of the noise over the most that what is protected can contribute; if given, it
         is used in place of what `epsilon` asks for. 0 means no noise and no privacy; otherwise at least 0.001.
-    nodes : how many nodes the rows (or persons, if `fit` is told of them) are dealt to at random if `fit` is not told
-        (default: one for every four, but at least 2 and at most 100).
+    nodes : how many nodes the rows (or persons, if `fit` is told of them) are dealt to at random if `fit` is not told.
+        The default is one for every four, but at least 2 and at most 100.
     standardise : give each feature mean 0 and standard deviation 1 before the rows are scaled.
     intercept : learn a constant as well. It takes half of each row's square, so the features' part is noisier: leave
         it out where the classes are about balanced and the features standardised.
@@ -153,9 +153,9 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
     Notes
     -----
     `epsilon_` bounds, at `delta`, what any one other node learns about one record, about one person or about all rows
-    of a node (`protects_`), which may be replaced by any other, from every token that it is offered and from the final
-    model. Where records or persons are protected, next to nothing is promised for a node as a whole. Three things are
-    outside of it:
+    of a node (`protects_`). What is protected may be replaced by any other. The other node learns from every token that
+    it is offered and from the final model. Where records or persons are protected, next to nothing is promised for a
+    node as a whole. Three things are outside of it:
 
     - The mean and standard deviation of the features come from all training rows, and so do the labels in `classes_`.
       They are not covered by `epsilon_`. Pass ``standardise=False``, or scale by what is known publicly, to avoid the
@@ -167,7 +167,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
       one, `save_model` states no epsilon.
 
     Amplification by the noise of others needs a learning rate of at most 2 / smoothness (8 for two classes, 4 for more,
-    less with `ridge`); beyond it, only the noise of a node's own updates counts, and a warning says so.
+    less with `ridge`). Beyond it, only the noise of a node's own updates counts, and a warning says so.
 
     Examples
     --------
@@ -275,7 +275,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         if self.protects == "auto":
             return "person" if persons else USUAL_UNIT
         if persons and self.protects != "person":
-            reason = f"protects = {self.protects!r} does not hide persons; leave them out, or say 'person' or 'auto'"
+            reason = f"protects = {self.protects!r} does not protect persons; leave them out, or say 'person' or 'auto'"
             raise InvalidInput.because("persons", "", reason)
         if not persons and self.protects == "person":
             raise InvalidInput.because("persons", "missing", "protects = 'person': tell `fit` whose each row is")

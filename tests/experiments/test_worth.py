@@ -432,7 +432,7 @@ def test_a_whole_node_in_one_place_is_not_hidden(skipring: Command, run_file: Pa
     data = skipring(line).data
     assert {(row["who"], row.get("epsilon")) for row in data["rows"]} >= {("alone", 1.0), ("together", 1.0)}
     assert not [row for row in data["rows"] if row["who"] == "pooled" and row["epsilon"] is not None]
-    assert "In one place with noise is left out: it would hide rows, not nodes." in data["notes"]
+    assert "In one place with noise is left out: it would protect rows, not nodes." in data["notes"]
 
 
 def test_a_figure_without_a_folder_goes_where_the_help_says(skipring: Command, run_file: Path) -> None:

@@ -19,7 +19,7 @@ from skipring.network.setup import given_away, load_node, open_journal, why_not_
 Command = Callable[..., Any]
 
 RUN = small_run(12, "noise_multiplier = {noise}", timeout=20.0)
-NOTHING = "here is no noise (privacy.noise_multiplier = 0), so nothing is hidden from anybody"
+NOTHING = "here is no noise (privacy.noise_multiplier = 0), so nothing is protected"
 
 
 def prepared(skipring_words: Command, tmp_path: Path, noise: float = 3.0) -> Path:

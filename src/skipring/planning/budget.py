@@ -20,7 +20,7 @@ Ready = Literal["fresh", "kept", "ahead"]
 
 #: Skip probabilities that are tried before the best one is refined.
 _SKIPS = (1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.07, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.88, 0.94, 0.98)
-#: Which share of a node's rows an update may take, if that is for the planner to say: one in so many.
+#: Which share of a node's rows an update may take, if that is for the planner to say: one in 1, 2 or 4.
 _SHARES = (1, 2, 4)
 
 
@@ -36,8 +36,8 @@ class Budget:
     ----------
     nodes, delay, hop_latency : who takes part, how long a node takes, how long a hop takes.
     epsilon, delta : the privacy of what `protects` says against any other node that is always ready.
-    dimension, gradient_bound, diameter : the model's number of parameters, the largest norm of a row's gradient (for
-        nodes: of a node's), and the diameter of the set that the parameters are kept in.
+    dimension, gradient_bound, diameter : the model's number of parameters, and the largest norm of a row's gradient
+        (for nodes: of a node's). Also the diameter of the set that the parameters are kept in.
     time, steps : how long the run may take on average (it may take less), or how many steps it has; one of the two.
     schedule : who gets the token next.
     smoothness : of the loss; the learning rate is kept at 2 / smoothness or below, since epsilon rests on contraction.
@@ -116,7 +116,7 @@ class Budget:
             raise InvalidInput.because("rows_per_person", "missing", "say how many rows a person has at most")
         if self.protects in ("record", "person") and self.rows is None and self.batch is None:
             reason = (
-                f"a {self.protects} is protected, and its noise is divided by the rows of an update: say how many rows "
+                f"a {self.protects} is protected, and its noise is divided by the rows of an update. Say how many rows "
                 "each node has, or a batch; to protect a node needs neither"
             )
             raise InvalidInput.because("rows", "missing", reason)
@@ -177,9 +177,9 @@ class Budget:
     def gradient_noise(self, noise_multiplier: float) -> float:
         """Return the standard deviation of the noise on an update's gradient, over the gradient bound.
 
-        For records and persons an update is the sum of at most `batch` rows' gradients, divided by `batch`: no longer
-        than the gradient bound k of one row, as a node's is. Its noise is the multiplier times the most that one unit
-        can contribute (k; a person's rows: so many times k), divided by `batch`, too.
+        For records and persons an update is the sum of at most `batch` rows' gradients, divided by `batch`. So it is no
+        longer than the gradient bound k of one row, as a node's is. Its noise is the multiplier times the most that one
+        unit can contribute (k; with several rows per person, as many times k), divided by `batch`, too.
         """
         return noise_multiplier if self.batch is None else noise_multiplier * self._per_person / self.batch
 
@@ -194,7 +194,7 @@ class Budget:
         return round_law(self.delay, timeout, self.hop_latency, self.nodes, self.ready, turns=self._turns)
 
     def expected_time(self, timeout: float, steps: int) -> float:
-        """Return how long so many steps take on average."""
+        """Return how long `steps` take on average."""
         if self.ready == "fresh":
             return expected_latency(self.delay, timeout, self.hop_latency, steps)
         return steps * self.law(timeout).duration / self.nodes

@@ -232,7 +232,7 @@ class _Planner:
         if budget.time is None:
             raise InvalidInput.because("delay", budget.delay, "no timeout gives a run that Theorem 1 covers")
         if max(self.steps(timeout) for timeout in timeouts) > 0:
-            raise InvalidInput.because("time", budget.time, "is too short for anybody to take part with certainty")
+            raise InvalidInput.because("time", budget.time, "is too short for any node to take part with certainty")
         hops = [budget.expected_time(timeout, budget.nodes) for timeout in timeouts]
         raise InvalidInput("time", budget.time, f"at least {min(hops):.4g}: one round takes that long on average")
 

@@ -72,7 +72,7 @@ def _add_interval(
     """Add to out[u], for every target u, what updates low..high-1 tell someone who looks after update high-1.
 
     The cheapest way to absorb the shifts of u in the noise is the greatest convex minorant of (noise so far, shift so
-    far), found by pooling adjacent violators; between u's updates only the sum of the noise matters. Seen from the end
+    far), found by pooling adjacent violators. Between u's updates only the sum of the noise matters. Seen from the end
     of the interval, update i weighs the product of the later contraction factors. `node` is whose target each update is
     of: a node, or a part of a node's data. `previous` and `following` link the updates of one target; `weight`, `noise`
     and `stack` are scratch space.

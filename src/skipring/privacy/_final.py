@@ -1,7 +1,7 @@
 """The law of what the final model alone tells on the two rings, before a run (docs/privacy.md, "The final model only").
 
-Somebody outside looks once, at the end. Everybody's noise after an update of the target hides it, and each update may
-be charged to any of that noise. The rules below give each update noise of its own, so that the costs just add.
+An outsider looks once, at the end. The noise of all after an update of the target hides it, and each update may be
+charged to any of that noise. The rules below give each update noise of its own, so that the costs just add.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def ring_final(run: PlannedRun, failure: float, units: ClassRange) -> Independen
 
     A contribution is charged to all noise up to the node's next one: that of n - 1 others in each of `every` rounds.
     The last one is charged to what the rest of the run adds. The node is taken to be the last of its round, so in the
-    last round that is nothing; and the others' updates of its first round are not counted in its number.
+    last round that is nothing. And the others' updates of its first round are not counted in its number.
     """
 
     @cache
@@ -92,7 +92,7 @@ def random_ring_final(run: PlannedRun, failure: float, units: ClassRange) -> Ind
 
 
 def _first(run: PlannedRun, sides: _Sides, rounds: int, own: int) -> Block:
-    """Return the first round's cost: all noise after it counts, in this round and in so many whole rounds.
+    """Return the first round's cost: all noise after it counts, in this round and in `rounds` whole rounds.
 
     How early the update is, is known from those who came before it. At most `own` updates of the target that do not
     count lie among the noise.

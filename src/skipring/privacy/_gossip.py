@@ -87,8 +87,9 @@ def _basis(phase: Phase, observer: int, neighbours: Nodes, rounds: int) -> Doubl
     """Return an orthonormal basis of what the neighbours' values in rounds 1, 2, .. say about hidden nodes.
 
     Their own values are known from round 0. Cutting each way through the graph where it last leaves a neighbour shows
-    that the rest spans C, V C, .., V^(rounds - 2) C, with C the links of neighbours to hidden nodes, and V the weights
-    between all nodes but the observer and its neighbours. Orthogonalising after each product keeps it well conditioned.
+    that the rest spans C, V C, .., V^(rounds - 2) C. Here C are the links of neighbours to hidden nodes, and V the
+    weights between all nodes but the observer and its neighbours. Orthogonalising after each product keeps it well
+    conditioned.
     """
     known = np.append(neighbours, observer)
     values = np.zeros((len(phase.degrees), len(neighbours)))
@@ -149,8 +150,8 @@ def _prices(stay: Doubles, share: Doubles, level: Doubles, steps: Doubles) -> Do
     """Return up to what drift each target absorbs in each phase although the observer does not look.
 
     A drift costs its square over the squared step size. Absorbing one unit less now leaves a part `stay` at the target,
-    where it costs 2 B x share when the observer looks: from the last phase backwards this gives the price of drift,
-    given B, the drift at hand; and B follows from the prices. What leaves the target is worth the `level` of others.
+    where it costs 2 B x share when the observer looks. From the last phase backwards this gives the price of drift,
+    given B, the drift at hand. And B follows from the prices. What leaves the target is worth the `level` of others.
     """
     square = (steps**2)[:, None]
     elsewhere = level / square
@@ -221,7 +222,7 @@ def _hide_together(
 ) -> tuple[Doubles, Doubles]:
     """Return (left, absorbed): the multiples of the targets' drifts that stay at all nodes, and what hidden ones hide.
 
-    The projection q of the target shifts what the observer is sent by exactly as much as the target does; so does a
+    The projection q of the target shifts what the observer is sent by exactly as much as the target does. So does a
     mixture of it with the target alone, and the price of what is left decides which.
     """
     assert phase.basis is not None

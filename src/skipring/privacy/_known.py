@@ -4,7 +4,7 @@ Places are known, and only who takes part is left to chance: hops are independen
 between two looks of an observer tell. In an interval the target contributes at most twice. Let q be how likely others
 take part, and N1 and N2 how many do between the two contributions and between the second one and the look: binomial.
 What the interval tells is the greatest convex minorant, written out for two drifts. A pair's leakage is a sum of such
-terms, and its law is kept as that of the other rings. Which pair is the worst one is not known beforehand: a bound that
+terms, and its law is kept as that of the other rings. Which pair is the worst one is not known beforehand. A bound that
 is quick to compute, F(x) <= C e^(theta x) with the least C, tells for all of them at once which ones may be.
 """
 
@@ -33,9 +33,9 @@ from .record import PlannedRun
 _RATIO = 1.08
 _LARGEST_EXPONENT = math.floor(math.log(500.0) / math.log(_RATIO))
 _LEAST_EXPONENT = math.ceil(math.log(1e-6) / math.log(_RATIO))
-#: So many pairs' laws are computed one by one; the quick bound holds for the others.
+#: How many pairs' laws are computed one by one; the quick bound holds for the others.
 _ONE_BY_ONE = 32
-#: From so many nodes on, all pairs are gone through on all cores.
+#: From this many nodes on, all pairs are gone through on all cores.
 _MANY_NODES = 200
 #: Points of the lattice for the law of a pair: it is spread over a few releases only.
 _LATTICE = 1 << 13
@@ -267,7 +267,7 @@ def _log_mean(grown: Floats, law: Floats, most: float) -> Floats:
 
 
 def _late_noise(update: Floats, between: float, noises: Floats, law: str) -> Floats:
-    """Return the noise of one update and of so many after it, the first at most between + 1 later than `update`."""
+    """Return the noise of one update and of `noises` after it, the first at most between + 1 later than `update`."""
     if law == "constant":
         return 1.0 + noises + 0.0 * update
     gap = 1.0 / share(update + between + 1.0, 1.0 + noises, "sqrt") / (update + between + 1.0)
@@ -277,8 +277,8 @@ def _late_noise(update: Floats, between: float, noises: Floats, law: str) -> Flo
 class OrderLeakage(Leakage, ABC):
     """The largest over all pairs of a known order, or over all targets, of what may be told.
 
-    The quick bound is computed for all of them; the laws of those for which it is largest are computed one by one,
-    until nobody is left for whom it says more than what was found, or enough are.
+    The quick bound is computed for all of them. The laws of those for which it is largest are computed one by one,
+    until none is left for which it says more than what was found, or enough are.
     """
 
     def __init__(self, chances: Chances, every: int, unit: int) -> None:

@@ -14,7 +14,7 @@ def cut(
 ) -> int:
     """Write a row for each interval between two looks in which the unit contributes; return how many there are.
 
-    A row is (k1, k2, first, second, left out): `first` and `second` are the rounds of the target's contributions, -1 if
+    A row is (k1, k2, first, second, left out). `first` and `second` are the rounds of the target's contributions, -1 if
     there is none, with k1 other nodes between the two and k2 between the last of them and the look. (k1 is 0 where
     there is one contribution.) `left out` counts the target's hops in between that do not contribute, whose noise is
     not counted. The unit contributes in rounds unit, unit + every, ...
@@ -69,7 +69,7 @@ def pair_log_mgfs(
 
     group[k] is the group of k other nodes, floor[round, node] that of the number of the node's update, off[k] that of a
     number that is left out. `alone` has the values of one contribution and the noise after it, by (left out, floor,
-    others); `after` those of two contributions that are absorbed in what comes after the second one.
+    others). `after` has those of two contributions that are absorbed in what comes after the second one.
     """
     nodes = places.shape[1]
     rows = np.empty((places.shape[0] + 1, 5), dtype=np.int64)

@@ -13,7 +13,7 @@ from .transcript import Transcript, TranscriptAccountant
 class _PassedOn(TranscriptAccountant):
     """Nobody is skipped, but each observer looks at its turns and passes the token on unchanged.
 
-    Updates are numbered without the observer's, so later step sizes are larger; what it learns falls with each update
+    Updates are numbered without the observer's, so later step sizes are larger. What it learns falls with each update
     that it makes (docs/privacy.md, "Orders by design"), so no other behaviour tells it more. Its own updates stay in
     the chain, alone between two looks of its own, where they tell nothing about others.
     """

@@ -133,11 +133,11 @@ def random_ring_leakage(run: PlannedRun, failure: float, units: ClassRange) -> I
     """Return the leakage of any pair on the randomised ring, for both views.
 
     In a round the target comes before the observer ("uv") or after it ("vu"), with probability 1/2 each. Each update of
-    the target is charged to the noise up to the next event among its own next slot and the observer's next look; if the
-    observer does not look in this round, that is not before the first of the two slots of the next round. Those
-    numbers are negatively dependent across rounds, so independent copies are larger in the convex order.
+    the target is charged to the noise up to the next event among its own next slot and the observer's next look. If the
+    observer does not look in this round, that is not before the first of the two slots of the next round. Those numbers
+    are negatively dependent across rounds, so independent copies are larger in the convex order.
 
-    Units that contribute in every second round or less have nothing to hide in the next round: the target's slot there
+    Units that contribute in every second round or less have nothing to hide in the next round. The target's slot there
     is no event, and the noise counts up to the observer's slot. Each round is used once, so all is independent.
     """
     sees = run.observer.sees

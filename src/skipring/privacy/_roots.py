@@ -23,8 +23,8 @@ def narrow(
         if high - low <= width:
             break
         share = at_low / (at_low - at_high) if turn % 6 < 5 else 0.5
-        # Next to an end, a step that passes the root ends the search. It passes it by next to nothing: whoever is asked
-        # for the noise of a budget, and then for the budget of that noise, should answer what was asked for.
+        # Next to an end, a step that passes the root ends the search. It passes it by next to nothing: asked for the
+        # noise of a budget, and then for the budget of that noise, the answers should agree.
         middle = min(max(low + share * (high - low), low + 1e-3 * width), high - 1e-3 * width)
         if not low < middle < high:
             break

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-#: So many different numbers of parts are accounted for one by one.
+#: How many different numbers of parts are accounted for one by one.
 _MOST_NUMBERS = 32
 
 
@@ -20,8 +20,8 @@ _MOST_NUMBERS = 32
 class ClassRange:
     """Classes of units that contribute equally often, and share one law of the leakage.
 
-    The law has the earliest rounds of any of them (those of class `first`: the fewest updates came before) and the
-    shortest rest of the run after their last contribution (that of class `last`). A leakage never grows with more
+    The law has the earliest rounds of any of them (those of class `first`: the fewest updates came before). It also has
+    the shortest rest of the run after their last contribution (that of class `last`). A leakage never grows with more
     updates before or after, so it is above the law of each class in between. A range of one class is exact.
 
     Parameters

@@ -30,7 +30,7 @@ def share(update: Floats, noises: Floats, law: StepSizeLaw) -> Floats:
 
 
 def share_after(update: Floats, between: float, noises: Floats, law: StepSizeLaw) -> Floats:
-    """Return the leakage of update number c that is absorbed in itself and in so many updates of others after it.
+    """Return the leakage of update number c that is absorbed in itself and in `noises` updates of others after it.
 
     At most `between` updates that do not count lie before or among those. With step sizes rate/sqrt(c) the noise of
     update i weighs c/i, so it is 1 / (1 + c (psi(c + between + 1 + noises) - psi(c + between + 1))), which decreases in

@@ -1,15 +1,15 @@
 """The law of the leakage on the uniform random walk, before a run (docs/privacy.md, "Random walk").
 
 A step is one hop: a node is drawn uniformly (the present holder may be drawn again), and it takes part or is skipped.
-For one pair the hops are independent, each of one of four kinds: U, the target takes part (probability a); V, the
-observer is sent the token (b); N, another node takes part (g); or nothing that matters.
+For one pair the hops are independent, each of one of four kinds. They are U, the target takes part (probability a); V,
+the observer is sent the token (b); N, another node takes part (g); or nothing that matters.
 
 The hops are cut into segments. An update of the target is charged to the noise up to the next event (U or V) or to the
 end of its segment, whichever comes first. Given the number m of events in a segment, the numbers of hops in the m + 1
-gaps are uniform over the compositions of hops - m: geometric variables conditioned on their sum, hence negatively
-associated. So are the numbers of N's, a thinning of each gap by itself, and the charges, which decrease in them. A sum
-of negatively associated terms is at most, in the convex order, the sum of independent terms with the same marginal
-laws. Segments are independent of each other. Somebody outside, who sees the final model only, is the case b = 0.
+gaps are uniform over the compositions of hops - m. They are geometric variables conditioned on their sum, hence
+negatively associated. So are the numbers of N's, a thinning of each gap by itself, and the charges, which decrease in
+them. A sum of negatively associated terms is at most, in the convex order, the sum of independent terms with the same
+marginal laws. Segments are independent of each other. An outsider, who sees the final model only, is the case b = 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .record import PlannedRun
 
 #: Events per long segment. The end of a segment closes a gap like an event does, so more are better; the work grows.
 _EVENTS = 40
-#: At most so many floors of the update number are used.
+#: At most this many floors of the update number are used.
 _MOST_FLOORS = 200
 #: Where the law of the number of N's in a segment is cut: a stochastically smaller law with few values.
 _QUANTILES = np.array(
@@ -64,7 +64,7 @@ def random_walk_leakage(run: PlannedRun, failure: float, *, floors: bool = True)
     cut where the floor rises, which is better for short walks.
     """
     n = run.nodes
-    if run.outside:  # nobody looks on the way, and everybody's noise counts
+    if run.outside:  # nobody looks on the way, and the noise of all counts
         kinds = _HopKinds(run.target_ready / n, 0.0, (n - 1) * run.others_ready / n)
     else:
         kinds = _HopKinds(run.target_ready / n, run.observer.sees / n, (n - 2) * run.others_ready / n)
@@ -181,7 +181,7 @@ def _gap_laws(hops: int, kinds: _HopKinds, cut: float) -> Iterator[_Gaps]:
 
 
 def _gap_law(hops: int, events: int, kinds: _HopKinds) -> tuple[Floats, Floats]:
-    """Return values and probabilities of the number of N's in a gap, in a segment with so many events.
+    """Return values and probabilities of the number of N's in a gap, in a segment with `events`.
 
     With T N's in all, spread over events + 1 gaps, P(gap >= k) = C(T - k + m, m) / C(T + m, m), and
     P(gap = k) = P(gap = k - 1) (T - k + 1) / (T - k + m) from P(gap = 0) = m / (T + m). T ~ Bin(hops - m, .).

@@ -130,7 +130,7 @@ class Guarantee:
     def terms(self) -> str:
         """What the number cannot be read without, in one line."""
         if self.refused is not None:
-            return f"nothing, against anybody: {self.refused}"
+            return f"nothing: {self.refused}"
         return (
             f"{PROTECTED[self.protects]} ({RELATION}) at delta {upper(self.delta)} against {self.against}"
             f" (method {self.method})"
@@ -148,7 +148,7 @@ class Guarantee:
         return [("epsilon", self.number), *further, ("delta", upper(self.delta)), *terms, ("method", self.method)]
 
     def beside(self, name: str) -> Guarantee | None:
-        """Return the further guarantee against somebody (`OUTSIDER`, `ALL_OTHERS`), or that of a `WHOLE_NODE`."""
+        """Return the further guarantee against an `OUTSIDER` or `ALL_OTHERS`, or that of a `WHOLE_NODE`."""
         return next((each for each in self.also if self._name(each) == name), None)
 
     def _name(self, further: Guarantee) -> str:

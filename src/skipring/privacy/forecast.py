@@ -40,7 +40,7 @@ from .record import (
     SureOthers,
 )
 
-#: So many ways to be of some class in each of several runs are looked at, at most.
+#: How many ways to be of some class in each of several runs are looked at, at most.
 _MOST_COMBINATIONS = 300
 
 
@@ -58,7 +58,7 @@ class PrivacyCurve(ABC):
     def classes(self, failure: float) -> list[list[Leakage]]:
         """Return for each class of units the laws of its leakage, leaving out paths of at most this probability.
 
-        Each law of a class is a bound by itself, so the smallest holds; but a unit may be of any class, so the largest
+        Each law of a class is a bound by itself, so the smallest holds. But a unit may be of any class, so the largest
         over the classes is what is promised. How many classes there are does not depend on `failure`.
         """
 
@@ -118,8 +118,8 @@ class Forecast(PrivacyCurve):
     """What any observer will learn about any target in a run that has not happened yet.
 
     It is the smaller of the amplified bound, where the run allows one, and of the assumption-free bound that charges
-    each update of the target in full; where units take turns, the largest of that over all classes of units, and over
-    all numbers of parts that nodes have.
+    each update of the target in full. Where units take turns, it is the largest of that over all classes of units, and
+    over all numbers of parts that nodes have.
     """
 
     def __init__(self, run: PlannedRun) -> None:
@@ -333,8 +333,9 @@ def _notes(run: PlannedRun, *, amplified: bool) -> Iterator[str]:
         failing = f", but for a probability of {sure.failure:.2g}, which is part of delta" if sure.failure else ""
         yield (
             f"in each round at least {sure.others} other nodes, fixed before its order is drawn, update wherever"
-            f" their turn comes{failing}; nobody prepares by the coming order, and no data decides who is late"
+            f" their turn comes{failing}"
         )
+        yield "nobody prepares by the coming order, and no data decides who is late"
     if isinstance(run.order, AgreedOrder | DesignedOrder):
         closing = f", the last {run.order.closing} of its hops by noise alone" if run.order.closing else ""
         yield f"it holds for every pair of the order that is agreed on beforehand{closing}"
@@ -365,11 +366,11 @@ def _classes(run: PlannedRun, failure: float, *, amplified: bool) -> list[list[L
         plain: Leakage = BinomialLeakage(run.steps, run.target_ready / run.nodes)
         return [[plain, *(_walk_laws(run, failure) if amplified else ())]]
     if sure := isinstance(run.taking_part, SureOthers):
-        # The ring of those who are sure to update, of target and observer; whoever else updates only adds noise
+        # The ring of those who are sure to update, of target and observer; other updates only add noise
         # (docs/privacy.md, "Nodes that remember").
         ring = run.taking_part.others + 2
         run = replace(run, order=DrawnRing(nodes=ring, steps=ring * run.rounds), observer=Members())
-    # Somebody outside is shown less than a member, so what holds against those holds as well, range by range.
+    # An outsider is shown less than a member, so what holds against those holds as well, range by range.
     final = run.outside and amplified and not sure
     as_member = replace(run, observer=Members()) if run.outside else run
     law_of = ring_final if isinstance(run.order, FixedRing) else random_ring_final

@@ -19,7 +19,7 @@ _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 #: Formulas here are good to some 1e-11, and sums and transforms of them lose little. Bounds are raised by this much,
 #: which is more than rounding can take (tests/privacy/test_rounding.py has interval arithmetic look).
 ROUNDING = 1.0 + 1e-9
-#: Below this mu the two Mills ratios agree to so many digits that their difference is expanded instead.
+#: Below this mu the two Mills ratios agree to nearly all digits, so that their difference is expanded instead.
 _SMALL_MU = 1e-3
 
 
@@ -57,7 +57,7 @@ def _delta(mu: Floats, epsilon: float) -> Floats:
 
 
 def _one_delta(mu: float, epsilon: float) -> float:
-    """Return what `_delta` does for a single mu: whoever looks for a root asks a thousand times."""
+    """Return what `_delta` does for a single mu: a search for a root asks a thousand times."""
     mu = min(max(mu, 1e-300), 1e150)
     a = epsilon / mu - 0.5 * mu
     if a > 40.0:

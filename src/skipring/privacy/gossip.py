@@ -69,9 +69,9 @@ class GossipRun:
     noise_multiplier : sigma / k; the noise that each node adds to its gradient in each phase.
     step_sizes : one number, or one for each phase. Only their ratios matter.
     amplified : whether gradient steps contract (convex, beta-smooth losses and step sizes of at most 2 / beta), noise
-        reaches the values as it was drawn, and averaging is plain. Say False for neural networks, for noisy gradients
-        that are clipped after the noise was added (as the public code of Muffliato does), and for accelerated
-        averaging (its weights can be negative): each phase then counts in full.
+        reaches the values as it was drawn, and averaging is plain. Say False for neural networks, and for noisy
+        gradients that are clipped after the noise was added (as the public code of Muffliato does). Say so for
+        accelerated averaging, too (its weights can be negative). Each phase then counts in full.
     projected_after_noise : whether nodes project their values between adding the noise and averaging. It is better to
         project before the gradient is taken: then nodes can hide a target's drift together, and mu is smaller.
     """
@@ -188,13 +188,14 @@ class GossipAccountant(GaussianAccountant):
 def muffliato_epsilon(run: GossipRun, *, delta: float, points: Sequence[int], target: int = 0) -> Doubles:
     """Return the epsilon that Muffliato's published accounting states after some phases: of the worst observer.
 
-    Cyffers, Even, Bellet & Massoulié (2022), Theorem 4, for a fresh random graph in each phase: an observer adjacent to
-    the target learns a Rényi divergence of alpha Delta^2 / (2 sigma^2) in that phase, with Delta = 2k; another one at
-    most that, and at most alpha Delta^2 / sigma^2 x rounds x degree / (nodes - degree). Phases add up. The conversion
-    is Mironov's (2017, Proposition 3) with the best alpha, as in the paper of the ring: rho + 2 sqrt(rho ln(1/delta)).
+    Cyffers, Even, Bellet & Massoulié (2022), Theorem 4, for a fresh random graph in each phase. An observer adjacent to
+    the target learns a Rényi divergence of alpha Delta^2 / (2 sigma^2) in that phase, with Delta = 2k. Another one
+    learns at most that, and at most alpha Delta^2 / sigma^2 x rounds x degree / (nodes - degree). Phases add up. The
+    conversion is Mironov's (2017, Proposition 3) with the best alpha, as in the paper of the ring: rho + 2 sqrt(rho
+    ln(1/delta)).
 
-    This is not proven for the protocol here, and can be too small: it treats what the target's value carries over from
-    earlier phases as if it said nothing about the target (true only if averaging goes on until all agree), and it
+    This is not proven for the protocol here, and can be too small. It treats what the target's value carries over from
+    earlier phases as if it said nothing about the target (true only if averaging goes on until all agree). And it
     relies on graphs that the observer does not know. It also needs noise that is not clipped afterwards. Use
     `gossip_mu` for a guarantee.
 

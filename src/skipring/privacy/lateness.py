@@ -1,8 +1,8 @@
 """How many nodes are sure to update in a round, where nodes remember what they have prepared.
 
 With readiness that is kept or prepared ahead, who is skipped in one round says something about the next: forecasts for
-independent skips do not hold. What holds is a forecast for the nodes of which one knows, before the order of a round is
-drawn, that they will update wherever their turn comes (docs/privacy.md, "Nodes that remember").
+independent skips do not hold. What holds is a forecast for certain nodes (docs/privacy.md, "Nodes that remember"). Of
+these one knows, before the order of a round is drawn, that they will update wherever their turn comes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .._arrays import Doubles
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_open_unit
 
-#: Beyond so many rounds ago a preparation is taken to be unfinished with the probability of that many rounds.
+#: Beyond this many rounds ago a preparation is taken to be unfinished with the probability of that many rounds.
 _MOST_ROUNDS = 10_000
-#: Into so many equal pieces a timeout is cut, to be divided between preparing and computing.
+#: Into how many equal pieces a timeout is cut, to be divided between preparing and computing.
 _DIVISIONS = 24
 #: How far a clock of rounded numbers may be off, for each second that it has run: some hundred roundings.
 _CLOCK = 1e-13
@@ -62,11 +62,11 @@ def sure_others(late: Remembering, *, nodes: int, rounds: int, failure: float) -
     """Return how many nodes beside any two update in every round wherever their turn comes, but for `failure`.
 
     A node that prepares ahead does so if it is ready by the timeout after the round's start. If its last update was in
-    slot j of the round before, it had the time of the n - j hops that followed (whatever else there was to wait for);
-    i rounds earlier, that of i n hops more. A node whose readiness is kept does so if the preparation that it began
-    when it was last skipped is over by then (it had the timeout of that turn as well), or, if there is none, if its
-    next delay is within the timeout. Delays are independent of each other and of the orders, so given the orders the
-    nodes are independent. Slow nodes are left out if that is better.
+    slot j of the round before, it had the time of the n - j hops that followed (whatever else there was to wait for).
+    If it was i rounds earlier, it had that of i n hops more. A node whose readiness is kept does so if the preparation
+    that it began when it was last skipped is over by then. (It had the timeout of that turn as well.) If there is none,
+    it does so if its next delay is within the timeout. Delays are independent of each other and of the orders, so given
+    the orders the nodes are independent. Slow nodes are left out if that is better.
 
     With `compute`, the timeout is divided: what is left of a preparation must be within one part of it, and the
     computation of this round within the other. A node that gave up is busy until its computation would have ended,
@@ -81,7 +81,7 @@ def sure_others(late: Remembering, *, nodes: int, rounds: int, failure: float) -
     require_integer("rounds", rounds, 1)
     require_open_unit("failure", failure)
     if math.isinf(late.timeout):
-        return nodes - 2  # everybody is waited for
+        return nodes - 2  # all nodes are waited for
     factors = np.sort(np.ones(nodes) if late.speeds is None else np.asarray(late.speeds, np.float64))
     # Any division that is chosen before the run gives a bound; the best of a few is taken.
     firsts = [late.timeout]
@@ -112,7 +112,7 @@ class _Within:
     slack: float
 
     def _done(self, law: Delay, seconds: Doubles) -> Doubles:
-        """Return the probability that something is over within so many seconds, by a clock that rounds."""
+        """Return the probability that something is over within these seconds, by a clock that rounds."""
         surely = np.maximum(0.0, np.asarray(seconds, np.float64) * (1.0 - _CLOCK) - self.slack)
         return 1.0 - law.survival(surely / self.factor)
 
@@ -158,7 +158,7 @@ def fewest_successes(chances: Doubles, failure: float) -> int:
 
 
 def _log_tail(chances: Doubles, most: int) -> float:
-    """Return an upper bound of ln P(at most so many successes): the least over s of s k + sum ln E exp(-s X)."""
+    """Return an upper bound of ln P(at most `most` successes): the least over s of s k + sum ln E exp(-s X)."""
 
     def bound(log_s: float) -> float:
         s = math.exp(log_s)

@@ -71,7 +71,7 @@ class _Orders:
 
 @lru_cache(maxsize=1024)
 def _orders(release: float) -> _Orders:
-    """Return the orders for one release; whoever looks for a noise asks for the same ones again and again."""
+    """Return the orders for one release; a search for a noise asks for the same ones again and again."""
     alpha = 0.5 * (1.0 + np.sqrt(1.0 + 8.0 * _chart_exponents() / release))
     usable = (alpha > 1.0 + 1e-6) & (alpha < 1e9)
     alpha = alpha[usable]
@@ -446,7 +446,7 @@ def convex_majorant(epsilon: float, release: float, near: float) -> Callable[[Fl
     """Return a convex, nondecreasing function that is nowhere below F.
 
     In y = mu^2 the function F is convex up to y* = 2 eps^2 / (1 + sqrt(1 + eps^2)) and concave after. The tangent at
-    any t >= y*, t > 0, lies above F on the concave part, and on the convex part it crosses F at most once; so the
+    any t >= y*, t > 0, lies above F on the concave part, and on the convex part it crosses F at most once. So the
     larger of F and the tangent is convex and above F. (This also holds at epsilon = 0, where y* = 0 and F has no
     tangent.) `near` is where the mass of X lies; the tangent is taken there if that is in the concave part.
     """

@@ -1,6 +1,6 @@
 """What each observer has learned about one node, while a run goes on: the account that a node keeps of itself.
 
-It says what `TranscriptAccountant` would say of the run so far, without a compiler: a node process starts quickly, and
+It says what `TranscriptAccountant` would say of the run so far, without a compiler. A node process starts quickly, and
 needs memory for the nodes and for those of its own updates that some node has not looked after yet, however long it is.
 """
 
@@ -17,7 +17,7 @@ from .accountant import AMPLIFIED, ANOTHER_NODE, IN_FULL, USUAL_UNIT, Guarantee,
 from .by_mu import GaussianAccountant
 from .transcript import _RANGE, WorstPair, _require_node, _rounding, require_one_part, require_part
 
-#: So many segments that nobody asks for any more are kept, to be dropped together.
+#: How many segments that nobody asks for any more are kept, to be dropped together.
 _SPARE = 256
 
 
@@ -63,7 +63,7 @@ class OwnTranscript(GaussianAccountant):
         self._of_part: dict[int, OwnTranscript] = {}  # of several parts: each a target of its own, from its first use
         self.target = target
         self._plain = 0.0  # what the target's updates cost if each counts in full
-        self._dropped = 0  # segments that everybody has looked after: no interval begins in them any more
+        self._dropped = 0  # segments that all have looked after: no interval begins in them any more
         self._shifts: list[float] = []  # of each segment that is left
         self._noises: list[float] = []  # the variance in each segment so far; only the last one grows
         self._open = [0] * nodes  # the first segment that began after the observer's last look
@@ -90,14 +90,14 @@ class OwnTranscript(GaussianAccountant):
     ) -> None:
         """Record that a node, having been sent the token, updated it; at a closing hop, by noise alone.
 
-        If the target has several parts, its own updates say which one they used: its turn number (all hops offered to
-        it in the run, from 0, skipped or not) mod `parts`. What other nodes used does not matter.
+        If the target has several parts, its own updates say which one they used. It is its turn number (all hops
+        offered to it in the run, from 0, skipped or not) mod `parts`. What other nodes used does not matter.
         """
         step, noise = self._checked(node, step_size, noise_multiplier)
         used = require_part(part, self.parts) if node == self.target and not closing else -1
         self._updates += 1
         variance = (step * noise) ** 2
-        if closing and node == self.target:  # noise like anybody's, which nothing of its own goes with
+        if closing and node == self.target:  # noise like that of others, which nothing of its own goes with
             for account in self._of_part.values() if self.parts > 1 else [self]:
                 account._updates += account is not self
                 if account._noises:
@@ -135,7 +135,7 @@ class OwnTranscript(GaussianAccountant):
         return self._dropped + len(self._shifts)
 
     def _drop(self) -> None:
-        """Forget the segments that everybody has looked after, if they are many."""
+        """Forget the segments that all have looked after, if they are many."""
         spare = min(self._open) - self._dropped
         if spare > _SPARE:
             del self._shifts[:spare], self._noises[:spare]

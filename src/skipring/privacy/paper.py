@@ -19,8 +19,8 @@ class PaperBound:
     """What Theorem 2, 3 or 4 of the paper states for a run; it holds with delta + delta_prime.
 
     The paper protects a whole node. Its theorems use no more than how far one update moves if what is protected is
-    replaced, so they speak about a person or a record as well, as long as it may contribute at every turn of its node;
-    rotation is refused.
+    replaced. So they speak about a person or a record as well, as long as it may contribute at every turn of its node.
+    Rotation is refused.
 
     >>> from skipring.privacy import planned_run
     >>> run = planned_run(schedule="random-ring", nodes=1000, steps=24000, skip=1e-4, noise_multiplier=10.5976)

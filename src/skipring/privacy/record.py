@@ -141,7 +141,7 @@ class DesignedOrder(_Hops):
 
 @dataclass(frozen=True, kw_only=True)
 class AgreedOrder(_Hops):
-    """An order that is agreed on already, whoever chose it; nodes, steps and closing hops are its own."""
+    """Any order that is agreed on already; nodes, steps and closing hops are its own."""
 
     order: KnownOrder
     closing: int | None = None
@@ -255,7 +255,7 @@ class Members(_Part):
 
 @dataclass(frozen=True, kw_only=True)
 class Outsider(_Part):
-    """Somebody outside the network who is shown the final model and nothing else."""
+    """An outsider, who is shown the final model and nothing else."""
 
     kind: Literal["outsider"] = "outsider"
     sees: ClassVar[float] = 1.0  # as the laws for members, which hold for it as well, ask for it
@@ -270,9 +270,9 @@ class Outsider(_Part):
 class Protected(_Part):
     """A record, all rows of a person, or all data of a node; and into how many parts the rows of its node are dealt.
 
-    Parts take turns, whether the node is skipped or not, so that a unit contributes at every so many-th turn of its
-    node at most. Where nodes have different numbers of parts, `parts` has all that occur, but for those that a smaller
-    one divides; what is stated is then the largest over them.
+    Parts take turns, whether the node is skipped or not, so that with k parts a unit contributes at every k-th turn of
+    its node at most. Where nodes have different numbers of parts, `parts` has all that occur, but for those that a
+    smaller one divides; what is stated is then the largest over them.
     """
 
     protects: Unit = USUAL_UNIT
@@ -294,7 +294,7 @@ class Protected(_Part):
 
     @property
     def every(self) -> int:
-        """A unit of any node contributes at every so many-th turn of its node at most."""
+        """The k for which a unit of any node contributes at every k-th turn of its node at most."""
         return math.gcd(*self.parts)
 
 
@@ -357,7 +357,7 @@ class PlannedRun:
         """Refuse what the theorem about nodes that are sure to update does not cover (docs/privacy.md)."""
         if sure.others > self.nodes - 2:
             raise InvalidInput("others", sure.others, f"at most nodes - 2 = {self.nodes - 2}")
-        # Whoever knows an order can prepare by it, and be missing just between two nodes.
+        # A node that knows an order can prepare by it, and be missing just between two nodes.
         if not isinstance(self.order, DrawnRing):
             reason = f"needs an order that is drawn anew for each round, and not known before; {self.schedule} has none"
             raise InvalidInput.because("others", sure.others, reason)
@@ -468,7 +468,7 @@ class Planned(TypedDict, total=False):
     order: KnownOrder | None
 
 
-_NO_TURN = "view final is about somebody outside the network, who has no turn in it"
+_NO_TURN = "view final is about an outsider, who has no turn in the network"
 _NO_PLACE = "only the fixed ring has places; on {schedule} all pairs are alike"
 _DESIGNED = "is for an order that is still to be designed"
 #: Why a keyword does not go with the others.
@@ -552,8 +552,8 @@ def whole_node(run: PlannedRun, rows: int) -> PlannedRun | None:
     """Return what the same run promises for all data of a node, or None where that is nothing.
 
     `rows` is the most that a node contributes to one update, in units of what one protected unit can: the most records
-    (or persons) that an update uses. A whole node moves an update by so many times as much, and at every turn. So the
-    same noise is so many times smaller in its units, and there is no rotation. Below the noise that `PlannedRun` allows
+    (or persons) that an update uses. A whole node moves an update by `rows` times as much, and at every turn. So the
+    same noise is `rows` times smaller in its units, and there is no rotation. Below the noise that `PlannedRun` allows
     there is no privacy to speak of.
 
     >>> run = planned_run(schedule="random-ring", nodes=60, steps=1800, skip=0.3, noise_multiplier=4.0, parts=5)

@@ -49,9 +49,9 @@ class RealisedPrivacy:
     """What one run really leaked: epsilon of the worst pair of nodes, of the median pair, and what 99 % stay below.
 
     In federated learning it is what the server learned about the busiest node, the median one and so on; `other_node`
-    is then what another node learned. `pairs` is how many pairs were looked at, if not all. `final` is what somebody
-    outside learns from the final model alone about the unit that it tells most about. `above` is the share of pairs
-    whose epsilon is above the forecast; None where there is none, and in folders of versions that did not count them.
+    is then what another node learned. `pairs` is how many pairs were looked at, if not all. `final` is what an outsider
+    learns from the final model alone about the unit that it tells most about. `above` is the share of pairs whose
+    epsilon is above the forecast; None where there is none, and in folders of versions that did not count them.
     """
 
     worst: float
@@ -89,7 +89,7 @@ def average_words(above: Sequence[float]) -> str:
 
 
 def _shortened(run: PlannedRun, steps: int) -> PlannedRun:
-    """Return a run in a known order as if it ended after so many hops, closing ones included, in whole rounds."""
+    """Return a run in a known order as if it ended after `steps` hops, closing ones included, in whole rounds."""
     assert isinstance(run.order, AgreedOrder | DesignedOrder)
     order = run.order.known
     rounds = min(order.rounds, max(1, -(-(steps - len(order.closing)) // run.nodes)))
@@ -117,7 +117,7 @@ class PrivacyReport:
         and in folders of versions that did not keep it.
     unit, every : what is hidden, and at every which turn of its node it contributes at most; where nodes have different
         numbers of parts, the greatest common divisor. `planned_run` has the numbers.
-    final : the forecast for somebody outside the network who is shown the final model only.
+    final : the forecast for an outsider who is shown the final model only.
     node_epsilon : the forecast for all data of a node, where the unit is less than that.
     """
 
@@ -146,8 +146,8 @@ class PrivacyReport:
     def holds_for_every_pair(self) -> bool:
         """Whether the forecast is about the order in use and all of its pairs, and no average over orders.
 
-        So it is where the order is known, where each pair has the same law because nothing of others is counted, and
-        on the fixed ring, whose worst pair is stated.
+        So it is where the order is known, and where each pair has the same law because nothing of others is counted. It
+        is so on the fixed ring, too, whose worst pair is stated.
         """
         planned = self.planned
         if planned is None or self.epsilon is None:
@@ -183,7 +183,7 @@ class PrivacyReport:
         return "nothing is promised" if epsilon is None else promised(epsilon)
 
     def planned_for(self, steps: int) -> PlannedRun:
-        """Return the record of the same run as if it ended after so many steps; refuse what no forecast covers.
+        """Return the record of the same run as if it ended after `steps`; refuse what no forecast covers.
 
         On a ring, steps are rounded up to whole rounds, which a ring is accounted for in; a known order ends there, and
         closes as the whole one does. Without a token, a step is an

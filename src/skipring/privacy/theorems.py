@@ -1,10 +1,10 @@
 """What the paper's own theorems say a node learns about another: the method called "paper".
 
 Theorems 2 (fixed ring), 3 (random ring) and 4 (random walk) bound epsilon_skip for a total of
-delta + delta_prime, with the misprints of Theorem 4 mended. They are kept for reproducing and comparing, not
-for promising privacy: the number of visits comes from a Chernoff bound outside its range for short runs, the
-final model everyone receives is not counted, and Theorems 3 and 4 fail when few nodes take part per round
-(`PaperBound.doubt` says where a value is not shown to hold).
+delta + delta_prime, with the misprints of Theorem 4 mended. They are kept for reproducing and comparing, not for
+promising privacy. The number of visits comes from a Chernoff bound outside its range for short runs. The final model
+that all nodes receive is not counted. Theorems 3 and 4 fail when few nodes take part per round (`PaperBound.doubt` says
+where a value is not shown to hold).
 """
 
 from __future__ import annotations

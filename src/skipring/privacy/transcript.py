@@ -28,9 +28,9 @@ CONTRACTIONS = (
 )
 #: Step sizes and noises of one run may differ by this factor; squares of what is allowed cannot overflow.
 _RANGE = 1e60
-#: The observer of a pair where that is somebody outside the network.
+#: The observer of a pair where that is an outsider.
 OUTSIDE = -1
-#: So many numbers are kept at once for observers and parts of targets.
+#: How many numbers are kept at once for observers and parts of targets.
 _MOST_NUMBERS = 1 << 22
 
 
@@ -67,7 +67,7 @@ def require_one_part(parts: int, protects: Unit) -> None:
 class WorstPair(NamedTuple):
     """The pair that leaks most: the observer's view of the target's data is mu-GDP.
 
-    The observer is `OUTSIDE` where it is no node, but somebody who is shown the final model only.
+    The observer is `OUTSIDE` where it is no node, but an outsider who is shown the final model only.
     """
 
     mu: float
@@ -102,8 +102,8 @@ class Transcript:
     contraction : Lipschitz factor of the update map, one number or one for each update: 1 for convex, smooth losses
         with step sizes of at most 2 / smoothness; less under strong convexity.
     convex : False if nothing is known about the update maps; then each update of a target counts in full.
-    view : ``offered``: a node sees the token at each hop offered to it; ``participants``: only when it is sent it;
-        ``final``: it is about somebody outside the network, who is shown the final model and nothing else.
+    view : ``offered``: a node sees the token at each hop offered to it. ``participants``: only when it is sent it.
+        ``final``: it is about an outsider, who is shown the final model and nothing else.
     parts : into how many parts each node has dealt its persons or records: one number, or one for each node. At its
         turn number r (hops offered to it, from 0, skipped or not) a node uses part r mod `parts` only.
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``. `noise_multiplier`
@@ -195,7 +195,7 @@ class Transcript:
         """
         offered, updated = np.asarray(self.offered), np.asarray(self.updated)
         before = np.cumsum(updated) - updated
-        # Looks are not derived from updates alone: whoever passes the token on unchanged has seen it, too.
+        # Looks are not derived from updates alone: a node that passes the token on unchanged has seen it, too.
         sees = np.ones_like(updated) if self.view == "offered" else updated | np.asarray(self.passed_on)
         everyone = np.arange(self.nodes)
         nodes = np.concatenate([offered[sees], offered[updated], everyone])
@@ -246,7 +246,8 @@ class TranscriptAccountant(GaussianAccountant):
         steps = np.asarray(transcript.step_sizes)
         self._steps = steps / steps.max() if len(steps) else steps
         self._noise = np.asarray(transcript.noise_multiplier)
-        # A part of a node is a target of its own: the updates with the node's other parts are noise like anybody's.
+        # A part of a node is a target of its own: the updates with the node's other parts are noise like that of
+        # others.
         self._targets, self._owners = self._updaters, np.arange(transcript.nodes)
         if np.asarray(transcript.parts).max() > 1:
             most = int(np.asarray(transcript.parts).max())
@@ -333,7 +334,7 @@ class TranscriptAccountant(GaussianAccountant):
         return out
 
     def seen_outside(self) -> Floats:
-        """Return mu about every target for somebody outside the network, who is shown the final model and nothing else.
+        """Return mu about every target for an outsider, who is shown the final model and nothing else.
 
         It does not depend on the view, nor hold if the outsider and a node put together what they saw.
         """
@@ -342,9 +343,7 @@ class TranscriptAccountant(GaussianAccountant):
 
     def _require_members(self) -> None:
         if self.transcript.view == "final":
-            raise InvalidInput.because(
-                "view", "final", "it is about somebody outside; ask for seen_outside() or worst()"
-            )
+            raise InvalidInput.because("view", "final", "it is about an outsider; ask for seen_outside() or worst()")
 
     def matrix(self, *, threads: int | None = None) -> Floats:
         """Return mu for all pairs, as an array [target, observer]; the diagonal is 0."""

@@ -77,7 +77,7 @@ def worth_notes(found: Worth) -> list[str]:
         "Each epsilon is that of one such run. None covers this table: many runs on the same rows, some without noise.",
     ]
     if found.protects == "node":
-        notes.append("In one place with noise is left out: it would hide rows, not nodes.")
+        notes.append("In one place with noise is left out: it would protect rows, not nodes.")
     if found.large_delta is not None:
         notes.append(said(found.large_delta))
     if found.not_covered is not None:

@@ -18,7 +18,7 @@ def no_noise(run: RunFile) -> str | None:
     """Say so where a run file asks for no noise, which hides nothing; None where there is some."""
     if run.privacy.noise_multiplier != 0.0:
         return None
-    return "there is no noise (privacy.noise_multiplier = 0), so nothing is hidden from anybody: for tries only"
+    return "there is no noise (privacy.noise_multiplier = 0), so nothing is protected: for tries only"
 
 
 def not_covered(run: RunFile) -> str | None:
@@ -71,8 +71,8 @@ def delta_notes(run: RunFile, units: int, *, at_least: bool = False, own_delta: 
 def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool = True) -> tuple[str, ...]:
     """Say where an update is divided by more rows than any node has, and where some rows are never used.
 
-    `units` is how many records or persons a node has for training: the largest one, or else the one that is spoken to,
-    for which it does not matter that others may have more.
+    `units` is how many records or persons a node has for training. The node is the largest one, or else the one that is
+    spoken to, for which it does not matter that others may have more.
     """
     batch, notes = protection.batch, []
     if protection.unit == "node" or batch is None:

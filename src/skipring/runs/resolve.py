@@ -36,7 +36,7 @@ DEFAULT_ROUNDS = 30
 DEFAULT_EPSILON = 8.0
 DEFAULT_DIAMETER = 10.0
 
-#: Why a squared loss without an agreed bound has no epsilon: whoever replaces a node's labels moves everybody's noise.
+#: Why a squared loss without an agreed bound has no epsilon: to replace a node's labels moves the noise of all.
 _NO_BOUND = (
     "the noise follows from the largest label of all nodes' rows; "
     "give model.label_bound, to which labels are clipped, or learning.gradient_bound"
@@ -103,7 +103,7 @@ class ResolvedRun:
 
     @property
     def part_counts(self) -> tuple[int, ...]:
-        """The numbers of parts that occur: a protected unit contributes at every so many-th turn of its node."""
+        """The numbers of parts that occur: with k, a protected unit contributes at every k-th turn of its node."""
         assert self.protection is not None
         assert self.units is not None
         return tuple(sorted({self.protection.parts(units) for units in self.units}))
@@ -113,7 +113,7 @@ class ResolvedRun:
 def resolve(
     run: RunFile, known: Known, nodes: int, *, learns_timeouts: bool = False, delay: Delay | None = None
 ) -> ResolvedRun:
-    """Return what a run file comes to for so many nodes; what is wrong in it is named by its key.
+    """Return what a run file comes to for `nodes`; what is wrong in it is named by its key.
 
     Noise that is to keep an epsilon is still open: a simulation knows the law of the path, real nodes know its order
     alone. With `learns_timeouts`, nodes learn how long to wait unless the run file says how long, or how long nodes
@@ -166,7 +166,7 @@ def require_own_scales(run: RunFile) -> None:
     if run.privacy.protects != "node" and run.data.standardise and not run.model.takes_pixels:
         reason = (
             f"a node would scale by the mean and deviation of its own rows, so that one {run.privacy.protects} moves "
-            "all others; say false, and give columns on scales that all agreed on"
+            "all others. Say false, and give columns on scales that all agreed on"
         )
         raise InvalidInput.because("data.standardise", True, reason)
 

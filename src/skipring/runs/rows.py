@@ -95,7 +95,7 @@ def dealt_rows(
 def protected_rows(
     run: RunFile, owned: NodeData, person_names: Sequence[str], group_names: Sequence[str] = ()
 ) -> NodeData:
-    """Return what a run uses of the nodes' rows: where persons are protected, so many rows of each and no more."""
+    """Return what a run uses of the nodes' rows: where persons are protected, a limited number of rows of each."""
     if run.privacy.protects != "person":
         return dataclasses.replace(owned, persons=None)
     if owned.persons is None:
@@ -175,5 +175,5 @@ def clipped_labels(run: RunFile, labels: NDArray[Any]) -> tuple[NDArray[Any], in
 
 
 def label_bound_is_agreed(run: RunFile) -> bool:
-    """Say whether the bound of a squared loss follows from the run file alone, and not from anybody's labels."""
+    """Say whether the bound of a squared loss follows from the run file alone, and not from the nodes' labels."""
     return run.model.label_bound is not None or run.learning.gradient_bound is not None

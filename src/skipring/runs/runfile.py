@@ -204,9 +204,9 @@ class DelaySection(_Section):
     hop_latency: float = Field(0.01, description="time a hop takes")
     timeout: float | Literal["most-updates", "adaptive"] | None = Field(
         None,
-        description='a time, inf (never skip; the default without a law), "most-updates" (least time between updates; '
-        "the default with one; `skipring plan` finds the time that is best for a budget) or "
-        '"adaptive" (the nodes of a network learn it; their default without a law)',
+        description='a time, or inf (never skip; the default without a law), or "most-updates" (least time between '
+        'updates; the default with one). "adaptive": the nodes of a network learn it (their default without a law). '
+        "`skipring plan` finds the time that is best for a budget",
     )
     floor: float | None = Field(
         None,
@@ -214,11 +214,11 @@ class DelaySection(_Section):
         "one of them claims about how long turns take",
     )
     skip: float | None = Field(None, description="the skip probability, instead of a timeout")
-    patient_every: int | None = Field(None, description="in every so many-th round nobody is skipped (default: never)")
+    patient_every: int | None = Field(None, description="k: nobody is skipped in every k-th round (default: never)")
     ready: Ready | None = Field(
         None,
-        description="what becomes of a node's preparation: fresh (begun anew at each turn, and lost if it is skipped), "
-        "kept (a skipped node goes on) or ahead (the next one begins right after an update); simulations: fresh",
+        description="what becomes of a node's preparation. fresh: begun anew at each turn, and lost if it is skipped "
+        "(the default of simulations). kept: a skipped node goes on. ahead: the next one begins right after an update",
     )
 
     def model_post_init(self, _: Any) -> None:
@@ -236,8 +236,8 @@ class ComputeSection(_Section):
     )
     late: Late | None = Field(
         None,
-        description="a node that cannot finish in time passes the token on unchanged (skip, the default), says from "
-        "then on at once that it is too slow (decline), or computes on as many rows as fit (fewer-rows)",
+        description="a node that cannot finish in time passes the token on unchanged (skip, the default). Or it says "
+        "from then on at once that it is too slow (decline), or computes on as many rows as fit (fewer-rows)",
     )
 
 
@@ -328,7 +328,7 @@ class SimulationSection(_Section):
     runs: int = Field(20, description="number of runs")
     seed: int = Field(
         1,
-        description="the same seed gives the same bytes, on any number of threads, unless a model is saved; the "
+        description="the same seed gives the same bytes, on any number of threads, unless a model is saved. The "
         "first weights of a network are drawn with seed (nodes) or seed + the number of the run, from 0",
     )
     evaluate_every: int = Field(100, description="steps between two evaluations on the test rows")

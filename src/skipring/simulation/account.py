@@ -43,7 +43,7 @@ _SHARE_OF_DELTA = 1e-2
 
 
 def planned(setup: Course, steps: int | None = None, *, delta: float | None = None) -> PlannedRun:
-    """Return the record of a simulated run (as if it ended after so many steps); refuse what no forecast covers.
+    """Return the record of a simulated run (as if it ended after `steps`); refuse what no forecast covers.
 
     Where nodes remember what they have prepared, a hundredth of `delta` is for rounds in which fewer of them update
     than the record says.

@@ -1,4 +1,4 @@
-"""From a run file to a simulation: its rows, what it resolves to, and whoever is late in it."""
+"""From a run file to a simulation: its rows, what it resolves to, and who is late in it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class DealtRows(NamedTuple):
     """DealtRows that are prepared and dealt already, and test rows with their labels.
 
     `classes` is 0 where labels are numbers; these are at most `largest_label`, if the run file does not bound them.
-    `left_out` is how many rows were left out, where persons may have so many and no more.
+    `left_out` is how many rows were left out, where the rows of a person are limited.
     """
 
     owned: NodeData

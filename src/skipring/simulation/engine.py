@@ -117,7 +117,7 @@ def run_many(
     def stopped() -> bool:
         return left.is_set() or (stop is not None and stop.is_set())
 
-    # Whoever leaves, by Ctrl-C in a notebook or by not asking for more, does not wait for runs of minutes.
+    # A user who leaves, by Ctrl-C in a notebook or by not asking for more, does not wait for runs of minutes.
     with ThreadPoolExecutor(workers) as pool, ExitStack() as leaving:
         leaving.callback(left.set)
         waiting = iter(numbers)

@@ -33,7 +33,7 @@ class Lateness:
     ready : ``fresh``, ``kept`` or ``ahead``; see above.
     compute : how long a full batch takes, once a node has the token; None: no time.
     late : what a node does that cannot finish within the timeout: ``skip`` passes the token on unchanged at the
-        deadline, ``decline`` does so, too, and from then on says at once that it would be late, or is busy; at times it
+        deadline. ``decline`` does so, too, and from then on says at once that it would be late, or is busy; at times it
         tries again. ``fewer-rows`` computes on as many rows as fit.
     latency : how long a hop takes between each two nodes; None: always the same.
     availability : when each node can be reached; None: always.

@@ -1,7 +1,7 @@
 """Runs of a neural network: the same walk, one update at a time with PyTorch; a GPU takes a few runs side by side.
 
 The first weights of run `number`, which counts from 0, are those of real nodes whose `simulation.seed` is larger by
-`number`: the first run begins where the nodes of the same run file do, and every run elsewhere. Noise, batches and the
+`number`. The first run begins where the nodes of the same run file do, and every run elsewhere. Noise, batches and the
 path come from the run's own streams (`Setup.streams`).
 """
 

@@ -36,13 +36,13 @@ _ARRAYS = ("points", "test_error", "loss", "latency", "updates", "models", "offe
 class ResolvedFacts:
     """What the defaults and searches of a run file came to.
 
-    `model` is the name of the loss (or of the network); `smoothness` is None where the loss has none; `labels_clipped`
-    is how many labels were clipped to an agreed bound, None where there is no bound; `rival` is how gossip or federated
-    learning went, None for a token. `noise_std` is the noise on an update's gradient, `batch` the most rows of an
-    update (None: all of a node), `parts` the most parts that a node's rows rotate through (None where nodes are
-    protected), and `rows_left_out` how many rows were left out because a person has too many. `notes` say what somebody
+    `model` is the name of the loss (or of the network). `smoothness` is None where the loss has none. `labels_clipped`
+    is how many labels were clipped to an agreed bound, None where there is no bound. `rival` is how gossip or federated
+    learning went, None for a token. `noise_std` is the noise on an update's gradient, and `batch` the most rows of an
+    update (None: all of a node). `parts` is the most parts that a node's rows rotate through (None where nodes are
+    protected). `rows_left_out` is how many rows were left out because a person has too many. `notes` say what a user
     who chose these values may not expect, each a sentence without capital and full stop. `guess` is the test error of
-    whoever always guesses the commonest class (of numbers: the mean) of the training rows. `rows` are learned from,
+    always guessing the commonest class (of numbers: the mean) of the training rows. `rows` are learned from,
     `test_rows` tested on, and `columns` are those of the table that a model sees.
     """
 

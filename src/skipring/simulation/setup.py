@@ -24,7 +24,7 @@ from .stragglers import Stragglers
 
 #: Errors are computed in single precision, in which squares of larger numbers overflow.
 _MOST_TEST_LABEL = 1e18
-#: Into so many pieces a computation is cut where no batch is agreed on.
+#: Into how many pieces a computation is cut where no batch is agreed on.
 _PIECES = 100
 
 
@@ -162,8 +162,8 @@ class Course:
     def full_batch(self) -> int:
         """The rows that a computing time is about: a constant of the run that no data decides.
 
-        Where whole nodes are hidden and use all of their rows, how many these are is as secret as what they say; there
-        an update is made if a hundredth of the rows fits.
+        Where whole nodes are protected and use all of their rows, how many these are is as secret as what they say.
+        There an update is made if a hundredth of the rows fits.
         """
         return _PIECES if self.protection.batch is None else self.protection.batch
 
@@ -192,7 +192,7 @@ class Setup(Course):
     """Everything that decides what happens in a simulated run, but for its number: its course, and its rows.
 
     `labels_clipped` is how many labels of training rows were clipped to an agreed bound; None where there is none.
-    `rows_left_out` is how many training rows were left out, where persons may have so many and no more. With `secret`,
+    `rows_left_out` is how many training rows were left out, where the rows of a person are limited. With `secret`,
     nobody can draw a run again: see `streams`.
     """
 
@@ -297,9 +297,9 @@ class RunOutput:
 
     `turns` and `skips` count for each node how often it was its turn, and how often it did not update. `passed_on` says
     at which hops a node had the token and passed it on unchanged: it has looked, and added no noise (empty: nowhere).
-    Where there is no token, there is no path, and the last model is the mean of all nodes' models; of the first run of
-    federated learning, `updated` says for each iteration who took part in it, node by node. `foreseeable` says that
-    somebody could compute its noise again, from a seed or by trying all that a GPU begins with.
+    Where there is no token, there is no path, and the last model is the mean of all nodes' models. Of the first run of
+    federated learning, `updated` says for each iteration who took part in it, node by node. `foreseeable` says that its
+    noise could be computed again, from a seed or by trying all that a GPU begins with.
     """
 
     number: int
@@ -320,7 +320,7 @@ def _unforeseeable() -> np.random.Generator:
     """Return a generator that begins with 384 bits of the operating system's randomness.
 
     Philox makes each block of its numbers from a secret key and a counter. The generator of runs with a seed would not
-    do: a few of its numbers determine all others, and a model after one update shows as many as it has parameters.
+    do. A few of its numbers determine all others, and a model after one update shows as many as it has parameters.
     """
     secret = secrets.randbits(384)
     return np.random.Generator(np.random.Philox(key=secret >> 256, counter=secret & ((1 << 256) - 1)))

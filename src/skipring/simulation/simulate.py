@@ -69,12 +69,12 @@ def simulate(
     """Simulate all runs of a run file (or its path, or its values by section), and account for their privacy.
 
     Rows `X` with labels `y`, `groups` that say which node each row belongs to, and `persons` that say whose it is, take
-    the place of the data that the run file names; so do a law of delays, a schedule and a loss of your own, as objects.
-    With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted simulation
-    stopped, and ends with the same bytes. Without `keep_models` the last models are left out, which may be large.
-    `save_model` is a file for the model of one run (`model_run`, from 0; the first), which `skipring.load_model` reads.
-    The noise of all runs then comes from the operating system, and not from `simulation.seed`, which others may know:
-    another call gives other runs.
+    the place of the data that the run file names. A law of delays, a schedule and a loss of your own may be given as
+    objects, too. With `out`, every run is written to that folder as it finishes; `resume` goes on where an interrupted
+    simulation stopped, and ends with the same bytes. Without `keep_models` the last models are left out, which may be
+    large. `save_model` is a file for the model of one run (`model_run`, from 0; the first), which `skipring.load_model`
+    reads. The noise of all runs then comes from the operating system, and not from `simulation.seed`, which others may
+    know: another call gives other runs.
 
     >>> rng = np.random.default_rng(1)
     >>> X, y, hospital = rng.normal(size=(400, 3)), rng.integers(2, size=400), np.arange(400) % 20

@@ -74,7 +74,7 @@ class Stragglers:
 
 
 def stragglers_of(run: RunFile, data: NodeData) -> Stragglers:
-    """Return the stragglers of a run file; whoever holds mostly the slow class has a speed of its own."""
+    """Return the stragglers of a run file; a node that holds mostly the slow class has a speed of its own."""
     given = run.stragglers.model_dump(exclude={"slow_class", "class_factor", "availability"})
     slow = run.stragglers.slow_class
     if slow is None:

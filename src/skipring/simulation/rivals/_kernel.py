@@ -1,6 +1,6 @@
 """One run of each rival for a linear model, compiled: sparse graphs, all nodes in one sweep, one generator per run.
 
-`random_graph` is here because numba's cache of a function knows the file of that function only: were it elsewhere, a
+`random_graph` is here because numba's cache of a function knows the file of that function only. Were it elsewhere, a
 change to it would leave runs with the old graphs, while accountants draw the new ones.
 """
 

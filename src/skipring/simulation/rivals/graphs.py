@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Beyond this many nodes the slots are those of a smaller graph of the same degree: they grow with ln(nodes) only.
 _MOST_NODES = 20_000
-#: If the busiest node hears a neighbour in less than one slot of so many, a simulation of all slots would take hours.
+#: If the busiest node hears a neighbour in less than one slot of this many, a simulation of all slots would take hours.
 _MOST_SILENCE = 1e5
 
 
