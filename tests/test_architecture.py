@@ -21,6 +21,7 @@ FLOORS = {
         "errors",
         "_arrays",
         "_binomial",
+        "_cache",
         "_command",
         "_digest",
         "_function",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -215,15 +214,7 @@ def training_part(dataset: Dataset, rng: np.random.Generator, *, test_share: flo
     >>> len(training_part(load_dataset("breast-cancer"), np.random.default_rng(1)).features)
     455
     """
-    train = ~_test_rows(dataset, rng, test_share)
-    return dataclasses.replace(
-        dataset,
-        features=dataset.features[train],
-        labels=dataset.labels[train],
-        groups=None if dataset.groups is None else dataset.groups[train],
-        persons=None if dataset.persons is None else dataset.persons[train],
-        test_rows=None,
-    )
+    return dataset.part(~_test_rows(dataset, rng, test_share))
 
 
 def _test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:

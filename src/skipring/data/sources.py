@@ -8,7 +8,7 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,6 +69,17 @@ class Dataset:
         if self.groups is not None and not 0 <= self.groups.min() <= self.groups.max() < len(self.group_names):
             allowed = f"node numbers from 0 to {len(self.group_names) - 1}"
             raise InvalidInput("groups", f"{self.groups.min()} to {self.groups.max()}", allowed)
+
+    def part(self, rows: NDArray[Any], test_rows: NDArray[np.bool_] | None = None) -> Dataset:
+        """Return some rows as a data set of their own; `test_rows` says which of them are for testing."""
+        return replace(
+            self,
+            features=self.features[rows],
+            labels=self.labels[rows],
+            groups=None if self.groups is None else self.groups[rows],
+            persons=None if self.persons is None else self.persons[rows],
+            test_rows=test_rows,
+        )
 
 
 def require_two_kinds(dataset: Dataset) -> None:

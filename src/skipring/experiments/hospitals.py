@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..data import Dataset, load_dataset
-from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon
+from ..privacy import gdp_epsilon
 from ..runs import parse_run
 from ..schedules import USUAL_SCHEDULE
-from ..simulation import Interrupted, Setup, build, planned, run_one
+from ..simulation import Interrupted, RunOutput, Setup, build, planned, run_one, transcript_account
 from .central import Tuning, central_noise, descend, ring_noise
 
 DELTA = 1e-4
@@ -183,12 +183,10 @@ def _row(method: str, epsilon: float | None, found: list[_Tried]) -> StudyRow:
 
 
 class _End(NamedTuple):
-    """A simulated run: what decided it, its last model, and its path."""
+    """A simulated run: what decided it, and what came out."""
 
     setup: Setup
-    model: Floats
-    offered: NDArray[np.int32]
-    updated: NDArray[np.bool_]
+    output: RunOutput
 
 
 class _Split:
@@ -198,7 +196,8 @@ class _Split:
         rng = np.random.default_rng((study.seed, number))
         self._study, self._seed = study, (study.seed, number)
         whole = _set_aside(dataset, _TEST_SHARE, rng)
-        training = _kept(whole)
+        assert whole.test_rows is not None
+        training = whole.part(~whole.test_rows)
         #: The split itself is number 0.
         self._rows = [whole, *(_set_aside(training, _VALIDATION_SHARE, rng) for _ in range(study.folds))]
         self._rows_with_hospital = [_with_hospital(rows) for rows in self._rows]
@@ -214,14 +213,14 @@ class _Split:
             if method == "pooled":
                 models = self._descended(fold, epsilon, grid)
             else:
-                models = np.array([self._ring(fold, method, epsilon, tuning).model for tuning in grid])
+                models = np.array([self._ring(fold, method, epsilon, tuning).output.model for tuning in grid])
             score += _accuracy(models, rows[fold])[:, :-1].mean(axis=1)
         best = grid[int(np.argmax(score))]
         if method == "pooled":
             models = self._descended(0, epsilon, [best] * self._study.draws)
             return _Tried(_accuracy(models, rows[0]), [best], _central(epsilon, best), [])
         ends = [self._ring(0, method, epsilon, best, draw) for draw in range(self._study.draws)]
-        models = np.array([end.model for end in ends])
+        models = np.array([end.output.model for end in ends])
         realised = [_worst_pair(end) for end in ends] if epsilon is not None else []
         return _Tried(_accuracy(models, rows[0]), [best], ends[0].setup.noise_multiplier, realised)
 
@@ -259,8 +258,7 @@ class _Split:
         setup = self._setups[key]
         noise = 0.0 if epsilon is None else ring_noise(planned(setup), epsilon, DELTA)
         setup = setup.having(noise_multiplier=noise)
-        output = run_one(setup, draw)
-        return _End(setup, output.model, output.offered, output.updated)
+        return _End(setup, run_one(setup, draw))
 
 
 def _number(*seeds: int) -> int:
@@ -294,17 +292,7 @@ def _central(epsilon: float | None, tuning: Tuning) -> float:
 
 def _worst_pair(end: _End) -> float:
     """Return the epsilon of the worst pair of hospitals on the path that was taken."""
-    setup = end.setup
-    account = TranscriptAccountant(
-        Transcript(
-            nodes=setup.data.nodes,
-            offered=end.offered,
-            updated=end.updated,
-            step_sizes=setup.step_sizes.first(int(end.updated.sum())),
-            noise_multiplier=setup.noise_multiplier,
-            convex=setup.model.contracts(setup.step_sizes.largest),
-        )
-    )
+    account = transcript_account(end.setup, end.output)
     return gdp_epsilon(account.worst(threads=1).mu, DELTA)
 
 
@@ -316,16 +304,6 @@ def _set_aside(dataset: Dataset, share: float, rng: np.random.Generator) -> Data
         mine = np.flatnonzero(dataset.groups == hospital)
         test[rng.permutation(mine)[: round(share * len(mine))]] = True
     return dataclasses.replace(dataset, test_rows=test)
-
-
-def _kept(split: Dataset) -> Dataset:
-    """Return the training rows of a split as a data set of their own."""
-    assert split.groups is not None
-    assert split.test_rows is not None
-    kept = ~split.test_rows
-    return dataclasses.replace(
-        split, features=split.features[kept], labels=split.labels[kept], groups=split.groups[kept], test_rows=None
-    )
 
 
 def _with_hospital(dataset: Dataset) -> Dataset:

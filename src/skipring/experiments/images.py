@@ -191,7 +191,7 @@ def _held_back(dataset: Dataset, way: ImageWay) -> Dataset:
     kept = rows[: way.nodes * way.rows]
     tests = np.zeros(len(kept), dtype=bool)
     tests[-max(1, len(kept) // 6) :] = True
-    return dataclasses.replace(dataset, features=dataset.features[kept], labels=dataset.labels[kept], test_rows=tests)
+    return dataset.part(kept, tests)
 
 
 def _limited(dataset: Dataset, rows: int) -> Dataset:
@@ -199,12 +199,7 @@ def _limited(dataset: Dataset, rows: int) -> Dataset:
     assert dataset.test_rows is not None
     train = np.flatnonzero(~dataset.test_rows)[:rows]
     kept = np.concatenate([train, np.flatnonzero(dataset.test_rows)])
-    return dataclasses.replace(
-        dataset,
-        features=dataset.features[kept],
-        labels=dataset.labels[kept],
-        test_rows=np.arange(len(kept)) >= len(train),
-    )
+    return dataset.part(kept, np.arange(len(kept)) >= len(train))
 
 
 def _run(

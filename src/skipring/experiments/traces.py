@@ -20,10 +20,10 @@ from .._arrays import Floats
 from .._threads import one_blas_thread
 from ..delays import Empirical
 from ..errors import InvalidInput
-from ..privacy import Transcript, TranscriptAccountant, gdp_epsilon
+from ..privacy import gdp_epsilon
 from ..runs import RunFile, parse_run
 from ..schedules import USUAL_SCHEDULE, Federated
-from ..simulation import Setup, build, prepare_runs, run_one, who_is_ready
+from ..simulation import RunOutput, Setup, build, prepare_runs, run_one, transcript_account, who_is_ready
 from ..timeouts import best_timeout
 
 TRACE_DELTA, TRACE_NOISE = 1e-6, 30.0
@@ -217,26 +217,11 @@ def _curve(
     )
 
 
-def _epsilon(setup: Setup, output: Any, steps: int) -> float:
+def _epsilon(setup: Setup, output: RunOutput, steps: int) -> float:
     """Return what was learned by then about the node of which most was: by another node, or by the server."""
     if setup.iterations:
         # The server sees every upload, each of which counts in full; a batch holds all rows of a node.
         assert setup.resolved.part_counts == (1,)
         uploads = int(who_is_ready(setup, 0)[:steps].sum(axis=0).max())
         return gdp_epsilon(2.0 / setup.noise_multiplier * math.sqrt(uploads), TRACE_DELTA)
-    updated = output.updated[:steps]
-    passed_on = output.passed_on[:steps] if len(output.passed_on) else None
-    account = TranscriptAccountant(
-        Transcript(
-            nodes=setup.data.nodes,
-            offered=output.offered[:steps],
-            updated=updated,
-            step_sizes=setup.step_sizes.first(setup.steps)[: int(updated.sum())],
-            noise_multiplier=setup.noise_multiplier,
-            convex=setup.model.contracts(setup.step_sizes.largest),
-            passed_on=passed_on,
-            parts=[len(parts) for parts in setup.parts],
-            protects=setup.protection.unit,
-        )
-    )
-    return account.epsilon(TRACE_DELTA)
+    return transcript_account(setup, output, steps).epsilon(TRACE_DELTA)

@@ -251,22 +251,27 @@ def _whole_rounds(setup: Setup, delta: float) -> PlannedRun | None:
         return None
 
 
-def _realised(setup: Setup, delta: float, recorded: RunOutput, forecast_epsilon: float | None) -> RealisedPrivacy:
-    updates = int(recorded.updated.sum())
-    account = TranscriptAccountant(
+def transcript_account(setup: Setup, recorded: RunOutput, hops: int | None = None) -> TranscriptAccountant:
+    """Return the account of what was learned on the path that a run took, or on its first hops."""
+    updated = recorded.updated[:hops]
+    return TranscriptAccountant(
         Transcript(
             nodes=setup.resolved.nodes,
-            offered=recorded.offered,
-            updated=recorded.updated,
-            step_sizes=setup.step_sizes.first(setup.hops)[:updates],
+            offered=recorded.offered[:hops],
+            updated=updated,
+            step_sizes=setup.step_sizes.first(setup.hops)[: int(updated.sum())],
             noise_multiplier=setup.noise_multiplier,
             convex=setup.model.contracts(setup.step_sizes.largest),
             parts=[len(parts) for parts in setup.parts],
             protects=setup.protection.unit,
-            passed_on=recorded.passed_on if len(recorded.passed_on) else None,
-            closing=setup.closing,
+            passed_on=recorded.passed_on[:hops] if len(recorded.passed_on) else None,
+            closing=setup.closing if hops is None else 0,
         )
     )
+
+
+def _realised(setup: Setup, delta: float, recorded: RunOutput, forecast_epsilon: float | None) -> RealisedPrivacy:
+    account = transcript_account(setup, recorded)
     matrix = account.matrix()
     pairs = matrix[~np.eye(len(matrix), dtype=bool)]
     median, almost, worst = np.quantile(pairs, [0.5, 0.99, 1.0])
