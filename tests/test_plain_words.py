@@ -2,14 +2,13 @@
 
 `BANNED` are words that do not say who is meant, or how many. "Whoever", "somebody", "anybody" and "everybody" stand for
 a node, the holder, an outsider, an owner or all nodes, and each of those says more. "So many" stands for a number that
-has a name. They may not stand in docstrings, comments, messages, or the pages of docs/. Names in code may have them.
-"Nobody" is exact ("nobody is skipped") and stays.
+has a name. They may not stand in docstrings, comments, messages or pages (README.md, docs/). Names in code may have
+them. "Nobody" is exact ("nobody is skipped") and stays.
 
 `LONGEST` holds for docstrings and messages. A sentence ends with a full stop, question mark or exclamation mark; or
 with its paragraph, item of a list, or description of a parameter. A colon or a semicolon does not end it. Only words
 count. Symbols of a formula, numbers, and code in double backquotes do not. Blocks of code, doctests and whole files in
-a string (templates, SQL) are no sentences. Pages of docs/ may take `LONGEST_OF_PAGES` words: links and numbers stand
-there.
+a string (templates, SQL) are no sentences. Pages may take `LONGEST_OF_PAGES` words: links and numbers stand there.
 """
 
 from __future__ import annotations
@@ -145,7 +144,10 @@ def test_a_room_says_what_it_has_to_say_in_plain_sentences(room: Path) -> None:
     assert [fault for path in files for fault in faults(path)] == []
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in sorted((ROOT / "docs").glob("*.md"))])
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in PAGES])
 def test_a_page_says_what_it_has_to_say_in_plain_sentences(page: Path) -> None:
     assert list(faults_of_page(page)) == []
 
