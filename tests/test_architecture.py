@@ -30,7 +30,6 @@ FLOORS = {
         "_threads",
         "_numbers",
         "_version",
-        "_cache",
         "_writing",
     },
     skipring.network: {"_files", "_packing"},

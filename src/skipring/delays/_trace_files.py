@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import zipfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import numpy as np
 
@@ -67,17 +67,22 @@ def table_of(source: Source, *names: str) -> Doubles:
     return array.astype(np.float64)
 
 
+def csv_lines(file: TextIO) -> list[tuple[int, list[str]]]:
+    """Return the cells of all lines that are not blank, each line with its number."""
+    reader = csv.reader(file)
+    lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    return [(line, cells) for line, cells in lines if any(cells)]
+
+
 def columns_of(source: Source, *heads: str) -> Doubles:
     """Return the columns of a CSV file, whose first line must be these names."""
     try:
         with source.path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+            lines = csv_lines(file)
     except FileNotFoundError:
         raise source.refuse("the file does not exist") from None
     except (OSError, UnicodeDecodeError, csv.Error):
         raise source.refuse("the file cannot be read as a text file") from None
-    lines = [(line, cells) for line, cells in lines if any(cells)]
     if not lines or [cell.lower() for cell in lines[0][1]] != list(heads):
         raise source.refuse(f"its first line must be {','.join(heads)}")
     rows = []

@@ -17,6 +17,7 @@ from .._arrays import Doubles
 from .._numbers import is_number
 from ..errors import InvalidInput
 from ._numbers import real_number, spell
+from ._trace_files import csv_lines
 from .base import Delay, Size, usable_points
 
 _FLAGS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
@@ -141,12 +142,10 @@ def _read_durations(path: Path, spelled: str) -> tuple[list[float], list[bool] |
 
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file)
-            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+            lines = csv_lines(file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise refuse(f"the file cannot be read: {reason}") from None
-    lines = [(line, cells) for line, cells in lines if any(cells)]
     columns = len(lines[0][1]) if lines else 1
     if lines and not is_number(lines[0][1][0]) and lines[0][1][0][:1].isalpha():
         line, header = lines.pop(0)

@@ -156,9 +156,6 @@ def _results(sweep: Sweep, outcome: SweepOutcome) -> Iterator[tuple[Mapping[str,
 
 
 def _curve(law: str, values: Mapping[str, Any], result: Result, latency: Floats) -> EmpiricalCurve:
-    def spread(numbers: Floats) -> Floats:
-        return np.std(numbers, axis=0, ddof=1) if len(numbers) > 1 else np.zeros(numbers.shape[1])
-
     return EmpiricalCurve(
         law=law,
         values=values,
@@ -167,7 +164,12 @@ def _curve(law: str, values: Mapping[str, Any], result: Result, latency: Floats)
         steps=result.points,
         updates=result.updates.mean(axis=0),
         latency=latency.mean(axis=0),
-        latency_std=spread(latency),
+        latency_std=deviation(latency),
         error=result.test_error.mean(axis=0),
-        error_std=spread(result.test_error),
+        error_std=deviation(result.test_error),
     )
+
+
+def deviation(values: Floats) -> Floats:
+    """Return the standard deviation over runs, point by point; of a single run nothing is known, and it is 0."""
+    return np.std(values, axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from .._writing import write_csv
+from .curves import deviation
 from .runner import SweepOutcome
 from .sweep import Sweep
 
@@ -27,16 +26,12 @@ def write_sweep_csv(sweep: Sweep, outcome: SweepOutcome, path: str | Path) -> No
             result.points,
             result.updates.mean(axis=0),
             result.latency.mean(axis=0),
-            _deviation(result.latency),
+            deviation(result.latency),
             result.test_error.mean(axis=0),
-            _deviation(result.test_error),
+            deviation(result.test_error),
         )
         lines += [[*known, *row] for row in zip(*(column.tolist() for column in columns), strict=True)]
     write_csv(path, lines)
-
-
-def _deviation(values: Any) -> Any:
-    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
 
 
 def _spelled(value: Any) -> str:

@@ -25,6 +25,7 @@ from ..runs import RunFile, parse_run
 from ..schedules import USUAL_SCHEDULE, Federated
 from ..simulation import RunOutput, Setup, build, prepare_runs, run_one, transcript_account, who_is_ready
 from ..timeouts import best_timeout
+from .curves import deviation
 
 TRACE_DELTA, TRACE_NOISE = 1e-6, 30.0
 TRACE_FILES = ("phones.npz", "alibaba-minibatch.npz", "seattle-rtt.npz")
@@ -209,7 +210,7 @@ def _curve(
         updates=np.mean([each.updates for each in outputs], axis=0),
         latency=latencies.mean(axis=0),
         error=errors.mean(axis=0),
-        error_std=errors.std(axis=0, ddof=1) if runs > 1 else np.zeros(errors.shape[1]),
+        error_std=deviation(errors),
         epsilon=epsilon,
         passed_on=float(np.mean([each.passed_on.mean() if len(each.passed_on) else 0.0 for each in outputs])),
         fewest=float(counts[:quarter].mean()),
