@@ -16,7 +16,6 @@ from ..errors import InvalidInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 # Options that several commands have, and in which they must not differ.
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
@@ -86,18 +85,6 @@ def numbers_of(option: str, text: str) -> list[float]:
 def print_json(result: Mapping[str, Any]) -> None:
     """Print one JSON object. Infinity is written 1e999: valid JSON, which parsers read as infinity."""
     print(json_text(result, indent=2))
-
-
-def plain_table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
-    """Return an empty table without lines; columns of words first, then those whose numbers stand at the right edge."""
-    from rich.table import Table  # only where a table is shown
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for column in right:
-        table.add_column(column, justify="right", no_wrap=True)
-    return table
 
 
 def print_rows(rows: Sequence[tuple[str, object]], note: str) -> None:

@@ -13,7 +13,7 @@ import typer
 from .._command import command
 from .._numbers import number, upper
 from . import _options as options
-from ._output import Json, number_of, numbers_of, plain_table, print_json, sentence, show, words_of
+from ._output import Json, number_of, numbers_of, print_json, sentence, show, words_of
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -220,6 +220,8 @@ def _table(comparison: Comparison, varies: str | None) -> Table:
     noise = [] if varies is None else [varies]
     reached = f"time to\nerror {comparison.error:.3g}"
     columns = ("timeout", *noise, "test error", "latency", "epsilon\nof all", reached, "epsilon\nthen")
+    from ..report import plain_table
+
     table = plain_table("schedule", right=columns)
     table.padding = padding
     table.columns[0].no_wrap = True

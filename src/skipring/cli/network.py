@@ -15,7 +15,7 @@ from .._command import command
 from .._json import to_json
 from ..delays import parse_delay
 from ..errors import InvalidInput, given_as
-from ._output import Json, plain_table, print_json, sentence, tell
+from ._output import Json, print_json, sentence, tell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,6 +139,7 @@ def _show(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days:
     from rich.console import Console  # only where a table is shown
 
     from ..network import OwnClaim, hidden_from_whom, spelled
+    from ..report import plain_table
 
     table = plain_table("node", "address", "fingerprint")
     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True):

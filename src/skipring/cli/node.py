@@ -126,17 +126,15 @@ def node_model(
 
 def _print(found: GivenAway) -> None:
     from rich.console import Console  # only where a table is shown
-    from rich.table import Table
+
+    from ..report import plain_table
 
     console = Console(highlight=False, markup=False)
     console.print(
         f"Node {found.node}: {found.releases} updates released, hop {found.hop} of {found.steps}"
         f"{', run over' if found.over else ''}. Epsilon hides {found.hides}."
     )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("observer")
-    for column in ("its turns", "mu", "epsilon"):
-        table.add_column(column, justify="right")
+    table = plain_table("observer", right=("its turns", "mu", "epsilon"))
     for one in found.observers:
         table.add_row(one.name, str(one.turns), upper_fixed(one.mu, 4), upper_fixed(one.epsilon, 4))
     console.print(table)
@@ -160,14 +158,12 @@ def _print(found: GivenAway) -> None:
 
 def _print_life(found: LifeAccount) -> None:
     from rich.console import Console  # only where a table is shown
-    from rich.table import Table
+
+    from ..report import plain_table
 
     console = Console(highlight=False, markup=False)
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for column in ("run", "node", "from", "to", "unit"):
-        table.add_column(column)
-    for column in ("updates", "epsilon", "in full"):
-        table.add_column(column, justify="right")
+    table = plain_table("run", "node", "from", "to", "unit", right=("updates", "epsilon", "in full"))
+    table.padding = (0, 1, 0, 0)
     for run in found.runs:
         days = (time.strftime("%Y-%m-%d", time.gmtime(moment)) for moment in (run.began, run.updated))
         numbers = upper_fixed(run.epsilon, 4), upper_fixed(run.epsilon_in_full, 4)

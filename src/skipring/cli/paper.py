@@ -13,7 +13,7 @@ import typer
 from .._numbers import number, upper
 from ..errors import InvalidInput
 from . import _options as options
-from ._output import Json, plain_table, print_json, show
+from ._output import Json, print_json, show
 from .sweep import swept
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ def tell_figure(
         print_json(facts | {"files": list(map(str, files))})
         return
     heads = [key for key in rows[0] if key != "test_error_std"]
+    from ..report import plain_table
+
     table = plain_table(title=title)
     for head in heads:
         table.add_column(head.replace("_", " "), justify="left" if isinstance(rows[0][head], str) else "right")

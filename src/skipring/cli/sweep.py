@@ -14,7 +14,7 @@ import typer
 from .._command import command
 from .._numbers import number, upper
 from . import _options as options
-from ._output import Json, plain_table, print_json, sentence, show
+from ._output import Json, print_json, sentence, show
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def _list(asked: Sweep, store: Store, as_json: bool) -> None:
         ]
         print_json(_head(asked, store) | {"cells": cells})
         return
+    from ..report import plain_table
+
     table = plain_table("cell", right=("key", "runs"))
     table.columns[1].justify = "left"
     for cell in asked.cells:
@@ -164,6 +166,8 @@ def _show(asked: Sweep, store: Store, outcome: SweepOutcome, curves: Path) -> No
 
 def _table(asked: Sweep, outcome: SweepOutcome) -> Table:
     heads = [key.replace(".", ".\n") for key in asked.varied] or ["cell"]
+    from ..report import plain_table
+
     table = plain_table(*heads, right=("test error", "latency", "epsilon"))
     for column in table.columns[: len(heads)]:
         column.vertical = "bottom"

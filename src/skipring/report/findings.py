@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +30,3 @@ class Findings:
         pictures = [base.with_name(f"{base.name}.{suffix}") for suffix in ("png", "svg")]
         self.draw(pictures)
         return [*pictures, *self.write(base.with_name(f"{base.name}.csv"))]
-
-
-def plain_table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """Return an empty table without lines; columns of words first, then those of numbers."""
-    from rich.table import Table  # only where a table is shown
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for column in right:
-        table.add_column(column, justify="right")
-    return table

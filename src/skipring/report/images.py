@@ -13,7 +13,8 @@ from .._numbers import upper
 from .._writing import write_csv
 from ..experiments import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy
 from .figures import PALETTE, new_figure, save_figure, style
-from .findings import Findings, plain_table
+from .findings import Findings
+from .plain import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

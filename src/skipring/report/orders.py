@@ -12,7 +12,8 @@ import numpy as np
 from .._writing import write_csv
 from ..experiments import ORDER_BUDGET, ORDER_SCHEDULES, OrderRow, OrderStudy, WorstPairs
 from .figures import PALETTE, new_figure, save_figure, style
-from .findings import Findings, plain_table
+from .findings import Findings
+from .plain import plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,13 +7,13 @@ from rich.table import Table
 from .._numbers import number
 from ..experiments import TheoryTable
 from ..planning import Plan, Plans
+from .plain import plain_table
 
 
 def plan_table(plans: Plans) -> Table:
     """Return the best plan and its alternatives, a column each."""
     columns: tuple[Plan, ...] = (plans.best, *plans.alternatives)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
+    table = plain_table("")
     for plan in columns:
         table.add_column(plan.name, justify="right")
     for label, field in (

@@ -12,7 +12,8 @@ from .._numbers import number, upper
 from .._writing import write_csv
 from ..experiments import TRACE_CASES, TRACE_DELTA, TRACE_NOISE, TRACE_PANELS, TraceCurve, TraceStudy
 from .figures import PALETTE, new_figure, save_figure, style
-from .findings import Findings, plain_table
+from .findings import Findings
+from .plain import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..experiments import Worth, WorthRow
 from ..privacy import PROTECTED, RELATION, said
 from .figures import new_figure, save_figure, style
+from .plain import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,15 +37,8 @@ def worth_names(*, numbers: bool = False) -> dict[str, str]:
 
 def worth_table(found: Worth) -> Table:
     """Return one line for each case: the median error over splits, and the band that most of them lie in."""
-    from rich.table import Table  # only where a table is shown
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    what = "squared error" if found.numbers else "test error"
-    table.add_column(what)
-    table.add_column("epsilon", justify="right", no_wrap=True)
     columns = ("mean over\nnodes", "10-90 %", *(("of all\nrows", "10-90 %") if found.own_rows else ()))
-    for name in columns:
-        table.add_column(name, justify="right", no_wrap=True)
+    table = plain_table("squared error" if found.numbers else "test error", right=("epsilon", *columns))
     names, last = worth_names(numbers=found.numbers), ""
     for row in found.rows:
         if last not in ("", row.who) and {last, row.who} != {"guess", "own guess"}:
