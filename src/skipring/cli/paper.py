@@ -140,6 +140,7 @@ def simulate_sweep(sweep: Sweep, folder: Path) -> SweepOutcome:
 
 def _draw_rows(sweep: Sweep, outcome: SweepOutcome, files: list[Path]) -> list[dict[str, Any]]:
     from ..experiments import law_curves
+    from ..privacy import RELATION
     from ..report import draw_law_panels, write_empirical_csv
 
     curves = law_curves(sweep, outcome)
@@ -151,7 +152,7 @@ def _draw_rows(sweep: Sweep, outcome: SweepOutcome, files: list[Path]) -> list[d
     elif sweep.cells[0].run.model.is_network and promised:
         ends = " to ".join(dict.fromkeys(upper(end, 3) for end in (min(promised), max(promised))))
         privacy = sweep.cells[0].run.privacy
-        title += f"; epsilon {ends} of a {privacy.protects} (replace-one), delta {privacy.delta:g}"
+        title += f"; epsilon {ends} of a {privacy.protects} ({RELATION}), delta {privacy.delta:g}"
     until = sweep.figure.get("until", {})
     draw_law_panels(curves, files[:2], title=title, until=until)
     write_empirical_csv(curves, files[2], until=until)

@@ -12,6 +12,7 @@ import numpy as np
 from .._numbers import upper
 from .._writing import write_csv
 from ..experiments import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy
+from ..privacy import RELATION
 from .figures import PALETTE, new_figure, save_figure, style
 from .findings import Findings
 from .plain import plain_table
@@ -30,7 +31,7 @@ _HEADS = (
 
 
 _NOTES = (
-    "Hidden is one record (replace-one) from each other node. Nothing is promised for a whole node. 30 % of the hops"
+    f"Hidden is one record ({RELATION}) from each other node. Nothing is promised for a whole node. 30 % of the hops"
     " are skipped. Epsilon is that of a pair named before.",
     "Length, rate and clipping were chosen on a sixth of the training part, with fewer nodes; the test rows were looked"
     " at once. No epsilon covers that search. Centrally trained numbers are for add or remove, and sampled.",
@@ -66,7 +67,7 @@ def _write(rows: Sequence[ImageRow], path: Path) -> list[Path]:
         quartiles = np.quantile(row.accuracies, [0.25, 0.5, 0.75])
         lines.append(
             [
-                *(row.data, row.name, "record", "replace-one", f"{row.epsilon:.4g}", IMAGE_DELTA, "tight"),
+                *(row.data, row.name, "record", RELATION, f"{row.epsilon:.4g}", IMAGE_DELTA, "tight"),
                 *("offered", f"{row.final_epsilon:.4g}", len(row.accuracies)),
                 *(f"{value:.4f}" for value in (*quartiles, row.validation)),
                 *(row.searched, row.chosen, f"{row.noise_multiplier:.5g}", f"{row.noise_std:.5g}"),

@@ -11,6 +11,7 @@ import numpy as np
 
 from .._writing import write_csv
 from ..experiments import ORDER_BUDGET, ORDER_SCHEDULES, OrderRow, OrderStudy, WorstPairs
+from ..privacy import RELATION
 from .figures import PALETTE, new_figure, save_figure, style
 from .findings import Findings
 from .plain import plain_table
@@ -27,7 +28,7 @@ _TABLE = ("nodes", "rounds", "random_mean_of_3", "rows", "searched", "searched_2
 
 
 _NOTES = (
-    "All data of a node is hidden (replace-one) from each other node that is always ready, final model included. Nobody"
+    f"All data of a node is hidden ({RELATION}) from each other node that is always ready, final model included. Nobody"
     " is skipped. Noise is for the worst pair of the order itself; where orders are drawn, a mean over 3 of them.",
     "The rate of each cell is the best of four on a fifth of the training part, which no epsilon covers. The test rows"
     " were looked at once.",

@@ -11,6 +11,7 @@ import numpy as np
 from .._numbers import number, upper
 from .._writing import write_csv
 from ..experiments import TRACE_CASES, TRACE_DELTA, TRACE_NOISE, TRACE_PANELS, TraceCurve, TraceStudy
+from ..privacy import RELATION
 from .figures import PALETTE, new_figure, save_figure, style
 from .findings import Findings
 from .plain import plain_table
@@ -27,7 +28,7 @@ _DASHES = (":", "-", "--", "-.", (0, (5, 1)), (0, (1, 1)))
 _NOTES = (
     "Timeouts are Lemma 2's for the times after which the trace's nodes answer. Updates: those of a node in a run, on"
     " average over the quarter of nodes with the fewest, and the most.",
-    "Epsilon (of a record, replace-one, delta 1e-6) is the realised one of the first run. It is of the pair of nodes"
+    f"Epsilon (of a record, {RELATION}, delta 1e-6) is the realised one of the first run. It is of the pair of nodes"
     " that tells most, or of what the server learns about its busiest node. No forecast covers a trace.",
 )
 

@@ -57,7 +57,7 @@ class GivenAway:
 
     `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
     `epsilon_of_releases` with each release in full. `budget` and its own `budget_delta` are None if the node has none.
-    `unit` is what all of them hide (replace-one) by which `method` against which `view`, and `parts` how many parts the
+    `unit` is what all of them hide by which `method` against which `view`, and `parts` how many parts the
     node's rows rotate through. `node_epsilon` holds for all data of the node together (`node_unit`, `node_method`).
     `final_epsilon` is for an outsider who is shown the final model and nothing else (`final_view`); None before there
     is one.
@@ -354,7 +354,7 @@ def _notes(read: _Read, whole: float, delta: float) -> Iterator[str]:
         yield "Updates of this model are no contractions: each release counts in full."
     if terms.protects != "node":
         yield (
-            f"Epsilon, whole node, each release in full: {promised(whole)} at delta {delta:g} (replace-one, view"
+            f"Epsilon, whole node, each release in full: {promised(whole)} at delta {delta:g} ({RELATION}, view"
             " offered)."
         )
     if read.config.data.path is None and (shared := not_covered(read.run)) is not None:
