@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skipring.privacy.record import AgreedOrder, DesignedOrder, PlannedRun, View
+from skipring.privacy.orders import AgreedOrder, DesignedOrder
+from skipring.privacy.record import PlannedRun, View
 from skipring.privacy.transcript import Transcript, TranscriptAccountant
 from skipring.schedules import SCHEDULES, KnownOrder, schedule
 

@@ -15,7 +15,8 @@ from .._binomial import binomial_floor, binomial_pmf
 from ._rotation import ClassRange
 from ._step_sizes import group_starts, share
 from .leakage import Block, IndependentLeakage
-from .record import FixedRing, PlannedRun, SureOthers
+from .orders import FixedRing
+from .record import PlannedRun, SureOthers
 
 
 @dataclass(frozen=True)

@@ -26,19 +26,8 @@ from ._walk import random_walk_leakage
 from .accountant import ALL_OTHERS, ALONE, AMPLIFIED, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, Guarantee, coalition
 from .gaussian import gdp_epsilon
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
-from .record import (
-    AgreedOrder,
-    DesignedOrder,
-    DrawnRing,
-    DrawnWalk,
-    FixedRing,
-    IndependentSkips,
-    Members,
-    Outsider,
-    PlannedRun,
-    Protected,
-    SureOthers,
-)
+from .orders import AgreedOrder, DesignedOrder, DrawnRing, DrawnWalk, FixedRing
+from .record import IndependentSkips, Members, Outsider, PlannedRun, Protected, SureOthers
 
 #: How many ways to be of some class in each of several runs are looked at, at most.
 _MOST_COMBINATIONS = 300

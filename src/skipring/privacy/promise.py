@@ -8,7 +8,8 @@ from dataclasses import replace
 from .accountant import Guarantee
 from .calibrate import RunAccountant
 from .forecast import Forecast, forecast
-from .record import FixedRing, Members, Outsider, PlannedRun, whole_node
+from .orders import FixedRing
+from .record import Members, Outsider, PlannedRun, whole_node
 
 
 def promise(account: RunAccountant, delta: float, *, units: int | None = 1, epsilon: float | None = None) -> Guarantee:

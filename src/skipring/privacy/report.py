@@ -9,7 +9,8 @@ from typing import Literal
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
 from .accountant import PROTECTED, RELATION, USUAL_UNIT, Unit, promised
-from .record import AgreedOrder, DesignedOrder, FixedRing, PlannedRun, SureOthers
+from .orders import AgreedOrder, DesignedOrder, FixedRing
+from .record import PlannedRun, SureOthers
 
 #: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
 Looker = Literal["offered", "any node", "server"]
