@@ -8,14 +8,17 @@ import tomllib
 import numpy as np
 import pytest
 
+from skipring.delays import Exponential
 from skipring.errors import InvalidInput
 from skipring.network.node import AccountTerms, AdaptivePace, NodeBudget, OwnAccount, willing
 from skipring.network.protocol import Token, blank_chain, extended_chain
-from skipring.network.setup import agreed_run, run_text, timeout_of_a_law
+from skipring.network.setup import agreed_run, notes_on, run_text
+from skipring.network.setup.agreed import why_nobody_skipped
 from skipring.network.setup.agreed_order import order_of
 from skipring.privacy import Transcript, TranscriptAccountant, calibrate, forecast, planned_run
 from skipring.runs import RunFile, example_run_file, parse_run, step_sizes_of
 from skipring.simulation import build
+from skipring.timeouts import timeout_for_skip
 
 
 def test_without_anything_nodes_learn_their_timeout_and_the_noise_keeps_epsilon_8_on_the_agreed_path() -> None:
@@ -69,7 +72,7 @@ def test_no_turn_is_refused_if_nobody_is_skipped(schedule: str, size: str) -> No
 def test_with_a_law_of_delays_noise_is_that_of_a_node_that_is_never_late_among_others_that_are(
     model: str | None,
 ) -> None:
-    delay = {"law": "exponential:0.5", "skip": 0.3, "ready": "fresh"}
+    delay = {"law": "exponential:0.5", "timeout": timeout_for_skip(Exponential(0.5), 0.3), "ready": "fresh"}
     values = {"data": {"nodes": 6}, "delay": delay, "privacy": {"epsilon": 4.0}}
     simulated = build(parse_run(values))
     run = agreed_run(parse_run(values | ({} if model is None else {"model": {"name": model}})), 6)
@@ -86,7 +89,12 @@ def test_with_a_law_of_delays_noise_is_that_of_a_node_that_is_never_late_among_o
     assert run.privacy.noise_multiplier == pytest.approx(calibrate(forecast(planned).with_noise, 4.0, 1e-5), rel=1e-6)
     assert run.privacy.noise_multiplier is not None
     assert run.privacy.noise_multiplier > 1.05 * simulated.noise_multiplier  # there all are late alike
-    assert (run.delay.skip, run.privacy.epsilon) == (None, None)
+    assert run.privacy.epsilon is None
+    # Where nodes learn how long to wait nobody knows who will be skipped, whatever the law: as if nobody were.
+    learned = agreed_run(parse_run(values | {"delay": delay | {"timeout": None}, "model": {"name": "logistic"}}), 6)
+    silent = agreed_run(parse_run(values | {"delay": {}, "model": {"name": "logistic"}}), 6)
+    assert learned.privacy.noise_multiplier == silent.privacy.noise_multiplier
+    assert learned.delay.timeout == "adaptive"
 
 
 def test_no_data_is_needed_where_nodes_have_files_of_their_own() -> None:
@@ -128,13 +136,15 @@ def test_the_text_says_the_same() -> None:
     ("values", "said"),
     [
         ({"delay": {"timeout": float("inf")}}, "delay.timeout"),
-        ({"delay": {"law": "exponential:1"}}, "delay.timeout"),  # waiting is best, and never ends
         ({"schedule": {"name": "gossip"}}, "no token"),
         ({"data": {"nodes": 9}}, "the roster has 3"),
         ({"delay": {"patient_every": 3}}, "delay.patient_every"),
         ({"stragglers": {"die": 0.1}}, "stragglers"),
         ({"compute": {"late": "fewer-rows"}, "privacy": {"protects": "person"}}, "compute.late"),
-        ({"delay": {"law": "gamma:0.25,1", "ready": "fresh"}, "schedule": {"steps": 31}}, "schedule.steps"),
+        (
+            {"delay": {"law": "gamma:0.25,1", "timeout": 2.0, "ready": "fresh"}, "schedule": {"steps": 31}},
+            "schedule.steps",
+        ),
     ],
 )
 def test_what_real_nodes_cannot_follow_is_refused(values: dict[str, object], said: str) -> None:
@@ -149,24 +159,34 @@ def test_what_is_endless_in_a_run_file_is_so_for_all_nodes() -> None:
     assert parse_run(tomllib.loads(run_text(run))) == run
 
 
-@pytest.mark.parametrize("delay", [{"timeout": "most-updates"}, {"skip": 0.3}])
-def test_no_timeout_follows_from_a_law_that_nobody_named(delay: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput, match=r"delay\.(timeout|skip).*law of delays that nobody measured"):
-        agreed_run(parse_run({"delay": delay}), 8)
+@pytest.mark.parametrize("timeout", [None, "most-updates"])
+@pytest.mark.parametrize("law", [None, "gamma:0.25,1", "exponential:1", "constant:3"])
+def test_no_timeout_of_real_nodes_follows_from_a_law_of_delays(law: str | None, timeout: str | None) -> None:
+    delay = {"law": law, "timeout": timeout}
+    asked = parse_run({"delay": delay, "model": {"name": "logistic"}})
+    agreed = agreed_run(asked, 8)
+    assert (agreed.delay.timeout, agreed.delay.floor) == ("adaptive", 0.1)
+    fresh = parse_run({"delay": delay | {"ready": "fresh"}})
+    for run in (asked, agreed, fresh):
+        assert why_nobody_skipped(run) == "how many will be skipped is not known"
+
+
+@pytest.mark.parametrize("law", [None, "gamma:0.25,1"])
+def test_real_nodes_do_not_skip_with_a_probability_that_a_file_says(law: str | None) -> None:
+    with pytest.raises(InvalidInput, match=r"delay\.skip = 0\.3: real nodes learn how long to wait"):
+        agreed_run(parse_run({"delay": {"skip": 0.3, "law": law}}), 8)
 
 
 def test_nodes_that_learn_their_timeout_begin_at_two_seconds() -> None:
     assert AdaptivePace().timeout == 2.0
 
 
-def test_a_timeout_that_follows_from_a_law_is_told() -> None:
-    asked = parse_run({"delay": {"law": "gamma:0.25,1"}})
-    told = timeout_of_a_law(asked, agreed_run(asked, 8))
-    assert told is not None
-    assert told.startswith("nodes wait 0.004802 s for each other, which follows from delay.law = gamma:0.25,1")
-    for silent in ({}, {"law": "gamma:0.25,1", "timeout": 2.0}):
-        asked = parse_run({"delay": silent})
-        assert timeout_of_a_law(asked, agreed_run(asked, 8)) is None
+@pytest.mark.parametrize(("timeout", "told"), [(0.0999, True), (0.1, False), (2.0, False), (None, False)])
+def test_a_timeout_below_all_that_nodes_would_learn_is_told(timeout: float | None, told: bool) -> None:
+    asked = {"model": {"name": "logistic"}, "delay": {"timeout": timeout}, "privacy": {"noise_multiplier": 2.0}}
+    notes = [note for note in notes_on(agreed_run(parse_run(asked), 8), 8) if "delay.timeout" in note]
+    assert len(notes) == told
+    assert not told or notes[0].startswith("nodes wait for each other no longer than delay.timeout = 0.0999 s")
 
 
 def test_the_file_that_init_writes_names_no_law_so_nodes_learn_their_timeout() -> None:

@@ -59,6 +59,28 @@ def test_what_would_not_start_does_not_pass(
     assert refused.code == 2
 
 
+def unwrapped(answer: Any) -> str:
+    return " ".join((answer.out + answer.err).split())
+
+
+def test_seconds_that_suit_a_simulation_are_warned_about_at_init_and_at_check(
+    skipring_words: Command, tmp_path: Path
+) -> None:
+    run, words = RUN.format(noise=3), ["--nodes", "3", "--port", str(free_ports(3)), "--run", "asked.toml"]
+    (tmp_path / "asked.toml").write_text(run.replace("timeout = 20.0", 'law = "gamma:0.25,1"'))
+    learns = skipring_words("network", "init", "learns", *words)
+    assert (learns.code, "delay.law is for simulations" in unwrapped(learns)) == (0, True)
+    assert 'timeout = "adaptive"' in (tmp_path / "learns" / "node1" / "run.toml").read_text()
+    assert "delay" not in skipring_words("network", "check", "learns").out
+    (tmp_path / "asked.toml").write_text(run.replace("timeout = 20.0", "timeout = 0.0048"))
+    words = ["network", "init", "short", *words]
+    answers = [skipring_words(*words), skipring_words("network", "check", "short")]
+    answers.append(skipring_words("network", "check", "short/node1"))
+    for answer in answers:
+        assert answer.code == 0
+        assert "no longer than delay.timeout = 0.0048 s" in unwrapped(answer)
+
+
 def test_nobody_learns_from_data_that_nobody_has_named(skipring_words: Command, tmp_path: Path) -> None:
     (tmp_path / "asked.toml").write_text(RUN.replace('[data]\nname = "breast-cancer"\n', "").format(noise=3))
     refused = skipring_words("network", "init", "net", "--nodes", "3", "--run", "asked.toml")

@@ -116,9 +116,9 @@ def resolve(
     """Return what a run file comes to for `nodes`; what is wrong in it is named by its key.
 
     Noise that is to keep an epsilon is still open: a simulation knows the law of the path, real nodes know its order
-    alone. With `learns_timeouts`, nodes learn how long to wait unless the run file says how long, or how long nodes
-    take. `delay` takes the place of the law that the run file spells. Without either nobody is skipped, and virtual
-    time goes by `USUAL_LAW`.
+    alone. With `learns_timeouts`, nodes learn how long to wait unless the run file says it as a number: a law of delays
+    is for simulations, and may be made up. `delay` takes the place of the law that the run file spells. Without either
+    nobody is skipped, and virtual time goes by `USUAL_LAW`.
     """
     law = delay if delay is not None else parse_delay(USUAL_LAW if run.delay.law is None else run.delay.law)
     model = model_of(run, known)
@@ -137,7 +137,7 @@ def resolve(
         nodes=nodes,
         steps=run.schedule.steps if run.schedule.steps is not None else DEFAULT_ROUNDS * (1 if rival else nodes),
         delay=law,
-        timeout=_timeout(run, law, nodes, learns_timeouts, known=delay is not None),
+        timeout=_real_timeout(run) if learns_timeouts else _timeout(run, law, nodes, known=delay is not None),
         step_sizes=step_sizes_of(run),
         model=model,
         protection=protection,
@@ -275,21 +275,26 @@ def no_privacy(run: RunFile, model: str) -> InvalidInput | None:
     return None
 
 
-def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: bool) -> float | None:
+def _real_timeout(run: RunFile) -> float | None:
+    """Return how long real nodes wait; None if they learn it, as they do unless the run file says it as a number.
+
+    What they learn leaves the least time between updates: "most-updates" by what they see, in place of a law.
+    """
+    if run.delay.skip is not None:
+        reason = "real nodes learn how long to wait, and nobody knows how many they skip; say delay.timeout in seconds"
+        raise InvalidInput.because("delay.skip", run.delay.skip, reason)
+    return run.delay.timeout if isinstance(run.delay.timeout, float) else None
+
+
+def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | None:
     given = run.delay
-    known = known or given.law is not None
-    open_ = given.timeout is None and given.skip is None
-    if given.timeout == "adaptive" or (learns and open_ and not known):
+    if given.timeout == "adaptive":
         return None
-    if open_ and not known:  # how long nodes take is made up: nobody is skipped for it
-        return math.inf
-    if learns and not known and not isinstance(given.timeout, float):
-        reason = "nodes would wait by a law of delays that nobody measured; say delay.law, or a timeout in seconds"
-        key = "skip" if given.skip is not None else "timeout"
-        raise InvalidInput.because(f"delay.{key}", given.skip if key == "skip" else given.timeout, reason)
+    if given.timeout is None and given.skip is None and given.law is None and not known:
+        return math.inf  # how long nodes take is made up: nobody is skipped for it
     remembers = given.ready not in (None, "fresh")
     if run.compute.law is not None and (given.skip is not None or not isinstance(given.timeout, float)):
-        if remembers and not learns:
+        if remembers:
             reason = "no law of rounds knows both readiness that is remembered and computing; say how long to wait"
             raise InvalidInput.because("delay.timeout", given.timeout or "most-updates", reason)
         delay = _answers(delay, run.compute.law)
@@ -297,7 +302,7 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, learns: bool, *, known: boo
         return timeout_for_skip(delay, given.skip)
     if given.timeout is None or given.timeout == "most-updates":
         turns = SCHEDULES[run.schedule.name].turns if run.schedule.name in SCHEDULES else None
-        if not learns and remembers and turns is not None:
+        if remembers and turns is not None:
             return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", turns=turns)
         return best_timeout(delay, given.hop_latency)
     return float(given.timeout)

@@ -205,8 +205,8 @@ class DelaySection(_Section):
     timeout: float | Literal["most-updates", "adaptive"] | None = Field(
         None,
         description='a time, or inf (never skip; the default without a law), or "most-updates" (least time between '
-        'updates; the default with one). "adaptive": the nodes of a network learn it (their default without a law). '
-        "`skipring plan` finds the time that is best for a budget",
+        'updates; the default with one). "adaptive": the nodes of a network learn it, as they do unless a time is '
+        "given. `skipring plan` finds the time that is best for a budget",
     )
     floor: float | None = Field(
         None,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazily
 
 if TYPE_CHECKING:
-    from .agreed import agreed_run, asked_budget, notes_on, run_text, timeout_of_a_law
+    from .agreed import agreed_run, asked_budget, notes_on, run_text
     from .agreed_order import with_designed_order
     from .agreed_values import MOST_STEPS, agreement_of, quorum_of, require_network_run
     from .agreeing import AgreedNow, agreed_now, own_file

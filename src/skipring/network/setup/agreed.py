@@ -48,9 +48,9 @@ _MOST_COUNTED = 1_000_000
 def agreed_run(run: RunFile, nodes: int, identity: str | None = None) -> RunFile:
     """Return the run with its steps, timeout, noise and model written down.
 
-    Without a timeout, a skip probability or a law of delays, nodes learn their timeout. Data is looked at only if the
-    run file does not name a model, or how many rows an update takes where records or persons are protected. The
-    `identity` tells this run from every other, also of the same people with the same file; see `new_identity`.
+    Nodes learn how long to wait unless the file says it in seconds. Data is looked at only if the run file does not
+    name a model, or how many rows an update takes where records or persons are protected. The `identity` tells this run
+    from every other, also of the same people with the same file; see `new_identity`.
     """
     require_network_run(run, nodes)
     run = _with_batch(run, nodes)
@@ -87,7 +87,7 @@ def notes_on(run: RunFile, nodes: int) -> tuple[str, ...]:
 
     Of nodes' own files nothing is known; each node says of them what there is to say when it starts.
     """
-    notes = [] if (silent := no_noise(run)) is None else [silent]
+    notes = [said for said in (no_noise(run), short_timeout(run)) if said is not None]
     if run.compute.law is not None:
         notes.append("compute.law is for simulations: nodes compute for as long as it takes them")
     if run.privacy.protects == "node":
@@ -112,17 +112,17 @@ def has_own_files(run: RunFile) -> bool:
     return run.model.classes is not None or run.model.columns is not None or run.model.label_bound is not None
 
 
-def timeout_of_a_law(asked: RunFile, agreed: RunFile) -> str | None:
-    """Say how long nodes wait where that follows from a law of delays that the run file names; None where it does not.
+def short_timeout(run: RunFile) -> str | None:
+    """Say so where real nodes are to wait for less than any that learns it would; None where they are not.
 
-    A law that was made up for simulations skips real nodes that would have been ready soon.
+    A timeout that suits a simulation's law skips real nodes that would have been ready soon.
     """
-    said = asked.delay
-    if said.law is None or isinstance(said.timeout, float) or not isinstance(agreed.delay.timeout, float):
+    timeout = run.delay.timeout
+    if not isinstance(timeout, float) or timeout >= FLOOR:
         return None
     return (
-        f"nodes wait {agreed.delay.timeout:.4g} s for each other, which follows from delay.law = {said.law}, in seconds"
-        "; without a law they learn it from each other"
+        f"nodes wait for each other no longer than delay.timeout = {timeout:.4g} s, and nodes that learn it wait at"
+        f' least {FLOOR:g} s: many turns may be skipped; say "adaptive", or more seconds'
     )
 
 
@@ -198,7 +198,7 @@ def why_nobody_skipped(run: RunFile) -> str:
     Nodes keep what they have ready, or get ready ahead, unless the run file says otherwise. Of such nodes, who is
     skipped at one turn says something about the next.
     """
-    if run.delay.law is None or run.delay.timeout == "adaptive":
+    if run.delay.law is None or not isinstance(run.delay.timeout, float):
         return "how many will be skipped is not known"
     if (run.delay.ready or "ahead") != "fresh" or run.compute.law is not None:
         return 'who is skipped depends on who was before (delay.ready is not "fresh")'

@@ -18,7 +18,6 @@ from .agreed import (
     notes_on,
     require_data,
     run_text,
-    timeout_of_a_law,
     why_nobody_skipped,
     without_shared_file,
 )
@@ -78,8 +77,10 @@ def agreed_now(
 def _notes(asked: RunFile, fitting: RunFile, agreed: RunFile, nodes: int) -> list[str]:
     """Return what owners have to be told: of the run itself, and of what was chosen otherwise than they asked."""
     notes = list(notes_on(agreed, nodes))
-    if (waits := timeout_of_a_law(asked, agreed)) is not None:
-        notes.append(waits)
+    if asked.delay.law is not None and agreed.delay.timeout == "adaptive":
+        notes.append(
+            "nodes learn how long to wait, since delay.law is for simulations; delay.timeout says it in seconds"
+        )
     if fitting.schedule.steps != asked.schedule.steps:
         notes.append(
             f"the run has {fitting.schedule.steps} steps in place of {asked.schedule.steps}: whole rounds of"

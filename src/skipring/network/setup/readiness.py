@@ -7,9 +7,10 @@ from pathlib import Path
 
 from ...errors import InvalidInput
 from ...privacy import gdp_epsilon, promised
-from ...runs import no_noise, read_run_file
+from ...runs import RunFile, no_noise, read_run_file
 from ..node import NodeSetup, OwnAccount, known_of, no_budget, read_node_config, willing
 from ..storage import JournalError, ModelFile
+from .agreed import short_timeout
 from .agreed_values import agreement_of
 from .giving import given_away
 from .load import load_node, require_journal
@@ -74,20 +75,25 @@ def differing_runs(folder: str | Path) -> dict[str, str]:
 
 def run_notes(folder: str | Path) -> tuple[str, ...]:
     """Return what a reader of a network's folder, or a node's, has to be told of its run."""
-    path = Path(folder) / "run.toml"
-    try:
-        silent = no_noise(read_run_file(path)) if path.is_file() else None
-    except InvalidInput:  # what is wrong with it is said elsewhere
-        silent = None
-    return () if silent is None else (silent,)
+    run = _run_of(folder)
+    return () if run is None else tuple(said for said in (no_noise(run), short_timeout(run)) if said is not None)
 
 
 def budget_notes(folder: str | Path) -> tuple[str, ...]:
     """Say which nodes of a network's folder, or whether that of a node's, give away without a limit."""
-    folder = Path(folder)
-    if run_notes(folder):
+    folder, run = Path(folder), _run_of(folder)
+    if run is not None and no_noise(run) is not None:
         return ()  # there is nothing to limit
     alone = (folder / "node.toml").exists()
     configs = [read_node_config(folder / "node.toml")] if alone else read_network(folder)[1]
     unlimited = [config.name for config in configs if config.budget.epsilon is None]
     return (no_budget(unlimited),) if unlimited else ()
+
+
+def _run_of(folder: str | Path) -> RunFile | None:
+    """Return the run of a folder; None where there is none, or it cannot be read: what is wrong is said elsewhere."""
+    path = Path(folder) / "run.toml"
+    try:
+        return read_run_file(path) if path.is_file() else None
+    except InvalidInput:
+        return None
