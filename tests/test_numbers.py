@@ -50,5 +50,5 @@ def test_no_bound_is_none() -> None:
 @pytest.mark.parametrize(("epsilon", "said"), [(0.60841, "0.6085"), (1.00001, "1.001"), (7.99999, "8")])
 def test_sentences_say_the_upper_one(epsilon: float, said: str) -> None:
     claim = EpsilonClaim(whose="a", unit="node", delta=1e-5, view="offered", method="tight", epsilon=epsilon)
-    assert f"For a: epsilon {said} at delta 1e-05 hides" in claim.sentence()
+    assert f"For a: epsilon {said} at delta 1e-05 protects" in claim.sentence()
     assert promised(epsilon) == said

@@ -64,7 +64,7 @@ def test_what_was_saved_is_loaded(path: Path) -> None:
     score = np.sqrt(0.5) * (row @ [1.0, -2.0] + 0.5)
     assert found.scores(np.array([[3.0, 10.0]]))[0] == pytest.approx(score)
     assert found.predict_proba([[3, 10]])[0, 1] == pytest.approx(1.0 / (1.0 + np.exp(-score)))
-    assert "epsilon 2.5 at delta 1e-05 hides one record (replace-one)" in repr(found)
+    assert "epsilon 2.5 at delta 1e-05 protects one record (replace-one)" in repr(found)
     assert not list(path.parent.glob("*.part"))
 
 
@@ -245,4 +245,4 @@ def test_an_infinite_epsilon_is_not_said_to_hide_anything() -> None:
     claim = EpsilonClaim(
         whose="node a", unit="record", delta=1e-5, view="any node", method="own account", epsilon=float("inf")
     )
-    assert claim.sentence() == "For node a: nothing is hidden from any node (epsilon infinity)."
+    assert claim.sentence() == "For node a: nothing is protected against any node (epsilon infinity)."

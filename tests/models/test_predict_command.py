@@ -73,7 +73,7 @@ def test_each_row_has_a_line_and_metrics_are_those_of_the_lines(tmp_path: Path, 
     shown = skipring_words("predict", str(model), "rows.csv", "--out", "said.csv", "--force")
     words = " ".join(shown.out.split())
     assert "accuracy" in words
-    assert "For node a, by its own account: epsilon 2.5 at delta 1e-05 hides one record (replace-one)" in words
+    assert "For node a, by its own account: epsilon 2.5 at delta 1e-05 protects one record (replace-one)" in words
     assert max(map(len, shown.out.splitlines())) <= 80
 
 

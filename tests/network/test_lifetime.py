@@ -371,19 +371,19 @@ def test_a_record_is_in_the_runs_of_its_person_and_of_its_node(tmp_path: Path, s
     words = " ".join(found.out.split())
     shown: dict[Unit, tuple[str, str]] = {
         "record": ("All runs together", "all runs"),
-        "person": ("Without the run that hides less", "these runs alone"),
-        "node": ("Without the 2 runs that hide less", "these runs alone"),
+        "person": ("Without the run that protects less", "these runs alone"),
+        "node": ("Without the 2 runs that protect less", "these runs alone"),
     }
     for unit, (which, whose) in shown.items():
         line = words.partition(f"{which}: epsilon {upper_fixed(totals[unit].epsilon(DELTA), 4)}, each release")[2]
-        assert line.partition(" (method")[0].endswith(f"from the other nodes of {whose}")
+        assert line.partition(" (method")[0].endswith(f"against the other nodes of {whose}")
     assert "count for it, too" in " ".join(found.out.split())
 
 
 def test_a_node_tells_what_all_runs_have_given_away_whatever_this_one_hides(
     tmp_path: Path, skipring_words: Command
 ) -> None:
-    """A total of nodes leaves out what runs that hide less have told, so it is not that of all runs."""
+    """A total of nodes leaves out what runs that protect less have told, so it is not that of all runs."""
     ledger = tmp_path / "rows.ledger"
     before = spent(tmp_path, "first", 9, terms=terms(protects="record"), ledger=ledger)
     run = QUICK | {"schedule": {"steps": 30}, "privacy": {"noise_multiplier": 3.0, "protects": "node"}}
@@ -394,13 +394,13 @@ def test_a_node_tells_what_all_runs_have_given_away_whatever_this_one_hides(
     assert (status.unit, status.life_unit, status.life_runs) == ("node", "record", 2)
     both = gdp_epsilon(math.sqrt(before + node.account.mu2), DELTA)
     assert status.life_epsilon == pytest.approx(both, rel=1e-9)
-    hidden = "one record (replace-one) at delta 1e-05 from the other nodes of all runs"
+    hidden = "one record (replace-one) at delta 1e-05 against the other nodes of all runs"
     assert hidden in status.life_hides
     (told,) = [line for line in metrics_text(status).splitlines() if line.startswith("# HELP skipring_life_epsilon")]
     assert hidden in told
     for command in (("network", "status", str(tmp_path / "nodes")), ("node", "status", str(configs[0].parent))):
         words = " ".join(skipring_words(*command).out.split())
-        assert f"together: node1 {upper_fixed(both, 3)} (2 runs). It hides {hidden}" in words
+        assert f"together: node1 {upper_fixed(both, 3)} (2 runs). It protects {hidden}" in words
 
 
 def test_no_total_exceeds_a_budget_whatever_the_next_run_hides(tmp_path: Path) -> None:
@@ -502,7 +502,7 @@ def test_a_second_run_begins_with_what_the_first_one_gave_away(tmp_path: Path, s
     words = " ".join(shown.out.split())
     assert "2026-03-01-0001 node1" in words
     assert "2026-03-02-0001 node1" in words
-    assert "hides all data of a node (replace-one) at delta 1e-05 from the other nodes of all runs" in words
+    assert "protects all data of a node (replace-one) at delta 1e-05 against the other nodes of all runs" in words
     assert "(method own accounts, composed, view offered)" in words
     assert "Budget for life: epsilon 13 at delta 1e-05, for each total." in words
     assert "Nodes of some runs shared a data set: features are standardised" in words

@@ -184,7 +184,7 @@ def test_every_epsilon_says_what_it_hides_and_how() -> None:
     text = metrics_text(dataclasses.replace(STATUS, budget=2.0))
     helps = dict(re.findall(r"^# HELP (skipring_epsilon\w*) (.*)$", text, re.MULTILINE))
     assert len(helps) == 3
-    said = "hides one record (replace-one) at delta 1e-05 from any other node (method own account, view offered)"
+    said = "protects one record (replace-one) at delta 1e-05 against any other node (method own account, view offered)"
     assert all(said in words for words in helps.values())
 
 

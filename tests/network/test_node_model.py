@@ -126,7 +126,7 @@ def test_what_showing_a_checkpoint_means_is_said(skipring_words: Command, tmp_pa
     assert f"a run that is not over, as node b has it, at hop {found.hop} of 600, after {found.facts.updates}" in words
     assert f"SHA-256 of its parameters: {found.digest}" in words
     assert "Shown to an outsider, it is one more look, beside the final model: by itself, epsilon " in words
-    assert "hides one record of this node's data (replace-one, method own account, view checkpoint)" in words
+    assert "protects one record of this node's data (replace-one, method own account, view checkpoint)" in words
     assert "No other node's account counts it." in words
     # A model before this node's first update tells nothing of its data.
     setup = load_node(net / "b" / "node.toml")

@@ -69,8 +69,8 @@ def test_one_leaves_two_join_and_who_stays_needs_no_archive(net: Path, skipring_
     assert up.code == 0
     lives = " ".join(up.out.split()).partition("Epsilon of all runs in a node's ledger together: ")[2]
     assert "(1 run), b " in lives
-    hides = "one record (replace-one) at delta 0.0001 from the other nodes of all runs"
-    assert f"(1 run). It hides {hides} (method own accounts, composed, view offered)." in lives
+    hides = "one record (replace-one) at delta 0.0001 against the other nodes of all runs"
+    assert f"(1 run). It protects {hides} (method own accounts, composed, view offered)." in lives
     first, far = identity_of(net), tmp_path / "far"
     shutil.copytree(net / "a", far)  # where its owner has it
     own = ("node.key", "node.crt", "node.toml", "rows.ledger")

@@ -213,7 +213,7 @@ def test_without_noise_every_command_says_that_nothing_is_hidden(skipring_words:
     ):
         assert "here is no noise (privacy.noise_multiplier = 0)" in " ".join(told.split())
     said = " ".join(skipring_words("node", "privacy", "net/node1").out.split())
-    assert "run over. Epsilon hides nothing: there is no noise (privacy.noise_multiplier = 0). " in said
+    assert "run over. Epsilon protects nothing: there is no noise (privacy.noise_multiplier = 0). " in said
     assert "one record" not in said
     facts = skipring_words("node", "privacy", "net/node1", "--json").data
     assert facts["epsilon"] == facts["epsilon_of_releases"] == facts["final_epsilon"] == float("inf")

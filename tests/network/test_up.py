@@ -166,8 +166,8 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
     made = skipring_words("network", "init", str(folder), *words)
     assert made.code == 0, made.err
     told = " ".join(made.out.split())
-    hides = "all data of a node (replace-one) at delta 1e-05 from any other node (method own account, view offered)"
-    assert f"Each node keeps epsilon 4, which hides {hides}" in told
+    hides = "all data of a node (replace-one) at delta 1e-05 against any other node (method own account, view offered)"
+    assert f"Each node keeps epsilon 4, which protects {hides}" in told
     assert "Unless nodes have files of their own, features are standardised" in told
     assert max(len(line) for line in made.out.splitlines() if str(tmp_path) not in line) <= 80
     noise = read_run_file(folder / "run.toml").privacy.noise_multiplier
@@ -268,7 +268,7 @@ def test_ctrl_c_counts_what_nodes_did_until_they_stopped(tmp_path: Path, skiprin
     assert f"after {newest.token.updates} updates" in " ".join(out.split())
     path = load_node(folder / "node1" / "node.toml").rules.path
     made = [sum(path[hop - 1] == node for hop in updated_hops(newest.token.chain)) for node in range(3)]
-    shown = [line.split() for line in out.splitlines() if line.strip().startswith("node")]
+    shown = [line.split() for line in out.splitlines() if line.strip().startswith(("node1", "node2", "node3"))]
     assert [int(row[1]) for row in shown[-3:]] == made
     assert [row[-1] for row in shown[-3:]] == ["stopped"] * 3
     told = skipring_words("network", "status", str(folder), "--json").data["nodes"]

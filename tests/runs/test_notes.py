@@ -100,8 +100,8 @@ def test_compare_says_that_a_silent_file_hides_records(skipring: Command, tmp_pa
         assert max(map(len, answer.out.splitlines())) <= 80
         shown.append(" ".join(answer.out.split()).replace(f"out{len(shown)}", "out"))
     assert shown[0] == shown[1]
-    assert "Epsilon hides one record (replace-one)" in shown[0]
-    assert "Epsilon hides all data of a node (replace-one)" in shown[2]
+    assert "Epsilon protects one record (replace-one)" in shown[0]
+    assert "Epsilon protects all data of a node (replace-one)" in shown[2]
 
 
 def test_a_shared_data_set_is_not_covered_and_files_of_ones_own_are() -> None:

@@ -105,7 +105,7 @@ def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> 
         Result.load(folder)
     del privacy["unit"]
     path.write_text(json.dumps(privacy))
-    with pytest.raises(InvalidInput, match=r"is damaged: .*does not say what its epsilon hides"):
+    with pytest.raises(InvalidInput, match=r"is damaged: .*does not say what its epsilon protects"):
         Result.load(folder)
 
 

@@ -127,10 +127,10 @@ def word_of(state: NodeState) -> str:
 def meaning(status: NodeStatus) -> str:
     """Say what the epsilons of the table mean."""
     if status.no_noise:
-        return f"Epsilon hides {status.hides}: for tries only."
-    words = f"Epsilon hides {status.hides}; it is that of the observer who knows most."
+        return f"Epsilon protects {status.hides}: for tries only."
+    words = f"Epsilon protects {status.hides}; it is that of the observer who knows most."
     if status.unit != "node":
-        words += " A whole node is not hidden: see skipring node privacy."
+        words += " A whole node is not protected: see skipring node privacy."
     return words if status.not_covered is None else f"{words} {sentence(status.not_covered)}"
 
 
@@ -215,7 +215,7 @@ def tell_lives(console: Console, results: Sequence[NodeStatus]) -> None:
             lives.setdefault(one.life_hides, []).append(told)
     for hides, told_of in lives.items():
         console.print(
-            f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It hides {hides}.", style="dim"
+            f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It protects {hides}.", style="dim"
         )
 
 

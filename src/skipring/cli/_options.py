@@ -73,7 +73,7 @@ Protects = Annotated[
     str,
     typer.Option(
         metavar="UNIT",
-        help="What epsilon hides: one row (record), all rows of a person, or all data of a node.",
+        help="What epsilon protects: one row (record), all rows of a person, or all data of a node.",
     ),
 ]
 #: The option of that name, in refusals and in JSON.

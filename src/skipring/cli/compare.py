@@ -204,7 +204,7 @@ def _noted(comparison: Comparison) -> list[str]:
 def _not_covered(comparison: Comparison) -> str:
     """Say what no epsilon of the table counts."""
     units = dict.fromkeys(row.result.privacy.hides for row in comparison.rows if row.result.privacy.refused is None)
-    words = f"Epsilon hides {' or '.join(units)}. " if units else ""
+    words = f"Epsilon protects {' or '.join(units)}. " if units else ""
     words += "To stop a real run when an error is seen looks at data, and is not covered."
     if len(comparison.rows) > 1:
         words += f" Nor is choosing among these {len(comparison.rows)}: trying all of them on real data composes"

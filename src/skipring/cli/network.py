@@ -148,7 +148,9 @@ def _show(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days:
     budget, kept = now.budget, ""
     if budget.epsilon is not None:
         hidden = hidden_from_whom(OwnClaim(unit=now.unit, delta=budget.delta or 0.0), no_noise=False)
-        kept = f"\nEach node keeps epsilon {budget.epsilon:g}, which hides {hidden}: it refuses its turns beyond that."
+        kept = (
+            f"\nEach node keeps epsilon {budget.epsilon:g}, which protects {hidden}: it refuses its turns beyond that."
+        )
     kept += "".join(f"\n{sentence(note)}" for note in now.notes)
     if relay is not None:
         needs = command("network", "pack", "relay", "--dir", folder)

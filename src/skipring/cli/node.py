@@ -132,7 +132,7 @@ def _print(found: GivenAway) -> None:
     console = Console(highlight=False, markup=False)
     console.print(
         f"Node {found.node}: {found.releases} updates released, hop {found.hop} of {found.steps}"
-        f"{', run over' if found.over else ''}. Epsilon hides {found.hides}."
+        f"{', run over' if found.over else ''}. Epsilon protects {found.hides}."
     )
     table = plain_table("observer", right=("its turns", "mu", "epsilon"))
     for one in found.observers:
@@ -171,12 +171,12 @@ def _print_life(found: LifeAccount) -> None:
         table.add_row(printable(run.run[:15]), printable(run.node), *days, run.unit, str(run.updates), *numbers)
     console.print(table)
     for total in found.totals:
-        less = f"the {total.left_out} runs that hide" if total.left_out > 1 else "the run that hides"
+        less = f"the {total.left_out} runs that protect" if total.left_out > 1 else "the run that protects"
         console.print(
             f"\n{f'Without {less} less' if total.left_out else 'All runs together'}: epsilon"
             f" {upper_fixed(total.epsilon, 4)}, each release in full"
             f" {upper_fixed(total.epsilon_in_full, 4)}, over {total.updates} updates in"
-            f" {total.runs} run{'' if total.runs == 1 else 's'}. Epsilon hides {total.hides}."
+            f" {total.runs} run{'' if total.runs == 1 else 's'}. Epsilon protects {total.hides}."
         )
     for note in found.notes:
         console.print(note, style="dim")

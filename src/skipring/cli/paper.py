@@ -32,7 +32,7 @@ class Simulated:
         bool, typer.Option("--clipped", help="Figure 4, rows 3 and 4: clip gradients, so that privacy is valid.")
     ] = False
     records: Annotated[
-        bool, typer.Option("--records", help="Figure 4, rows 3 and 4: hide every record, by the same noise.")
+        bool, typer.Option("--records", help="Figure 4, rows 3 and 4: protect every record, by the same noise.")
     ] = False
     tight: Annotated[
         bool, typer.Option("--tight", help="Figure 4, row 2, and Figure 5: noise for the paper's epsilon, if proven.")

@@ -46,7 +46,7 @@ def predict(
             | facts.privacy_json()
         )
         return
-    notes = [] if found.metrics is None else ["Metrics are of these rows, and no noise hides them."]
+    notes = [] if found.metrics is None else ["Metrics are of these rows, and no noise protects them."]
     if found.metrics is not None and found.metrics.rmse is not None and loaded.inputs.schema is not None:
         notes.append("A label outside of the schema's range counts as the end of it.")
     if found.blank_label is not None:

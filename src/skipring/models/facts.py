@@ -49,10 +49,11 @@ class EpsilonClaim:
         if self.epsilon is None:
             return f"No epsilon is stated for {self.whose}: {self.refused or 'nobody said why'}."
         if math.isinf(self.epsilon):
-            return f"For {self.whose}: nothing is hidden from {_LOOKERS.get(self.view, self.view)} (epsilon infinity)."
+            whom = _LOOKERS.get(self.view, self.view)
+            return f"For {self.whose}: nothing is protected against {whom} (epsilon infinity)."
         return (
-            f"For {self.whose}: epsilon {upper(self.epsilon)} at delta {self.delta:g} hides {PROTECTED[self.unit]}"
-            f" ({self.relation}) from {_LOOKERS.get(self.view, self.view)} (method {self.method}, view {self.view})."
+            f"For {self.whose}: epsilon {upper(self.epsilon)} at delta {self.delta:g} protects {PROTECTED[self.unit]}"
+            f" ({self.relation}) against {_LOOKERS.get(self.view, self.view)} (method {self.method}, view {self.view})."
         )
 
 

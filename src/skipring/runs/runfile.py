@@ -303,11 +303,11 @@ class PrivacySection(_Section):
 
     protects: Unit = Field(
         USUAL_UNIT,
-        description="whom the noise hides: record (one row), person (all rows of one person) or node (all of its rows)",
+        description="record (one row), person (all rows of one person) or node (all of its rows)",
     )
     noise_multiplier: float | None = Field(
         None,
-        description="noise std over the most that one protected record, person or node can contribute; 0 hides nothing",
+        description="noise std over the most that one protected record, person or node can contribute; 0: no privacy",
     )
     epsilon: float | None = Field(None, description="or the budget that the noise must keep (default: 8)")
     delta: float = Field(1e-5, description="the delta of the budget and of the report")

@@ -283,7 +283,7 @@ class Result:
             versions = settings.pop("versions", {})
             said = json.loads((source / "privacy.json").read_text())
             if isinstance(said, dict) and "unit" not in said:  # no default: another unit would be another promise
-                raise KeyError("privacy.json does not say what its epsilon hides")
+                raise KeyError("privacy.json does not say what its epsilon protects")
             privacy = from_json(PrivacyReport, said, "privacy")
             with np.load(source / "metrics.npz", allow_pickle=False) as file:
                 arrays = {name: file[name] for name in _ARRAYS}

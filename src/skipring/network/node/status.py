@@ -40,7 +40,7 @@ def hidden_from_whom(account: _Account, *, no_noise: bool) -> str:
     if no_noise:
         return "nothing: there is no noise (privacy.noise_multiplier = 0)"
     return (
-        f"{PROTECTED[account.unit]} ({account.relation}) at delta {account.delta:g} from any other node"
+        f"{PROTECTED[account.unit]} ({account.relation}) at delta {account.delta:g} against any other node"
         f" (method {account.method}, view {account.view})"
     )
 
@@ -48,7 +48,7 @@ def hidden_from_whom(account: _Account, *, no_noise: bool) -> str:
 def hidden_in_all_runs(account: _Account, unit: Unit | None = None, *, runs: str = "all runs") -> str:
     """Say what the epsilon of all runs in a ledger together hides from whom; `unit` may be less than this run hides."""
     return (
-        f"{PROTECTED[unit or account.unit]} ({account.relation}) at delta {account.delta:g} from the other nodes of"
+        f"{PROTECTED[unit or account.unit]} ({account.relation}) at delta {account.delta:g} against the other nodes of"
         f" {runs} (method {ALL_RUNS}, view {account.view})"
     )
 

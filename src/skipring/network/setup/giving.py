@@ -201,8 +201,9 @@ class NodeModel:
     def if_shown(self) -> str:
         """What it means for privacy to show it to an outsider."""
         alone = (
-            f"by itself, epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} hides {PROTECTED[self.unit]}"
-            f" of this node's data ({self.relation}, method {self.method}, view {self.view_if_shown})"
+            f"by itself, epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} protects"
+            f" {PROTECTED[self.unit]} of this node's data"
+            f" ({self.relation}, method {self.method}, view {self.view_if_shown})"
         )
         if self.over:
             return f"Shown to an outsider: {alone}."

@@ -18,8 +18,8 @@ _DELTA = 1e-5
 _LINE = re.compile(rb"[0-9a-f]{64} ")
 _ONE = "The observer who learned most in each run counts as one and the same: members may put together what they saw."
 _UNITS = (
-    "A record is part of its person and its node, and a person of its node: runs that hide those count for it, too."
-    " What runs that hide less have told of a person or a node comes on top."
+    "A record is part of its person and its node, and a person of its node: runs that protect those count for it, too."
+    " What runs that protect less have told of a person or a node comes on top."
 )
 _SHARED = "Two nodes on this data took part in one run: there, each release counts in full."
 
