@@ -23,6 +23,7 @@ from skipring.network.node import Monitor, NodeStatus, metrics_text
 
 TOLD: dict[str, Any] = {
     "name": "clinic-3",
+    "run": "2026-03-01-000102030405060708090a0b",
     "nodes": 3,
     "steps": 400,
     "hop": 17,

@@ -252,6 +252,33 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert "stopped" in [line["event"] for line in lines]
 
 
+def test_nodes_of_another_network_at_the_same_ports_are_not_taken_for_this_one(
+    tmp_path: Path, skipring_words: Command, network: Callable[[Path], LocalNetwork]
+) -> None:
+    mine = make(skipring_words, tmp_path / "mine", 2, 600, "--delay", "exponential:0.05")
+    config = read_node_config(mine / "node1" / "node.toml")
+    given = ["--run", str(mine.with_suffix(".toml")), "--port", str(config.listen).rpartition(":")[2]]
+    made = skipring_words("network", "init", str(tmp_path / "other"), "--nodes", "2", *given)
+    assert made.code == 0, made.err
+    network(mine)
+    told = until(lambda: node_status(config), "a node's status")
+    assert told.run == read_run_file(mine / "run.toml").network.identity
+    other = read_node_config(tmp_path / "other" / "node1" / "node.toml")
+    assert other.metrics == config.metrics
+    assert node_status(other, 20.0) is None
+    for words in (["network", "status", "other"], ["node", "status", "other/node1"]):
+        answer = skipring_words(*words)
+        assert answer.code == 0
+        assert "nother network listens at metrics = 127.0.0.1:" in " ".join(answer.err.split())
+        assert "Next:" in answer.out  # nothing runs here
+    assert skipring_words("network", "status", "other", "--json").data["nodes"][0]["status"] is None
+    refused = skipring_words("network", "up", "other")
+    assert refused.code == 2
+    assert "another network listens at metrics" in " ".join(refused.err.split())
+    assert not (tmp_path / "other" / "node1" / "node.log").exists()
+    assert skipring_words("network", "status", "mine").err == ""
+
+
 def test_ctrl_c_counts_what_nodes_did_until_they_stopped(tmp_path: Path, skipring_words: Command) -> None:
     """Nodes finish their step after Ctrl-C; what is shown is what their journals have, and what `up` goes on from."""
     folder = make(skipring_words, tmp_path / "net", 3, 600, "--delay", "exponential:0.02")

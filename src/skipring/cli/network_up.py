@@ -36,7 +36,13 @@ def network_up(
 
     A node that dies is started again. Ctrl-C stops all of them, after their step; `up` again goes on.
     """
-    from ..network import LocalNetwork, differing_runs, node_result, set_steps  # loaded when the command runs
+    from ..network import (  # loaded when the command runs
+        LocalNetwork,
+        another_network,
+        differing_runs,
+        node_result,
+        set_steps,
+    )
 
     if steps is not None:
         require_integer("steps", steps, 1)
@@ -51,6 +57,8 @@ def network_up(
     # Results alone may be those of a run before it: a journal was begun then.
     begun = all(config.journal.exists() for config in network.configs)
     over = begun and all(result is not None and result.over for result in earlier)
+    if not over and (beside := next(filter(None, map(another_network, network.configs)), None)):
+        raise InvalidInput.because("DIR", folder, f"{beside}; nothing was started")
     interrupted = False if over else _watch(network, show=not as_json)
     for state in states:
         state.status = node_result(network.folder / state.name) or state.status

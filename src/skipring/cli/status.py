@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from .._command import command
 from ..errors import InvalidInput
 from ._nodes_view import Row, asked_by, furthest, meaning, newest_of, numbers_of, table_of, tell_lives, tell_refusals
-from ._output import Json, print_json, tell
+from ._output import Json, print_json, sentence, tell
 
 if TYPE_CHECKING:
     from ..network import NodeConfig, NodeState, NodeStatus
@@ -62,13 +63,19 @@ def node_status(
 
 
 def _looked_at(seen: Sequence[tuple[Path, NodeConfig]]) -> tuple[list[NodeState], list[NodeStatus | None]]:
-    """Return whether nodes run, and what they say of themselves, or left when they ended."""
-    from ..network import NodeState, node_result, running_pid
+    """Return whether nodes run, and what they say of themselves, or left when they ended.
+
+    Where another network's nodes answer in place of one of them, that is said.
+    """
+    from ..network import NodeState, another_network, node_result, running_pid
     from ..network import node_status as asked
 
     states = [
         NodeState(config.name, running=running_pid(config) is not None, status=asked(config)) for _, config in seen
     ]
+    silent = (config for state, (_, config) in zip(states, seen, strict=True) if state.status is None)
+    if beside := next(filter(None, map(another_network, silent)), None):
+        tell(sentence(beside), sys.stderr)
     return states, [state.status or node_result(place) for state, (place, _) in zip(states, seen, strict=True)]
 
 

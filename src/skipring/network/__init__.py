@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .setup import Via as Via
     from .setup import agreed_now as agreed_now
     from .setup import agreed_run as agreed_run
+    from .setup import another_network as another_network
     from .setup import ask_to_finish as ask_to_finish
     from .setup import check_node as check_node
     from .setup import differing_runs as differing_runs

@@ -28,6 +28,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     life = None if node.lifetime is None else node.lifetime.total
     return NodeStatus(
         name=setup.name,
+        run=setup.identity,
         nodes=setup.rules.nodes,
         steps=setup.rules.steps,
         hop=telemetry.hop,

@@ -70,7 +70,7 @@ class NodeStatus:
 
     Parameters
     ----------
-    name : the node's.
+    name, run : the node's name, and the identity of the run that it takes part in.
     nodes, steps : how many nodes, and how many hops the whole run has.
     hop : the newest hop that the node knows of.
     holding : whether it holds the token.
@@ -114,6 +114,7 @@ class NodeStatus:
     """
 
     name: str
+    run: str
     nodes: int
     steps: int
     hop: int

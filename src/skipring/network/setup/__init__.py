@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .local import (
         LocalNetwork,
         NodeState,
+        another_network,
         node_result,
         node_status,
         read_network,

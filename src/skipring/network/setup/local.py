@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -70,7 +71,20 @@ def set_steps(folder: str | Path, steps: int) -> None:
 
 
 def node_status(config: NodeConfig, timeout: float = 1.0) -> NodeStatus | None:
-    """Ask a node on this machine how it is doing; None if it does not answer."""
+    """Ask a node on this machine how it is doing; None if it does not answer, or another one does in its place."""
+    found = _answer(config, timeout)
+    return found if found is not None and found.name == config.name and found.run == _run_of(config) else None
+
+
+def another_network(config: NodeConfig, timeout: float = 1.0) -> str | None:
+    """Say so where nodes of another run answer at the address for a node's metrics; None where they do not."""
+    found = _answer(config, timeout)
+    if found is None or found.run == _run_of(config):
+        return None
+    return f"another network listens at metrics = {config.metrics}; stop it, or give each network ports of its own"
+
+
+def _answer(config: NodeConfig, timeout: float) -> NodeStatus | None:
     if config.metrics is None:
         return None
     where = Address.parse(config.metrics)
@@ -78,12 +92,20 @@ def node_status(config: NodeConfig, timeout: float = 1.0) -> NodeStatus | None:
     try:
         connection.request("GET", "/status")
         answer = connection.getresponse()
-        found = from_json(NodeStatus, json.loads(answer.read()), "status")
-        return found if found.name == config.name else None
+        return from_json(NodeStatus, json.loads(answer.read()), "status")
     except (OSError, HTTPException, ValueError):
         return None
     finally:
         connection.close()
+
+
+def _run_of(config: NodeConfig) -> object:
+    """Return the identity of the run that a node's settings name; it is asked often, so no more is read."""
+    try:
+        values = {} if config.run is None else tomllib.loads(config.run.read_text(encoding="utf-8"))
+        return values["network"]["identity"]
+    except (OSError, ValueError, KeyError, TypeError):  # what is wrong with the file is said where it is read
+        return None
 
 
 def node_result(folder: str | Path) -> NodeStatus | None:
