@@ -44,7 +44,7 @@ def beyond(
     Skew: classes dealt unevenly to nodes. Stragglers: slow nodes that hold one class, and what helps against the bias.
     Traces: phones, a GPU cluster and wide-area links as they were measured. Nodes: how many nodes private learning
     needs. Order: the noise that keeps a budget for every pair of nodes, by schedule. Hospitals: four real ones that
-    hide each patient. Images: MNIST and CIFAR-10 with each record hidden (a GPU takes 15 minutes, two cores many
+    protect each patient. Images: MNIST and CIFAR-10 with each record protected (a GPU takes 15 minutes, two cores many
     hours).
     """
     from ..experiments import BEYOND  # loaded when the command runs

@@ -136,7 +136,7 @@ def _not_covered(outcome: SweepOutcome) -> str:
     """Say what no epsilon of the table counts."""
     reports = [result.privacy for result in outcome.results.values()]
     units = dict.fromkeys(report.hides for report in reports if report.refused is None)
-    words = f"It hides {' or '.join(units)}. " if units else ""
+    words = f"It protects {' or '.join(units)}. " if units else ""
     words += "It is each cell's own: choosing among cells by their error is not covered"
     words += ' (docs/privacy.md, "Several runs").'
     for more in dict.fromkeys(result.privacy.not_covered for result in outcome.results.values()):

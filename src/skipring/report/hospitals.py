@@ -37,8 +37,8 @@ _HEADS = (
 
 
 _NOTES = (
-    "Hidden is one patient (one row each, so a record is a person) from each other hospital, if replaced by "
-    "another. Nothing is promised for a whole hospital, except where the hospital is hidden.",
+    "Protected is one patient (one row each, so a record is a person) against each other hospital, if replaced by "
+    "another. Nothing is promised for a whole hospital, except where the hospital is protected.",
     "Nobody is skipped. Epsilon is that of a pair named before; that of the worst pair on the paths taken is larger.",
     "Rate, rounds and clipping were chosen for each split on rows of its training part. No epsilon covers that search.",
     "FLamby's promise is another one: against the server, if a patient is added or left out.",
@@ -158,6 +158,6 @@ def _panel(axes: Axes, rows: Sequence[StudyRow], title: str, *, of_all_rows: boo
     level = 100.0 * (quiet.all_rows if of_all_rows else quiet.mean_over_hospitals).mean
     axes.axhline(level, color="0.2", lw=1.0, ls=(0, (8, 3)), label=METHODS[quiet.method])
     axes.axhline(100.0 * ALWAYS_SICK[of_all_rows], color="0.2", lw=1.0, ls=(0, (1, 2)), label='always "sick"')
-    axes.set(title=title, xscale="log", xlabel="privacy budget epsilon (smaller hides more)", ylim=(30.0, 90.0))
+    axes.set(title=title, xscale="log", xlabel="privacy budget epsilon (smaller protects more)", ylim=(30.0, 90.0))
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()

@@ -31,8 +31,8 @@ _HEADS = (
 
 
 _NOTES = (
-    f"Hidden is one record ({RELATION}) from each other node. Nothing is promised for a whole node. 30 % of the hops"
-    " are skipped. Epsilon is that of a pair named before.",
+    f"Protected is one record ({RELATION}) against each other node. Nothing is promised for a whole node. 30 % of the"
+    " hops are skipped. Epsilon is that of a pair named before.",
     "Length, rate and clipping were chosen on a sixth of the training part, with fewer nodes; the test rows were looked"
     " at once. No epsilon covers that search. Centrally trained numbers are for add or remove, and sampled.",
 )
@@ -40,7 +40,7 @@ _NOTES = (
 
 def image_findings(study: ImageStudy, rows: Sequence[ImageRow]) -> Findings:
     """Return what came out of the study of images."""
-    title = f"Each record hidden, delta {IMAGE_DELTA:g}: medians and quartiles of {study.seeds} runs"
+    title = f"Each record protected, delta {IMAGE_DELTA:g}: medians and quartiles of {study.seeds} runs"
     return Findings(
         title=title,
         facts={"delta": IMAGE_DELTA, "rows": [dataclasses.asdict(row) | {"median": row.median} for row in rows]},
@@ -107,7 +107,7 @@ def _panel(axes: Axes, rows: Sequence[ImageRow], data: str) -> None:
             ls=marker[1],
             color=PALETTE[place],
             capsize=3,
-            label=f"{way}, each record hidden",
+            label=f"{way}, each record protected",
         )
     for place, (name, (epsilon, accuracy)) in enumerate(IMAGE_LINES[data].items()):
         if epsilon is None:

@@ -136,8 +136,8 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
         f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Timeout and'
         " latency are in the unit of time of the law of delays. Epsilon at"
-        f" delta {_each(folders, lambda r: number(r.privacy.delta))} hides"
-        f" {_each(folders, lambda r: r.privacy.hides)} from any other node that is always ready (view offered), the"
+        f" delta {_each(folders, lambda r: number(r.privacy.delta))} protects"
+        f" {_each(folders, lambda r: r.privacy.hides)} against any other node that is always ready (view offered), the"
         f" final model included; <i>forecast</i> is by the method tight, <i>realised</i> by the transcript of the first"
         f" run, and <i>epsilon paper</i> is a theorem as it was published, without the final"
         f" model.{_averages(folders)}{_other_epsilons(folders)}{_rivals_caption(folders)}</p>",

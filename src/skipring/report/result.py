@@ -69,7 +69,7 @@ def _spread(spread: Spread) -> str:
 
 
 def _terms(privacy: PrivacyReport) -> str:
-    """Say what the epsilons cannot be read without, beside what they hide."""
+    """Say what the epsilons cannot be read without, beside what they protect."""
     words = f"Epsilons are at delta {privacy.delta:g}"
     if privacy.view != "offered":  # a rival's; what is said next speaks of them
         return f"{words}."
@@ -85,7 +85,7 @@ def _batch(resolved: ResolvedFacts) -> str:
 def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
     if privacy.refused is not None:
         return [("epsilon", privacy.refused)]
-    rows: list[tuple[str, object]] = [("epsilon hides", privacy.hides)]
+    rows: list[tuple[str, object]] = [("epsilon protects", privacy.hides)]
     if privacy.averaged and privacy.realised is not None:  # what holds for every pair comes first
         rows.append(("epsilon, realised, every pair", upper(privacy.realised.worst)))
     if privacy.forecast is not None:

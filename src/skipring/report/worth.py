@@ -110,11 +110,11 @@ def draw_worth(found: Worth, paths: Sequence[Path], *, title: str) -> None:
                 level = row.mean_over_nodes.median
                 axes.axhline(level, color="0.25", lw=1.1, ls=(0, dots), label=names[who])
         axes.set_xticks(list(place.values()), [*(f"{epsilon:g}" for epsilon in epsilons), "no noise"])
-        hides = {"record": "each record", "person": "each person", "node": "all data of a node"}[found.protects]
+        protected = {"record": "each record", "person": "each person", "node": "all data of a node"}[found.protects]
         error = "squared error" if found.numbers else "test error"
         axes.set(
             title=title,
-            xlabel=f"epsilon that hides {hides}, at delta {found.delta:g} (smaller hides more)",
+            xlabel=f"epsilon that protects {protected}, at delta {found.delta:g} (smaller protects more)",
             ylabel=f"{error}, mean over nodes",
             xlim=(-0.4, len(epsilons) + 0.4),
         )
