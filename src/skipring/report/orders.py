@@ -29,7 +29,7 @@ _TABLE = ("nodes", "rounds", "random_mean_of_3", "rows", "searched", "searched_2
 
 _NOTES = (
     f"All data of a node is protected ({RELATION}) against each other node that is always ready, final model included."
-    " Nobody is skipped. Noise is for the worst pair of the order itself; where orders are drawn, a mean over 3 of them.",
+    " Nobody is skipped. Noise is for the worst pair of the order itself; of drawn orders, a mean over 3 of them.",
     "The rate of each cell is the best of four on a fifth of the training part, which no epsilon covers. The test rows"
     " were looked at once.",
 )
