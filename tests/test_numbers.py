@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skipring._numbers import upper, upper_fixed
-from skipring.models import EpsilonClaim
-from skipring.privacy import promised
+from skipring.privacy import Guarantee, promised
 
 BOUNDS = st.floats(min_value=1e-12, max_value=1e12) | st.floats(min_value=1e-3, max_value=100.0)
 
@@ -49,6 +48,8 @@ def test_no_bound_is_none() -> None:
 
 @pytest.mark.parametrize(("epsilon", "said"), [(0.60841, "0.6085"), (1.00001, "1.001"), (7.99999, "8")])
 def test_sentences_say_the_upper_one(epsilon: float, said: str) -> None:
-    claim = EpsilonClaim(whose="a", unit="node", delta=1e-5, view="offered", method="tight", epsilon=epsilon)
-    assert f"For a: epsilon {said} at delta 1e-05 protects" in claim.sentence()
+    stated = Guarantee(
+        protects="node", whose="a", against="b", sees="which sees all", method="tight", delta=1e-5, epsilon=epsilon
+    )
+    assert f"Epsilon {said} at delta 1e-05 protects" in stated.sentence()
     assert promised(epsilon) == said

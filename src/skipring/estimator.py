@@ -27,8 +27,8 @@ from .data import Dealing, NodeData, Recipe, Scaling, encoder, require_one_spell
 from .delays import Delay, parse_delay
 from .errors import InvalidInput, require_integer, require_non_negative
 from .learning import usual_loss
-from .models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, save_model
-from .privacy import USUAL_UNIT, PlannedRun, Unit, forecast, large_delta
+from .models import Inputs, ModelFacts, TrainedModel, save_model
+from .privacy import USUAL_UNIT, PlannedRun, PrivacyReport, StatedEpsilon, Unit, forecast, large_delta
 from .runs import RunFile, parse_run, protected_rows
 from .schedules import USUAL_SCHEDULE
 from .simulation import DealtRows, planned, run_one, setup_on
@@ -254,7 +254,7 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
             self.coef_, self.intercept_ = parameters[:, :-1], parameters[:, -1]
         else:
             self.coef_, self.intercept_ = parameters, np.zeros(len(parameters))
-        self._why_no_claim = (
+        self._why_no_epsilon = (
             _KNOWN_NOISE if self.random_state is not None else _ON_A_GPU if output.foreseeable else None
         )
         self._vector = np.asarray(output.model, np.float64)
@@ -381,22 +381,23 @@ class SkipRingClassifier(ClassifierMixin, _Parameters):  # type: ignore[misc] # 
         rows (see the notes above).
         """
         check_is_fitted(self)
-        why_not = "there is no noise" if self.planned_ is None else self._why_no_claim
-        claim = EpsilonClaim(
-            whose="any node of such a run, named beforehand (forecast)",
-            unit=self.protects_,
+        why_not = "there is no noise" if self.planned_ is None else self._why_no_epsilon
+        report = PrivacyReport(
             delta=float(self.delta),
+            noise_multiplier=self.noise_multiplier_,
             view="offered",
-            method="tight",
-            epsilon=self.epsilon_ if why_not is None else None,
+            amplified=self.planned_ is not None and self.planned_.convex,
             refused=why_not,
+            forecast=StatedEpsilon(epsilon=self.epsilon_) if why_not is None else None,
+            not_covered=f"{_SCALES if self.standardise else ''}{_READ_OFF}",
+            planned=self.planned_,
+            unit=self.protects_,
         )
         facts = ModelFacts(
             name=usual_loss(len(self.classes_)).name,
             updates=self.updates_,
             run=self._run_digest,
-            epsilon=(claim,),
-            not_covered=f"{_SCALES if self.standardise else ''}{_READ_OFF}",
+            guarantee=report.guarantee,
             source="SkipRingClassifier",
             made=made,
         )

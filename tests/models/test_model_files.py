@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import zipfile
@@ -15,7 +16,6 @@ import pytest
 from skipring.data import Scaling
 from skipring.errors import InvalidInput
 from skipring.models import (
-    EpsilonClaim,
     Inputs,
     ModelFacts,
     ParameterBytes,
@@ -24,12 +24,21 @@ from skipring.models import (
     save_model,
     write_model,
 )
+from skipring.privacy import Guarantee
 
-CLAIM = EpsilonClaim(whose="node a", unit="record", delta=1e-5, view="offered", method="tight", epsilon=2.5)
+GUARANTEE = Guarantee(
+    protects="record",
+    whose="node a",
+    against="another node",
+    sees="which sees the token",
+    method="tight",
+    delta=1e-5,
+    epsilon=2.5,
+)
 
 
 def model() -> TrainedModel:
-    facts = ModelFacts(name="logistic", updates=7, run="00ff", epsilon=(CLAIM,), source="a test")
+    facts = ModelFacts(name="logistic", updates=7, run="00ff", guarantee=GUARANTEE, source="a test")
     scaling = Scaling(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
     inputs = Inputs(columns=2, names=("a", "b"), classes=np.array(["no", "yes"]), scaling=scaling, intercept=True)
     return TrainedModel(facts, inputs, np.array([1.0, -2.0, 0.5]))
@@ -64,7 +73,7 @@ def test_what_was_saved_is_loaded(path: Path) -> None:
     score = np.sqrt(0.5) * (row @ [1.0, -2.0] + 0.5)
     assert found.scores(np.array([[3.0, 10.0]]))[0] == pytest.approx(score)
     assert found.predict_proba([[3, 10]])[0, 1] == pytest.approx(1.0 / (1.0 + np.exp(-score)))
-    assert "epsilon 2.5 at delta 1e-05 protects one record (replace-one)" in repr(found)
+    assert "Epsilon 2.5 at delta 1e-05 protects one record of node a (replace-one)" in repr(found)
     assert not list(path.parent.glob("*.part"))
 
 
@@ -80,7 +89,7 @@ def test_what_a_later_version_adds_is_ignored(path: Path) -> None:
     def change(about: dict[str, Any]) -> None:
         about["model"]["mood"] = "good"
         about["inputs"]["more"] = [1]
-        about["model"]["epsilon"][0]["of"] = "later"
+        about["model"]["guarantee"]["of"] = "later"
         about["news"] = {}
 
     arrays = arrays_of(rewritten(path, change))
@@ -90,7 +99,7 @@ def test_what_a_later_version_adds_is_ignored(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("section", "key"),
-    [("model", "name"), ("model", "epsilon"), ("inputs", "columns"), ("inputs", "intercept"), ("model", "updates")],
+    [("model", "name"), ("model", "guarantee"), ("inputs", "columns"), ("inputs", "intercept"), ("model", "updates")],
 )
 def test_what_is_missing_is_named(path: Path, section: str, key: str) -> None:
     rewritten(path, lambda about: about[section].pop(key))
@@ -195,15 +204,16 @@ def test_headers_that_numpy_stumbles_over_are_refused_in_one_line(path: Path, he
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("epsilon", -1, "model.epsilon.epsilon = -1.0: must be at least 0"),
+        ("epsilon", -1, "model.guarantee.epsilon = -1.0: must be at least 0"),
         ("epsilon", float("nan"), "must be at least 0"),
         ("epsilon", 10**400, "must be a number that fits into a double"),
         ("delta", 0, "must be above 0 and below 1"),
         ("delta", float("nan"), "must be above 0 and below 1"),
+        ("relation", "add-remove", "model.guarantee.relation = add-remove: must be replace-one"),
     ],
 )
-def test_claims_that_are_none_are_refused(path: Path, key: str, value: float, said: str) -> None:
-    rewritten(path, lambda about: about["model"]["epsilon"][0].update({key: value}))
+def test_guarantees_that_are_none_are_refused(path: Path, key: str, value: float, said: str) -> None:
+    rewritten(path, lambda about: about["model"]["guarantee"].update({key: value}))
     with pytest.raises(InvalidInput, match=said):
         load_model(path)
 
@@ -242,7 +252,16 @@ def test_a_folder_in_place_of_a_model_says_where_the_model_is(path: Path, tmp_pa
 
 
 def test_an_infinite_epsilon_is_not_said_to_hide_anything() -> None:
-    claim = EpsilonClaim(
-        whose="node a", unit="record", delta=1e-5, view="any node", method="own account", epsilon=float("inf")
-    )
-    assert claim.sentence() == "For node a: nothing is protected against any node (epsilon infinity)."
+    said = dataclasses.replace(GUARANTEE, epsilon=float("inf")).sentence()
+    assert said.startswith("Nothing is promised for one record of node a (replace-one) against another node")
+    assert "protects" not in said
+
+
+def test_guarantees_in_one_another_without_end_are_refused_in_one_line(path: Path) -> None:
+    def change(about: dict[str, Any]) -> None:
+        for _ in range(300):
+            about["model"]["guarantee"] = about["model"]["guarantee"] | {"also": [about["model"]["guarantee"]]}
+
+    with pytest.raises(InvalidInput) as refused:
+        load_model(rewritten(path, change))
+    assert len(str(refused.value).splitlines()) == 1

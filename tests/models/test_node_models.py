@@ -11,9 +11,10 @@ import pytest
 from skipring.data import read_table, read_with_schema
 from skipring.data.prepare import _test_rows
 from skipring.errors import InvalidInput
-from skipring.models import EpsilonClaim, TrainedModel, load_model
+from skipring.models import TrainedModel, load_model
 from skipring.network.node import NodeFacts, OwnData, make_learner, write_node_model
 from skipring.network.protocol import Token
+from skipring.privacy import Guarantee
 from skipring.runs import RunFile, parse_run, stream
 
 COLUMNS = [
@@ -21,7 +22,15 @@ COLUMNS = [
     {"name": "dose", "range": [0, 8]},
     {"name": "ill", "label": True, "categories": ["no", "yes"]},
 ]
-CLAIM = EpsilonClaim(whose="node b", unit="node", delta=1e-5, view="offered", method="own account", epsilon=1.0)
+GUARANTEE = Guarantee(
+    protects="node",
+    whose="node b",
+    against="another node",
+    sees="which sees the token",
+    method="own account",
+    delta=1e-5,
+    epsilon=1.0,
+)
 
 
 def table(path: Path) -> Path:
@@ -42,7 +51,7 @@ def kept(tmp_path: Path, run: RunFile) -> tuple[TrainedModel, Any, np.ndarray[An
         data = OwnData(path=tmp_path / "rows.npz", label="y")
     learner, inputs = make_learner(run, index=1, nodes=3, name="b", data=data, rng=np.random.default_rng(1))
     parameters = np.random.default_rng(2).normal(size=learner.shape).astype(learner.dtype)
-    about = NodeFacts("b", run, "00ff", (CLAIM,), None)
+    about = NodeFacts("b", run, "00ff", GUARANTEE)
     facts = write_node_model(
         tmp_path / "model.npz", Token(5, parameters.tobytes(), b""), inputs, about, learner.dtype.str
     )
@@ -80,7 +89,7 @@ def test_scales_of_a_nodes_own_rows_are_in_no_file(tmp_path: Path) -> None:
         assert set(file) == {"about", "classes", "parameters"}
     with pytest.raises(InvalidInput, match="each node scaled its rows by their own means"):
         loaded.predict([[50.0, 4.0]])
-    assert loaded.facts.epsilon == (CLAIM,)
+    assert loaded.facts.guarantee == GUARANTEE
 
 
 def test_a_folder_without_a_journal_has_no_model(tmp_path: Path, skipring: Any) -> None:

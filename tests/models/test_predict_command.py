@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from skipring._json import to_json
 from skipring.data import Schema, schema_tables
-from skipring.models import EpsilonClaim, Inputs, ModelFacts, TrainedModel, load_model, tables
+from skipring.models import Inputs, ModelFacts, TrainedModel, load_model, tables
+from skipring.privacy import Guarantee
 
 Command = Callable[..., Any]
 COLUMNS: list[dict[str, Any]] = [
@@ -23,15 +24,21 @@ COLUMNS: list[dict[str, Any]] = [
     {"name": "patient", "person": True},
     {"name": "ill", "label": True, "categories": ["no", "yes"]},
 ]
-CLAIM = EpsilonClaim(
-    whose="node a, by its own account", unit="record", delta=1e-5, view="offered", method="own account", epsilon=2.5
+GUARANTEE = Guarantee(
+    protects="record",
+    whose="node a",
+    against="another node",
+    sees="which sees the token",
+    method="own account",
+    delta=1e-5,
+    epsilon=2.5,
 )
 HEAD = ["patient", "prediction", "probability of no", "probability of yes"]
 
 
 def saved(path: Path, columns: list[dict[str, Any]] = COLUMNS, name: str = "logistic") -> Path:
     schema = Schema.of(columns)
-    facts = ModelFacts(name=name, updates=7, run="00ff", epsilon=(CLAIM,))
+    facts = ModelFacts(name=name, updates=7, run="00ff", guarantee=GUARANTEE)
     inputs = Inputs(columns=4, classes=np.array(schema.classes, dtype=str), schema=schema, intercept=True)
     TrainedModel(facts, inputs, np.array([5.0, -1.0, 0.0, 3.0, 0.5])).save(path)
     return path
@@ -69,11 +76,11 @@ def test_each_row_has_a_line_and_metrics_are_those_of_the_lines(tmp_path: Path, 
     chance = chances[np.arange(len(rows)), (rows["ill"] == "yes").astype(int)]
     assert metrics["log_loss"] == pytest.approx(-np.log(chance).mean())
     assert metrics["guessed_log_loss"] == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
-    assert told.data["epsilon"][0] | {"refused": None} == json.loads(json.dumps(CLAIM.__dict__))
+    assert told.data["guarantee"] == to_json(GUARANTEE)
     shown = skipring_words("predict", str(model), "rows.csv", "--out", "said.csv", "--force")
     words = " ".join(shown.out.split())
     assert "accuracy" in words
-    assert "For node a, by its own account: epsilon 2.5 at delta 1e-05 protects one record (replace-one)" in words
+    assert "Epsilon 2.5 at delta 1e-05 protects one record of node a (replace-one) against another node" in words
     assert max(map(len, shown.out.splitlines())) <= 80
 
 
@@ -144,8 +151,9 @@ def test_a_simulation_saves_the_model_of_a_run_that_it_names(tmp_path: Path, ski
     told = skipring_words("predict", "model.npz", "new.csv")
     assert told.code == 0, told.err
     assert lines(tmp_path / "predictions.csv")[0] == HEAD
-    assert "For any node of such a run, named beforehand (forecast): epsilon" in " ".join(told.out.split())
-    assert "Not covered: features are standardised" in " ".join(told.out.split())
+    words = " ".join(told.out.split())
+    assert "protects one record of any node of such a run, named beforehand (replace-one) against another node" in words
+    assert "Not covered: features are standardised" in words
     told = skipring_words("simulate", "run.toml", "--save-model", "model.npz", "--out", "again", "--json").data
     assert (told["model"], told["model_run"]) == ("model.npz", 0)
 
@@ -212,17 +220,19 @@ def test_bad_rows_are_refused_in_one_line(tmp_path: Path, skipring_words: Comman
 
 def test_texts_of_a_model_do_not_reach_the_terminal_as_commands(tmp_path: Path, skipring_words: Command) -> None:
     """A model is somebody's file: its words may not colour, move or hide what is printed around them."""
-    claim = dataclasses.replace(CLAIM, whose="a\x1b[31m\nb", method="\u202e\x07tight", view="\x9b2J")
-    refused = dataclasses.replace(CLAIM, epsilon=None, refused="why\r\x1b]0;not\x07")
+    refused = dataclasses.replace(GUARANTEE, epsilon=None, refused="why\r\x1b]0;not\x07", sees="\x9b2J")
+    stated = dataclasses.replace(
+        GUARANTEE, whose="a\x1b[31m\nb", method="\u202e\x07tight", not_covered="c\x1b[8m", also=(refused,)
+    )
     made = load_model(saved(tmp_path / "model.npz"))
-    facts = dataclasses.replace(made.facts, epsilon=(claim, refused), not_covered="c\x1b[8m", source="d\x1b[8m")
+    facts = dataclasses.replace(made.facts, guarantee=stated, source="d\x1b[8m")
     TrainedModel(facts, made.inputs, made.parameters).save(tmp_path / "model.npz")
     table().to_csv(tmp_path / "rows.csv", index=False)
     told = skipring_words("predict", "model.npz", "rows.csv")
     assert told.code == 0, told.err
     assert all(letter.isprintable() for letter in told.out.replace("\n", ""))
     words = " ".join(told.out.split())
-    assert r"For a\x1b[31m\nb: epsilon 2.5" in words
+    assert r"of a\x1b[31m\nb (replace-one)" in words
     assert r"\u202e\x07tight" in words
     other = dataclasses.replace(facts, name="none\x1b[31m:network")
     TrainedModel(other, made.inputs, made.parameters).save(tmp_path / "other.npz")

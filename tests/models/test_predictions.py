@@ -18,6 +18,7 @@ from skipring.errors import InvalidInput
 from skipring.estimator import SkipRingClassifier
 from skipring.learning import MarginLoss
 from skipring.models import Inputs, TrainedModel, load_model, predict_file
+from skipring.privacy import OUTSIDER, WHOLE_NODE
 from skipring.runs import RunFile, dataset_of, parse_run, stream
 from skipring.simulation import Result, simulate
 
@@ -77,8 +78,12 @@ def test_predictions_are_those_that_the_simulator_tested(tmp_path: Path, data: s
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     np.testing.assert_array_equal(loaded.classes[chances.argmax(axis=1)], said)
     assert loaded.facts.updates == result.updates[1, -1]
-    assert [claim.view for claim in loaded.facts.epsilon] == ["offered", "final"]
-    assert loaded.facts.epsilon[0].epsilon == result.privacy.epsilon
+    for name, stated in ((OUTSIDER, result.privacy.final), (WHOLE_NODE, result.privacy.node_epsilon)):
+        beside = loaded.facts.guarantee.beside(name)
+        assert beside is not None
+        assert stated is not None
+        assert beside.epsilon == stated.epsilon
+    assert loaded.facts.guarantee.epsilon == result.privacy.epsilon
 
 
 @pytest.mark.parametrize("features", ["none", "random-fourier:64"])
@@ -162,8 +167,8 @@ def test_a_network_for_images_takes_rows_of_pixels(tmp_path: Path, one_thread: N
     data = skipring.data.from_arrays(X, y)
     test = _test_rows(data, stream(run), 0.2)
     assert np.mean(loaded.predict(X[test]) != y[test].astype(str)) == pytest.approx(result.test_error[0, -1])
-    assert loaded.facts.epsilon[0].epsilon is None
-    assert "No epsilon is stated" in repr(loaded)
+    assert loaded.facts.guarantee.epsilon is None
+    assert "Nothing is promised for" in repr(loaded)
 
 
 @pytest.mark.parametrize(
@@ -200,10 +205,10 @@ def test_the_estimator_saves_what_it_predicts(tmp_path: Path, classes: list[Any]
     np.testing.assert_array_equal(loaded.predict(X[["weight", "age", "dose"]]), fitted.predict(X))
     np.testing.assert_allclose(loaded.predict_proba(X.to_numpy()), fitted.predict_proba(X), rtol=1e-6)
     assert loaded.predict(X).dtype == np.array(classes).dtype
-    (claim,) = loaded.facts.epsilon
-    assert (claim.epsilon, claim.unit, claim.delta) == (fitted.epsilon_, fitted.protects_, fitted.delta)
+    stated = loaded.facts.guarantee
+    assert (stated.epsilon, stated.protects, stated.delta) == (fitted.epsilon_, fitted.protects_, fitted.delta)
     assert loaded.facts.made == "2030-01-01"
-    assert "mean and standard deviation" in str(loaded.facts.not_covered)
+    assert "mean and standard deviation" in str(stated.not_covered)
     again = SkipRingClassifier(random_state=2, features="random-fourier:50").fit(X, y)
     assert again._run_digest == fitted._run_digest, "the seed is a secret"
 

@@ -40,6 +40,7 @@ from skipring.network.setup import ExitCode, agreed_run, load_node, open_journal
 from skipring.network.setup.exit_codes import exit_code_of
 from skipring.network.storage import JournalFull, JournalInUse, JournalUnusable
 from skipring.network.transport import AddressInUse
+from skipring.privacy import Guarantee
 from skipring.runs import RunFile, read_run_file, with_changes
 from skipring.simulation import simulate
 
@@ -171,7 +172,10 @@ def test_the_rows_fit_the_run_and_the_model_can_be_used(
     model = 5.0 / np.sqrt(2.0) * np.array([-1.0, 1.0, 0.0, 0.0])
     assert learner.test_error(model) < 0.2
     _, inputs = node_rows(run, index=0, nodes=3, name=config.name, data=config.data)
-    about = NodeFacts(config.name, run, "00", (), None)
+    guarantee = Guarantee(
+        protects="record", whose="a", against="b", sees="c", method="d", delta=1e-5, refused="nobody asked"
+    )
+    about = NodeFacts(config.name, run, "00", guarantee)
     write_node_model(tmp_path / "model.npz", Token(1, model.tobytes(), b""), inputs, about, learner.dtype.str)
     exec(compile(use, "use.py", "exec"), {})
     answer, chance = capsys.readouterr().out.split()

@@ -108,7 +108,7 @@ def test_the_newest_model_is_there_at_any_time(
     assert "Shown to an outsider" not in skipring_words("node", "model", "net/a").out  # two lines say it already
     refused = skipring_words("node", "model", "net/a", "--out", "nowhere/x.npz")
     assert refused.err == "error: --out nowhere/x.npz: cannot be written: No such file or directory\n"
-    assert [claim["view"] for claim in told["epsilon"]] == ["offered", "final"]
+    assert [each["against"] for each in told["guarantee"]["also"]] == ["all others", "an outsider"]
 
 
 def test_what_showing_a_checkpoint_means_is_said(skipring_words: Command, tmp_path: Path) -> None:

@@ -172,8 +172,7 @@ def test_a_node_restored_after_the_end_says_what_it_has_released(tmp_path: Path,
     assert any("is not in its journal" in note for note in after.notes)
     result = json.loads((home / "result.json").read_text())
     assert (result["own_updates"], result["epsilon"]) == (after.releases, pytest.approx(after.epsilon))
-    offered = [claim for claim in load_model(home / "model.npz").facts.epsilon if claim.view == "offered"]
-    assert offered[0].epsilon == pytest.approx(after.epsilon)
+    assert load_model(home / "model.npz").facts.guarantee.epsilon == pytest.approx(after.epsilon)
     assert why_not_started(home) == "", "the run is over, and nothing can be released any more"
 
 

@@ -28,7 +28,7 @@ from skipring.network.node import NodeStatus, metrics_text, read_node_config
 from skipring.network.protocol import Released, updated_hops
 from skipring.network.setup import LocalNetwork, load_node, node_result, node_status
 from skipring.network.storage import read_journal
-from skipring.privacy import gdp_epsilon
+from skipring.privacy import ALL_OTHERS, OUTSIDER, SHOWN, gdp_epsilon
 from skipring.runs import dataset_of, read_run_file, stream
 
 DATA = '[data]\nname = "breast-cancer"\n'
@@ -133,9 +133,13 @@ def _can_be_used(folder: Path, skipring_words: Command) -> None:
         assert result is not None
         np.testing.assert_array_equal(found.parameters, np.load(own / "model.npy"))
         assert found.facts.updates == result.updates
-        first, final = found.facts.epsilon
-        assert (first.whose, first.epsilon) == (f"node node{number}, by its own account", result.epsilon)
-        assert final.view == "final"
+        first = found.facts.guarantee
+        assert (first.whose, first.method, first.epsilon) == (f"node node{number}", "own account", result.epsilon)
+        final, together = first.beside(OUTSIDER), first.beside(ALL_OTHERS)
+        assert final is not None
+        assert together is not None
+        assert together.epsilon == result.epsilon_of_releases
+        assert final.sees == SHOWN
         assert first.epsilon is not None
         assert final.epsilon is not None
         assert final.epsilon <= first.epsilon
@@ -223,10 +227,12 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert "a run that is not over, as node node2 has it" in told.out
     stopped_at = load_model(folder / "node2" / "model.npz")
     assert stopped_at.parameters.tobytes() == before.memory.copy.token.parameters
-    claim, alone = stopped_at.facts.epsilon
-    assert alone.view == "checkpoint"
-    assert "the run is not over" in str(stopped_at.facts.not_covered)
-    assert claim.epsilon == skipring_words("node", "privacy", str(folder / "node2"), "--json").data["epsilon"]
+    first = stopped_at.facts.guarantee
+    alone = first.beside(OUTSIDER)
+    assert alone is not None
+    assert "shown this model, before the run is over" in alone.sees
+    assert "the run is not over" in str(first.not_covered)
+    assert first.epsilon == skipring_words("node", "privacy", str(folder / "node2"), "--json").data["epsilon"]
     while_running = skipring_words("node", "model", str(folder / "node1"), "--out", "now.npz", "--json")
     assert while_running.code == 0, while_running.err
     # Status and stop find the others by themselves; everything goes on afterwards.

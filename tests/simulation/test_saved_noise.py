@@ -62,7 +62,7 @@ def test_who_knows_all_other_rows_and_the_run_file_cannot_compute_the_model_agai
     target = 17  # a row to learn from; its label is what the observer wants to know
     simulate(settings(kind), X, Y, OWNER, save_model=tmp_path / "model.npz")
     published = load_model(tmp_path / "model.npz")
-    assert published.facts.epsilon[0].epsilon is not None
+    assert published.facts.guarantee.epsilon is not None
     for guess in (0, 1):
         labels = Y.copy()
         labels[target] = guess
@@ -256,7 +256,7 @@ class TestTheEstimator:
     def fitted(self, tmp_path: Path, **options: Any) -> Any:
         estimator = SkipRingClassifier(rounds=3, noise_multiplier=4.0, **options).fit(X, Y, groups=OWNER)
         estimator.save_model(tmp_path / "model.npz")
-        return load_model(tmp_path / "model.npz").facts.epsilon[0], estimator
+        return load_model(tmp_path / "model.npz").facts.guarantee, estimator
 
     def test_fresh_noise_has_an_epsilon(self, tmp_path: Path) -> None:
         claim, estimator = self.fitted(tmp_path)
@@ -265,7 +265,7 @@ class TestTheEstimator:
     @pytest.mark.parametrize("standardise", [True, False])
     def test_its_file_says_what_is_not_covered(self, tmp_path: Path, standardise: bool) -> None:
         self.fitted(tmp_path, standardise=standardise)
-        told = str(load_model(tmp_path / "model.npz").facts.not_covered)
+        told = str(load_model(tmp_path / "model.npz").facts.guarantee.not_covered)
         assert "which classes there are" in told
         assert "other fits on the same rows" in told
         assert ("the mean and standard deviation of each feature" in told) == standardise
@@ -296,8 +296,10 @@ def test_a_model_whose_noise_a_gpu_drew_states_no_epsilon(tmp_path: Path) -> Non
     inputs = Inputs(columns=30, classes=np.array(["a", "b"]))
     for known, stated in ((False, True), (True, False)):
         model = trained_model(result, inputs, dataclasses.replace(output, foreseeable=known))
-        assert all((claim.epsilon is not None) == stated for claim in model.facts.epsilon)
-    assert "a GPU drew its noise" in model.facts.sentences()[0]
+        assert all(
+            (each.epsilon is not None) == stated for each in (model.facts.guarantee, *model.facts.guarantee.also)
+        )
+    assert "a GPU drew its noise" in model.facts.guarantee.sentence()
     assert run_one(dataclasses.replace(setup, secret=False), 0).foreseeable
 
 
@@ -317,4 +319,4 @@ def test_the_command_says_where_noise_comes_from_and_what_no_epsilon_covers(
     assert "the noise follows from simulation.seed" in " ".join(plain.out.split())
     assert "Its noise comes from the operating system" in " ".join(saved.out.split())
     again = skipring_words("simulate", "run.toml", *options, "--out", "more", "--save-model", "model.npz", "--json")
-    assert again.data["model_epsilon"][0]["epsilon"] == again.data["privacy"]["forecast"]["epsilon"]
+    assert again.data["model_guarantee"]["epsilon"] == again.data["privacy"]["forecast"]["epsilon"]

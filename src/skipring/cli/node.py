@@ -120,7 +120,7 @@ def node_model(
     first = f"{found.file} is written: {facts.source}, at {where}, after {facts.updates} updates."
     second = f"SHA-256 of its parameters: {found.digest}"
     # Of the final model, `facts` say all of it.
-    said = [first, second, *facts.sentences(), *([] if found.over else [found.if_shown])]
+    said = [first, second, *facts.guarantee.sentences(), *([] if found.over else [found.if_shown])]
     Console(highlight=False, markup=False).print("\n".join(map(printable, said)))
 
 

@@ -43,7 +43,7 @@ def predict(
         print_json(
             {"model": facts.name, "file": str(out), "rows": found.rows, "metrics": to_json(found.metrics)}
             | {"updates": facts.updates, "run": facts.run, "source": facts.source}
-            | facts.privacy_json()
+            | {"guarantee": to_json(facts.guarantee)}
         )
         return
     notes = [] if found.metrics is None else ["Metrics are of these rows, and no noise protects them."]
@@ -53,7 +53,8 @@ def predict(
         notes.append(f"There are no metrics: column {found.blank_label!r}, the label, has no value in any row.")
     shown: list[tuple[str, object]] = [("rows", found.rows)]
     shown += [] if found.metrics is None else _metrics(found.metrics)
-    print_rows(shown, "\n".join([*notes, *map(printable, loaded.facts.sentences()), f"Predictions are in {out}."]))
+    notes += map(printable, loaded.facts.guarantee.sentences())
+    print_rows(shown, "\n".join([*notes, f"Predictions are in {out}."]))
 
 
 def _metrics(metrics: Metrics) -> list[tuple[str, object]]:

@@ -97,15 +97,16 @@ def _model(file: Path | None, run: int) -> dict[str, Any]:
 
     if file is None:
         return {}
-    return {"model": str(file), "model_run": run, "model_epsilon": to_json(load_model(file).facts.epsilon)}
+    return {"model": str(file), "model_run": run, "model_guarantee": to_json(load_model(file).facts.guarantee)}
 
 
 def _on_model(file: Path, run: int) -> list[str]:
     """Say where the model of a run is, where its noise comes from, and why it protects nothing if it does not."""
     from ..models import load_model
 
+    guarantee = load_model(file).facts.guarantee
     return [
         f"The model of run number {run} (from 0) is {file}: skipring predict.",
         "Its noise comes from the operating system, and not from simulation.seed: another call gives another.",
-        *(claim.sentence() for claim in load_model(file).facts.epsilon if claim.epsilon is None),
+        *([guarantee.sentence()] if guarantee.epsilon is None else []),
     ]

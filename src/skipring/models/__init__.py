@@ -2,7 +2,7 @@
 
 `load_model` reads such a file and `save_model` writes one; a `TrainedModel` predicts from arrays and frames, and turns
 into a PyTorch module or a model of scikit-learn. `predict_file` goes through a table of any size. `Inputs` is what a
-model is given, and an `EpsilonClaim` says whose data is hidden from whom.
+model is given, and a `Guarantee` says whose data it protects against whom.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .facts import EpsilonClaim as EpsilonClaim
 from .facts import ModelFacts as ModelFacts
-from .facts import claims_of as claims_of
 from .inputs import Inputs as Inputs
 from .inputs import inputs_of as inputs_of
 from .trained import TrainedModel as TrainedModel

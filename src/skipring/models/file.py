@@ -146,7 +146,7 @@ def load_model(path: str | Path) -> TrainedModel:
         raise InvalidInput.because("MODEL", path, f"is no model of skipring, or damaged: {first[:120]}") from None
     try:
         return _model(arrays)
-    except InvalidInput as problem:
+    except (InvalidInput, RecursionError) as problem:  # guarantees may be in one another, without end
         raise InvalidInput.because("MODEL", path, str(problem)) from None
 
 
@@ -226,12 +226,10 @@ def _of_inputs() -> list[str]:
 
 
 def _check(facts: ModelFacts, inputs: Inputs, parameters: NDArray[Any]) -> None:
-    """Refuse parts that do not go together, and claims that are none."""
-    for claim in facts.epsilon:
-        if claim.epsilon is not None and not claim.epsilon >= 0.0:
-            raise InvalidInput("model.epsilon.epsilon", claim.epsilon, "at least 0")
-        if not 0.0 < claim.delta < 1.0:
-            raise InvalidInput("model.epsilon.delta", claim.delta, "above 0 and below 1")
+    """Refuse parts that do not go together, and guarantees that are none."""
+    for each in (facts.guarantee, *facts.guarantee.also):
+        if not 0.0 < each.delta < 1.0:
+            raise InvalidInput("model.guarantee.delta", each.delta, "above 0 and below 1")
     if inputs.classes.ndim != 1:
         raise InvalidInput("classes", f"an array of shape {inputs.classes.shape}", "a list of names or numbers")
     name, classes = facts.name, len(inputs.classes)

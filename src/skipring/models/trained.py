@@ -42,7 +42,7 @@ class TrainedModel:
 
     Parameters
     ----------
-    facts : its name, where it comes from, and its epsilons.
+    facts : its name, where it comes from, and its guarantee.
     inputs : what it is given.
     parameters : one vector, as it travels between nodes.
     fixed : the bytes of a network's weights that do not learn, one after another.
@@ -59,7 +59,7 @@ class TrainedModel:
         first = (
             f"<TrainedModel {self.name}: {self.inputs.columns} columns, {answers}, {self.parameters.size} parameters"
         )
-        return f"{first};\n {self.facts.sentences()[0]}>"
+        return f"{first};\n {self.facts.guarantee.sentence()}>"
 
     @property
     def name(self) -> str:

@@ -52,6 +52,7 @@ from .transcript import WorstPair as WorstPair
 
 if TYPE_CHECKING:
     from .accountant import ALL_OTHERS as ALL_OTHERS
+    from .accountant import ALONE as ALONE
     from .accountant import AMPLIFIED as AMPLIFIED
     from .accountant import ANOTHER_NODE as ANOTHER_NODE
     from .accountant import IN_FULL as IN_FULL

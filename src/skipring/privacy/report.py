@@ -8,12 +8,32 @@ from typing import Literal
 
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
-from .accountant import PROTECTED, RELATION, USUAL_UNIT, Unit, promised
+from .accountant import (
+    ALONE,
+    AMPLIFIED,
+    ANOTHER_NODE,
+    IN_FULL,
+    OUTSIDER,
+    PROTECTED,
+    RELATION,
+    SERVER,
+    SHOWN,
+    USUAL_UNIT,
+    Guarantee,
+    Unit,
+    promised,
+)
 from .orders import AgreedOrder, DesignedOrder, FixedRing
 from .record import PlannedRun, SureOthers
 
 #: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
 Looker = Literal["offered", "any node", "server"]
+#: Each of them in words, and what they see.
+_LOOKERS: dict[Looker, tuple[str, str]] = {
+    "offered": (ANOTHER_NODE, "always ready, who knows the path and sees the final model"),
+    "any node": (ANOTHER_NODE, "who sees what is sent, and knows who sent it when"),
+    "server": (SERVER, "which sees each update by itself"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +189,30 @@ class PrivacyReport:
         if self.holds_for_every_pair:
             return self.epsilon
         return None if self.realised is None else self.realised.worst
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The forecast with all that it cannot be read without, also against an outsider, and for a whole node."""
+        against, sees = _LOOKERS[self.view]
+        counts = AMPLIFIED if self.amplified else IN_FULL
+        first = Guarantee(
+            protects=self.unit,
+            whose="any node of such a run, named beforehand",
+            against=against,
+            sees=sees,
+            method="tight",
+            delta=self.delta,
+            epsilon=self.epsilon,
+            refused=self.refused or (None if self.forecast is None else self.forecast.refused),
+            assumptions=(counts, *([average_words([])] if self.averaged else [])),
+        )
+        also = []
+        if (final := self.final) is not None:
+            beside = replace(first, against=OUTSIDER, sees=SHOWN, epsilon=final.epsilon, refused=final.refused)
+            also.append(replace(beside, assumptions=(*first.assumptions, ALONE)))
+        if (whole := self.node_epsilon) is not None:
+            also.append(replace(first, protects="node", epsilon=whole.epsilon, refused=whole.refused))
+        return replace(first, not_covered=self.not_covered, also=tuple(also))
 
     @property
     def hides(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from .._digest import digest
 from ..errors import InvalidInput, require_integer
 from ..learning import is_network
-from ..models import Inputs, ModelFacts, TrainedModel, claims_of, fixed_weights
+from ..models import Inputs, ModelFacts, TrainedModel, fixed_weights
 from .result import Result
 from .setup import RunOutput
 
@@ -32,18 +32,14 @@ def trained_model(result: Result, inputs: Inputs, output: RunOutput) -> TrainedM
     """Return the last model of a run of a result, with what such runs cost, if nobody can compute its noise again."""
     name, settings, number = result.resolved.model, result.settings, output.number
     network = is_network(name)
-    claims = claims_of(result.privacy, "any node of such a run, named beforehand (forecast)")
-    if output.foreseeable:
-        claims = tuple(
-            claim if claim.epsilon is None else dataclasses.replace(claim, epsilon=None, refused=_ON_A_GPU)
-            for claim in claims
-        )
+    guarantee = result.privacy.guarantee
+    if output.foreseeable and guarantee.epsilon is not None:
+        guarantee = dataclasses.replace(guarantee, epsilon=None, refused=_ON_A_GPU, also=())
     facts = ModelFacts(
         name=name,
         updates=int(result.updates[number, -1]),
         run=_digest_without_guesses(settings),
-        epsilon=claims,
-        not_covered=result.privacy.not_covered,
+        guarantee=guarantee,
         source=f"simulation, run number {number} of {result.runs} (from 0)",
     )
     parameters = result.models[number].astype(np.float32 if network else np.float64)

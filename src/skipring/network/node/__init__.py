@@ -13,7 +13,7 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .account_terms import AccountTerms
-    from .claims import final_claims, final_epsilon
+    from .claims import final_epsilon, model_guarantee
     from .config import (
         IS_USER,
         NewNode,

@@ -6,8 +6,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...models import EpsilonClaim
-from ...privacy import ALL_OTHERS, AMPLIFIED, ANOTHER_NODE, IN_FULL, Guarantee, OwnTranscript, gdp_epsilon
+from ...privacy import (
+    ALL_OTHERS,
+    ALONE,
+    AMPLIFIED,
+    ANOTHER_NODE,
+    IN_FULL,
+    OUTSIDER,
+    SHOWN,
+    Guarantee,
+    OwnTranscript,
+    gdp_epsilon,
+)
 from ..protocol import Token, updated_hops
 from .account_terms import AccountTerms
 from .settled_account import append_hops
@@ -17,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Why nothing is protected where the run file asks for no noise.
 _NO_NOISE = "there is no noise (privacy.noise_multiplier = 0)"
+#: What an outsider sees who is shown a token of a run that is not over.
+_SHOWN_BEFORE = "shown this model, before the run is over, and nothing else, who may know the path"
 
 
 def own_guarantee(account: OwnAccount, delta: float, *, told: bool) -> Guarantee:
@@ -48,28 +60,25 @@ def own_guarantee(account: OwnAccount, delta: float, *, told: bool) -> Guarantee
     return replace(one, also=(together,))
 
 
-def final_claims(
-    account: OwnAccount, node: str, delta: float, outcome: Token | None, checkpoint: Token | None = None
-) -> tuple[EpsilonClaim, ...]:
-    """Return what a node's account says of its own data, and nobody else's: what other nodes know, and outsiders.
+def model_guarantee(
+    account: OwnAccount, node: str, delta: float, token: Token, *, over: bool = True, not_covered: str | None = None
+) -> Guarantee:
+    """Return what a node's account says of its own data, also against an outsider who is shown one token alone.
 
-    What the final model alone tells is said once there is one; before that, what a `checkpoint` alone tells.
+    It is the final model, or before the run is `over` any other token.
     """
-    terms = account.terms
-    stated = [("offered", account.epsilon(delta)), ("final", final_epsilon(terms, outcome, delta))]
-    stated.append(("checkpoint", final_epsilon(terms, checkpoint if outcome is None else None, delta)))
-    return tuple(
-        EpsilonClaim(
-            whose=f"node {node}, by its own account",
-            unit=terms.protects,
-            delta=delta,
-            view=view,
-            method="own account",
-            epsilon=epsilon,
-        )
-        for view, epsilon in stated
-        if epsilon is not None
+    first = account.guarantee(delta)
+    outsider = replace(
+        first,
+        whose=f"node {node}",
+        against=OUTSIDER,
+        sees=SHOWN if over else _SHOWN_BEFORE,
+        epsilon=final_epsilon(account.terms, token, delta),
+        assumptions=(first.assumptions[0], AMPLIFIED if account.terms.convex else IN_FULL, ALONE),
+        also=(),
     )
+    named = (replace(each, whose=f"node {node}") for each in first.also)
+    return replace(first, whose=f"node {node}", not_covered=not_covered, also=(*named, outsider))
 
 
 def final_epsilon(terms: AccountTerms, outcome: Token | None, delta: float) -> float | None:

@@ -10,12 +10,13 @@ from functools import partial
 
 import numpy as np
 
+from ...privacy import Guarantee
 from ..protocol import Broke, Copy, Final, Kind, Message, Offer, Outcome, Pass, Peer, Token, WantLooks, WantOutcome
 from ..storage import digest_of
 from ..transport import Done, Receiver, Transport
 from ._view import status_of
 from .arrivals import Arrivals
-from .claims import final_claims
+from .claims import model_guarantee
 from .driver import Driver, Journal, Timing, Wires
 from .events import Disagreeing, Incomplete, LabelsClipped, Note, RowsLeftOut, RuleBroken, RunOver, Started, ToldToStop
 from .expiry_watch import ExpiryWatch
@@ -387,8 +388,7 @@ class Node:
     async def _finish(self, token: Token) -> None:
         """Keep the final model where its owner finds it, and let all nodes know that it is here."""
         try:
-            claims = partial(final_claims, self.account, self.setup.name, self.setup.delta, token)
-            await self.updater.keep_model(token, claims)
+            await self.updater.keep_model(token, partial(self._guarantee, token))
             self.setup.write_certificate(self.peer.memory)
             self.setup.write_result(self.status(finished=True))
         except OSError as error:
@@ -416,13 +416,16 @@ class Node:
         if token is not None and self._finished and not writing and not self._life.is_over:
             self._finishing = self._life.spawn(self._write_anew(token))
 
+    def _guarantee(self, token: Token) -> Guarantee:
+        setup = self.setup
+        return model_guarantee(self.account, setup.name, setup.delta, token, not_covered=setup.not_covered)
+
     async def _write_anew(self, token: Token) -> None:
         """Write what the run has cost, by now, beside the model, and let all nodes know that nothing more is asked."""
         try:
             while self._stale:
-                claims = final_claims(self.account, self.setup.name, self.setup.delta, token)
-                written = self.account.mu2
-                await asyncio.to_thread(self.setup.write_trained, token, claims)
+                guarantee, written = self._guarantee(token), self.account.mu2
+                await asyncio.to_thread(self.setup.write_trained, token, guarantee)
                 self.setup.write_result(self.status(finished=True))
                 self._stale = written != self.account.mu2
         except OSError as error:

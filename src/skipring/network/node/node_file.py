@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...models import EpsilonClaim, Inputs, ModelFacts, ParameterBytes, TrainedModel, fixed_weights, write_model
+from ...models import Inputs, ModelFacts, ParameterBytes, TrainedModel, fixed_weights, write_model
+from ...privacy import Guarantee
 from ...runs import RunFile
 from ..protocol import Token
 from ..storage import chunks_of, size_of
@@ -19,8 +20,7 @@ class NodeFacts(NamedTuple):
     node: str
     run: RunFile
     run_digest: str
-    claims: tuple[EpsilonClaim, ...]
-    not_covered: str | None
+    guarantee: Guarantee
     over: bool = True
 
 
@@ -31,8 +31,7 @@ def write_node_model(path: Path, token: Token, inputs: Inputs, about: NodeFacts,
         name=name,
         updates=token.updates,
         run=about.run_digest,
-        epsilon=about.claims,
-        not_covered=about.not_covered,
+        guarantee=about.guarantee,
         source=f"{'the final model' if about.over else 'a run that is not over'}, as node {about.node} has it",
     )
     kind = np.dtype(dtype)

@@ -16,7 +16,8 @@ from ..._writing import whole_file, write_file
 from ...delays import Delay
 from ...errors import InvalidInput
 from ...learning import Learner, PrepareRows
-from ...models import EpsilonClaim, Inputs
+from ...models import Inputs
+from ...privacy import Guarantee
 from ...runs import FLOOR, RunFile
 from ..protocol import Memory, Rules, Token
 from ..storage import LedgerFile, chunks_of, size_of
@@ -168,9 +169,9 @@ class NodeSetup:
             for chunk in chunks_of(parameters, 1 << 20):
                 file.write(chunk)
 
-    def write_trained(self, token: Token, claims: tuple[EpsilonClaim, ...]) -> None:
+    def write_trained(self, token: Token, guarantee: Guarantee) -> None:
         """Write the same as a model that can be used: model.npz in the node's folder, with this node's own account."""
-        about = NodeFacts(self.name, self.run, self.agreement.digest.hex(), claims, self.not_covered)
+        about = NodeFacts(self.name, self.run, self.agreement.digest.hex(), guarantee)
         write_node_model(self.config.journal.parent / "model.npz", token, self.inputs, about, self.shape.dtype)
 
     @property

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..._function import error_line
 from ...errors import InvalidInput
 from ...learning import BUILT_IN, LinearLearner, NothingFits
-from ...models import EpsilonClaim
+from ...privacy import Guarantee
 from ..protocol import Compute, Token, sealed, stamped
 from ..storage import digest_of, load_parameters, store_parameters
 from .cutter import Cutter
@@ -211,19 +211,19 @@ class Updater:
         self._at_work -= 1
         _seen(work)
 
-    async def keep_model(self, token: Token, claims: Callable[[], tuple[EpsilonClaim, ...]]) -> None:
+    async def keep_model(self, token: Token, guarantee: Callable[[], Guarantee]) -> None:
         """Write the final model, with what it cost, to where its owner finds it, and test it."""
-        await _in(self._keeping, self._keep_model, token, claims)
+        await _in(self._keeping, self._keep_model, token, guarantee)
 
     def close(self) -> None:
         """Begin nothing more."""
         for worker in (self._learning, self._preparing, self._keeping):
             worker.shutdown(wait=False, cancel_futures=True)
 
-    def _keep_model(self, token: Token, claims: Callable[[], tuple[EpsilonClaim, ...]]) -> None:
+    def _keep_model(self, token: Token, guarantee: Callable[[], Guarantee]) -> None:
         setup = self._setup
         setup.write_model(token.parameters)
-        setup.write_trained(token, claims())
+        setup.write_trained(token, guarantee())
         if not self._at_work:  # a learner does one thing at a time, and what it does may never end
             self._newest, self._error = (
                 None,

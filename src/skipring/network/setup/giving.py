@@ -20,9 +20,9 @@ from ..node import (
     NodeConfig,
     NodeFacts,
     OwnAccount,
-    final_claims,
     final_epsilon,
     hidden_from_whom,
+    model_guarantee,
     node_rows,
     write_node_model,
 )
@@ -244,9 +244,9 @@ def _save(read: _Read, out: str | Path | None) -> NodeModel:
     if not over:
         uncovered.append(_NOT_OVER)
     require_reach(read.terms, size_of(token.parameters), read.delta)
-    claims = final_claims(read.account, config.name, read.delta, memory.outcome, token)
     beside = "; ".join(each for each in uncovered if each) or None
-    about = NodeFacts(config.name, run, read.run_digest, claims, beside, over)
+    guarantee = model_guarantee(read.account, config.name, read.delta, token, over=over, not_covered=beside)
+    about = NodeFacts(config.name, run, read.run_digest, guarantee, over)
     dtype = "<f4" if run.model.is_network else "<f8"
     path = config.journal.parent / "model.npz" if out is None else Path(out)
     try:
