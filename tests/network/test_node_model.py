@@ -14,9 +14,11 @@ import pytest
 from networks import init_net, wait_for
 
 from skipring import load_model
+from skipring._json import from_json
 from skipring.network.node import final_epsilon
-from skipring.network.setup import LocalNetwork, load_node, save_node_model
+from skipring.network.setup import LocalNetwork, NodeModel, load_node, save_node_model
 from skipring.network.storage import ModelFile, read_journal
+from skipring.privacy import ALL_OTHERS, OUTSIDER, SHOWN, Guarantee
 
 Command = Callable[..., Any]
 RUN = """
@@ -49,6 +51,14 @@ def made(skipring_words: Command, folder: Path, columns: int, classes: int, step
     return init_net(skipring_words, folder, run, "--nodes", "a,b,c", "--delay", "exponential:0.05")
 
 
+def beside(model: NodeModel, against: str) -> float:
+    """Return the epsilon of a model against others than one node."""
+    found = model.facts.guarantee.beside(against)
+    assert found is not None
+    assert found.epsilon is not None
+    return found.epsilon
+
+
 def seen(network: LocalNetwork, name: str) -> int:
     """Return how many updates the newest token of a node has, as it says."""
     state = network.look(restart=False)[network.roster.index(name)]
@@ -70,7 +80,7 @@ def test_the_newest_model_is_there_at_any_time(
         first = skipring_words("node", "model", "net/a", "--out", "first.npz", "--json")
         assert first.code == 0, first.err
         assert (first.data["hop"], first.data["steps"], first.data["updates"], first.data["over"]) == (0, 40, 0, False)
-        assert first.data["epsilon_if_shown"] == first.data["epsilon_of_releases"] == 0.0
+        assert [each["epsilon"] for each in first.data["guarantee"]["also"]] == [0.0, 0.0]
         assert hashlib.sha256(load_model("first.npz").parameters.tobytes()).hexdigest() == first.data["digest"]
         network.start_node("b")
         network.start_node("c")
@@ -82,7 +92,7 @@ def test_the_newest_model_is_there_at_any_time(
             model = load_model(look.file)
             assert hashlib.sha256(model.parameters.tobytes()).hexdigest() == look.digest
             assert model.facts == look.facts
-            assert 0.0 <= look.epsilon_if_shown <= look.epsilon_of_releases * (1.0 + 1e-9)
+            assert 0.0 <= beside(look, OUTSIDER) <= beside(look, ALL_OTHERS) * (1.0 + 1e-9)
         assert isinstance(read_journal(net / "a" / "journal.sqlite").memory.copy.token.parameters, ModelFile) == large
         network._processes["a"].send_signal(signal.SIGKILL)
         network._processes["a"].wait()
@@ -90,7 +100,7 @@ def test_the_newest_model_is_there_at_any_time(
         killed = save_node_model(net / "a", tmp_path / "killed.npz")
         assert (killed.hop, killed.facts.updates, killed.over) == (left.hop, left.token.updates, False)
         terms = load_node(net / "a" / "node.toml").terms
-        assert killed.epsilon_if_shown == final_epsilon(terms, left.token, killed.delta)
+        assert beside(killed, OUTSIDER) == final_epsilon(terms, left.token, killed.facts.guarantee.delta)
         network.start_node("a")
         before = killed.facts.updates
         wait_for(lambda: seen(network, "a") > before)
@@ -102,10 +112,13 @@ def test_the_newest_model_is_there_at_any_time(
     assert (told["over"], told["hop"]) == (True, 40)
     final = np.load(net / "a" / "model.npy")
     assert hashlib.sha256(final.tobytes()).hexdigest() == told["digest"]
-    assert told["if_shown"].startswith("Shown to an outsider: by itself, epsilon ")
-    said = {key: told[key] for key in ("unit", "relation", "method", "view_if_shown")}
-    assert said == {"unit": "record", "relation": "replace-one", "method": "own account", "view_if_shown": "final"}
-    assert "Shown to an outsider" not in skipring_words("node", "model", "net/a").out  # two lines say it already
+    shown = from_json(Guarantee, told["guarantee"]).beside(OUTSIDER)
+    assert shown is not None
+    assert (shown.protects, shown.relation, shown.method) == ("record", "replace-one", "own account")
+    assert shown.sees == SHOWN
+    words = " ".join(skipring_words("node", "model", "net/a").out.split())
+    assert shown.sentence() in words
+    assert "one more look" not in words
     refused = skipring_words("node", "model", "net/a", "--out", "nowhere/x.npz")
     assert refused.err == "error: --out nowhere/x.npz: cannot be written: No such file or directory\n"
     assert [each["against"] for each in told["guarantee"]["also"]] == ["all others", "an outsider"]
@@ -125,16 +138,16 @@ def test_what_showing_a_checkpoint_means_is_said(skipring_words: Command, tmp_pa
     found = save_node_model(net / "b", tmp_path / "now.npz")
     assert f"a run that is not over, as node b has it, at hop {found.hop} of 600, after {found.facts.updates}" in words
     assert f"SHA-256 of its parameters: {found.digest}" in words
-    assert "Shown to an outsider, it is one more look, beside the final model: by itself, epsilon " in words
-    assert "protects one record of this node's data (replace-one, method own account, view checkpoint)" in words
-    assert "No other node's account counts it." in words
+    assert "It is one more look, beside the final model: " in words
+    assert "protects one record of node b (replace-one) against an outsider, shown this model, before" in words
+    assert "no other node's account counts it." in words
     # A model before this node's first update tells nothing of its data.
     setup = load_node(net / "b" / "node.toml")
     assert final_epsilon(setup.terms, setup.initial, 1e-4) == 0.0
     reading = read_journal(net / "b" / "journal.sqlite")
     assert reading.releases
     # It is at most what each release in full tells, and at least what the last one tells with the noise after it.
-    assert 0.0 < found.epsilon_if_shown <= found.epsilon_of_releases
+    assert 0.0 < beside(found, OUTSIDER) <= beside(found, ALL_OTHERS)
 
 
 def test_a_file_that_cannot_be_written_is_named(skipring_words: Command, tmp_path: Path) -> None:

@@ -112,15 +112,14 @@ def node_model(
     facts = found.facts
     if as_json:
         values = to_json(found)
-        print_json(values.pop("facts") | values | {"if_shown": found.if_shown})
+        print_json(values.pop("facts") | values)
         return
     from rich.console import Console  # only where sentences are shown
 
     where = f"hop {found.hop} of {found.steps}"
     first = f"{found.file} is written: {facts.source}, at {where}, after {facts.updates} updates."
     second = f"SHA-256 of its parameters: {found.digest}"
-    # Of the final model, `facts` say all of it.
-    said = [first, second, *facts.guarantee.sentences(), *([] if found.over else [found.if_shown])]
+    said = [first, second, *facts.guarantee.sentences()]
     Console(highlight=False, markup=False).print("\n".join(map(printable, said)))
 
 

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _NO_NOISE = "there is no noise (privacy.noise_multiplier = 0)"
 #: What an outsider sees who is shown a token of a run that is not over.
 _SHOWN_BEFORE = "shown this model, before the run is over, and nothing else, who may know the path"
+_ONE_MORE = (
+    "it is one more look, beside the final model: with other looks, what holds against all others holds,"
+    " and no other node's account counts it"
+)
 
 
 def own_guarantee(account: OwnAccount, delta: float, *, told: bool) -> Guarantee:
@@ -74,7 +78,12 @@ def model_guarantee(
         against=OUTSIDER,
         sees=SHOWN if over else _SHOWN_BEFORE,
         epsilon=final_epsilon(account.terms, token, delta),
-        assumptions=(first.assumptions[0], AMPLIFIED if account.terms.convex else IN_FULL, ALONE),
+        assumptions=(
+            first.assumptions[0],
+            AMPLIFIED if account.terms.convex else IN_FULL,
+            ALONE,
+            *(() if over else (_ONE_MORE,)),
+        ),
         also=(),
     )
     named = (replace(each, whose=f"node {node}") for each in first.also)

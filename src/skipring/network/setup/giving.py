@@ -13,7 +13,7 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...models import ModelFacts
-from ...privacy import PROTECTED, RELATION, ROUNDING, USUAL_UNIT, Unit, gdp_epsilon, promised
+from ...privacy import RELATION, ROUNDING, USUAL_UNIT, Unit, gdp_epsilon, promised
 from ...runs import RunFile, no_noise, not_covered, read_run_file
 from ..node import (
     AccountTerms,
@@ -173,14 +173,9 @@ class NodeModel:
     Parameters
     ----------
     file : where it is.
-    facts : what the file says of itself.
+    facts : what the file says of itself, with what it means for privacy to show it to an outsider.
     hop, steps, over : where in the run the token was that it is from, and whether it is the final model.
     digest : the SHA-256 of its parameters.
-    delta : of the epsilons.
-    epsilon_if_shown : what an outsider learns of this node's data who is shown this model and nothing else.
-    epsilon_of_releases : what any observer learns at most, with however many looks: each release in full.
-    unit, relation, method, view_if_shown : what both hide, and what which of them goes with: `epsilon_if_shown` is
-        against an outsider who sees the final model (``final``), or this one before the run is over (``checkpoint``).
     """
 
     file: str
@@ -189,29 +184,6 @@ class NodeModel:
     steps: int
     over: bool
     digest: str
-    delta: float
-    epsilon_if_shown: float
-    epsilon_of_releases: float
-    unit: Unit
-    relation: str
-    method: str
-    view_if_shown: str
-
-    @property
-    def if_shown(self) -> str:
-        """What it means for privacy to show it to an outsider."""
-        alone = (
-            f"by itself, epsilon {promised(self.epsilon_if_shown)} at delta {self.delta:g} protects"
-            f" {PROTECTED[self.unit]} of this node's data"
-            f" ({self.relation}, method {self.method}, view {self.view_if_shown})"
-        )
-        if self.over:
-            return f"Shown to an outsider: {alone}."
-        return (
-            f"Shown to an outsider, it is one more look, beside the final model: {alone}; with other looks,"
-            f" epsilon is at most {promised(self.epsilon_of_releases)} (each release in full). No other node's account"
-            " counts it."
-        )
 
 
 def save_node_model(folder: str | Path, out: str | Path | None = None) -> NodeModel:
@@ -255,8 +227,6 @@ def _save(read: _Read, out: str | Path | None) -> NodeModel:
         raise
     except OSError as error:
         raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from None
-    shown = final_epsilon(read.terms, token, read.delta)
-    assert shown is not None
     return NodeModel(
         file=str(path),
         facts=facts,
@@ -264,13 +234,6 @@ def _save(read: _Read, out: str | Path | None) -> NodeModel:
         steps=read.terms.steps,
         over=over,
         digest=digest_of(token.parameters),
-        delta=read.delta,
-        epsilon_if_shown=shown,
-        epsilon_of_releases=read.account.epsilon_of_releases(read.delta),
-        unit=read.terms.protects,
-        relation=RELATION,
-        method="own account",
-        view_if_shown="final" if over else "checkpoint",
     )
 
 
