@@ -34,10 +34,16 @@ from .gossip import federated_node_mu as federated_node_mu
 from .gossip import gossip_mu as gossip_mu
 from .gossip import gossip_mu_curve as gossip_mu_curve
 from .gossip import muffliato_epsilon as muffliato_epsilon
+from .laps import Lap as Lap
+from .laps import LapsAccountant as LapsAccountant
+from .laps import LapsTranscript as LapsTranscript
+from .laps import PlannedLaps as PlannedLaps
+from .laps import share_of_noise as share_of_noise
 from .own import OwnTranscript as OwnTranscript
 from .paper import PaperBound as PaperBound
 from .promise import promise as promise
 from .record import PlannedRun as PlannedRun
+from .record import Protected as Protected
 from .record import planned_run as planned_run
 from .record import whole_node as whole_node
 from .report import Histogram as Histogram

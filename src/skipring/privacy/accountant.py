@@ -25,6 +25,7 @@ ALONE = "it does not hold if the outsider and a node put together what they saw"
 #: What the noise of others may be counted under, and what holds without it.
 AMPLIFIED = "the noise of others counts: the loss must be convex and smooth, with learning rate at most 2 / smoothness"
 IN_FULL = "each update of the node counts in full, whatever the loss"
+EACH_LAP = "each lap counts, whatever the model, its loss and its step"
 
 #: How the guarantee for all data of a node is called beside one for less.
 WHOLE_NODE = "whole node"

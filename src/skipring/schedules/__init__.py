@@ -2,7 +2,8 @@
 
 `SCHEDULES` and `RIVALS` hold all schedules by name, and each says itself what others ask of it. `Ring` is a fixed
 order, `RandomRing` and `RandomWalk` draw theirs, and `DesignedRing` chooses one in which no pair of nodes is unlucky.
-`KnownOrder` is an order that all agreed on before the run, whatever made it. `Gossip` and `Federated` have no token.
+`KnownOrder` is an order that all agreed on before the run, whatever made it. `Laps`, `Gossip` and
+`Federated` have no token.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from .drawn import RandomRing as RandomRing
 from .drawn import RandomWalk as RandomWalk
 from .drawn import Ring as Ring
 from .drawn import Schedule as Schedule
+from .laps import Laps as Laps
 from .rivals import Federated as Federated
 from .rivals import Gossip as Gossip
 from .rivals import Rival as Rival
 
 SCHEDULES: dict[str, type[Schedule]] = {kind.name: kind for kind in (Ring, RandomRing, RandomWalk, DesignedRing)}
 #: What has no token; their sections of a run file are called as they are.
-RIVALS: dict[str, type[Rival]] = {kind.name: kind for kind in (Gossip, Federated)}
+RIVALS: dict[str, type[Rival]] = {kind.name: kind for kind in (Gossip, Federated, Laps)}
 #: Names of schedules about which something is known before a run.
 FORESEEN = tuple(SCHEDULES)
 #: The schedule that is used where nobody asks for another.
