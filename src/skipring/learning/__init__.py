@@ -12,9 +12,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
+from .exact_sums import MOST_ROWS as MOST_ROWS
+from .exact_sums import on_grid as on_grid
+from .exact_sums import require_range as require_range
+from .exact_sums import rounded_share as rounded_share
 from .guessing import Guess as Guess
 from .guessing import guess_errors as guess_errors
 from .guessing import guess_of as guess_of
+from .lap_steps import LapState as LapState
+from .lap_steps import LinearLaps as LinearLaps
+from .lap_steps import usual_laps as usual_laps
 from .learner import Learner as Learner
 from .linear import LinearModel as LinearModel
 from .linear_learner import LinearLearner as LinearLearner
