@@ -3,10 +3,13 @@
 Where nodes begin anew at each turn, formulas say it exactly (`expected_latency`, `time_between_updates`,
 `choose_timeout`). Where they remember what they have prepared, a round's duration decides who is ready in it and the
 other way round. `round_law` finds the duration that fits itself, and `choose_timeout_ready` the best timeout.
+In laps all nodes are waited for at once; `best_deadline` finds the deadline with the most contributions per time.
 """
 
 from __future__ import annotations
 
+from .deadlines import DeadlineChoice as DeadlineChoice
+from .deadlines import best_deadline as best_deadline
 from .fresh import TimeoutChoice as TimeoutChoice
 from .fresh import best_timeout as best_timeout
 from .fresh import choose_timeout as choose_timeout
