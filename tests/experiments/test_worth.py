@@ -449,3 +449,9 @@ def test_a_network_that_learns_its_timeouts_is_asked_about_as_if_nobody_were_ski
     assert found["rows"] == waiting["rows"]
     assert (found["nobody_skipped"], waiting["nobody_skipped"]) == (True, False)
     assert "here nobody is skipped" in " ".join(found["notes"])
+
+
+def test_laps_are_refused_since_nodes_alone_would_have_too_few_steps() -> None:
+    run = parse_run({"data": {"nodes": 4}, "schedule": {"name": "laps"}})
+    with pytest.raises(InvalidInput, match="compare knows laps"):
+        worth(run, epsilons=[1.0], splits=1)

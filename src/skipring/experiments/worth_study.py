@@ -16,6 +16,7 @@ from ..data import Dataset, made_up_rows
 from ..errors import InvalidInput, require_integer, require_positive
 from ..privacy import Unit, large_delta
 from ..runs import RunFile, by_key, dataset_of, not_covered, stream
+from ..schedules import Laps
 from ..simulation import Interrupted
 from .split_scores import Case, OneSplit, Score, cases_of
 
@@ -130,6 +131,9 @@ def worth(
     for epsilon in chosen:
         require_positive("epsilons", epsilon)
     require_integer("splits", splits, 1)
+    if run.schedule.name == Laps.name:  # nodes alone would be judged by as few steps as there are laps
+        reason = "nodes alone and all rows in one place learn by the walk's steps here; compare knows laps"
+        raise InvalidInput.because("schedule.name", run.schedule.name, reason)
     dataset = dataset_of(run) if rows is None else made_up(run, rows)
     found: list[list[Score]] = []
     cases: list[Case] = []

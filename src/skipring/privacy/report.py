@@ -12,6 +12,7 @@ from .accountant import (
     ALONE,
     AMPLIFIED,
     ANOTHER_NODE,
+    EACH_LAP,
     IN_FULL,
     OUTSIDER,
     PROTECTED,
@@ -21,18 +22,21 @@ from .accountant import (
     USUAL_UNIT,
     Guarantee,
     Unit,
+    coalition,
     promised,
 )
 from .orders import AgreedOrder, DesignedOrder, FixedRing
 from .record import PlannedRun, SureOthers
 
-#: Who looks: any other node that is always ready; with gossip any node; in federated learning the server.
-Looker = Literal["offered", "any node", "server"]
+#: Who looks: any other node that is always ready; with gossip any node; in federated learning the server; of laps a
+#: coalition of nodes.
+Looker = Literal["offered", "any node", "server", "coalition"]
 #: Each of them in words, and what they see.
 _LOOKERS: dict[Looker, tuple[str, str]] = {
     "offered": (ANOTHER_NODE, "always ready, who knows the path and sees the final model"),
     "any node": (ANOTHER_NODE, "who sees what is sent, and knows who sent it when"),
     "server": (SERVER, "which sees each update by itself"),
+    "coalition": ("a coalition", "which sees everything on the wire, who took part in each lap, and every model"),
 }
 
 
@@ -127,7 +131,8 @@ class PrivacyReport:
     Parameters
     ----------
     delta, noise_multiplier : what the epsilons go with.
-    view : who looks: ``offered`` (any other node, always ready), ``any node`` (gossip) or ``server`` (federated).
+    view : who looks: ``offered`` (any other node, always ready), ``any node`` (gossip), ``server`` (federated) or
+        ``coalition`` (laps).
     amplified : whether the noise of others is counted in the forecast; `not_amplified_because` says why not.
     refused : why no epsilon of any kind can be stated. The parts below are then None.
     forecast : what any run of this kind may leak, for a node or pair that is named beforehand.
@@ -140,6 +145,7 @@ class PrivacyReport:
         numbers of parts, the greatest common divisor. `planned_run` has the numbers.
     final : the forecast for an outsider who is shown the final model only.
     node_epsilon : the forecast for all data of a node, where the unit is less than that.
+    coalition, all_others : for laps, how many nodes the forecast is against, and what holds if all others collude.
     """
 
     delta: float
@@ -157,6 +163,8 @@ class PrivacyReport:
     every: int = 1
     final: StatedEpsilon | None = None
     node_epsilon: StatedEpsilon | None = None
+    coalition: int | None = None
+    all_others: StatedEpsilon | None = None
 
     @property
     def epsilon(self) -> float | None:
@@ -171,6 +179,8 @@ class PrivacyReport:
         is so on the fixed ring, too, whose worst pair is stated.
         """
         planned = self.planned
+        if self.view == "coalition":
+            return self.epsilon is not None
         if planned is None or self.epsilon is None:
             return False
         return planned.order_is_known or isinstance(planned.order, FixedRing) or not self.amplified
@@ -194,13 +204,14 @@ class PrivacyReport:
     def guarantee(self) -> Guarantee:
         """The forecast with all that it cannot be read without, also against an outsider, and for a whole node."""
         against, sees = _LOOKERS[self.view]
-        counts = AMPLIFIED if self.amplified else IN_FULL
+        against = self.against or against
+        counts = AMPLIFIED if self.amplified else IN_FULL if self.coalition is None else EACH_LAP
         first = Guarantee(
             protects=self.unit,
             whose="any node of such a run, named beforehand",
             against=against,
             sees=sees,
-            method="tight",
+            method="tight" if self.coalition is None else "laps",
             delta=self.delta,
             epsilon=self.epsilon,
             refused=self.refused or (None if self.forecast is None else self.forecast.refused),
@@ -208,11 +219,19 @@ class PrivacyReport:
         )
         also = []
         if (final := self.final) is not None:
-            beside = replace(first, against=OUTSIDER, sees=SHOWN, epsilon=final.epsilon, refused=final.refused)
-            also.append(replace(beside, assumptions=(*first.assumptions, ALONE)))
+            shown, alone = (SHOWN, (ALONE,)) if self.coalition is None else (sees, ())
+            beside = replace(first, against=OUTSIDER, sees=shown, epsilon=final.epsilon, refused=final.refused)
+            also.append(replace(beside, assumptions=(*first.assumptions, *alone)))
         if (whole := self.node_epsilon) is not None:
             also.append(replace(first, protects="node", epsilon=whole.epsilon, refused=whole.refused))
         return replace(first, not_covered=self.not_covered, also=tuple(also))
+
+    @property
+    def against(self) -> str:
+        """Against which nodes the forecast of laps is, in a few words; empty for other schedules."""
+        if self.coalition is None:
+            return ""
+        return ANOTHER_NODE if self.coalition == 1 else coalition(self.coalition)
 
     @property
     def hides(self) -> str:
@@ -252,4 +271,6 @@ class PrivacyReport:
             return self.refused
         if self.forecast is not None and self.forecast.refused is not None:
             return self.forecast.refused
+        if self.coalition is not None:
+            return "how laps share their budget depends on how many there are"
         return "the folder is of a version that kept no record of the planned run; simulate it again"

@@ -152,7 +152,7 @@ def _averages(folders: Sequence[Folder]) -> str:
         privacy = folder.result.privacy
         if privacy.averaged:
             words += f" {_named(folders, place)}: {privacy.averaged}."
-        elif privacy.holds_for_every_pair:
+        elif privacy.holds_for_every_pair and privacy.coalition is None:
             words += f" {_named(folders, place)}: the forecast holds for every pair before the run."
             if privacy.realised is not None and privacy.realised.worst > 1.000001 * (privacy.epsilon or 0.0):
                 words += " It counts every path by its chance, and the path that was taken lies beyond it."

@@ -41,6 +41,13 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
         notes.append(
             "The forecast counts a node's own releases; realised: on the graphs of the first run, no final model."
         )
+    elif privacy.view == "coalition":
+        notes.append(
+            f"The forecast is against {privacy.against} (laps.coalition), with all that is sent and each model in"
+            " sight; who is late changes nothing. An outsider sees the same."
+        )
+        if result.resolved.nodes == 2:
+            notes.append("Two nodes hide nothing for each other: each lap is a release of each node's own.")
     elif privacy.not_amplified_because is not None:
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
     notes += [] if unsaid is None else [said(unsaid)]
@@ -59,7 +66,7 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
         notes.append(f"{resolved.labels_clipped} labels were clipped to model.label_bound.")
     if privacy.averaged:
         notes.append(said(privacy.averaged))
-    elif privacy.realised is not None and privacy.forecast is not None:
+    elif privacy.realised is not None and privacy.forecast is not None and privacy.view != "coalition":
         notes.append("A forecast counts every way to take part by its chance; one that happened may lie beyond it.")
     return notes
 
@@ -90,9 +97,13 @@ def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
         rows.append(("epsilon, realised, every pair", upper(privacy.realised.worst)))
     if privacy.forecast is not None:
         whose = ", average" if privacy.averaged else ", every pair" if privacy.holds_for_every_pair else ""
+        whose = whose if privacy.coalition is None else f", {privacy.against}"
         rows.append((f"epsilon, forecast{whose}", _epsilon_or_why(privacy.forecast)))
     if privacy.final is not None:
-        rows.append(("epsilon, final model only", _epsilon_or_why(privacy.final)))
+        seen = "final model only" if privacy.coalition is None else "an outsider"
+        rows.append((f"epsilon, {seen}", _epsilon_or_why(privacy.final)))
+    if privacy.all_others is not None:
+        rows.append(("epsilon, if all others collude", _epsilon_or_why(privacy.all_others)))
     if privacy.whole_node:
         rows.append(("epsilon, whole node", privacy.whole_node))
     if privacy.paper is not None:
@@ -104,6 +115,8 @@ def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
     if realised is not None:
         if privacy.view == "server":
             names = ("busiest node, server", "99 % node, server", "median node, server")
+        elif privacy.view == "coalition":
+            names = ("worst node", "99 % node", "median node")
         else:
             sampled = "" if realised.pairs is None else f" of {realised.pairs}"
             names = (f"worst pair{sampled}", "99 % pair", "median pair")

@@ -14,6 +14,7 @@ from .example import example_run_file as example_run_file
 from .example import toml_value as toml_value
 from .keys import by_key as by_key
 from .notes import delta_notes as delta_notes
+from .notes import laps_notes as laps_notes
 from .notes import no_noise as no_noise
 from .notes import not_covered as not_covered
 from .notes import not_covered_in_simulations as not_covered_in_simulations
@@ -24,6 +25,7 @@ from .resolve import Known as Known
 from .resolve import ResolvedRun as ResolvedRun
 from .resolve import designed_ring_of as designed_ring_of
 from .resolve import epsilon_of as epsilon_of
+from .resolve import laps_of as laps_of
 from .resolve import model_of as model_of
 from .resolve import no_privacy as no_privacy
 from .resolve import protection_of as protection_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..learning import Protection, is_of_numbers
 from ..privacy import large_delta
+from ..schedules import Laps
 from .runfile import RunFile
 
 
@@ -66,6 +67,16 @@ def delta_notes(run: RunFile, units: int, *, at_least: bool = False, own_delta: 
     delta, key = (run.privacy.delta, "privacy.delta") if own_delta is None else (own_delta, "budget.delta")
     found = large_delta(delta, run.privacy.protects, units, at_least=at_least)
     return () if found is None or run.privacy.noise_multiplier == 0.0 else (f"{found} ({key})",)
+
+
+def laps_notes(run: RunFile) -> tuple[str, ...]:
+    """Say which keys of a run file laps do not use: they find their steps in their sums."""
+    unused = [f"learning.{key}" for key in ("rate", "step_size", "own") if key in run.learning.model_fields_set]
+    if run.schedule.name != Laps.name or not unused:
+        return ()
+    return (
+        f"laps find their steps in their sums: {' and '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used",
+    )
 
 
 def rows_notes(protection: Protection, units: int, turns: int, *, largest: bool = True) -> tuple[str, ...]:

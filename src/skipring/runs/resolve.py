@@ -23,10 +23,11 @@ from ..learning import (
     is_of_numbers,
     loss_named,
     unit_count,
+    usual_laps,
     usual_loss,
 )
-from ..schedules import FORESEEN, RIVALS, SCHEDULES, DesignedRing
-from ..timeouts import best_timeout, best_timeout_ready, timeout_for_skip
+from ..schedules import FORESEEN, RIVALS, SCHEDULES, DesignedRing, Laps
+from ..timeouts import best_deadline, best_timeout, best_timeout_ready, timeout_for_skip
 from .keys import by_key
 from .rows import label_bound_is_agreed
 from .runfile import USUAL_LAW, RunFile
@@ -131,11 +132,13 @@ def resolve(
         if run.schedule.name not in (*FORESEEN, *RIVALS):
             reason = f"no forecast covers the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
             raise InvalidInput.because("epsilon", epsilon, reason)
-    rival = run.schedule.name in RIVALS
+    among = laps_of(run, nodes)
+    if among is not None:
+        _require_laps(run, model)
     return ResolvedRun(
         run=run,
         nodes=nodes,
-        steps=run.schedule.steps if run.schedule.steps is not None else DEFAULT_ROUNDS * (1 if rival else nodes),
+        steps=_steps(run, nodes, model),
         delay=law,
         timeout=_real_timeout(run) if learns_timeouts else _timeout(run, law, nodes, known=delay is not None),
         step_sizes=step_sizes_of(run),
@@ -146,6 +149,31 @@ def resolve(
         units=None if known.owned is None or protection is None else units_of_nodes(known.owned, protection),
         why_no_privacy="" if refusal is None else refusal.reason,
     )
+
+
+def laps_of(run: RunFile, nodes: int) -> Laps | None:
+    """Return whom the laps of a run protect against; None where it has none."""
+    if run.schedule.name != Laps.name:
+        return None
+    with by_key(coalition="laps.coalition", least_nodes="laps.least_nodes"):
+        return Laps(nodes=nodes, coalition=run.laps.coalition, least_nodes=run.laps.least_nodes)
+
+
+def _require_laps(run: RunFile, model: LinearModel | NeuralModel | None) -> None:
+    """Refuse what laps do not do."""
+    if run.privacy.protects == "node":
+        reason = "laps add up what records or persons contribute; for whole nodes use another schedule"
+        raise InvalidInput.because("privacy.protects", "node", reason)
+    if isinstance(model, NeuralModel) or run.model.is_network:
+        raise InvalidInput.because("schedule.name", Laps.name, "is there for linear models, not for networks")
+
+
+def _steps(run: RunFile, nodes: int, model: LinearModel | NeuralModel | None) -> int:
+    if run.schedule.steps is not None:
+        return run.schedule.steps
+    if run.schedule.name == Laps.name and isinstance(model, LinearModel):
+        return usual_laps(model)
+    return DEFAULT_ROUNDS * (1 if run.schedule.name in RIVALS else nodes)
 
 
 @by_key()
@@ -301,6 +329,9 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
     if given.skip is not None:
         return timeout_for_skip(delay, given.skip)
     if given.timeout is None or given.timeout == "most-updates":
+        if (among := laps_of(run, nodes)) is not None:
+            sending = 2.0 * among.round_trips * given.hop_latency
+            return best_deadline(delay, sending, nodes, among.needed).deadline
         turns = SCHEDULES[run.schedule.name].turns if run.schedule.name in SCHEDULES else None
         if remembers and turns is not None:
             return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", turns=turns)

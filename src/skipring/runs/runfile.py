@@ -163,10 +163,12 @@ class ScheduleSection(_Section):
 
     name: str = Field(
         USUAL_SCHEDULE,
-        description="ring, random-ring, designed-ring, random-walk; without a token: gossip, federated",
+        description="ring, random-ring, designed-ring, random-walk; without a token: laps, gossip, federated",
     )
     steps: int | None = Field(
-        None, description="hops of the token, skipped ones included; gossip, federated: iterations (default: 30 rounds)"
+        None,
+        description="hops of the token, skipped ones included (default: 30 rounds); gossip, federated: iterations "
+        "(default: 30); laps: how many (default: 5, and 1 for numbers)",
     )
 
     closing: int | None = Field(
@@ -238,6 +240,17 @@ class ComputeSection(_Section):
         None,
         description="a node that cannot finish in time passes the token on unchanged (skip, the default). Or it says "
         "from then on at once that it is too slow (decline), or computes on as many rows as fit (fewer-rows)",
+    )
+
+
+class LapsSection(_Section):
+    """Simulations only: against how many nodes private sums protect, with schedule laps."""
+
+    coalition: int | None = Field(
+        None, description="how many nodes may put together what they know (default: a fifth of them, and one at least)"
+    )
+    least_nodes: int | None = Field(
+        None, description="a lap with fewer nodes is void (default: more than half, and one more than may collude)"
     )
 
 
@@ -364,6 +377,7 @@ class RunFile(_Section):
     delay: DelaySection = DelaySection()
     compute: ComputeSection = ComputeSection()
     stragglers: StragglersSection = StragglersSection()
+    laps: LapsSection = LapsSection()
     gossip: GossipSection = GossipSection()
     federated: FederatedSection = FederatedSection()
     learning: LearningSection = LearningSection()

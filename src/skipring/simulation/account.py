@@ -30,8 +30,9 @@ from ..privacy import (
     planned_run,
     sure_others,
 )
-from ..schedules import DesignedRing, Ring, Rival, Schedule
+from ..schedules import DesignedRing, Laps, Ring, Rival, Schedule
 from ..timeouts import no_update_probability, skip_probability
+from .laps import noise_of_laps, privacy_of_laps
 from .setup import Course, RunOutput, Setup
 from .whole_node import node_epsilon
 
@@ -179,6 +180,8 @@ def _late_or_lost(setup: Course) -> tuple[float, float]:
 
 def noise_for(setup: Course, epsilon: float, delta: float) -> float:
     """Return the noise multiplier with which a simulated run keeps a budget."""
+    if isinstance(setup.schedule, Laps):
+        return noise_of_laps(setup, epsilon, delta)
     return calibrate(forecast(planned(setup.having(noise_multiplier=1.0), delta=delta)).with_noise, epsilon, delta)
 
 
@@ -196,6 +199,8 @@ def privacy_of(setup: Setup, delta: float, recorded: RunOutput | None) -> Privac
     )
     if refused := _refused(setup):
         return dataclasses.replace(report, refused=refused)
+    if isinstance(setup.schedule, Laps):
+        return privacy_of_laps(setup, report, recorded)
     if setup.iterations:
         from .rivals.privacy import privacy_of_rival
 

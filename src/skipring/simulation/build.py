@@ -20,6 +20,7 @@ from ..runs import (
     clipped_labels,
     dealt_rows,
     designed_ring_of,
+    laps_of,
     resolve,
     stream,
 )
@@ -160,6 +161,8 @@ def _lateness(run: RunFile) -> Lateness:
 
 def _schedule(resolved: ResolvedRun) -> Schedule | Rival:
     run, nodes = resolved.run, resolved.nodes
+    if (among := laps_of(run, nodes)) is not None:
+        return among
     if run.schedule.name == Federated.name:
         return Federated(nodes=nodes, channels=run.federated.channels)
     if run.schedule.name == Gossip.name:

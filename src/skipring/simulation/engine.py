@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from .._arrays import Floats
 from ..learning import NeuralModel
-from ..schedules import Schedule
+from ..schedules import Laps, Schedule
 from .compiled_runs import CompiledRuns
+from .laps import LapRuns
 from .lateness import rows_that_fit, timeline
 from .layout import laid_out
 from .neural_runs import NeuralRuns
@@ -23,13 +24,15 @@ from .stragglers import draw_hops
 from .wide_runs import WideRuns, is_wide
 
 #: What all runs of a setup share.
-Shared = CompiledRuns | NeuralRuns | WideRuns
+Shared = CompiledRuns | NeuralRuns | WideRuns | LapRuns
 
 
 def prepare_runs(setup: Setup) -> Shared:
     """Return what all runs of a setup share; setups that differ in length, step sizes or noise alone share it, too."""
     if isinstance(setup.model, NeuralModel):
         return NeuralRuns(setup)
+    if isinstance(setup.schedule, Laps):
+        return LapRuns(setup)
     return WideRuns(setup) if is_wide(setup) else CompiledRuns(setup)
 
 
@@ -45,6 +48,8 @@ def run_one(
     A run that takes one update after another in Python raises `Interrupted` once it is `stopped`.
     """
     shared = prepared or prepare_runs(setup)
+    if isinstance(shared, LapRuns):
+        return shared.run(setup, number)
     if not isinstance(setup.schedule, Schedule):
         from .rivals.runs import run_rival  # numba is loaded only where it is needed
 

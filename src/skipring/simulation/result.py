@@ -21,7 +21,7 @@ from .._writing import whole_file, write_file
 from ..errors import InvalidInput
 from ..learning import Guess
 from ..privacy import PROTECTED, PrivacyReport
-from ..schedules import Federated, Gossip, Rival
+from ..schedules import Federated, Gossip, Laps, Rival
 from .setup import RunOutput
 from .table import latex_rows, result_row
 
@@ -79,6 +79,8 @@ class ResolvedFacts:
         own = from_json(cls, values, "resolved")
         if "slots" in values:
             return dataclasses.replace(own, rival=from_json(Gossip, values, "resolved"))
+        if "least_nodes" in values:
+            return dataclasses.replace(own, rival=from_json(Laps, values, "resolved"))
         if "channels" in values:
             return dataclasses.replace(own, rival=from_json(Federated, values, "resolved"))
         return own

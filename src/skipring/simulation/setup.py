@@ -18,7 +18,7 @@ from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative, require_positive
 from ..learning import LinearModel, NeuralModel, Protection, StepSizes, deal_parts, most_units, parts_stream
 from ..runs import ResolvedRun, RunFile, units_of_nodes
-from ..schedules import RIVALS, Rival, Schedule
+from ..schedules import RIVALS, Laps, Rival, Schedule
 from .lateness import Lateness
 from .stragglers import Stragglers
 
@@ -90,6 +90,9 @@ class Course:
             raise InvalidInput.because("schedule", rival.name, "is there for linear models, not for networks")
         if clip_noisy is not None:
             require_positive("clip_noisy", clip_noisy)
+            if isinstance(self.schedule, Laps):
+                reason = "is for schedules whose noise is a node's own; what laps learn from is a sum"
+                raise InvalidInput.because("clip_noisy", clip_noisy, reason)
         if patient_every is not None:
             raise InvalidInput.because("patient_every", patient_every, "is for schedules with a token only")
         self._check_lateness_of(rival)

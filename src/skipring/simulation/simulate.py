@@ -30,16 +30,18 @@ from ..runs import (
     RunFile,
     by_key,
     delta_notes,
+    laps_notes,
     not_covered_in_simulations,
     parse_run,
     read_run_file,
     rows_notes,
     turns_per_node,
 )
-from ..schedules import Rival, Schedule
+from ..schedules import Laps, Rival, Schedule
 from .account import privacy_of
 from .build import built
 from .engine import run_many
+from .laps import lap_rule, noise_on_a_gradient
 from .result import ResolvedFacts, Result, gather, load_run, save_run
 from .setup import Interrupted, RunOutput, Setup
 from .trained import require_run, trained_model
@@ -222,27 +224,37 @@ def _without_model(output: RunOutput) -> RunOutput:
 def _resolved(run: RunFile, setup: Setup, inputs: Inputs) -> ResolvedFacts:
     """Return what the defaults and searches came to."""
     units = setup.resolved.units or ()
+    laps = setup.schedule if isinstance(setup.schedule, Laps) else None
+    if laps is None:
+        noise_std = setup.protection.noise_std(setup.model, setup.noise_multiplier)
+    else:
+        noise_std = noise_on_a_gradient(setup)
+    # A lap's sum is divided by no number that all agree on.
+    whole = laps is not None and max(setup.resolved.part_counts) == 1
     return ResolvedFacts(
         nodes=setup.data.nodes,
         steps=setup.steps,
         timeout=setup.timeout,
         noise_multiplier=setup.noise_multiplier,
-        gradient_bound=setup.model.gradient_bound,
+        gradient_bound=setup.model.gradient_bound if laps is None else lap_rule(setup).bound,
         smoothness=None if math.isinf(setup.model.smoothness) else setup.model.smoothness,
         model=setup.model.name,
         parameters=setup.model.parameters,
         labels_clipped=setup.labels_clipped,
         rival=setup.schedule if isinstance(setup.schedule, Rival) else None,
-        noise_std=setup.protection.noise_std(setup.model, setup.noise_multiplier),
+        noise_std=noise_std,
         batch=setup.protection.batch,
         parts=None if setup.protection.unit == "node" else max(setup.resolved.part_counts),
         rows_left_out=setup.rows_left_out,
-        notes=rows_notes(
+        notes=()
+        if whole
+        else rows_notes(
             setup.protection,
             max(units),
             turns_per_node(setup.data.nodes, setup.steps, iterations=setup.iterations),
         )
-        + delta_notes(run, sum(units)),
+        + delta_notes(run, sum(units))
+        + laps_notes(run),
         guess=guess_of(setup.data.labels, setup.test_y, classes=setup.model.label_classes),
         rows=len(setup.data.labels),
         test_rows=len(setup.test_y),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +11,7 @@ from ...schedules import Federated, Gossip
 from ...timeouts import skip_probability
 from ..compiled_runs import CompiledRuns
 from ..setup import RunOutput, Setup
-from ..stragglers import draw_hops
+from ..together import all_delays
 from ._kernel import FEDERATED, GOSSIP, Averaging
 from .graphs import graph_stream
 
@@ -47,7 +45,7 @@ def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
         updates = points * nodes
     else:
         assert isinstance(rival, Federated)
-        delays = _all_delays(setup, rng)
+        delays = all_delays(setup, rng)
         times = rival.latencies(delays, setup.timeout, setup.run.delay.hop_latency)
         ready = delays <= setup.timeout
         w = np.zeros(model.parameters)
@@ -77,24 +75,4 @@ def run_rival(setup: Setup, number: int, shared: CompiledRuns) -> RunOutput:
 def who_is_ready(setup: Setup, number: int) -> NDArray[np.bool_]:
     """Return for each iteration of a federated run who took part, the same as in its simulation."""
     assert not setup.secret  # nobody can draw it again
-    return _all_delays(setup, setup.streams(number)[0]) <= setup.timeout
-
-
-def _all_delays(setup: Setup, rng: np.random.Generator) -> NDArray[np.floating[Any]]:
-    """Draw the delay of every node in every iteration: the first thing that a federated run draws.
-
-    It is what passes until a node's gradient is there: until it can be reached, is ready, and has computed.
-    """
-    nodes, lateness = setup.data.nodes, setup.lateness
-    everyone = np.tile(np.arange(nodes, dtype=np.int32), setup.steps)
-    drawn = draw_hops(setup.delay, everyone, nodes, setup.stragglers, rng, lateness.compute)
-    delays = (drawn.answers + drawn.computing).reshape(setup.steps, nodes)
-    if lateness.availability is not None:
-        assert isinstance(setup.schedule, Federated)
-        now = rng.random() * lateness.availability.period
-        for number in range(setup.steps):
-            delays[number] += lateness.availability.waits(now, nodes)
-            now += float(
-                setup.schedule.latencies(delays[number : number + 1], setup.timeout, setup.run.delay.hop_latency)[0]
-            )
-    return delays
+    return all_delays(setup, setup.streams(number)[0]) <= setup.timeout

@@ -1,0 +1,273 @@
+"""A simulated run of laps: who is ready in time, the exact private sum of each lap, and the step after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._arrays import Floats
+from ..errors import InvalidInput, require_positive
+from ..learning import (
+    MOST_ROWS,
+    LapState,
+    LinearLaps,
+    LinearModel,
+    most_units,
+    on_grid,
+    reference,
+    require_range,
+    rounded_share,
+)
+from ..privacy import (
+    Lap,
+    LapsAccountant,
+    LapsTranscript,
+    PlannedLaps,
+    PrivacyReport,
+    Protected,
+    PublishedEpsilon,
+    RealisedPrivacy,
+    StatedEpsilon,
+    calibrate,
+    gdp_epsilon,
+    share_of_noise,
+)
+from ..schedules import Laps
+from .layout import laid_out
+from .setup import Course, RunOutput, Setup
+from .together import all_delays
+
+#: A lap that has too few nodes in time this often will never have enough.
+_MOST_TRIES = 1000
+#: As many numbers of noise at a time fit into a processor's cache.
+_ROOM = 1 << 16
+
+
+class LapRuns:
+    """The rows of a setup on the grid of exact sums, part by part, shared by all of its runs."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.layout = laid_out(setup)
+        self._cut = on_grid(self.layout.x.astype(np.float64, copy=False))
+        self._parts = np.diff(self.layout.first)
+        self._part_of_row = np.repeat(np.arange(len(self.layout.start) - 1), np.diff(self.layout.start))
+        self._counts = np.concatenate(list(map(np.array, _counts_of_nodes(setup))))
+
+    def run(self, setup: Setup, number: int) -> RunOutput:
+        """Simulate run `number` of laps, unless secret always the same for seed and number."""
+        among = setup.schedule
+        assert isinstance(among, Laps)
+        rng, noise = setup.streams(number)
+        took_part, times, tries = _who_takes_part(setup, among, rng)
+        rule, points = lap_rule(setup), set(setup.points.tolist())
+        state = rule.start()
+        tested, updates = [_tested(setup, state)], [0]
+        for lap in range(setup.steps):
+            who = np.flatnonzero(took_part[lap])
+            share = share_in(setup, rule, lap, len(who))
+            total, rows = self._sum(rule, state, who)
+            kind = rule.sum_of(lap)
+            require_range(int(self._counts.max()), kind.sensitivity, share, kind.grid, len(who))
+            total += _noise(rule, lap, share, len(who), noise)
+            deviation = share * math.sqrt(len(who))
+            state = rule.step(state, total * kind.grid, std=deviation, rows=rows)
+            updates.append(updates[-1] + len(who))
+            if lap + 1 in points:
+                tested.append(_tested(setup, state))
+        errors, losses = np.array(tested).T
+        return RunOutput(
+            number,
+            errors,
+            losses,
+            np.array(updates, dtype=np.int64)[setup.points],
+            state.average,
+            times[setup.points],
+            np.zeros(0, dtype=np.int32),
+            took_part.ravel() if number == 0 else np.zeros(0, np.bool_),  # of all runs it would take much room
+            np.full(setup.data.nodes, tries, dtype=np.int64),
+            tries - took_part.sum(axis=0),
+            foreseeable=not setup.secret,
+        )
+
+    def _sum(self, rule: LinearLaps, state: LapState, who: NDArray[np.intp]) -> tuple[NDArray[np.int64], int]:
+        """Return the sum of what these nodes contribute, whatever is added first, and how many rows count as its own.
+
+        How many persons there are is public, and how many rows each has is not: all count as if they had the most.
+        """
+        of, part = self.layout, self.layout.first[who] + state.laps % self._parts[who]
+        taken = np.flatnonzero(np.isin(self._part_of_row, part, kind="table"))
+        total = np.zeros(len(rule.sum_of(state.laps).scales), np.int64)
+        for piece in np.array_split(taken, -(-len(taken) // MOST_ROWS)):
+            total += rule.contribution(state, self._cut[piece], of.y[piece])
+        return total, int(self._counts[part].sum())
+
+
+def _counts_of_nodes(setup: Setup) -> Iterator[list[int]]:
+    """Yield for each node and each of its parts how many rows its units may have, which no row decides."""
+    data, rows_of_one = setup.data, setup.protection.rows_of_one
+    for low, parts in zip(data.start[:-1], setup.parts, strict=True):
+        whose = None if data.persons is None else data.persons[low:]
+        yield [most_units([part], setup.protection, whose) * rows_of_one for part in parts]
+
+
+def _who_takes_part(setup: Setup, among: Laps, rng: np.random.Generator) -> tuple[NDArray[np.bool_], Floats, int]:
+    """Draw who takes part in each lap, when each is over (from 0 on), and how many tries that took.
+
+    A try with too few nodes is void: it costs time and no privacy, and everyone begins anew.
+    """
+    timeout, hop_latency = setup.timeout, setup.run.delay.hop_latency
+    took_part, times = np.zeros((setup.steps, setup.data.nodes), np.bool_), np.zeros(setup.steps + 1)
+    lap = tries = in_vain = 0
+    seconds = 0.0
+    while lap < setup.steps:
+        delays = all_delays(setup, rng)
+        for ready, passed in zip(delays <= timeout, among.latencies(delays, timeout, hop_latency), strict=True):
+            tries, seconds = tries + 1, seconds + float(passed)
+            enough = np.count_nonzero(ready) >= among.needed
+            in_vain = 0 if enough else in_vain + 1
+            if enough:
+                took_part[lap], times[lap + 1] = ready, seconds
+                lap += 1
+            elif in_vain == _MOST_TRIES:
+                reason = f"{in_vain} times fewer than {among.needed} of {among.nodes} nodes were ready by then"
+                raise InvalidInput.because("timeout", timeout, reason)
+            if lap == setup.steps:
+                break
+    return took_part, times, tries
+
+
+def _noise(rule: LinearLaps, lap: int, share: float, nodes: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw the shares of the noise of a lap, in steps of its grid, and add them up; some nodes' at a time."""
+    kind = rule.sum_of(lap)
+    total, at_once = np.zeros(len(kind.scales), np.int64), max(1, _ROOM // len(kind.scales))
+    for first in range(0, nodes, at_once):
+        drawn = rng.standard_normal((min(at_once, nodes - first), len(total)))
+        total += rounded_share(drawn, share * kind.scales, kind.grid).sum(axis=0)
+    return total
+
+
+def share_in(setup: Setup, rule: LinearLaps, lap: int, participants: int) -> float:
+    """Return the standard deviation of each participant's noise in a lap; 0 where there is none."""
+    assert isinstance(setup.schedule, Laps)
+    if setup.noise_multiplier == 0.0:
+        return 0.0
+    kind = rule.sum_of(lap)
+    return share_of_noise(
+        rule.mu * math.sqrt(rule.weights[lap]),
+        participants=participants,
+        coalition=setup.schedule.withstood,
+        # A person's rows move the sum together.
+        sensitivity=kind.sensitivity * setup.protection.rows_per_person,
+        grid=kind.grid,
+        coordinates=kind.moved,
+    )
+
+
+def _tested(setup: Setup, state: LapState) -> tuple[float, float]:
+    """Return test error and mean loss of the model that would be used after these laps."""
+    model, x, y = setup.model, setup.test_x, setup.test_y
+    assert isinstance(model, LinearModel)
+    return reference.test_error(model, state.average, x, y), reference.mean_loss(model, state.average, x, y)
+
+
+def lap_rule(setup: Course) -> LinearLaps:
+    """Return the laps of a setup's model."""
+    assert isinstance(setup.model, LinearModel)
+    noise = setup.noise_multiplier
+    mu = 2.0 * math.sqrt(setup.steps) / noise if noise > 0.0 else math.inf
+    return LinearLaps(setup.model, mu, setup.steps)
+
+
+def noise_on_a_gradient(setup: Setup) -> float:
+    """Return the deviation of the noise on the mean gradient of the last lap, if all nodes take part in it."""
+    rule, rows = lap_rule(setup), sum(max(each) for each in _counts_of_nodes(setup))
+    return share_in(setup, rule, setup.steps - 1, setup.data.nodes) * math.sqrt(setup.data.nodes) / rows
+
+
+def planned_laps(setup: Course) -> PlannedLaps:
+    """Return the record of a setup's laps, before they happen."""
+    assert isinstance(setup.schedule, Laps)
+    return PlannedLaps(
+        among=setup.schedule,
+        laps=setup.steps,
+        noise_multiplier=setup.noise_multiplier,
+        weights=lap_rule(setup).weights,
+        unit=Protected(protects=setup.protection.unit, parts=setup.resolved.part_counts),
+        dimension=_coordinates(setup),
+    )
+
+
+def _coordinates(setup: Course) -> int:
+    """Return how many numbers the longest sum has."""
+    rule = lap_rule(setup)
+    return max(len(rule.sum_of(lap).scales) for lap in range(min(2, rule.laps)))
+
+
+def laps_that_happened(setup: Setup, recorded: RunOutput) -> LapsTranscript:
+    """Return the record of the laps of a run, as they were opened."""
+    assert isinstance(setup.schedule, Laps)
+    rule, took_part = lap_rule(setup), recorded.updated.reshape(setup.steps, -1)
+    opened = []
+    for lap, ready in enumerate(took_part):
+        kind, participants = rule.sum_of(lap), int(ready.sum())
+        opened.append(
+            Lap(
+                participants=participants,
+                sensitivity=kind.sensitivity * setup.protection.rows_per_person,
+                share=share_in(setup, rule, lap, participants),
+                grid=kind.grid,
+                coordinates=kind.moved,
+            )
+        )
+    return LapsTranscript(
+        nodes=setup.data.nodes,
+        opened=opened,
+        took_part=took_part,
+        withstood=setup.schedule.withstood,
+        parts=[len(parts) for parts in setup.parts],
+        protects=setup.protection.unit,
+        dimension=_coordinates(setup),
+    )
+
+
+def noise_of_laps(setup: Course, epsilon: float, delta: float) -> float:
+    """Return the noise multiplier with which planned laps keep a budget."""
+    require_positive("epsilon", epsilon)
+    run = planned_laps(setup.having(noise_multiplier=1.0))
+    return calibrate(lambda noise: LapsAccountant(replace(run, noise_multiplier=noise)), epsilon, delta)
+
+
+def privacy_of_laps(setup: Setup, report: PrivacyReport, recorded: RunOutput | None) -> PrivacyReport:
+    """Return a report with what planned laps promise, and what those of a run have told."""
+    run, delta = planned_laps(setup), report.delta
+
+    def stated(coalition: int, units: int | None = None) -> StatedEpsilon:
+        try:
+            return StatedEpsilon(epsilon=LapsAccountant(run, coalition, units=units).epsilon(delta))
+        except InvalidInput as refusal:
+            return StatedEpsilon(refused=f"nothing is promised (delta {refusal.reason})")
+
+    realised = None
+    if recorded is not None:
+        happened = laps_that_happened(setup, recorded)
+        mu, left = np.sqrt(happened.by_node(run.withstood)), delta - happened.tail(run.withstood)
+        if left > 0.0:
+            found = [gdp_epsilon(float(each), left) for each in np.quantile(mu, [0.5, 0.99, 1.0])]
+            realised = RealisedPrivacy(worst=found[2], median=found[0], pair_99=found[1], above=0.0)
+    return replace(
+        report,
+        view="coalition",
+        amplified=True,  # the shares of others hide a unit, whatever the model
+        not_amplified_because=None,
+        forecast=stated(run.withstood),
+        paper=PublishedEpsilon(refused="the paper has no laps"),
+        realised=realised,
+        final=stated(0),
+        node_epsilon=stated(run.withstood, setup.units),
+        coalition=run.withstood,
+        all_others=stated(run.nodes - 1),
+    )

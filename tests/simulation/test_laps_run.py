@@ -1,0 +1,252 @@
+"""Simulated laps: who takes part, what time passes, how much noise there is, and what the record says of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from skipring._numbers import upper
+from skipring.data import from_arrays
+from skipring.errors import InvalidInput
+from skipring.learning import LapState, on_grid
+from skipring.models import load_model
+from skipring.privacy import LapsAccountant, gdp_epsilon
+from skipring.report.result import result_notes, result_rows
+from skipring.runs import Known, parse_run, resolve
+from skipring.simulation import Result, simulate
+from skipring.simulation.build import build
+from skipring.simulation.engine import prepare_runs, run_one
+from skipring.simulation.laps import LapRuns, _noise, lap_rule, laps_that_happened, planned_laps, share_in
+from skipring.simulation.together import all_delays
+
+
+def values(**sections: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "data": {"name": "breast-cancer", "nodes": 6},
+        "schedule": {"name": "laps"},
+        "privacy": {"epsilon": 1.0, "delta": 1e-4},
+        "simulation": {"runs": 2, "seed": 3, "evaluate_every": 1},
+    }
+    return {name: given.get(name, {}) | sections.get(name, {}) for name in given | sections}
+
+
+def setup_of(**sections: dict[str, Any]) -> Any:
+    return build(parse_run(values(**sections)))
+
+
+def test_noise_keeps_the_budget_and_no_less() -> None:
+    setup = setup_of()
+    account = LapsAccountant(planned_laps(setup))
+    assert account.epsilon(1e-4) <= 1.0
+    assert account.epsilon(1e-4) == pytest.approx(1.0, rel=1e-6)
+    recorded = run_one(setup, 0)
+    happened = laps_that_happened(setup, recorded)
+    assert gdp_epsilon(math.sqrt(happened.mu2(setup.schedule.withstood)), 1e-4) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_sum_has_the_noise_of_the_formula() -> None:
+    """5000 sums of one lap: the deviation of each coordinate is within four standard errors, 4 %."""
+    setup = setup_of()
+    rule, runs = lap_rule(setup), prepare_runs(setup)
+    assert isinstance(runs, LapRuns)
+    everyone = np.arange(6)
+    share = share_in(setup, rule, 0, 6)
+    kind = rule.sum_of(0)
+    mu = rule.mu * math.sqrt(rule.weights[0])
+    assert share * math.sqrt(6) == pytest.approx(kind.sensitivity / mu * math.sqrt(6 / 5), rel=1e-6)
+    rng = np.random.default_rng(1)
+    drawn = np.array([_noise(rule, 0, share, 6, rng) for _ in range(5000)]) * kind.grid / kind.scales
+    assert drawn.std(axis=0) == pytest.approx(np.full(len(kind.scales), share * math.sqrt(6)), rel=0.05)
+    exact, rows = runs._sum(rule, rule.start(), everyone)
+    data = setup.data
+    again = sum(
+        rule.contribution(rule.start(), on_grid(data.features[low:high]), data.labels[low:high])
+        for low, high in zip(data.start[:-1], data.start[1:], strict=True)
+    )
+    assert np.array_equal(exact, again)
+    assert rows == len(data.labels)
+
+
+def test_time_is_the_slowest_or_the_deadline_and_three_round_trips() -> None:
+    slow = {"stragglers": {"speeds": [1.0, 1.0, 1.0, 1.0, 2.0, 10.0]}}
+    patient = run_one(setup_of(delay={"law": "constant:0.3", "timeout": math.inf}, **slow), 0)
+    assert np.diff(patient.latency) == pytest.approx(np.full(5, 3.0 + 0.06))
+    assert patient.updated.reshape(5, 6).all()
+    short = run_one(setup_of(delay={"law": "constant:0.3", "timeout": 0.5}, **slow), 0)
+    assert np.diff(short.latency) == pytest.approx(np.full(5, 0.5 + 0.06))
+    assert short.updated.reshape(5, 6).sum(axis=0).tolist() == [5, 5, 5, 5, 0, 0]
+    assert short.skips.tolist() == [0, 0, 0, 0, 5, 5]
+
+
+def test_a_try_with_too_few_nodes_costs_time_and_no_privacy() -> None:
+    setup = setup_of(delay={"law": "exponential:1", "timeout": 0.9}, laps={"least_nodes": 5})
+    output = run_one(setup, 0)
+    took_part, tries = output.updated.reshape(5, 6), int(output.turns[0])
+    assert tries > 5
+    assert took_part.sum(axis=1).min() >= 5
+    assert output.latency[-1] > tries * 0.06 + 0.9 * (tries - 5)
+    happened = laps_that_happened(setup, output)
+    assert len(happened.opened) == 5
+    assert happened.mu2(1) == pytest.approx(planned_laps(setup).mu2(1) * took_part.sum(axis=0).max() / 5, rel=0.2)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_clock_is_that_of_a_plain_loop(number: int) -> None:
+    setup = setup_of(delay={"law": "exponential:1", "timeout": 1.1, "hop_latency": 0.02})
+    output = run_one(setup, number)
+    rng, _ = setup.streams(number)
+    seconds, clock, tries = 0.0, [0.0], 0
+    drawn: list[Any] = []
+    while len(clock) <= 5:
+        if not drawn:
+            drawn = all_delays(setup, rng).tolist()
+        delays = drawn.pop(0)
+        tries += 1
+        slowest = 0.0
+        for delay in delays:
+            slowest = max(slowest, min(delay, 1.1))
+        seconds += slowest + 6 * 0.02
+        if sum(delay <= 1.1 for delay in delays) >= 4:
+            clock.append(seconds)
+    assert output.latency.tolist() == pytest.approx(clock)
+    assert output.turns.tolist() == [tries] * 6
+
+
+def test_nodes_with_more_rows_than_an_update_takes_turn_their_parts() -> None:
+    setup = setup_of(learning={"batch": 40})
+    assert setup.resolved.part_counts == (2,)
+    whole, parts = LapRuns(setup_of()), LapRuns(setup)
+    rule = lap_rule(setup)
+    rows = [parts._sum(rule, LapState(lap, np.zeros(30), np.zeros(30)), np.arange(6))[1] for lap in (1, 2)]
+    assert sum(rows) == whole._sum(lap_rule(setup), LapState(1, np.zeros(30), np.zeros(30)), np.arange(6))[1]
+    assert planned_laps(setup).mu2(1) < planned_laps(setup_of(privacy={"noise_multiplier": 5.0, "epsilon": None})).mu2(
+        1
+    )
+
+
+def test_how_many_rows_a_person_has_decides_nothing() -> None:
+    """A person loses rows; what is divided by, and the noise, stay the same."""
+    rng = np.random.default_rng(1)
+    x, groups = rng.normal(size=(60, 3)), np.arange(60) % 3
+    persons = np.arange(60) // 6 * 3 + groups  # two rows each
+    few = (persons % 2 == 0) & (np.arange(60) % 6 >= 3)  # the second row of every other person
+    counts, rows = [], set()
+    for batch in (None, 6):
+        for kept in (np.ones(60, np.bool_), ~few):
+            run = parse_run(
+                values(
+                    data={"name": "arrays", "rows_per_person": 2, "nodes": None},
+                    privacy={"protects": "person"},
+                    learning={"batch": batch},
+                )
+            )
+            setup = build(run, from_arrays(x[kept], (x[kept, 0] > 0).astype(int), groups[kept], persons[kept]))
+            rows.add(int(setup.data.sizes.sum()))
+            kind, rule = lap_rule(setup).sum_of(1), lap_rule(setup)
+            opened = laps_that_happened(setup, run_one(setup, 0)).opened
+            assert opened[1].sensitivity == 2.0 * kind.sensitivity
+            assert opened[1].mu2(1) == pytest.approx(rule.mu**2 * rule.weights[1])
+            runs = LapRuns(setup)
+            found = [runs._sum(rule, LapState(lap, np.zeros(3), np.zeros(3)), np.arange(3))[1] for lap in (1, 2, 3)]
+            counts.append((*found, setup.noise_multiplier))
+    assert len(rows) == 2
+    assert counts[0] == counts[1]
+    assert counts[2] == counts[3]
+
+
+def test_more_rows_than_64_bits_hold_and_noise_beyond_its_grid_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="so much noise"):
+        run_one(setup_of(privacy={"noise_multiplier": 1e4, "epsilon": None}), 0)
+    setup = setup_of()
+    runs = LapRuns(setup)
+    runs._counts = runs._counts * 100_000  # as if there were so many
+    with pytest.raises(InvalidInput, match="64 bits"):
+        runs.run(setup, 0)
+
+
+def test_what_is_printed_is_said_of_laps(tmp_path: Any) -> None:
+    result = simulate(values(data={"nodes": 12}), save_model=tmp_path / "model.skip")
+    rows, notes = dict(result_rows(result)), " ".join(result_notes(result))
+    account = LapsAccountant(planned_laps(setup_of(data={"nodes": 12})), 11)
+    assert rows["epsilon, forecast, a coalition of 2"] == "1"
+    assert rows["epsilon, if all others collude"] == upper(account.epsilon(1e-4))
+    assert not any("pair" in name for name in rows)
+    assert "pair" not in notes
+    assert "not counted" not in notes
+    rule, setup = lap_rule(setup_of(data={"nodes": 12})), setup_of(data={"nodes": 12})
+    share = share_in(setup, rule, 4, 12)
+    assert rows["noise std on the gradient"] == pytest.approx(share * math.sqrt(12) / 455)
+    said = load_model(tmp_path / "model.skip").facts.guarantee
+    assert (said.protects, said.against, said.method) == ("record", "a coalition of 2", "laps")
+    assert [each.against for each in said.also[:1]] == ["an outsider"]
+
+
+def test_noise_that_must_stay_secret_is_not_drawn_where_delays_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results tell of delays: a generator that both came from would tell of noise, too."""
+    setup = setup_of(delay={"law": "exponential:1", "timeout": math.inf})
+    of_delays, of_noise = np.random.default_rng(1), np.random.default_rng(2)
+    monkeypatch.setattr(type(setup), "streams", lambda self, number: (of_delays, of_noise))
+    run_one(setup, 0)
+    alone = np.random.default_rng(1)
+    all_delays(setup, alone)
+    assert of_delays.random() == alone.random()
+    assert of_noise.random() != np.random.default_rng(2).random()
+
+
+def test_two_runs_of_a_saved_model_differ_in_their_noise(tmp_path: Any) -> None:
+    one, two = (simulate(values(), save_model=tmp_path / name).models[0] for name in ("one.skip", "two.skip"))
+    assert not np.any(one == two)
+
+
+def test_many_threads_give_the_same_bytes_and_a_folder_says_what_happened(tmp_path: Any) -> None:
+    one = simulate(values(), threads=1)
+    two = simulate(values(), threads=2, out=tmp_path / "run")
+    assert np.array_equal(one.test_error, two.test_error)
+    assert np.array_equal(one.models, two.models)
+    assert one.privacy.view == "coalition"
+    assert one.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert one.privacy.holds_for_every_pair
+    again = Result.load(tmp_path / "run")
+    assert np.array_equal(again.test_error, two.test_error)
+    assert again.privacy == two.privacy
+    assert again.resolved == two.resolved
+
+
+def test_laps_learn_more_than_the_walk_at_the_same_epsilon() -> None:
+    """Median over eight splits and runs of the same rows, at epsilon 1."""
+    losses = {}
+    for name, steps in (("laps", 5), ("random-ring", 180)):
+        run = values(schedule={"name": name, "steps": steps}, simulation={"runs": 8, "evaluate_every": steps})
+        losses[name] = float(np.median(simulate(run).loss[:, -1]))
+    assert losses["laps"] < losses["random-ring"]
+
+
+@pytest.mark.parametrize(
+    ("sections", "parameter"),
+    [
+        ({"privacy": {"protects": "node"}}, "privacy.protects"),
+        ({"laps": {"coalition": 6}}, "laps.coalition"),
+        ({"laps": {"least_nodes": 1}}, "laps.least_nodes"),
+        ({"learning": {"clip_noisy": 1.0}}, "learning.clip_noisy"),
+        ({"delay": {"ready": "kept"}}, "delay.ready"),
+        ({"schedule": {"steps": 0}}, "schedule.steps"),
+    ],
+)
+def test_what_laps_do_not_do_is_refused(sections: dict[str, Any], parameter: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        simulate(values(**sections))
+    assert refused.value.parameter == parameter
+
+
+def test_networks_do_not_learn_from_laps_yet() -> None:
+    run = parse_run(values(model={"name": "small-cnn"}))
+    with pytest.raises(InvalidInput, match="for linear models, not for networks"):
+        resolve(run, Known(features=784, classes=10), 6)
+
+
+def test_a_deadline_that_nobody_meets_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="fewer than 4 of 6 nodes"):
+        simulate(values(delay={"law": "constant:1", "timeout": 0.5}))
