@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,70 +20,83 @@ if TYPE_CHECKING:
     from ..timeouts import DeadlineChoice
 
 
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Who adds to private sums, how often, and whom they protect."""
+
+    nodes: Annotated[int, typer.Option(help="Number of nodes.")]
+    number: Annotated[int, typer.Option("--laps", help="How many laps, which share the budget equally.")] = 5
+    coalition: Annotated[
+        int | None, typer.Option(help="How many nodes may put together what they know (default: a fifth).")
+    ] = None
+    least_nodes: Annotated[
+        int | None, typer.Option(help="How many nodes a lap needs (default: more than half, and c + 1).")
+    ] = None
+    protects: options.Protects = options.USUAL_UNIT
+    units: Annotated[
+        int | None, typer.Option(help="The most records or persons of a node: what is promised to a whole node.")
+    ] = None
+    delay: Annotated[
+        str | None, typer.Option(metavar="LAW", help="How long a node takes: find the deadline of a lap, too.")
+    ] = None
+    hop_latency: options.HopLatency = 0.01
+
+
 def laps(
-    nodes: Annotated[int, typer.Option(help="Number of nodes.")],
+    sums: Sums,
     delta: Annotated[float, typer.Option(help="The delta of all epsilons.")],
     epsilon: Annotated[float | None, typer.Option(help="Find the noise that keeps this epsilon.")] = None,
     noise_multiplier: Annotated[
         float | None,
         typer.Option(help="Find epsilon for this noise of a sum, over the most that one unit contributes."),
     ] = None,
-    number: Annotated[int, typer.Option("--laps", help="How many laps, which share the budget equally.")] = 5,
-    coalition: Annotated[
-        int | None, typer.Option(help="How many nodes may put together what they know (default: a fifth).")
-    ] = None,
-    least_nodes: Annotated[
-        int | None,
-        typer.Option(help="How many nodes a lap needs (default: more than half, and c + 1)."),
-    ] = None,
-    protects: options.Protects = options.USUAL_UNIT,
-    units: Annotated[
-        int | None, typer.Option(help="The most records or persons of a node: what is promised to a whole node.")
-    ] = None,
-    delay: Annotated[
-        str | None, typer.Option(metavar="LAW", help="How long a node takes: find the deadline of a lap, too.")
-    ] = None,
-    hop_latency: options.HopLatency = 0.01,
     as_json: Json = False,
 ) -> None:
     """What private sums cost (laps): the noise for a budget, or epsilon for a noise; and how long to wait."""
-    from dataclasses import replace
+    from ..privacy import LapsAccountant
 
-    from ..privacy import LapsAccountant, PlannedLaps, Protected, calibrate
-    from ..schedules import Laps
-
-    if (epsilon is None) == (noise_multiplier is None):
-        given = "missing" if epsilon is None else epsilon
-        raise InvalidInput.because("epsilon", given, "give exactly one of --epsilon and --noise-multiplier")
-    if protects == "node":
-        raise InvalidInput("protects", protects, "record or person: laps add up what these contribute")
-    among = Laps(nodes=nodes, coalition=coalition, least_nodes=least_nodes)
-    unit = Protected(protects=protects)  # type: ignore[arg-type] # it checks it
-    run = PlannedLaps(
-        among=among, laps=number, noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier, unit=unit
-    )
-    if epsilon is not None:
-        open_run = run
-        found = calibrate(lambda noise: LapsAccountant(replace(open_run, noise_multiplier=noise)), epsilon, delta)
-        run = replace(run, noise_multiplier=found)
-    promised = LapsAccountant(run).guarantee(delta, units=units)
-    warned = delta_note(run.protects, units, nodes, delta)
-    waited = None if delay is None else _deadline(delay, hop_latency, among)
+    run = _planned(sums, delta, epsilon, noise_multiplier)
+    among, protects = run.among, run.protects
+    promised = LapsAccountant(run).guarantee(delta, units=sums.units)
+    warned = delta_note(protects, sums.units, run.nodes, delta)
+    waited = None if sums.delay is None else _deadline(sums.delay, sums.hop_latency, among)
     if as_json:
         print_json(to_json(promised) | _facts(run, waited) | ({"warning": warned[0]} if warned else {}))
         return
-    least, most = (run.noise_multiplier / math.sqrt(each - among.withstood) for each in (nodes, among.needed))
+    least, most = (run.noise_multiplier / math.sqrt(each - among.withstood) for each in (run.nodes, among.needed))
     print_rows(
         [
             ("noise multiplier", run.noise_multiplier),
             *promised.rows(),
-            ("laps", f"{number}, of at least {among.needed} of {nodes} nodes"),
+            ("laps", f"{run.laps}, of at least {among.needed} of {run.nodes} nodes"),
             ("noise of a sum, all nodes", f"{_beside_a_server(run):.3g} times that of a trusted server"),
             ("noise of one node's share", f"{least:.3g} to {most:.3g} times what one {protects} contributes"),
             *_waiting(waited),
         ],
         " ".join([promised.sentence(), *(_alone(run)), *warned]),
     )
+
+
+def _planned(sums: Sums, delta: float, epsilon: float | None, noise_multiplier: float | None) -> PlannedLaps:
+    """Return the record of the laps, with the noise that was given, or that keeps a budget."""
+    from ..privacy import LapsAccountant, PlannedLaps, Protected, calibrate
+    from ..schedules import Laps
+
+    if (epsilon is None) == (noise_multiplier is None):
+        given = "missing" if epsilon is None else epsilon
+        raise InvalidInput.because("epsilon", given, "give exactly one of --epsilon and --noise-multiplier")
+    if sums.protects == "node":
+        raise InvalidInput("protects", sums.protects, "record or person: laps add up what these contribute")
+    run = PlannedLaps(
+        among=Laps(nodes=sums.nodes, coalition=sums.coalition, least_nodes=sums.least_nodes),
+        laps=sums.number,
+        noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier,
+        unit=Protected(protects=sums.protects),  # type: ignore[arg-type] # it checks it
+    )
+    if epsilon is None:
+        return run
+    found = calibrate(lambda noise: LapsAccountant(replace(run, noise_multiplier=noise)), epsilon, delta)
+    return replace(run, noise_multiplier=found)
 
 
 def _beside_a_server(run: PlannedLaps) -> float:

@@ -161,7 +161,7 @@ def share_in(setup: Setup, rule: LinearLaps, lap: int, participants: int) -> flo
         participants=participants,
         coalition=setup.schedule.withstood,
         # A person's rows move the sum together.
-        sensitivity=kind.sensitivity * setup.protection.rows_per_person,
+        sensitivity=kind.sensitivity * setup.protection.rows_of_one,
         grid=kind.grid,
         coordinates=kind.moved,
     )
@@ -217,7 +217,7 @@ def laps_that_happened(setup: Setup, recorded: RunOutput) -> LapsTranscript:
         opened.append(
             Lap(
                 participants=participants,
-                sensitivity=kind.sensitivity * setup.protection.rows_per_person,
+                sensitivity=kind.sensitivity * setup.protection.rows_of_one,
                 share=share_in(setup, rule, lap, participants),
                 grid=kind.grid,
                 coordinates=kind.moved,
