@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -13,7 +14,7 @@ from skipring.data import from_arrays
 from skipring.errors import InvalidInput
 from skipring.learning import LapState, on_grid
 from skipring.models import load_model
-from skipring.privacy import LapsAccountant, gdp_epsilon
+from skipring.privacy import LapsAccountant, Protected, gdp_epsilon
 from skipring.report.result import result_notes, result_rows
 from skipring.runs import Known, parse_run, resolve
 from skipring.simulation import Result, simulate
@@ -250,3 +251,39 @@ def test_networks_do_not_learn_from_laps_yet() -> None:
 def test_a_deadline_that_nobody_meets_is_refused() -> None:
     with pytest.raises(InvalidInput, match="fewer than 4 of 6 nodes"):
         simulate(values(delay={"law": "constant:1", "timeout": 0.5}))
+
+
+def test_the_record_of_laps_has_their_weights_and_all_numbers_of_parts() -> None:
+    setup = setup_of(data={"split": "power-law"}, learning={"batch": 30})
+    planned = planned_laps(setup)
+    assert len(setup.resolved.part_counts) > 1
+    assert planned.weights == lap_rule(setup).weights == (0.3, 0.175, 0.175, 0.175, 0.175)
+    assert planned.unit == Protected(parts=setup.resolved.part_counts)
+    happened = laps_that_happened(setup, run_one(setup, 0))
+    each = [lap.mu2(1) for lap in happened.opened]
+    most = [max(sum(each[part :: len(parts)]) for part in range(len(parts))) for parts in setup.parts]
+    assert happened.by_node(1) == pytest.approx(most)
+    kinds = [lap_rule(setup).sum_of(lap) for lap in range(5)]
+    assert [lap.coordinates for lap in happened.opened] == [kind.moved for kind in kinds]
+    assert [lap.grid for lap in happened.opened] == [kind.grid for kind in kinds]
+
+
+def test_a_report_has_the_outsider_and_the_whole_node() -> None:
+    setup = setup_of()
+    report = simulate(values()).privacy
+    run = planned_laps(setup)
+    assert report.final is not None
+    assert report.node_epsilon is not None
+    assert report.final.epsilon == LapsAccountant(run, 0).epsilon(1e-4)
+    whole = LapsAccountant(run, units=setup.units).guarantee(1e-4)
+    assert (report.node_epsilon.epsilon, report.node_epsilon.refused is None) == (whole.epsilon, whole.refused is None)
+
+
+def test_a_node_that_is_ready_at_the_deadline_takes_part() -> None:
+    assert run_one(setup_of(delay={"law": "constant:0.5", "timeout": 0.5}), 0).updated.all()
+
+
+def test_a_run_says_whether_its_noise_can_be_computed_again() -> None:
+    setup = setup_of()
+    assert run_one(setup, 0).foreseeable
+    assert not run_one(dataclasses.replace(setup, secret=True), 0).foreseeable
