@@ -195,7 +195,7 @@ def test_an_earlier_run_is_told_of_as_before(
     text = settings.read_text().replace("# epsilon = 2.0", "epsilon = 90.0").replace("# delta = 1e-5", "delta = 1e-6")
     settings.write_text(text.replace('# ledger = "../ledgers/rows', 'ledger = "rows') if ledger else text)
     before = told_of(skipring_words, node, out)
-    assert (before[0]["releases"], before[0]["delta"], before[0]["budget"]) == (5, 1e-6, 90.0)
+    assert (before[0]["releases"], before[0]["guarantee"]["delta"], before[0]["budget"]) == (5, 1e-6, 90.0)
     first = identity_of(finished / "run.toml")
     (tmp_path / "next.toml").write_text(RUN.replace("steps = 15", "steps = 30"))
     assert skipring_words("network", "new-run", str(finished), "--run", "next.toml").code == 0
@@ -223,6 +223,6 @@ def test_an_earlier_run_is_told_of_as_before(
     # What was put away without its settings is told of with those of now.
     (earlier / "settings.toml").unlink()
     found = skipring_words("node", "privacy", str(earlier), "--json").data
-    assert (found["delta"], found["budget"], found["releases"]) == (1e-4, 70.0, 5)
+    assert (found["guarantee"]["delta"], found["budget"], found["releases"]) == (1e-4, 70.0, 5)
     refused = skipring_words("node", "privacy", str(node / "runs"))
     assert (refused.code, "is not the folder of a node" in refused.err) == (2, True)

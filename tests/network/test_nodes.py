@@ -126,7 +126,7 @@ def test_all_nodes_end_with_the_same_model_and_an_account_of_their_own(tmp_path:
         assert len(seen.signed) >= 3
         told = given_away(config.parent)
         assert told.releases == len(list(reading.releases)) == node.account.releases
-        assert told.epsilon == pytest.approx(node.account.epsilon(told.delta))
+        assert told.guarantee.epsilon == pytest.approx(node.account.epsilon(told.guarantee.delta))
 
 
 def test_a_node_that_nobody_can_call_takes_part_like_any_other(tmp_path: Path) -> None:

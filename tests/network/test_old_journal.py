@@ -35,6 +35,7 @@ from skipring.network.protocol import (
 )
 from skipring.network.setup import given_away, load_node, open_journal, why_not_started
 from skipring.network.storage import JournalUnusable
+from skipring.privacy import ALL_OTHERS
 
 PATH = [0, 1, 2] * 4
 TERMS = AccountTerms(3, 0, PATH, np.ones(12), 5.0, True)
@@ -168,11 +169,14 @@ def test_a_node_restored_after_the_end_says_what_it_has_released(tmp_path: Path,
     assert run_nodes(configs)[1].account.releases == before.releases
     after = given_away(home)
     assert (after.releases, after.over) == (before.releases, True)
-    assert after.epsilon == after.epsilon_of_releases == before.epsilon_of_releases
+    in_full = before.guarantee.beside(ALL_OTHERS)
+    assert in_full is not None
+    assert in_full == after.guarantee.beside(ALL_OTHERS)
+    assert after.guarantee.epsilon == in_full.epsilon
     assert any("is not in its journal" in note for note in after.notes)
     result = json.loads((home / "result.json").read_text())
-    assert (result["own_updates"], result["epsilon"]) == (after.releases, pytest.approx(after.epsilon))
-    assert load_model(home / "model.npz").facts.guarantee.epsilon == pytest.approx(after.epsilon)
+    assert (result["own_updates"], result["epsilon"]) == (after.releases, pytest.approx(after.guarantee.epsilon))
+    assert load_model(home / "model.npz").facts.guarantee.epsilon == pytest.approx(after.guarantee.epsilon)
     assert why_not_started(home) == "", "the run is over, and nothing can be released any more"
 
 

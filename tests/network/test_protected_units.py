@@ -14,7 +14,7 @@ from test_nodes import QUICK, final_models, make, run_nodes
 from skipring.errors import InvalidInput
 from skipring.network.setup import agreed_run, given_away, load_node, open_journal
 from skipring.network.storage import read_journal
-from skipring.privacy import Transcript, TranscriptAccountant, gdp_epsilon
+from skipring.privacy import ANOTHER_NODE, OUTSIDER, WHOLE_NODE, Transcript, TranscriptAccountant, gdp_epsilon
 from skipring.runs import parse_run
 
 RECORDS = QUICK | {"privacy": {"noise_multiplier": 3.0, "protects": "record"}, "learning": {"batch": 50}}
@@ -50,8 +50,9 @@ def test_nodes_rotate_and_account_for_the_part_that_is_known_best(tmp_path: Path
         others = [v for v in range(4) if v != me]
         assert (known >= whole.matrix()[me][others] * (1.0 - 1e-12)).all()
         assert (known < in_full[me][others]).all()
-        assert (told.unit, told.relation, told.parts) == ("record", "replace-one", 3)
-        assert (told.method, told.view) == ("own account", "offered")
+        stated = told.guarantee
+        assert (stated.protects, stated.relation, told.parts) == ("record", "replace-one", 3)
+        assert (stated.method, stated.against) == ("own account", ANOTHER_NODE)
         assert any(note.startswith("Nodes share a data set: features are standardised") for note in told.notes)
         status = nodes[me].status()
         assert (status.unit, status.relation, status.method, status.view) == (
@@ -59,12 +60,16 @@ def test_nodes_rotate_and_account_for_the_part_that_is_known_best(tmp_path: Path
             *("own account", "offered"),
         )
         assert "standardised by the mean and deviation of all nodes' rows" in (status.not_covered or "")
-        assert told.final_epsilon == pytest.approx(gdp_epsilon(float(final.seen_outside()[me]), told.delta))
-        assert told.final_epsilon is not None
-        assert told.final_epsilon < told.epsilon
+        outsider, whole_node = stated.beside(OUTSIDER), stated.beside(WHOLE_NODE)
+        assert outsider is not None
+        assert whole_node is not None
+        assert outsider.epsilon == pytest.approx(gdp_epsilon(float(final.seen_outside()[me]), stated.delta))
+        assert outsider.epsilon is not None
+        assert stated.epsilon is not None
+        assert outsider.epsilon < stated.epsilon
         units = setups[me].learner.units
-        assert told.node_epsilon == pytest.approx(
-            gdp_epsilon(np.sqrt(told.releases) * 2.0 * units / 3.0, told.delta), rel=1e-6
+        assert whole_node.epsilon == pytest.approx(
+            gdp_epsilon(np.sqrt(told.releases) * 2.0 * units / 3.0, stated.delta), rel=1e-6
         )
         assert nodes[me].status().unit == "record"
 
@@ -97,7 +102,7 @@ def test_persons_are_hidden_with_files_of_ones_own(tmp_path: Path) -> None:
     assert len({model.tobytes() for model in final_models(configs)}) == 1
     learner = nodes[0].setup.learner
     assert (learner.all_units, learner.parts, learner.units) == (24, 3, 8)  # 30 persons, of whom 6 are for testing
-    assert given_away(configs[0].parent).unit == "person"
+    assert given_away(configs[0].parent).guarantee.protects == "person"
     assert not any("share" in note for note in given_away(configs[0].parent).notes)
     assert nodes[0].status().not_covered is None
     (note,) = nodes[0].setup.notes

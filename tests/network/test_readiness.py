@@ -213,10 +213,12 @@ def test_without_noise_every_command_says_that_nothing_is_hidden(skipring_words:
     ):
         assert "here is no noise (privacy.noise_multiplier = 0)" in " ".join(told.split())
     said = " ".join(skipring_words("node", "privacy", "net/node1").out.split())
-    assert "run over. Epsilon protects nothing: there is no noise (privacy.noise_multiplier = 0). " in said
-    assert "one record" not in said
+    assert "Nothing is promised for one record of node node1 (replace-one) against another node" in said
+    assert "there is no noise (privacy.noise_multiplier = 0). " in said
+    assert "protects" not in said
     facts = skipring_words("node", "privacy", "net/node1", "--json").data
-    assert facts["epsilon"] == facts["epsilon_of_releases"] == facts["final_epsilon"] == float("inf")
+    stated = facts["guarantee"]
+    assert [each["epsilon"] for each in (stated, *stated["also"])] == [float("inf")] * 4
     assert {one["epsilon"] for one in facts["observers"]} == {float("inf")}
 
 
@@ -228,7 +230,7 @@ def test_a_budget_is_kept_without_noise_too(tmp_path: Path) -> None:
     configs[1].write_text(settings)
     nodes = run_nodes(configs)
     assert [node.account.releases > 0 for node in nodes] == [True, False, True]
-    assert given_away(configs[1].parent).epsilon == 0.0
+    assert given_away(configs[1].parent).guarantee.epsilon == 0.0
 
 
 def test_settings_that_cannot_be_read_end_a_log_of_json_with_a_line_of_json(

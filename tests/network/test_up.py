@@ -28,7 +28,7 @@ from skipring.network.node import NodeStatus, metrics_text, read_node_config
 from skipring.network.protocol import Released, updated_hops
 from skipring.network.setup import LocalNetwork, load_node, node_result, node_status
 from skipring.network.storage import read_journal
-from skipring.privacy import ALL_OTHERS, OUTSIDER, SHOWN, gdp_epsilon
+from skipring.privacy import ALL_OTHERS, ANOTHER_NODE, OUTSIDER, SHOWN, Guarantee, gdp_epsilon
 from skipring.runs import dataset_of, read_run_file, stream
 
 DATA = '[data]\nname = "breast-cancer"\n'
@@ -88,12 +88,17 @@ def test_up_shows_what_came_out(tmp_path: Path, skipring_words: Command) -> None
     assert all(node["status"]["over"] for node in told["nodes"])
     privacy = skipring_words("node", "privacy", str(folder / "node2"), "--json").data
     assert privacy["releases"] == told["nodes"][1]["status"]["own_updates"]
-    assert privacy["epsilon"] == pytest.approx(told["nodes"][1]["status"]["epsilon"])
+    assert privacy["guarantee"]["epsilon"] == pytest.approx(told["nodes"][1]["status"]["epsilon"])
     assert [one["name"] for one in privacy["observers"]] == ["node1", "node3"]
     shown = skipring_words("node", "privacy", str(folder / "node2")).out
-    assert f"epsilon {privacy['epsilon']:.4f}" in shown
-    assert "(view final, all else as above)" in " ".join(shown.split())
-    assert (privacy["view"], privacy["final_view"], privacy["node_unit"]) == ("offered", "final", "node")
+    stated = from_json(Guarantee, privacy["guarantee"])
+    assert (stated.against, [each.against for each in stated.also]) == (
+        ANOTHER_NODE,
+        [ALL_OTHERS, OUTSIDER, ALL_OTHERS],
+    )
+    assert [each.protects for each in stated.also] == ["record", "record", "node"]
+    for sentence in stated.sentences():
+        assert sentence in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
     other = skipring_words("network", "up", str(folder), "--steps", "31")
     assert other.code == 2
@@ -232,7 +237,9 @@ def test_a_node_that_is_told_to_stop_passes_the_token_on_and_goes_on_later(
     assert alone is not None
     assert "shown this model, before the run is over" in alone.sees
     assert "the run is not over" in str(first.not_covered)
-    assert first.epsilon == skipring_words("node", "privacy", str(folder / "node2"), "--json").data["epsilon"]
+    assert (
+        first.epsilon == skipring_words("node", "privacy", str(folder / "node2"), "--json").data["guarantee"]["epsilon"]
+    )
     while_running = skipring_words("node", "model", str(folder / "node1"), "--out", "now.npz", "--json")
     assert while_running.code == 0, while_running.err
     # Status and stop find the others by themselves; everything goes on afterwards.

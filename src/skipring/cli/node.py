@@ -131,26 +131,17 @@ def _print(found: GivenAway) -> None:
     console = Console(highlight=False, markup=False)
     console.print(
         f"Node {found.node}: {found.releases} updates released, hop {found.hop} of {found.steps}"
-        f"{', run over' if found.over else ''}. Epsilon protects {found.hides}."
+        f"{', run over' if found.over else ''}."
     )
     table = plain_table("observer", right=("its turns", "mu", "epsilon"))
     for one in found.observers:
         table.add_row(one.name, str(one.turns), upper_fixed(one.mu, 4), upper_fixed(one.epsilon, 4))
     console.print(table)
     budget = found.budget
-    limit = "no budget was set" if budget is None else f"budget {budget:g} at delta {found.budget_delta:g}"
-    console.print(
-        f"\nWorst observer: epsilon {upper_fixed(found.epsilon, 4)} ({limit}). Each release in full: epsilon"
-        f" {upper_fixed(found.epsilon_of_releases, 4)}, which holds for coalitions too, and whatever happened"
-        " elsewhere.",
-        style="dim",
-    )
-    if found.final_epsilon is not None:
-        console.print(
-            "An outsider who is shown the final model and nothing else: epsilon"
-            f" {upper_fixed(found.final_epsilon, 4)} (view {found.final_view}, all else as above).",
-            style="dim",
-        )
+    limit = "No budget was set." if budget is None else f"Budget: epsilon {budget:g} at delta {found.budget_delta:g}."
+    console.print(f"\n{limit}", style="dim")
+    for sentence in found.guarantee.sentences():
+        console.print(printable(sentence), style="dim")
     for note in found.notes:
         console.print(note, style="dim")
 

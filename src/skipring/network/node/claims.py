@@ -65,29 +65,37 @@ def own_guarantee(account: OwnAccount, delta: float, *, told: bool) -> Guarantee
 
 
 def model_guarantee(
-    account: OwnAccount, node: str, delta: float, token: Token, *, over: bool = True, not_covered: str | None = None
+    account: OwnAccount,
+    node: str,
+    delta: float,
+    token: Token | None,
+    *,
+    over: bool = True,
+    not_covered: str | None = None,
 ) -> Guarantee:
     """Return what a node's account says of its own data, also against an outsider who is shown one token alone.
 
-    It is the final model, or before the run is `over` any other token.
+    It is the final model, or before the run is `over` any other token; None if there is nothing to be shown.
     """
-    first = account.guarantee(delta)
-    outsider = replace(
-        first,
-        whose=f"node {node}",
-        against=OUTSIDER,
-        sees=SHOWN if over else _SHOWN_BEFORE,
-        epsilon=final_epsilon(account.terms, token, delta),
-        assumptions=(
-            first.assumptions[0],
-            AMPLIFIED if account.terms.convex else IN_FULL,
-            ALONE,
-            *(() if over else (_ONE_MORE,)),
-        ),
-        also=(),
-    )
-    named = (replace(each, whose=f"node {node}") for each in first.also)
-    return replace(first, whose=f"node {node}", not_covered=not_covered, also=(*named, outsider))
+    first = replace(account.guarantee(delta), whose=f"node {node}", not_covered=not_covered)
+    also = [replace(each, whose=first.whose) for each in first.also]
+    if token is not None:
+        outsider = replace(
+            first,
+            against=OUTSIDER,
+            sees=SHOWN if over else _SHOWN_BEFORE,
+            epsilon=final_epsilon(account.terms, token, delta),
+            assumptions=(
+                first.assumptions[0],
+                AMPLIFIED if account.terms.convex else IN_FULL,
+                ALONE,
+                *(() if over else (_ONE_MORE,)),
+            ),
+            not_covered=None,
+            also=(),
+        )
+        also.append(outsider)
+    return replace(first, also=tuple(also))
 
 
 def final_epsilon(terms: AccountTerms, outcome: Token | None, delta: float) -> float | None:

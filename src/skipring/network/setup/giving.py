@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,15 +13,13 @@ import numpy as np
 
 from ...errors import InvalidInput
 from ...models import ModelFacts
-from ...privacy import RELATION, ROUNDING, USUAL_UNIT, Unit, gdp_epsilon, promised
+from ...privacy import ALL_OTHERS, ROUNDING, Guarantee, gdp_epsilon
 from ...runs import RunFile, no_noise, not_covered, read_run_file
 from ..node import (
     AccountTerms,
     NodeConfig,
     NodeFacts,
     OwnAccount,
-    final_epsilon,
-    hidden_from_whom,
     model_guarantee,
     node_rows,
     write_node_model,
@@ -55,12 +53,10 @@ class KnownByObserver:
 class GivenAway:
     """A node's account: what it has released, and what others know from it.
 
-    `epsilon` is that of the observer who knows most (`worst_observer`; None where everything counts in full), and
-    `epsilon_of_releases` with each release in full. `budget` and its own `budget_delta` are None if the node has none.
-    `unit` is what all of them hide by which `method` against which `view`, and `parts` how many parts the
-    node's rows rotate through. `node_epsilon` holds for all data of the node together (`node_unit`, `node_method`).
-    `final_epsilon` is for an outsider who is shown the final model and nothing else (`final_view`); None before there
-    is one.
+    The epsilon of its `guarantee` is that of the observer who knows most (`worst_observer`; None where everything
+    counts in full). Beside it are those against all others, for all data of the node, and against an outsider once
+    there is a final model. `budget` and its own `budget_delta` are None if the node has none, and `parts` is how many
+    parts the node's rows rotate through.
     """
 
     node: str
@@ -69,30 +65,14 @@ class GivenAway:
     hop: int
     steps: int
     over: bool
-    delta: float
     noise_multiplier: float
-    epsilon: float
-    epsilon_of_releases: float
+    guarantee: Guarantee
     worst_observer: str | None
     budget: float | None
     observers: tuple[KnownByObserver, ...]
     notes: tuple[str, ...]
-    unit: Unit = USUAL_UNIT
-    relation: str = RELATION
-    method: str = "own account"
-    view: str = "offered"
     parts: int = 1
-    node_epsilon: float | None = None
-    node_unit: Unit = "node"
-    node_method: str = "each release in full"
-    final_epsilon: float | None = None
-    final_view: str = "final"
     budget_delta: float | None = None
-
-    @property
-    def hides(self) -> str:
-        """What the epsilons hide from whom, in the words of `network up`."""
-        return hidden_from_whom(self, no_noise=self.noise_multiplier == 0.0)
 
 
 class _Read(NamedTuple):
@@ -257,6 +237,11 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
     # All of a node's units may change at once, in each of its releases.
     one = 2.0 * read.units / terms.noise_multiplier if terms.noise_multiplier else math.inf
     whole = gdp_epsilon(math.sqrt(account.releases) * one * ROUNDING if account.releases else 0.0, used)
+    guarantee = model_guarantee(account, config.name, used, memory.outcome)
+    if terms.protects != "node":
+        together = guarantee.beside(ALL_OTHERS)
+        assert together is not None
+        guarantee = replace(guarantee, also=(*guarantee.also, replace(together, protects="node", epsilon=whole)))
     return GivenAway(
         node=config.name,
         run=read.run_digest,
@@ -264,22 +249,14 @@ def given_away(folder: str | Path, delta: float | None = None) -> GivenAway:
         hop=_hop_of(read),
         steps=terms.steps,
         over=memory.outcome is not None,
-        delta=used,
         noise_multiplier=terms.noise_multiplier,
-        unit=terms.protects,
-        relation=RELATION,
-        method="own account",
-        view="offered",
+        guarantee=guarantee,
         parts=read.parts,
-        node_epsilon=None if terms.protects == "node" else whole,
-        final_epsilon=final_epsilon(terms, memory.outcome, used),
-        epsilon=account.epsilon(used),
-        epsilon_of_releases=account.epsilon_of_releases(used),
         worst_observer=roster.names[account.worst_observer] if math.isfinite(account.mu2) else None,
         budget=config.budget.epsilon,
         budget_delta=config.budget.delta,
         observers=_observers(read, used),
-        notes=tuple(_notes(read, whole, used)),
+        notes=tuple(_notes(read)),
     )
 
 
@@ -296,8 +273,8 @@ def _observers(read: _Read, delta: float) -> tuple[KnownByObserver, ...]:
     )
 
 
-def _notes(read: _Read, whole: float, delta: float) -> Iterator[str]:
-    """Yield what there is to know of an account beside its numbers; `whole` is the epsilon of all of a node's data."""
+def _notes(read: _Read) -> Iterator[str]:
+    """Yield what there is to know of an account beside its numbers."""
     memory, names, terms = read.journal.memory, read.roster.names, read.terms
     if (silent := no_noise(read.run)) is not None:
         yield f"{silent[0].upper()}{silent[1:]}."
@@ -316,11 +293,6 @@ def _notes(read: _Read, whole: float, delta: float) -> Iterator[str]:
         yield f"A part of the releases is not in its journal, but in tokens of {by}: they count in full."
     if not terms.convex:
         yield "Updates of this model are no contractions: each release counts in full."
-    if terms.protects != "node":
-        yield (
-            f"Epsilon, whole node, each release in full: {promised(whole)} at delta {delta:g} ({RELATION}, view"
-            " offered)."
-        )
     if read.config.data.path is None and (shared := not_covered(read.run)) is not None:
         yield f"Nodes share a data set: {shared}."
     if read.config.budget.ledger is not None:
