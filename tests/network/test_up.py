@@ -175,8 +175,8 @@ def test_up_says_whose_budget_was_spent(tmp_path: Path, skipring_words: Command)
     made = skipring_words("network", "init", str(folder), *words)
     assert made.code == 0, made.err
     told = " ".join(made.out.split())
-    hides = "all data of a node (replace-one) at delta 1e-05 against any other node (method own account, view offered)"
-    assert f"Each node keeps epsilon 4, which protects {hides}" in told
+    assert "Epsilon 4 at delta 1e-05 protects all data of each node (replace-one) against another node" in told
+    assert "(method own account). A node refuses its turns beyond that." in told
     assert "Unless nodes have files of their own, features are standardised" in told
     assert max(len(line) for line in made.out.splitlines() if str(tmp_path) not in line) <= 80
     noise = read_run_file(folder / "run.toml").privacy.noise_multiplier

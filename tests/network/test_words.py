@@ -162,7 +162,9 @@ def test_what_is_told_before_a_run_fits_the_terminal_and_says_what_an_epsilon_go
     texts = [again.out, skipring_words("network", "renew", "net", "--days", "900").out]
     texts += [skipring_words("network", command, "net").out for command in ("status", "check")]
     relayed = skipring_words("network", "init", "met", "--nodes", "3", "--via", "relay.example.org", "--json").data
-    assert [relayed[key] for key in ("relation", "method", "view")] == ["replace-one", "own account", "offered"]
+    assert [relayed["guarantee"][key] for key in ("relation", "method", "against")] == [
+        *("replace-one", "own account", "another node"),
+    ]
     texts.append(skipring_words("network", "check", "met").out)
     assert "and the relay, are as they should be" in " ".join(texts[-1].split())
     assert max(len(line) for text in texts for line in text.splitlines()) <= 80

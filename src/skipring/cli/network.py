@@ -111,10 +111,9 @@ def network_init(
 
 
 def _facts(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days: int) -> dict[str, Any]:
-    from ..network import OwnClaim, spelled
+    from ..network import budget_guarantee, spelled
 
     budget = now.budget
-    claim = OwnClaim(unit=now.unit, delta=budget.delta or 0.0)
     marked = zip(roster.names, roster.addresses, roster.fingerprints, strict=True)
     return {
         "folder": str(folder),
@@ -122,10 +121,7 @@ def _facts(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days
         "days": days,
         "roster_digest": roster.digest,
         "budget": None if budget.epsilon is None else {"epsilon": budget.epsilon, "delta": budget.delta},
-        "unit": claim.unit,
-        "relation": claim.relation,
-        "method": claim.method,
-        "view": claim.view,
+        "guarantee": to_json(budget_guarantee(now.unit, budget.epsilon, budget.delta)),
         "notes": now.notes,
         "relay": None if relay is None else {"address": str(relay), "folder": str(folder / "relay")},
         "nodes": [
@@ -138,7 +134,7 @@ def _facts(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days
 def _show(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days: int) -> None:
     from rich.console import Console  # only where a table is shown
 
-    from ..network import OwnClaim, hidden_from_whom, spelled
+    from ..network import budget_guarantee, spelled
     from ..report import plain_table
 
     table = plain_table("node", "address", "fingerprint")
@@ -147,10 +143,8 @@ def _show(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days:
     Console(highlight=False, markup=False).print(table)
     budget, kept = now.budget, ""
     if budget.epsilon is not None:
-        hidden = hidden_from_whom(OwnClaim(unit=now.unit, delta=budget.delta or 0.0), no_noise=False)
-        kept = (
-            f"\nEach node keeps epsilon {budget.epsilon:g}, which protects {hidden}: it refuses its turns beyond that."
-        )
+        said = budget_guarantee(now.unit, budget.epsilon, budget.delta).sentence()
+        kept = f"\n{said} A node refuses its turns beyond that."
     kept += "".join(f"\n{sentence(note)}" for note in now.notes)
     if relay is not None:
         needs = command("network", "pack", "relay", "--dir", folder)

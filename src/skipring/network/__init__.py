@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from .node import NodeBudget as NodeBudget
     from .node import NodeConfig as NodeConfig
     from .node import NodeStatus as NodeStatus
-    from .node import OwnClaim as OwnClaim
-    from .node import hidden_from_whom as hidden_from_whom
+    from .node import budget_guarantee as budget_guarantee
     from .node import no_budget as no_budget
     from .node import read_node_config as read_node_config
     from .setup import AgreedNow as AgreedNow

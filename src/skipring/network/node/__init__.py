@@ -13,7 +13,7 @@ from ..._lazy import lazily
 
 if TYPE_CHECKING:
     from .account_terms import AccountTerms
-    from .claims import final_epsilon, model_guarantee
+    from .claims import budget_guarantee, final_epsilon, model_guarantee
     from .config import (
         IS_USER,
         NewNode,
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
         RESULT,
         STOPPED,
         NodeStatus,
-        OwnClaim,
-        hidden_from_whom,
         hidden_in_all_runs,
         read_status,
     )

@@ -16,6 +16,7 @@ from ...privacy import (
     SHOWN,
     Guarantee,
     OwnTranscript,
+    Unit,
     gdp_epsilon,
 )
 from ..protocol import Token, updated_hops
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 #: Why nothing is protected where the run file asks for no noise.
 _NO_NOISE = "there is no noise (privacy.noise_multiplier = 0)"
+_AT_ITS_TURNS = "which sees the token when it is its turn, knows the path and sees the final model"
 #: What an outsider sees who is shown a token of a run that is not over.
 _SHOWN_BEFORE = "shown this model, before the run is over, and nothing else, who may know the path"
 _ONE_MORE = (
@@ -42,7 +44,7 @@ def own_guarantee(account: OwnAccount, delta: float, *, told: bool) -> Guarantee
         protects=terms.protects,
         whose=f"node {terms.me}",
         against=ANOTHER_NODE,
-        sees="which sees the token when it is its turn, knows the path and sees the final model",
+        sees=_AT_ITS_TURNS,
         method="own account",
         delta=delta,
         epsilon=account.epsilon(delta),
@@ -62,6 +64,20 @@ def own_guarantee(account: OwnAccount, delta: float, *, told: bool) -> Guarantee
         assumptions=(one.assumptions[0], IN_FULL),
     )
     return replace(one, also=(together,))
+
+
+def budget_guarantee(protects: Unit, epsilon: float | None, delta: float | None) -> Guarantee:
+    """Return what each node keeps by refusing turns, once a run was agreed on and before it has begun."""
+    return Guarantee(
+        protects=protects,
+        whose="each node",
+        against=ANOTHER_NODE,
+        sees=_AT_ITS_TURNS,
+        method="own account",
+        delta=delta or 0.0,
+        epsilon=epsilon,
+        refused="no budget was asked for" if epsilon is None else None,
+    )
 
 
 def model_guarantee(

@@ -54,17 +54,6 @@ def hidden_in_all_runs(account: _Account, unit: Unit | None = None, *, runs: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnClaim:
-    """What goes with an epsilon of a node's own account, of which so far only unit and delta are known."""
-
-    unit: Unit
-    delta: float
-    relation: str = RELATION
-    method: str = "own account"
-    view: str = "offered"
-
-
-@dataclass(frozen=True, kw_only=True)
 class NodeStatus:
     """The state of one node; nothing of it is sent to other nodes.
 
