@@ -73,7 +73,11 @@ class Course:
         """Refuse what only the rivals of the token can do, and patience without end."""
         clip_noisy, patient_every = self.run.learning.clip_noisy, self.run.delay.patient_every
         if clip_noisy is not None:
-            raise InvalidInput.because("clip_noisy", clip_noisy, f"is for schedules {' and '.join(RIVALS)} only")
+            raise InvalidInput.because(
+                "clip_noisy",
+                clip_noisy,
+                f"is for schedules {' and '.join(name for name in RIVALS if name != Laps.name)} only",
+            )
         if self.closing and isinstance(self.model, NeuralModel):
             reason = "without convexity each update counts in full, and no noise at the end hides it; say 0"
             raise InvalidInput.because("closing", self.closing, reason)
