@@ -249,7 +249,7 @@ def privacy_of_laps(setup: Setup, report: PrivacyReport, recorded: RunOutput | N
         try:
             return StatedEpsilon(epsilon=LapsAccountant(run, coalition, units=units).epsilon(delta))
         except InvalidInput as refusal:
-            return StatedEpsilon(refused=f"nothing is promised (delta {refusal.reason})")
+            return StatedEpsilon(refused=f"there is far too little noise for it (delta {refusal.reason})")
 
     realised = None
     if recorded is not None:

@@ -12,5 +12,5 @@ def node_epsilon(setup: Setup, run: PlannedRun, delta: float) -> StatedEpsilon |
         return None
     node = whole_node(run, setup.units)
     if node is None:
-        return StatedEpsilon(refused="nothing is promised for all data of a node")
+        return StatedEpsilon(refused="there is far too little noise for it")
     return StatedEpsilon(epsilon=forecast(node).epsilon(delta))
