@@ -443,9 +443,11 @@ def test_a_figure_without_a_folder_goes_where_the_help_says(skipring: Command, r
     assert answer.out.endswith("  run-worth/worth.json\n  run-worth/worth.png\n")
 
 
-def test_a_network_that_learns_its_timeouts_is_asked_about_as_if_nobody_were_skipped(skipring: Command) -> None:
-    line = f"worth {ROOT / 'examples' / 'network.toml'} --epsilons 1 --splits 1 --json"
-    found, waiting = skipring(line).data, skipring(f"{line} --set delay.timeout=inf").data
+def test_a_network_that_learns_its_timeouts_is_asked_about_as_if_nobody_were_skipped(
+    skipring_words: Callable[..., Any],
+) -> None:
+    words = ("worth", str(ROOT / "examples" / "network.toml"), *["--epsilons", "1", "--splits", "1", "--json"])
+    found, waiting = skipring_words(*words).data, skipring_words(*words, "--set", "delay.timeout=inf").data
     assert found["rows"] == waiting["rows"]
     assert (found["nobody_skipped"], waiting["nobody_skipped"]) == (True, False)
     assert "here nobody is skipped" in " ".join(found["notes"])
