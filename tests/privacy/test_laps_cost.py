@@ -116,7 +116,7 @@ def test_noise_is_what_fifty_digits_say() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_what_is_promised_holds_whoever_is_skipped_in_each_lap(data: st.DataObject) -> None:
+def test_what_is_promised_holds_with_any_participants_of_each_lap(data: st.DataObject) -> None:
     nodes = data.draw(st.integers(2, 12))
     withstood = data.draw(st.integers(1, nodes - 1))
     least = data.draw(st.integers(max(2, withstood + 1), nodes))

@@ -151,7 +151,8 @@ def test_persons_keep_their_first_rows_and_stay_together(tmp_path: Path) -> None
     result = simulate(run)
     assert result.privacy.unit == "person"
     assert result.resolved.rows_left_out == setup.rows_left_out
-    assert result.resolved.noise_std == pytest.approx(2.0 * 2.0 / setup.protection.batch)  # type: ignore[operator] # it is given
+    assert setup.protection.batch is not None
+    assert result.resolved.noise_std == pytest.approx(2.0 * 2.0 / setup.protection.batch)
 
 
 def test_a_person_at_two_nodes_is_refused_by_name(tmp_path: Path) -> None:

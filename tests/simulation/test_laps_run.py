@@ -163,7 +163,7 @@ def test_more_rows_than_64_bits_hold_and_noise_beyond_its_grid_are_refused() -> 
         run_one(setup_of(privacy={"noise_multiplier": 1e4, "epsilon": None}), 0)
     setup = setup_of()
     runs = LapRuns(setup)
-    runs._counts = runs._counts * 100_000  # as if there were so many
+    runs._counts = runs._counts * 100_000  # as if each node had more than fit
     with pytest.raises(InvalidInput, match="64 bits"):
         runs.run(setup, 0)
 

@@ -14,13 +14,14 @@ MOST_CLOSING = 100
 MOST_DESIGNED_STEPS = 10**6
 
 
+@dataclass(frozen=True, kw_only=True)
 class Part:
     """A part of a run, and the keywords of `planned_run` that it is made from."""
 
     @property
     def keywords(self) -> dict[str, Any]:
         """What `planned_run` makes it from."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if name != "kind" and value is not None}
 
 

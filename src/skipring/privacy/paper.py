@@ -11,6 +11,7 @@ from ..timeouts import TurnLaw
 from .accountant import ANOTHER_NODE, Guarantee
 from .forecast import forecast
 from .gaussian import ROUNDING, smallest
+from .orders import AgreedOrder
 from .record import IndependentSkips, Members, PlannedRun, Protected, SureOthers
 from .theorems import stated_epsilon, visits
 
@@ -41,8 +42,9 @@ class PaperBound:
             raise InvalidInput.because("others", "", kind.format("skips that depend on each other"))
         if run.unit.parts != (1,):
             raise InvalidInput.because("parts", run.unit.every, kind.format("rows that take turns"))
+        assert not isinstance(run.order, AgreedOrder)  # which is known
         covered = PlannedRun(
-            order=type(run.order)(nodes=run.nodes, steps=run.steps),  # type: ignore[call-arg] # it is not known
+            order=type(run.order)(nodes=run.nodes, steps=run.steps),
             taking_part=IndependentSkips(skip=run.taking_part.skip),
             observer=Members(),
             unit=Protected(protects=run.protects),

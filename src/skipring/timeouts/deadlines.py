@@ -44,10 +44,10 @@ def best_deadline(delay: Delay, sending: float, nodes: int, needed: int) -> Dead
     moments = _moments_of(delay)
     late = np.maximum(delay.survival(moments), 0.0)
     with np.errstate(divide="ignore"):
-        somebody_late = -np.expm1(nodes * np.log1p(-late))  # P(the slowest is later)
+        one_late = -np.expm1(nodes * np.log1p(-late))  # P(the slowest is later)
     widths = np.diff(moments, prepend=0.0)
-    before = np.append(1.0, somebody_late[:-1])
-    times = np.cumsum(0.5 * widths * (before + somebody_late)) + sending
+    before = np.append(1.0, one_late[:-1])
+    times = np.cumsum(0.5 * widths * (before + one_late)) + sending
     present = 1.0 - late
     enough = np.ones_like(present) if needed == 1 else bdtrc(needed - 2, nodes - 1, present)
     with np.errstate(invalid="ignore", divide="ignore"):
