@@ -65,6 +65,12 @@ def test_two_nodes_hear_that_a_sum_gains_nothing(skipring: Command) -> None:
         ("--nodes 4 --delta 1e-5 --epsilon 1 --protects node", "--protects"),
         ("--nodes 4 --delta 1e-5 --noise-multiplier 0", "--noise-multiplier"),
         ("--nodes 4 --delta 1e-5 --epsilon 1 --delay never", "--delay"),
+        ("--nodes 4 --delta 1e-5 --epsilon 1 --units 0", "--units"),
+        ("--nodes 4 --delta 1e-5 --epsilon 1 --units -1", "--units"),
+        ("--nodes 4 --delta 1e-5 --epsilon 1 --units " + "9" * 190, "--units"),
+        ("--nodes 4 --delta 1e-5 --noise-multiplier 1e-300", "--noise-multiplier"),
+        ("--nodes 4 --delta 1e-5 --epsilon 1 --hop-latency -1", "--hop-latency"),
+        ("--nodes 4 --delta 1e-5 --epsilon 1 --hop-latency nan --delay exponential:1", "--hop-latency"),
     ],
 )
 def test_bad_input_gets_one_line(skipring: Command, words: str, option: str) -> None:

@@ -41,6 +41,15 @@ def test_the_time_of_a_try_of_exponential_nodes_is_exact() -> None:
     assert found.time == pytest.approx(exact, rel=1e-4)
 
 
+@pytest.mark.parametrize("law", ["constant:1", "constant:100", "0.5*constant:1|0.5*constant:3"])
+def test_laws_with_all_mass_at_few_moments_are_waited_for_in_full(law: str) -> None:
+    delay = parse_delay(law)
+    found = best_deadline(delay, 0.06, 5, 3)
+    assert found.contributions_per_time == pytest.approx(tried(delay, found.deadline, 0.06, 5, 3), rel=0.03)
+    if "|" not in law:
+        assert found.time == pytest.approx(found.deadline + 0.06)
+
+
 def test_dead_nodes_are_not_waited_for_and_too_many_of_them_are_refused() -> None:
     some_dead = Mixture([0.8, 0.2], [Exponential(1.0), Never()])
     found = best_deadline(some_dead, 0.06, 10, 6)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._json import to_json
-from ..errors import InvalidInput
+from ..errors import InvalidInput, require_non_negative
 from . import _options as options
 from ._output import Json, print_json, print_rows
 from ._protected import delta_note
@@ -30,7 +30,8 @@ class Sums:
         int | None, typer.Option(help="How many nodes may put together what they know (default: a fifth).")
     ] = None
     least_nodes: Annotated[
-        int | None, typer.Option(help="How many nodes a lap needs (default: more than half, and c + 1).")
+        int | None,
+        typer.Option(help="How many nodes a lap needs (default: more than half, and more than --coalition)."),
     ] = None
     protects: options.Protects = options.USUAL_UNIT
     units: Annotated[
@@ -85,6 +86,7 @@ def _planned(sums: Sums, delta: float, epsilon: float | None, noise_multiplier: 
     if (epsilon is None) == (noise_multiplier is None):
         given = "missing" if epsilon is None else epsilon
         raise InvalidInput.because("epsilon", given, "give exactly one of --epsilon and --noise-multiplier")
+    require_non_negative("hop_latency", sums.hop_latency)
     if sums.protects == "node":
         raise InvalidInput("protects", sums.protects, "record or person: laps add up what these contribute")
     run = PlannedLaps(

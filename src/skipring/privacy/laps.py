@@ -40,6 +40,8 @@ _UP = 1.0 + 1e-12
 FINEST = 1e-6
 #: Shares of noise are Gaussian up to this many standard deviations (`network.node.noise`).
 _REACH = 16.0
+#: Squares of such noise are numbers that a double holds.
+_RANGE = (1e-100, 1e100)
 #: As many coordinates as any sum may have, where nobody said how many.
 _MOST_COORDINATES = 10**10
 
@@ -173,6 +175,8 @@ class PlannedLaps:
     def __post_init__(self) -> None:
         require_integer("laps", self.laps, 1, 10**7)
         require_positive("noise_multiplier", self.noise_multiplier)
+        if not _RANGE[0] <= self.noise_multiplier <= _RANGE[1]:
+            raise InvalidInput("noise_multiplier", self.noise_multiplier, f"from {_RANGE[0]:g} to {_RANGE[1]:g}")
         if self.weights and len(self.weights) != self.laps:
             raise InvalidInput("weights", f"{len(self.weights)} numbers", f"one for each of {self.laps} laps")
         for weight in self.weights:
@@ -362,6 +366,8 @@ class LapsAccountant(GaussianAccountant):
         self.laps = laps
         self.coalition = laps.withstood if coalition is None else coalition
         require_integer("coalition", self.coalition, 0, laps.nodes - 1)
+        if units is not None:
+            require_integer("units", units, 1, 10**9)
         self._units = units
         self._mu = math.sqrt(laps.mu2(self.coalition, units=units))
         self._tail = laps.tail(self.coalition, units=units)

@@ -45,9 +45,11 @@ def best_deadline(delay: Delay, sending: float, nodes: int, needed: int) -> Dead
     late = np.maximum(delay.survival(moments), 0.0)
     with np.errstate(divide="ignore"):
         one_late = -np.expm1(nodes * np.log1p(-late))  # P(the slowest is later)
+        # The same just before each moment, at which a law may have much of its mass.
+        until = -np.expm1(nodes * np.log1p(-np.maximum(delay.survival(np.nextafter(moments, 0.0)), 0.0)))
     widths = np.diff(moments, prepend=0.0)
     before = np.append(1.0, one_late[:-1])
-    times = np.cumsum(0.5 * widths * (before + one_late)) + sending
+    times = np.cumsum(0.5 * widths * (before + until)) + sending
     present = 1.0 - late
     enough = np.ones_like(present) if needed == 1 else bdtrc(needed - 2, nodes - 1, present)
     with np.errstate(invalid="ignore", divide="ignore"):
