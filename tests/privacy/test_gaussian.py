@@ -150,3 +150,7 @@ def test_a_negative_mu_is_refused(mu: float) -> None:
         gdp_delta(np.array([1.0, mu]), 1.0)
     with pytest.raises(InvalidInput, match="mu"):
         gdp_epsilon(mu, 1e-6)
+
+
+def test_an_epsilon_beyond_all_use_ends_the_search_for_its_mu() -> None:
+    assert gdp_mu(1e200, 1e-5) < gdp_mu(1e300, 1e-5) < 1e151

@@ -137,7 +137,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     require_non_negative("epsilon", epsilon)
     epsilon, delta = float(epsilon), float(delta)
     low, high = 0.0, 1.0
-    while _one_delta(high, epsilon) <= delta:
+    while high < 1e150 and _one_delta(high, epsilon) <= delta:  # beyond, all mu are taken for one
         low, high = high, 2.0 * high
     for _ in range(2000):
         middle = 0.5 * (low + high)
