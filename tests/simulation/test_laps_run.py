@@ -20,7 +20,8 @@ from skipring.runs import Known, parse_run, resolve
 from skipring.simulation import Result, simulate
 from skipring.simulation.build import build
 from skipring.simulation.engine import prepare_runs, run_one
-from skipring.simulation.laps import LapRuns, _noise, lap_rule, laps_that_happened, planned_laps, share_in
+from skipring.simulation.lap_account import laps_that_happened, planned_laps
+from skipring.simulation.laps import LapRuns, _noise, lap_rule, share_in
 from skipring.simulation.together import all_delays
 
 

@@ -32,7 +32,7 @@ from ..privacy import (
 )
 from ..schedules import DesignedRing, Laps, Ring, Rival, Schedule
 from ..timeouts import no_update_probability, skip_probability
-from .laps import noise_of_laps, privacy_of_laps
+from .lap_account import noise_of_laps, privacy_of_laps
 from .setup import Course, RunOutput, Setup
 from .whole_node import node_epsilon
 

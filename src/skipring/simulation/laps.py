@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Floats
-from ..errors import InvalidInput, require_positive
 from ..learning import (
     MOST_ROWS,
     LapState,
@@ -22,27 +19,12 @@ from ..learning import (
     require_range,
     rounded_share,
 )
-from ..privacy import (
-    Lap,
-    LapsAccountant,
-    LapsTranscript,
-    PlannedLaps,
-    PrivacyReport,
-    Protected,
-    PublishedEpsilon,
-    RealisedPrivacy,
-    StatedEpsilon,
-    calibrate,
-    gdp_epsilon,
-    share_of_noise,
-)
+from ..privacy import share_of_noise
 from ..schedules import Laps
+from .lap_clock import who_takes_part
 from .layout import laid_out
 from .setup import Course, RunOutput, Setup
-from .together import all_delays
 
-#: A lap that has too few nodes in time this often will never have enough.
-_MOST_TRIES = 1000
 #: As many numbers of noise at a time fit into a processor's cache.
 _ROOM = 1 << 16
 
@@ -62,7 +44,7 @@ class LapRuns:
         among = setup.schedule
         assert isinstance(among, Laps)
         rng, noise = setup.streams(number)
-        took_part, times, tries = _who_takes_part(setup, among, rng)
+        took_part, times, tries = who_takes_part(setup, among, rng)
         rule, points = lap_rule(setup), set(setup.points.tolist())
         state = rule.start()
         tested, updates = [_tested(setup, state)], [0]
@@ -114,32 +96,6 @@ def _counts_of_nodes(setup: Setup) -> Iterator[list[int]]:
         yield [most_units([part], setup.protection, whose) * rows_of_one for part in parts]
 
 
-def _who_takes_part(setup: Setup, among: Laps, rng: np.random.Generator) -> tuple[NDArray[np.bool_], Floats, int]:
-    """Draw who takes part in each lap, when each is over (from 0 on), and how many tries that took.
-
-    A try with too few nodes is void: it costs time and no privacy, and everyone begins anew.
-    """
-    timeout, hop_latency = setup.timeout, setup.run.delay.hop_latency
-    took_part, times = np.zeros((setup.steps, setup.data.nodes), np.bool_), np.zeros(setup.steps + 1)
-    lap = tries = in_vain = 0
-    seconds = 0.0
-    while lap < setup.steps:
-        delays = all_delays(setup, rng)
-        for ready, passed in zip(delays <= timeout, among.latencies(delays, timeout, hop_latency), strict=True):
-            tries, seconds = tries + 1, seconds + float(passed)
-            enough = np.count_nonzero(ready) >= among.needed
-            in_vain = 0 if enough else in_vain + 1
-            if enough:
-                took_part[lap], times[lap + 1] = ready, seconds
-                lap += 1
-            elif in_vain == _MOST_TRIES:
-                reason = f"{in_vain} times fewer than {among.needed} of {among.nodes} nodes were ready by then"
-                raise InvalidInput.because("timeout", timeout, reason)
-            if lap == setup.steps:
-                break
-    return took_part, times, tries
-
-
 def _noise(rule: LinearLaps, lap: int, share: float, nodes: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Draw the shares of the noise of a lap, in steps of its grid, and add them up; some nodes' at a time."""
     kind = rule.sum_of(lap)
@@ -186,88 +142,3 @@ def noise_on_a_gradient(setup: Setup) -> float:
     """Return the deviation of the noise on the mean gradient of the last lap, if all nodes take part in it."""
     rule, rows = lap_rule(setup), sum(max(each) for each in _counts_of_nodes(setup))
     return share_in(setup, rule, setup.steps - 1, setup.data.nodes) * math.sqrt(setup.data.nodes) / rows
-
-
-def planned_laps(setup: Course) -> PlannedLaps:
-    """Return the record of a setup's laps, before they happen."""
-    assert isinstance(setup.schedule, Laps)
-    return PlannedLaps(
-        among=setup.schedule,
-        laps=setup.steps,
-        noise_multiplier=setup.noise_multiplier,
-        weights=lap_rule(setup).weights,
-        unit=Protected(protects=setup.protection.unit, parts=setup.resolved.part_counts),
-        dimension=_coordinates(setup),
-    )
-
-
-def _coordinates(setup: Course) -> int:
-    """Return how many numbers the longest sum has."""
-    rule = lap_rule(setup)
-    return max(len(rule.sum_of(lap).scales) for lap in range(min(2, rule.laps)))
-
-
-def laps_that_happened(setup: Setup, recorded: RunOutput) -> LapsTranscript:
-    """Return the record of the laps of a run, as they were opened."""
-    assert isinstance(setup.schedule, Laps)
-    rule, took_part = lap_rule(setup), recorded.updated.reshape(setup.steps, -1)
-    opened = []
-    for lap, ready in enumerate(took_part):
-        kind, participants = rule.sum_of(lap), int(ready.sum())
-        opened.append(
-            Lap(
-                participants=participants,
-                sensitivity=kind.sensitivity * setup.protection.rows_of_one,
-                share=share_in(setup, rule, lap, participants),
-                grid=kind.grid,
-                coordinates=kind.moved,
-            )
-        )
-    return LapsTranscript(
-        nodes=setup.data.nodes,
-        opened=opened,
-        took_part=took_part,
-        withstood=setup.schedule.withstood,
-        parts=[len(parts) for parts in setup.parts],
-        protects=setup.protection.unit,
-        dimension=_coordinates(setup),
-    )
-
-
-def noise_of_laps(setup: Course, epsilon: float, delta: float) -> float:
-    """Return the noise multiplier with which planned laps keep a budget."""
-    require_positive("epsilon", epsilon)
-    run = planned_laps(setup.having(noise_multiplier=1.0))
-    return calibrate(lambda noise: LapsAccountant(replace(run, noise_multiplier=noise)), epsilon, delta)
-
-
-def privacy_of_laps(setup: Setup, report: PrivacyReport, recorded: RunOutput | None) -> PrivacyReport:
-    """Return a report with what planned laps promise, and what those of a run have told."""
-    run, delta = planned_laps(setup), report.delta
-
-    def stated(coalition: int, units: int | None = None) -> StatedEpsilon:
-        try:
-            return StatedEpsilon(epsilon=LapsAccountant(run, coalition, units=units).epsilon(delta))
-        except InvalidInput as refusal:
-            return StatedEpsilon(refused=f"there is far too little noise for it (delta {refusal.reason})")
-
-    realised = None
-    if recorded is not None:
-        happened = laps_that_happened(setup, recorded)
-        mu, left = np.sqrt(happened.by_node(run.withstood)), delta - happened.tail(run.withstood)
-        if left > 0.0:
-            found = [gdp_epsilon(float(each), left) for each in np.quantile(mu, [0.5, 0.99, 1.0])]
-            realised = RealisedPrivacy(worst=found[2], median=found[0], pair_99=found[1], above=0.0)
-    return replace(
-        report,
-        view="coalition",
-        amplified=True,  # the shares of others hide a unit, whatever the model
-        not_amplified_because=None,
-        forecast=stated(run.withstood),
-        paper=PublishedEpsilon(refused="the paper has no laps"),
-        realised=realised,
-        final=stated(0),
-        node_epsilon=stated(run.withstood, setup.units),
-        coalition=run.withstood,
-        all_others=stated(run.nodes - 1),
-    )

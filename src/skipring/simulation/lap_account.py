@@ -1,0 +1,110 @@
+"""What simulated laps cost in privacy: their record before and after a run, and the noise for a budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ..errors import InvalidInput, require_positive
+from ..privacy import (
+    Lap,
+    LapsAccountant,
+    LapsTranscript,
+    PlannedLaps,
+    PrivacyReport,
+    Protected,
+    PublishedEpsilon,
+    RealisedPrivacy,
+    StatedEpsilon,
+    calibrate,
+    gdp_epsilon,
+)
+from ..schedules import Laps
+from .laps import lap_rule, share_in
+from .setup import Course, RunOutput, Setup
+
+
+def planned_laps(setup: Course) -> PlannedLaps:
+    """Return the record of a setup's laps, before they happen."""
+    assert isinstance(setup.schedule, Laps)
+    return PlannedLaps(
+        among=setup.schedule,
+        laps=setup.steps,
+        noise_multiplier=setup.noise_multiplier,
+        weights=lap_rule(setup).weights,
+        unit=Protected(protects=setup.protection.unit, parts=setup.resolved.part_counts),
+        dimension=_coordinates(setup),
+    )
+
+
+def _coordinates(setup: Course) -> int:
+    """Return how many numbers the longest sum has."""
+    rule = lap_rule(setup)
+    return max(len(rule.sum_of(lap).scales) for lap in range(min(2, rule.laps)))
+
+
+def laps_that_happened(setup: Setup, recorded: RunOutput) -> LapsTranscript:
+    """Return the record of the laps of a run, as they were opened."""
+    assert isinstance(setup.schedule, Laps)
+    rule, took_part = lap_rule(setup), recorded.updated.reshape(setup.steps, -1)
+    opened = []
+    for lap, ready in enumerate(took_part):
+        kind, participants = rule.sum_of(lap), int(ready.sum())
+        opened.append(
+            Lap(
+                participants=participants,
+                sensitivity=kind.sensitivity * setup.protection.rows_of_one,
+                share=share_in(setup, rule, lap, participants),
+                grid=kind.grid,
+                coordinates=kind.moved,
+            )
+        )
+    return LapsTranscript(
+        nodes=setup.data.nodes,
+        opened=opened,
+        took_part=took_part,
+        withstood=setup.schedule.withstood,
+        parts=[len(parts) for parts in setup.parts],
+        protects=setup.protection.unit,
+        dimension=_coordinates(setup),
+    )
+
+
+def noise_of_laps(setup: Course, epsilon: float, delta: float) -> float:
+    """Return the noise multiplier with which planned laps keep a budget."""
+    require_positive("epsilon", epsilon)
+    run = planned_laps(setup.having(noise_multiplier=1.0))
+    return calibrate(lambda noise: LapsAccountant(replace(run, noise_multiplier=noise)), epsilon, delta)
+
+
+def privacy_of_laps(setup: Setup, report: PrivacyReport, recorded: RunOutput | None) -> PrivacyReport:
+    """Return a report with what planned laps promise, and what those of a run have told."""
+    run, delta = planned_laps(setup), report.delta
+
+    def stated(coalition: int, units: int | None = None) -> StatedEpsilon:
+        try:
+            return StatedEpsilon(epsilon=LapsAccountant(run, coalition, units=units).epsilon(delta))
+        except InvalidInput as refusal:
+            return StatedEpsilon(refused=f"there is far too little noise for it (delta {refusal.reason})")
+
+    realised = None
+    if recorded is not None:
+        happened = laps_that_happened(setup, recorded)
+        mu, left = np.sqrt(happened.by_node(run.withstood)), delta - happened.tail(run.withstood)
+        if left > 0.0:
+            found = [gdp_epsilon(float(each), left) for each in np.quantile(mu, [0.5, 0.99, 1.0])]
+            realised = RealisedPrivacy(worst=found[2], median=found[0], pair_99=found[1], above=0.0)
+    return replace(
+        report,
+        view="coalition",
+        amplified=True,  # the shares of others hide a unit, whatever the model
+        not_amplified_because=None,
+        forecast=stated(run.withstood),
+        paper=PublishedEpsilon(refused="the paper has no laps"),
+        realised=realised,
+        final=stated(0),
+        node_epsilon=stated(run.withstood, setup.units),
+        coalition=run.withstood,
+        all_others=stated(run.nodes - 1),
+    )
