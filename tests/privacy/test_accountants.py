@@ -22,15 +22,21 @@ from skipring.privacy import (
     GossipAccountant,
     GossipRun,
     Guarantee,
+    Lap,
+    LapsAccountant,
+    LapsTranscript,
+    OwnLaps,
     OwnTranscript,
     PaperBound,
+    PlannedLaps,
+    Protected,
     Transcript,
     TranscriptAccountant,
     forecast,
     planned_run,
 )
 from skipring.privacy.accountant import RELATION, Unit
-from skipring.schedules import FORESEEN
+from skipring.schedules import FORESEEN, Laps
 
 RUN = planned_run(schedule="random-ring", nodes=20, steps=200, skip=0.3, noise_multiplier=8.0)
 LINE = np.array([0, 1, 3, 5, 6]), np.array([1, 0, 2, 1, 3, 2], dtype=np.int32)  # 0 - 1 - 2 - 3
@@ -75,6 +81,21 @@ def gossip(*, amplified: bool = True) -> GossipAccountant:
     return GossipAccountant(run, observer=0, targets=[1, 2, 3])
 
 
+def planned_laps(**more: Any) -> PlannedLaps:
+    return PlannedLaps(among=Laps(nodes=8, coalition=2), laps=12, noise_multiplier=24.0, extra=1, **more)
+
+
+LAP = Lap(participants=5, sensitivity=2.0, share=9.0, grid=1e-6, coordinates=7)
+TOOK = np.arange(8) < np.full((6, 1), 5)
+
+
+def own_laps(**more: Any) -> OwnLaps:
+    account = OwnLaps(nodes=8, withstood=2, **more)
+    for lap in range(6):
+        account.open(LAP, lap % account.parts)
+    return account
+
+
 ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
     **{f"forecast {name}": partial(forecast, RUN.replace(schedule=name)) for name in FORESEEN},
     "forecast, not convex": lambda: forecast(RUN.replace(convex=False)),
@@ -103,6 +124,14 @@ ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
     "own transcript, not convex": lambda: own(convex=False),
     "a node's account": node_account,
     "a node's account, not convex": lambda: node_account(convex=False),
+    **{f"laps against {others}": partial(LapsAccountant, planned_laps(), others) for others in (0, 1, 2, 5, 7)},
+    "laps, in parts": lambda: LapsAccountant(planned_laps(unit=Protected(protects="record", parts=(1, 3)))),
+    "laps of persons at two sites": lambda: LapsAccountant(planned_laps(unit=Protected(protects="person"), sites=2)),
+    "laps, transcript": lambda: LapsAccountant(
+        LapsTranscript(nodes=8, opened=[LAP] * 6, took_part=TOOK, withstood=2, parts=[1, 2, 3, 1, 2, 3, 1, 1])
+    ),
+    "laps, a node's own": lambda: LapsAccountant(own_laps(parts=2)),
+    "laps, a node's own, all others": lambda: LapsAccountant(own_laps(), 7),
     "gossip": gossip,
     "gossip, own releases": lambda: gossip(amplified=False),
 }
@@ -160,7 +189,13 @@ def test_what_is_no_epsilon_is_refused(accountant: Accountant, epsilon: float) -
 
 
 def test_no_delta_is_stated_that_no_noise_supports(accountant: Accountant) -> None:
-    assert accountant.delta(1e5) == LEAST_DELTA
+    # In laps, noise has no values far out, and what that costs is part of every delta.
+    if isinstance(accountant, LapsAccountant):
+        least = accountant.laps.tail(accountant.coalition)
+        assert accountant.delta(1e5) == pytest.approx(least, rel=1e-9)
+        assert LEAST_DELTA < least < 1e-30
+    else:
+        assert accountant.delta(1e5) == LEAST_DELTA
 
 
 def test_the_guarantee_is_complete(accountant: Accountant) -> None:
@@ -238,8 +273,9 @@ def test_who_has_seen_nothing_knows_nothing() -> None:
     [
         OwnTranscript(3, 0),
         OwnAccount(AccountTerms(3, 1, [0, 1, 2], [1.0, 1.0, 1.0], 6.0, convex=True)),
+        LapsAccountant(OwnLaps(nodes=3, withstood=1)),
     ],
-    ids=["own transcript", "a node's account"],
+    ids=["own transcript", "a node's account", "laps, a node's own"],
 )
 def test_before_anything_happened_an_account_is_empty(account: Accountant) -> None:
     assert (account.epsilon(1e-6), account.delta(0.0), account.delta(1.0)) == (0.0, 0.0, 0.0)
@@ -248,4 +284,5 @@ def test_before_anything_happened_an_account_is_empty(account: Accountant) -> No
 def test_an_account_of_one_node_says_whose_it_is() -> None:
     assert own().guarantee(1e-5).whose == "node 0"
     assert node_account().guarantee(1e-5).whose == "node 1"
+    assert LapsAccountant(own_laps()).guarantee(1e-5).whose == "this node"
     assert "fork" in node_account().guarantee(1e-5).sentence()

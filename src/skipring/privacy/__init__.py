@@ -40,6 +40,7 @@ from .laps import LapsTranscript as LapsTranscript
 from .laps import PlannedLaps as PlannedLaps
 from .laps import share_of_noise as share_of_noise
 from .own import OwnTranscript as OwnTranscript
+from .own_laps import OwnLaps as OwnLaps
 from .paper import PaperBound as PaperBound
 from .promise import promise as promise
 from .record import PlannedRun as PlannedRun

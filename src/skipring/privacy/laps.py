@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol, get_args
+from typing import ClassVar, Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +43,7 @@ _REACH = 16.0
 #: Squares of such noise are numbers that a double holds.
 _RANGE = (1e-100, 1e100)
 #: As many coordinates as any sum may have, where nobody said how many.
-_MOST_COORDINATES = 10**10
+MOST_COORDINATES = 10**10
 
 
 def share_of_noise(
@@ -132,6 +132,10 @@ class SeveralLaps(Protocol):
     def method(self) -> str:
         """What the accounting is called."""
 
+    @property
+    def whose(self) -> str:
+        """Whose units they are about, in words."""
+
     def mu2(self, coalition: int, *, units: int | None = None) -> float:
         """Return mu^2 of the unit of which most is learned; or of a node that has `units` of them in a lap."""
 
@@ -162,6 +166,8 @@ class PlannedLaps:
     [0.2152, 0.23, 0.2485, 0.3043, 0.6086]
     """
 
+    whose: ClassVar[str] = "any node"
+
     among: Laps
     laps: int
     noise_multiplier: float
@@ -170,7 +176,7 @@ class PlannedLaps:
     floor: float = 0.0
     unit: Protected = field(default_factory=Protected)
     sites: int = 1
-    dimension: int = _MOST_COORDINATES
+    dimension: int = MOST_COORDINATES
 
     def __post_init__(self) -> None:
         require_integer("laps", self.laps, 1, 10**7)
@@ -188,7 +194,7 @@ class PlannedLaps:
             raise InvalidInput("sites", self.sites, f"at most nodes = {self.nodes}")
         if self.sites > 1 and self.protects != "person":
             raise InvalidInput.because("sites", self.sites, f"is for persons, and a {self.protects} is protected")
-        require_integer("dimension", self.dimension, 1, _MOST_COORDINATES)
+        require_integer("dimension", self.dimension, 1, MOST_COORDINATES)
 
     @property
     def protects(self) -> Unit:
@@ -218,7 +224,7 @@ class PlannedLaps:
         most, least = float(self._costs(coalition).max()), self._least_honest(coalition)
         moved = math.sqrt(most / least) * (1.0 + FINEST * self.nodes)
         numbers = float(self.dimension) * self.nodes * float(self.laps + self.extra)
-        return _tail(numbers, moved * (self.sites if units is None else units))
+        return tail_of_shares(numbers, moved * (self.sites if units is None else units))
 
     @cached_property
     def _mu2s(self) -> Floats:
@@ -287,6 +293,8 @@ class LapsTranscript:
     array([0.04, 0.02, 0.04, 0.02])
     """
 
+    whose: ClassVar[str] = "any node"
+
     nodes: int
     opened: Sequence[Lap]
     took_part: ArrayLike
@@ -294,7 +302,7 @@ class LapsTranscript:
     numbers: ArrayLike | None = None
     parts: ArrayLike = 1
     protects: Unit = USUAL_UNIT
-    dimension: int = _MOST_COORDINATES
+    dimension: int = MOST_COORDINATES
     _took: NDArray[np.bool_] = field(init=False)
     _numbers: NDArray[np.int64] = field(init=False)
     _parts: NDArray[np.int64] = field(init=False)
@@ -330,7 +338,9 @@ class LapsTranscript:
     def tail(self, coalition: int, *, units: int | None = None) -> float:
         """Return what noise that has no values far out adds to each delta."""
         moved = max((lap.moves_a_share(coalition) for lap in self.opened), default=0.0)
-        return _tail(float(self.dimension) * self.nodes * len(self.opened), moved * (1 if units is None else units))
+        return tail_of_shares(
+            float(self.dimension) * self.nodes * len(self.opened), moved * (1 if units is None else units)
+        )
 
     def by_node(self, coalition: int, *, units: int | None = None) -> Floats:
         """Return mu^2 about each node's units against a coalition, of those in the part about which most is known."""
@@ -408,7 +418,7 @@ class LapsAccountant(GaussianAccountant):
             refused = f"there is far too little noise for it (delta {refusal.reason})"
         return Guarantee(
             protects=self.laps.protects if self._units is None else "node",
-            whose="any node",
+            whose=self.laps.whose,
             against=against,
             sees=f"{looks} everything on the wire, who took part in each lap, and every model",
             method=self.laps.method,
@@ -438,7 +448,7 @@ def _on_grid(honest: int) -> float:
     return 1.0 + (FINEST * honest) ** 2 / 16.0
 
 
-def _tail(numbers: float, mu: float) -> float:
+def tail_of_shares(numbers: float, mu: float) -> float:
     """Return the mass that Gaussian numbers, shifted by at most mu, have where the noise has no values.
 
     A share has no values beyond `_REACH` standard deviations, and a change moves each share by at most mu of them.
