@@ -71,7 +71,7 @@ def test_privacy_prints_the_known_numbers(skipring: Command, line: str, epsilon:
     data = skipring(f"privacy {line} --json").data
     assert data["epsilon"] == pytest.approx(epsilon, rel=2e-3)
     assert data["method"] == ("paper" if "paper" in line else "tight")
-    assert data["view"] == "offered"
+    assert data["against"] == "another node"
     assert data["schedule"] in line
 
 
@@ -81,7 +81,7 @@ def test_the_papers_delta_is_the_sum_of_its_two(skipring: Command) -> None:
 
 
 def test_delta_and_epsilon_are_inverse(skipring: Command) -> None:
-    base = f"privacy --schedule random-ring {RING} --view participants --observer-skip 0.3 --json"
+    base = f"privacy --schedule random-ring {RING} --against skipped-node --observer-skip 0.3 --json"
     epsilon = skipring(f"{base} --delta 1e-5").data["epsilon"]
     assert skipring(f"{base} --epsilon {epsilon!r}").data["delta"] == pytest.approx(1e-5, rel=5e-3)
     assert skipring(f"{base} --delta 1e-5").data["observer_skip"] == pytest.approx(0.3)

@@ -55,7 +55,7 @@ def test_a_plan_knows_it(skipring: Command) -> None:
         ("--schedule ring --order-seed 2", "--order-seed 2: is for an order that is still to be designed"),
         ("--closing -1", "--closing -1"),
         ("--search -5", "--search -5"),
-        ("--view participants", "--view participants: in a known order observers are taken to be always ready"),
+        ("--against skipped-node", "--against skipped-node: in a known order observers are taken to be always ready"),
         ("--method paper", "--schedule designed-ring: the paper's theorems do not cover an order that is known"),
     ],
 )

@@ -34,7 +34,11 @@ def beside(data: dict[str, Any], name: str) -> Any:
         ("--protects record --batch 10 --rows 21", {"protects": "record", "parts": 3}, 10),
         ("--protects record --batch 50 --rows 21", {"protects": "record"}, 50),
         ("--protects person --batch 10 --rows-per-person 3 --rows 21", {"protects": "person", "parts": 3}, 3),
-        ("--protects person --batch 10 --rows-per-person 3 --view final", {"protects": "person", "view": "final"}, 3),
+        (
+            "--protects person --batch 10 --rows-per-person 3 --against outsider",
+            {"protects": "person", "against": "outsider"},
+            3,
+        ),
         ("--protects node", {"protects": "node"}, 1),
         ("--rows 21", {}, 21),
     ],
@@ -43,14 +47,17 @@ def test_the_command_is_the_forecast(skipring: Command, options: str, changes: d
     run = RUN.replace(**changes)
     data = skipring(f"{PRIVACY} {options} --json").data
     assert data["epsilon"] == forecast(run).epsilon(1e-5)
-    if run.keywords["view"] == "offered":
-        assert beside(data, "an outsider") == forecast(run.replace(view="final")).epsilon(1e-5)
+    if run.keywords["against"] == "node":
+        assert beside(data, "an outsider") == forecast(run.replace(against="outsider")).epsilon(1e-5)
         assert beside(data, "all others") == forecast(run.replace(observers=run.nodes - 1)).epsilon(1e-5)
     whole = whole_node(run, units)
     assert whole is not None
     assert beside(data, "whole node") == (forecast(whole).epsilon(1e-5) if run.protects != "node" else None)
     assert (data["protects"], data["relation"], data["method"]) == (run.protects, "replace-one", "tight")
-    assert (data["view"], data["parts"]) == (run.keywords["view"], run.unit.every)
+    assert (data["against"], data["parts"]) == (
+        ("another node" if run.keywords["against"] == "node" else "an outsider"),
+        run.unit.every,
+    )
     assert data["delta"] == 1e-5
     found = skipring(f"noise {LINE} --epsilon 1.5 --delta 1e-5 {options} --json").data
     assert found["noise_multiplier"] == calibrate(forecast(run).with_noise, 1.5, 1e-5)
@@ -71,7 +78,7 @@ def test_rows_that_take_turns_and_outsiders_see_less(skipring: Command) -> None:
 
 def test_a_pair_that_is_asked_about_has_an_outsider_beside_it(skipring: Command) -> None:
     ring = "privacy --schedule ring --nodes 10 --steps 100 --skip 0.1 --noise-multiplier 5 --delta 1e-5 --json"
-    outsider = skipring(f"{ring} --view final").data
+    outsider = skipring(f"{ring} --against outsider").data
     assert outsider["against"] == "an outsider"
     assert [each["protects"] for each in outsider["also"]] == ["node"]  # who is outside learns less than anybody
     assert beside(skipring(f"{ring} --distance 9 --position 1").data, "an outsider") == outsider["epsilon"]
@@ -169,7 +176,7 @@ def rows_of(text: str) -> dict[str, str]:
             "nothing is promised (",
         ),
         (
-            "--protects record --batch 5000 --view final",
+            "--protects record --batch 5000 --against outsider",
             "one record",
             "an outsider",
             "nothing is promised",
@@ -249,7 +256,7 @@ def test_a_plan_says_the_same_in_json(skipring: Command) -> None:
     assert (data["batch"], data["parts"]) == (data["plan"]["batch"], data["plan"]["parts"]) == (40, 1)
     run = RUN.replace(nodes=10, steps=100, skip=data["plan"]["skip_probability"], protects="record")
     run = run.replace(noise_multiplier=data["plan"]["noise_multiplier"])
-    assert beside(data, "an outsider") == pytest.approx(forecast(run.replace(view="final")).epsilon(1e-6))
+    assert beside(data, "an outsider") == pytest.approx(forecast(run.replace(against="outsider")).epsilon(1e-6))
     whole = whole_node(run, 40)
     assert beside(data, "whole node") == (None if whole is None else pytest.approx(forecast(whole).epsilon(1e-6)))
     assert {other["batch"] for other in data["batches"]} == {20, 10}
@@ -280,8 +287,8 @@ def test_the_trade_off_of_records_is_drawn(skipring: Command, tmp_path: Any) -> 
         ("--protects record --batch 1 --rows 1000001", "--rows", "1000001"),
         ("--protects record --batch 10 --parts 2 --method paper", "--parts", "2"),
         ("--protects record --batch 10 --rows 20 --method paper", "--rows", "20"),
-        ("--view final --observers 2", "--observers", "2"),
-        ("--view final --method paper", "--view", "final"),
+        ("--against outsider --observers 2", "--observers", "2"),
+        ("--against outsider --method paper", "--against", "outsider"),
     ],
 )
 @pytest.mark.parametrize("command", [PRIVACY, f"noise {LINE} --epsilon 1.5 --delta 1e-5"])

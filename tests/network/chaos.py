@@ -508,7 +508,6 @@ def final_account(found: Findings) -> NDArray[np.float64]:
         step_sizes=np.asarray(terms.step_sizes)[: len(hops)],
         noise_multiplier=terms.noise_multiplier,
         convex=terms.convex,
-        view="offered",
     )
     mu2: NDArray[np.float64] = np.square(TranscriptAccountant(run).matrix(threads=1), dtype=np.float64)
     return mu2

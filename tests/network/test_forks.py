@@ -294,7 +294,6 @@ def final_mu2(found: watched.Watched, target: int, outcome: Token) -> Any:
         step_sizes=sizes,
         noise_multiplier=NOISE,
         convex=True,
-        view="offered",
     )
     return TranscriptAccountant(run).matrix(threads=1)[target] ** 2
 

@@ -66,7 +66,6 @@ def whole_account(terms: AccountTerms, updated: Sequence[bool], hops: int | None
         step_sizes=np.asarray(terms.step_sizes)[: took.sum()],
         noise_multiplier=terms.noise_multiplier,
         convex=terms.convex,
-        view="offered",
         parts=np.where(np.arange(terms.nodes) == terms.me, terms.parts, 1),
         protects=terms.protects,
     )

@@ -42,7 +42,7 @@ def test_nodes_rotate_and_account_for_the_part_that_is_known_best(tmp_path: Path
         "parts": parts,
         "protects": "record",
     }
-    whole, final = (TranscriptAccountant(Transcript(**run, view=view)) for view in ("offered", "final"))
+    whole, final = (TranscriptAccountant(Transcript(**run, against=against)) for against in ("node", "outsider"))
     in_full = TranscriptAccountant(Transcript(**(run | {"parts": 1}))).matrix()
     for me, config in enumerate(configs):
         told = given_away(config.parent)

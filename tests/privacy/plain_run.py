@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skipring.privacy.orders import AgreedOrder, DesignedOrder
-from skipring.privacy.record import PlannedRun, View
+from skipring.privacy.record import Against, PlannedRun
 from skipring.privacy.transcript import Transcript, TranscriptAccountant
 from skipring.schedules import SCHEDULES, KnownOrder, schedule
 
 Floats = NDArray[np.float64]
 
-VIEWS: tuple[View, ...] = ("offered", "participants")
+AGAINST: tuple[Against, ...] = ("node", "skipped-node")
 
 
 def order_of(run: PlannedRun) -> KnownOrder:
@@ -33,7 +33,7 @@ class Run:
     node the number of its parts."""
 
     nodes: int
-    view: View
+    against: Against
     hops: list[tuple[int, bool]]
     steps: list[float]
     noises: list[float]
@@ -52,7 +52,7 @@ class Run:
             "step_sizes": self.steps,
             "noise_multiplier": self.noises,
             "contraction": self.factors,
-            "view": self.view,
+            "against": self.against,
             "parts": self.parts,
             "protects": "record",
         }
@@ -80,7 +80,7 @@ class Run:
         """After how many updates they know the token; nobody inside (no observers): the final model only."""
         made, known = 0, {0}
         for node, updated in self.hops:
-            if node in observers and (updated or self.view == "offered"):
+            if node in observers and (updated or self.against == "node"):
                 known.add(made)
             made += updated
             if updated and node in observers:
@@ -107,7 +107,7 @@ def random_run(
     made, spread = sum(updated), float(rng.choice([0.0, 0.5, 2.0]))
     return Run(
         nodes=nodes,
-        view=VIEWS[int(rng.integers(2))],
+        against=AGAINST[int(rng.integers(2))],
         hops=list(zip(offered, updated, strict=True)),
         steps=(np.exp(spread * rng.standard_normal(made)) / np.sqrt(1.0 + np.arange(made))).tolist(),
         noises=np.exp(rng.uniform(-1.0, 2.0) + spread * rng.standard_normal(made)).tolist(),

@@ -101,12 +101,12 @@ ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
     "forecast, not convex": lambda: forecast(RUN.replace(convex=False)),
     "forecast for a person": lambda: forecast(RUN.replace(protects="person")),
     **{
-        f"forecast {name}, final model": partial(forecast, RUN.replace(schedule=name, view="final"))
+        f"forecast {name}, final model": partial(forecast, RUN.replace(schedule=name, against="outsider"))
         for name in FORESEEN
     },
     "forecast for records in turn": lambda: forecast(RUN.replace(protects="record", parts=3)),
     "forecast for records in turn, final model": lambda: forecast(
-        RUN.replace(protects="record", parts=3, view="final")
+        RUN.replace(protects="record", parts=3, against="outsider")
     ),
     "composition for records in turn": lambda: Composition(*[forecast(RUN.replace(protects="record", parts=3))] * 2),
     "forecast of a place": lambda: forecast(RUN.replace(schedule="ring", distance=3, position=2)),
@@ -118,7 +118,7 @@ ACCOUNTANTS: dict[str, Callable[[], Accountant]] = {
     "paper for a record": lambda: PaperBound(RUN.replace(protects="record"), delta_prime=1e-7),
     "transcript": transcript,
     "transcript, in parts": lambda: transcript(parts=[1, 2, 3, 4, 2, 1], protects="person"),
-    "transcript, final model": lambda: transcript(view="final"),
+    "transcript, final model": lambda: transcript(against="outsider"),
     "transcript, not convex": lambda: transcript(convex=False),
     "own transcript": own,
     "own transcript, not convex": lambda: own(convex=False),

@@ -19,14 +19,14 @@ RUNS = {
     "ring, distance": planned_run(schedule="ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, distance=5),
     "random ring": planned_run(schedule="random-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0),
     "random ring, participants": planned_run(
-        schedule="random-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, view="participants"
+        schedule="random-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, against="skipped-node"
     ),
     "random ring, non-convex": planned_run(
         schedule="random-ring", nodes=10, steps=100, skip=0.3, noise_multiplier=1.0, convex=False
     ),
     "random walk": planned_run(schedule="random-walk", nodes=10, steps=95, skip=0.3, noise_multiplier=1.0),
     "random walk, participants": planned_run(
-        schedule="random-walk", nodes=10, steps=95, skip=0.3, noise_multiplier=1.0, view="participants"
+        schedule="random-walk", nodes=10, steps=95, skip=0.3, noise_multiplier=1.0, against="skipped-node"
     ),
     "random walk, constant steps": planned_run(
         schedule="random-walk", nodes=10, steps=95, skip=0.3, noise_multiplier=1.0, step_size="constant"
@@ -114,7 +114,7 @@ def test_the_tight_accountant_needs_less_noise_than_the_paper() -> None:
     ("parameter", "changes"),
     [
         ("target_skip", {"target_skip": 0.0}),
-        ("view", {"view": "participants"}),
+        ("against", {"against": "skipped-node"}),
         ("observers", {"observers": 2}),
         ("non_convex", {"convex": False}),
         ("step_size", {"step_size": "constant"}),

@@ -21,7 +21,7 @@ def shifts_but_for_closing(run: Run, closing: int, target: int) -> np.ndarray[tu
 def test_what_is_known_is_exactly_what_a_linear_protocol_tells() -> None:
     rng = np.random.default_rng(40)
     for _ in range(40):
-        run = dataclasses.replace(random_run(rng, most_hops=25), view="offered")
+        run = dataclasses.replace(random_run(rng, most_hops=25), against="node")
         closing = int(rng.integers(0, len(run.hops) + 1))
         matrix = run.account(closing=closing).matrix(threads=1)
         for target in range(run.nodes):
@@ -37,7 +37,7 @@ def test_what_is_known_is_exactly_what_a_linear_protocol_tells() -> None:
 def test_own_accounts_count_closing_hops_in_the_same_way() -> None:
     rng = np.random.default_rng(41)
     for _ in range(25):
-        run = dataclasses.replace(random_run(rng, most_parts=3), view="offered")
+        run = dataclasses.replace(random_run(rng, most_parts=3), against="node")
         run = dataclasses.replace(run, factors=[1.0] * len(run.steps))
         closing = int(rng.integers(0, 6))
         closing = min(closing, len(run.hops))

@@ -178,7 +178,7 @@ def test_composition_is_never_above_the_assumption_free_bound(changes: dict[str,
 @pytest.mark.parametrize("steps", [30, 32, 34])
 def test_epsilon_and_delta_are_inverse_on_short_walks(steps: int) -> None:
     run = planned_run(
-        schedule="random-walk", nodes=10, steps=steps, skip=0.3, noise_multiplier=5.0, view="participants"
+        schedule="random-walk", nodes=10, steps=steps, skip=0.3, noise_multiplier=5.0, against="skipped-node"
     )
     account = forecast(run)
     assert account.delta(account.epsilon(1e-5)) >= 0.99e-5

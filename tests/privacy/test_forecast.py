@@ -74,11 +74,11 @@ CASES = [
     Case("random ring", "random-ring", 10, 100, 0.3),
     Case("random ring, quick target", "random-ring", 10, 100, 0.3, {"target_skip": 0.1}),
     Case("random ring, constant steps", "random-ring", 10, 100, 0.3, {"step_size": "constant"}),
-    Case("random ring, participants", "random-ring", 10, 100, 0.3, {"view": "participants"}),
-    Case("random ring, slow observer", "random-ring", 10, 100, 0.3, {"view": "participants", "observer_skip": 0.8}),
+    Case("random ring, participants", "random-ring", 10, 100, 0.3, {"against": "skipped-node"}),
+    Case("random ring, slow observer", "random-ring", 10, 100, 0.3, {"against": "skipped-node", "observer_skip": 0.8}),
     Case("random ring, three observers", "random-ring", 10, 100, 0.3, {"observers": 3}),
     Case("random walk", "random-walk", 10, 100, 0.3),
-    Case("random walk, participants", "random-walk", 10, 100, 0.3, {"view": "participants"}),
+    Case("random walk, participants", "random-walk", 10, 100, 0.3, {"against": "skipped-node"}),
     Case("random walk, constant steps", "random-walk", 10, 100, 0.3, {"step_size": "constant"}),
     Case("random walk, non-convex", "random-walk", 10, 100, 0.3, {"convex": False}),
     Case("two random rings", "random-ring", 10, 100, 0.3, {}, runs=2),
@@ -144,7 +144,7 @@ AMPLIFIED = [case for case in CASES if case.runs == 1 and "observers" not in cas
 @pytest.mark.parametrize("case", AMPLIFIED, ids=str)
 def test_observers_that_see_less_learn_less(case: Case) -> None:
     _, epsilon = case.ordinary
-    slower = case.plan().replace(view="participants", observer_skip=0.9)
+    slower = case.plan().replace(against="skipped-node", observer_skip=0.9)
     assert forecast(slower).epsilon(DELTA) <= epsilon * (1.0 + GRID)
     assert forecast(case.plan().replace(observers=2, distance=None, position=None)).epsilon(DELTA) >= epsilon * (
         1.0 - GRID
@@ -154,7 +154,7 @@ def test_observers_that_see_less_learn_less(case: Case) -> None:
 def test_an_observer_that_is_never_skipped_sees_all_it_is_offered() -> None:
     for schedule in ("random-ring", "random-walk"):
         offered = planned(schedule, 20, 400, 0.4)
-        quick = offered.replace(view="participants", observer_skip=0.0)
+        quick = offered.replace(against="skipped-node", observer_skip=0.0)
         assert forecast(quick).epsilon(DELTA) == pytest.approx(forecast(offered).epsilon(DELTA), rel=1e-12)
 
 
@@ -242,7 +242,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("position", {"schedule": "ring", "position": 0, "distance": 1}),
     ("position", {"position": 2}),
     ("observer_skip", {"observer_skip": 0.5}),
-    ("observer_skip", {"observer_skip": 1.0, "view": "participants"}),
+    ("observer_skip", {"observer_skip": 1.0, "against": "skipped-node"}),
     ("target_skip", {"target_skip": 1.0}),
     ("learning_rate", {"learning_rate": 8.1, "smoothness": 0.25}),
     ("learning_rate", {"learning_rate": -1.0}),
@@ -251,7 +251,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("observers", {"observers": 0}),
     ("observers", {"observers": 2.0}),
     ("schedule", {"schedule": "star"}),
-    ("view", {"view": "everything"}),
+    ("against", {"against": "everything"}),
     ("step_size", {"step_size": "linear"}),
 ]
 
@@ -378,13 +378,13 @@ def test_numbers_of_the_participants_view(
 ) -> None:
     run = planned("random-ring", nodes, steps, skip)
     assert forecast(run).epsilon(1e-6) <= offered * 1.005
-    epsilon = forecast(run.replace(view="participants")).epsilon(1e-6)
+    epsilon = forecast(run.replace(against="skipped-node")).epsilon(1e-6)
     assert simulated * (1.0 - 3e-3) <= epsilon <= participants * 1.005
 
 
 def test_an_observer_that_is_always_ready_learns_more_than_the_participants_view_says() -> None:
     run = planned("random-ring", 100, 10_000, 0.7)
-    participants = forecast(run.replace(view="participants")).epsilon(1e-4)
+    participants = forecast(run.replace(against="skipped-node")).epsilon(1e-4)
     offered = forecast(run).epsilon(1e-4)
     assert participants == pytest.approx(1.072, rel=0.015)
     assert offered == pytest.approx(1.416, rel=0.01)

@@ -170,8 +170,8 @@ def truth_of(run: PlannedRun, observer: Observer, *, position: int | None = None
 
 
 def observers_of(run: PlannedRun) -> dict[str, Observer]:
-    """Every observer that the record's view speaks about (for `offered`: whatever it does)."""
-    if run.keywords["view"] == "participants":
+    """Every observer that the record speaks about (against `node`: whatever it does)."""
+    if run.keywords["against"] == "skipped-node":
         return {
             "as ready as stated": Observer(run.observer.sees, False),
             "less ready": Observer(0.5 * run.observer.sees, False),
@@ -255,10 +255,10 @@ RANDOM_RINGS = [
     planned("random-ring", 3, 9, 0.0),
     planned("random-ring", 4, 12, 0.5),
     planned("random-ring", 5, 10, 0.1, target_skip=0.5),
-    planned("random-ring", 3, 12, 0.5, view="participants"),
-    planned("random-ring", 4, 12, 0.1, view="participants", observer_skip=0.9),
-    planned("random-ring", 3, 9, 0.9, view="participants", observer_skip=0.0, target_skip=0.1),
-    planned("random-ring", 5, 5, 0.5, view="participants", step_size="constant"),
+    planned("random-ring", 3, 12, 0.5, against="skipped-node"),
+    planned("random-ring", 4, 12, 0.1, against="skipped-node", observer_skip=0.9),
+    planned("random-ring", 3, 9, 0.9, against="skipped-node", observer_skip=0.0, target_skip=0.1),
+    planned("random-ring", 5, 5, 0.5, against="skipped-node", step_size="constant"),
 ]
 RANDOM_WALKS = [
     planned("random-walk", 2, 7, 0.9),
@@ -266,8 +266,8 @@ RANDOM_WALKS = [
     planned("random-walk", 3, 8, 0.1),
     planned("random-walk", 3, 8, 0.0, step_size="constant"),
     planned("random-walk", 4, 8, 0.5, target_skip=0.0),
-    planned("random-walk", 5, 8, 0.5, view="participants", observer_skip=0.9),
-    planned("random-walk", 3, 7, 0.1, view="participants", target_skip=0.9),
+    planned("random-walk", 5, 8, 0.5, against="skipped-node", observer_skip=0.9),
+    planned("random-walk", 3, 7, 0.1, against="skipped-node", target_skip=0.9),
 ]
 
 
@@ -281,7 +281,7 @@ def described(run: PlannedRun) -> str:
         if value
     ]
     return " ".join(
-        [run.schedule, f"n={run.nodes} h={run.steps} p={run.skip}", run.keywords["view"], run.step_size, *more]
+        [run.schedule, f"n={run.nodes} h={run.steps} p={run.skip}", run.keywords["against"], run.step_size, *more]
     )
 
 
@@ -301,7 +301,7 @@ def test_forecast_covers_every_observer(run: PlannedRun) -> None:
         (4, 3, 0.9, 2, {}),
         (4, 3, 0.5, 3, {"target_skip": 0.0}),
         (5, 2, 0.5, 3, {"target_skip": 0.9}),
-        (4, 2, 0.5, 2, {"view": "participants", "observer_skip": 0.1}),
+        (4, 2, 0.5, 2, {"against": "skipped-node", "observer_skip": 0.1}),
         (5, 1, 0.1, 4, {}),
     ],
 )
@@ -365,7 +365,7 @@ def test_forecast_covers_two_runs_one_after_the_other() -> None:
         (planned("random-ring", 2, 8, 0.1), 0.5, 1.02),
         (planned("random-ring", 3, 9, 0.5, step_size="constant"), 1.0, 1.3),
         (planned("random-ring", 4, 12, 0.1), 1.0, 1.6),
-        (planned("random-ring", 3, 12, 0.5, view="participants"), 1.0, 1.6),
+        (planned("random-ring", 3, 12, 0.5, against="skipped-node"), 1.0, 1.6),
         (planned("random-walk", 3, 8, 0.5, step_size="constant"), 1.0, 1.6),
     ],
     ids=lambda value: described(value) if isinstance(value, PlannedRun) else str(value),
@@ -435,10 +435,10 @@ LARGER = [
     (planned("ring", 20, 200, 0.7, distance=15, position=12, noise_multiplier=2.0), Observer(1.0, True), 0.5),
     (planned("random-ring", 30, 300, 0.1, noise_multiplier=1.5), Observer(0.0, True), 1.0),
     (planned("random-ring", 20, 200, 0.7, noise_multiplier=2.0, step_size="constant"), Observer(1.0, True), 1.0),
-    (planned("random-ring", 20, 300, 0.6, noise_multiplier=2.0, view="participants"), Observer(0.4, False), 1.0),
+    (planned("random-ring", 20, 300, 0.6, noise_multiplier=2.0, against="skipped-node"), Observer(0.4, False), 1.0),
     (planned("random-walk", 20, 300, 0.2, noise_multiplier=2.0), Observer(1.0, True), 1.0),
     (planned("random-walk", 50, 500, 0.5, noise_multiplier=1.5, step_size="constant"), Observer(0.0, True), 1.0),
-    (planned("random-walk", 20, 300, 0.6, noise_multiplier=2.0, view="participants"), Observer(0.4, False), 1.0),
+    (planned("random-walk", 20, 300, 0.6, noise_multiplier=2.0, against="skipped-node"), Observer(0.4, False), 1.0),
 ]
 
 
@@ -622,11 +622,11 @@ def test_segments_cover_the_walk_and_their_floors_hold(steps: int, step_size: St
     assert hop == steps + 1
 
 
-@pytest.mark.parametrize("view", ["offered", "participants"])
-def test_the_law_of_a_short_walk_has_the_mean_of_all_its_paths(view: str) -> None:
+@pytest.mark.parametrize("against", ["node", "skipped-node"])
+def test_the_law_of_a_short_walk_has_the_mean_of_all_its_paths(against: str) -> None:
     """Each update alone, hidden by what follows up to the target's next update, the next look or the end."""
-    run = planned("random-walk", 4, 8, 0.3, step_size="constant", view=view)
-    observer = Observer(1.0, True) if view == "offered" else Observer(0.7, False)
+    run = planned("random-walk", 4, 8, 0.3, step_size="constant", against=against)
+    observer = Observer(1.0, True) if against == "node" else Observer(0.7, False)
     ready = [0.7, math.nan, 0.7, 0.7]
     mean = 0.0
     for word, probability in word_law([hop_law(ready, observer)] * run.steps).items():

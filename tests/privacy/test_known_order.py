@@ -44,7 +44,7 @@ def truth_of(run: PlannedRun, target: int, observer: int, observer_ready: float,
     parts = []
     for hop, node in enumerate(order.whole_path.tolist()):
         with_data = hop < len(order.hops) and (hop // run.nodes) % run.unit.every == unit
-        if node == observer and run.keywords["view"] != "final":
+        if node == observer and run.keywords["against"] != "outsider":
             parts.append({"W": observer_ready, "L": 1.0 - observer_ready})
         elif node == target:
             ready = 1.0 - run.keywords.get("target_skip", run.skip)
@@ -59,9 +59,9 @@ def truth_of(run: PlannedRun, target: int, observer: int, observer_ready: float,
 def worst_truth(run: PlannedRun, epsilon: float, noise: float) -> float:
     """The largest true delta over all pairs, units, and choices of the observer to take part."""
     pairs = [(u, v) for u in range(run.nodes) for v in range(run.nodes) if u != v]
-    if run.keywords["view"] == "final":
+    if run.keywords["against"] == "outsider":
         pairs = [(u, -1) for u in range(run.nodes)]
-    choices = (0.0, 1.0) if run.step_size == "sqrt" and run.keywords["view"] != "final" else (1.0,)
+    choices = (0.0, 1.0) if run.step_size == "sqrt" and run.keywords["against"] != "outsider" else (1.0,)
     return max(
         truth_of(run, u, v, ready, unit).delta(epsilon, noise)
         for u, v in pairs
@@ -78,8 +78,8 @@ CASES: dict[str, dict[str, Any]] = {
     "hardly anybody": {"skip": 0.9},
     "records in turn": {"protects": "record", "parts": 2},
     "records once": {"protects": "record", "parts": 5},
-    "final": {"view": "final"},
-    "final, in turn": {"view": "final", "protects": "record", "parts": 2},
+    "final": {"against": "outsider"},
+    "final, in turn": {"against": "outsider", "protects": "record", "parts": 2},
 }
 
 
@@ -97,11 +97,11 @@ def test_it_is_above_the_truth_for_every_pair_and_close_to_it(case: str, law: St
         truth = worst_truth(run, epsilon, noise)
         stated = forecast(run.replace(noise_multiplier=noise)).delta(epsilon)
         assert stated >= truth * (1.0 - 1e-9)
-        if run.keywords["view"] == "offered":
+        if run.keywords["against"] == "node":
             # Without floors of the update number little is given away: own noise at closing hops, and tangents of F.
             assert stated <= truth * (1.08 if law == "constant" else 3.0) + 1e-9
         else:
-            inside = forecast(run.replace(noise_multiplier=noise, view="offered")).delta(epsilon)
+            inside = forecast(run.replace(noise_multiplier=noise, against="node")).delta(epsilon)
             assert stated <= inside * (1.0 + 1e-9)
 
 
@@ -141,7 +141,7 @@ def test_two_nodes_may_have_drawn_their_order() -> None:
 def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
     rng = np.random.default_rng([90, seed])
     nodes, rounds, closing = int(rng.integers(3, 5)), int(rng.integers(1, 4)), int(rng.integers(0, 3))
-    view: Literal["final", "offered"] = "final" if rng.random() < 0.2 else "offered"
+    against: Literal["outsider", "node"] = "outsider" if rng.random() < 0.2 else "node"
     run = planned_run(
         schedule="random-ring",
         nodes=nodes,
@@ -152,7 +152,7 @@ def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
         step_size="sqrt" if rng.random() < 0.5 else "constant",
         protects="record",
         parts=int(rng.integers(1, 4)),
-        view=view,
+        against=against,
         order=random_order(nodes, rounds, seed, closing),
     )
     for noise, epsilon in QUESTIONS:
@@ -162,8 +162,8 @@ def test_many_small_orders_are_never_below_the_truth(seed: int) -> None:
 
 @pytest.mark.parametrize("law", ["constant", "sqrt"])
 @pytest.mark.parametrize("every", [1, 3])
-@pytest.mark.parametrize("view", ["offered", "final"])
-def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, every: int, view: Any) -> None:
+@pytest.mark.parametrize("against", ["node", "outsider"])
+def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, every: int, against: Any) -> None:
     run = planned_run(
         schedule="designed-ring",
         nodes=7,
@@ -174,7 +174,7 @@ def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, ev
         protects="record",
         parts=every,
         search=200,
-        view=view,
+        against=against,
     )
     path = order_of(run).whole_path
 
@@ -190,11 +190,11 @@ def test_with_nobody_skipped_it_is_what_the_transcript_says(law: StepSizeLaw, ev
                 parts=every,
                 protects="record",
                 closing=2,
-                view=view,
+                against=against,
             )
         )
 
-    if view == "final":
+    if against == "outsider":
         mu = account(np.ones(len(path), dtype=bool)).worst().mu
     else:  # an observer looks at its turns, and passes the token on
         mu = max(float(account(path != observer).seen_by(observer).max()) for observer in range(7))
@@ -354,7 +354,10 @@ def test_without_convexity_each_update_counts_in_full() -> None:
         ("search", {"search": -1}),
         ("search = 5: is for an order that is still to be designed", {"schedule": "random-ring", "search": 5}),
         ("order_seed", {"schedule": "ring", "order_seed": 5}),
-        ("view = participants: in a known order observers are taken to be always ready", {"view": "participants"}),
+        (
+            "against = skipped-node: in a known order observers are taken to be always ready",
+            {"against": "skipped-node"},
+        ),
         ("distance", {"distance": 2}),
         ("nodes", {"nodes": 4000, "steps": 8000}),
         ("steps = 2000000: must be at most 1000000", {"steps": 2_000_000}),

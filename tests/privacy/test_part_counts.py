@@ -49,7 +49,7 @@ def paths(run: PlannedRun) -> list[tuple[float, list[tuple[int, bool]]]]:
 def as_lists(run: PlannedRun, hops: list[tuple[int, bool]], parts: list[int]) -> Run:
     updates = sum(updated for _, updated in hops)
     steps = np.ones(updates) if run.step_size == "constant" else 1.0 / np.sqrt(1.0 + np.arange(updates))
-    return Run(run.nodes, "offered", hops, steps.tolist(), [run.noise_multiplier] * updates, [1.0] * updates, parts)
+    return Run(run.nodes, "node", hops, steps.tolist(), [run.noise_multiplier] * updates, [1.0] * updates, parts)
 
 
 def own_account(run: Run, target: int) -> OwnTranscript:
@@ -90,7 +90,7 @@ def test_no_protocol_of_nodes_with_different_parts_leaks_more_than_the_forecast(
     """
     run = run.replace(parts=tuple(parts))
     inside = forecast(run)
-    outside = forecast(run.replace(view="final", distance=None))
+    outside = forecast(run.replace(against="outsider", distance=None))
     largest = forecast(run.replace(parts=max(parts)))
     exact: dict[tuple[int, int, int], Floats] = {}
     for chance, hops in paths(run):
@@ -137,10 +137,10 @@ def test_neither_the_smallest_number_of_parts_nor_the_largest_stands_for_all() -
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("view", ["offered", "final"])
+@pytest.mark.parametrize("against", ["node", "outsider"])
 @pytest.mark.parametrize("schedule", ["ring", "random-ring"])
-def test_what_is_stated_is_the_largest_over_the_numbers_of_parts(schedule: ScheduleName, view: str) -> None:
-    run = planned(schedule, 10, 12, skip=0.3, view=view, noise_multiplier=4.0)
+def test_what_is_stated_is_the_largest_over_the_numbers_of_parts(schedule: ScheduleName, against: str) -> None:
+    run = planned(schedule, 10, 12, skip=0.3, against=against, noise_multiplier=4.0)
     several = run.replace(parts=(5, 2, 3, 3))
     each = [run.replace(parts=every) for every in (2, 3, 5)]
     assert forecast(several).epsilon(1e-5) == max(forecast(one).epsilon(1e-5) for one in each)
@@ -166,8 +166,8 @@ def test_numbers_that_others_divide_do_not_matter() -> None:
 @pytest.mark.parametrize("schedule", ["ring", "random-ring"])
 def test_what_holds_for_units_of_a_divisor_holds_for_those_of_its_multiples(schedule: ScheduleName) -> None:
     """The bounds follow: so leaving multiples out states no less than they would."""
-    for view, law in (("offered", "sqrt"), ("final", "sqrt"), ("final", "constant")):
-        run = planned(schedule, 4, 8, skip=0.3, view=view, step_size=law)
+    for against, law in (("node", "sqrt"), ("outsider", "sqrt"), ("outsider", "constant")):
+        run = planned(schedule, 4, 8, skip=0.3, against=against, step_size=law)
         found = {every: forecast(run.replace(parts=every)).epsilon(1e-4) for every in (1, 2, 3, 4, 6)}
         for least, most in ((1, 2), (1, 3), (2, 4), (2, 6), (3, 6)):
             assert found[most] <= found[least] * (1.0 + 1e-9)

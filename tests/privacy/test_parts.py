@@ -54,7 +54,7 @@ def test_every_pair_costs_what_plain_lists_say() -> None:
         assert account.mu(target, others) == pytest.approx(slow_mu(run, target, others), rel=1e-8, abs=0.0)
         outside = [slow_mu(run, target, []) for target in range(run.nodes)]
         assert account.seen_outside() == pytest.approx(outside, rel=1e-8, abs=0.0)
-        final = run.account(view="final")
+        final = run.account(against="outsider")
         assert final.worst().mu == pytest.approx(max(outside), rel=1e-8, abs=0.0)
         assert (final.worst().observer, final.guarantee(1e-5).against) == (OUTSIDE, "an outsider")
         for target in range(run.nodes):  # whoever is inside is told more
@@ -131,7 +131,7 @@ def test_own_accounts_are_those_of_the_run_so_far() -> None:
                 account.update(node, **what, part=used[made][1] if account.target == node else None)
             made += updated
             if hop % 4 == 0 or hop == len(run.hops):
-                mu2 = run.first(hop).account(convex=convex, view="offered").matrix(threads=1) ** 2
+                mu2 = run.first(hop).account(convex=convex, against="node").matrix(threads=1) ** 2
                 for u in range(run.nodes):
                     assert own[u].mu2_by_observer() == pytest.approx(mu2[u], rel=1e-9, abs=0.0)
                     assert np.all(own[u].mu2_by_observer() >= mu2[u] * (1.0 - 1e-12))
@@ -160,7 +160,7 @@ def test_many_parts_are_done_in_small_pieces(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("parts", [0, -1, 1.5, [1, 2], [[1]], "2", True, 10**7])
 def test_what_is_no_number_of_parts_is_refused(parts: Any) -> None:
-    run = Run(3, "offered", [(0, True)], [1.0], [5.0], [1.0], [1, 1, 1])
+    run = Run(3, "node", [(0, True)], [1.0], [5.0], [1.0], [1, 1, 1])
     with pytest.raises(InvalidInput, match="parts"):
         run.account(parts=parts)
     with pytest.raises(InvalidInput, match="parts"):
@@ -168,7 +168,7 @@ def test_what_is_no_number_of_parts_is_refused(parts: Any) -> None:
 
 
 def test_what_would_be_a_guess_is_refused() -> None:
-    run = Run(3, "offered", [(0, True)], [1.0], [5.0], [1.0], [2, 1, 1])
+    run = Run(3, "node", [(0, True)], [1.0], [5.0], [1.0], [2, 1, 1])
     with pytest.raises(InvalidInput, match="parts"):
         run.account(protects="node")
     with pytest.raises(InvalidInput, match="protects"):
@@ -183,7 +183,7 @@ def test_what_would_be_a_guess_is_refused() -> None:
             OwnTranscript(3, 0, parts=2, protects=claimed)  # type: ignore[arg-type] # no unit at all
     for parts in (1, 2):
         assert OwnTranscript(3, 0, parts=parts).guarantee(1e-5).protects == "record"
-    outside = run.account(view="final")
+    outside = run.account(against="outsider")
     for ask in (outside.matrix, lambda: outside.mu(0, 1), lambda: outside.seen_by(1)):
-        with pytest.raises(InvalidInput, match="final"):
+        with pytest.raises(InvalidInput, match="outsider"):
             ask()

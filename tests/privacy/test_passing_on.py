@@ -115,14 +115,14 @@ def test_passing_on_tells_more_than_updating() -> None:
     assert forecast(run).epsilon(1e-5) == pytest.approx(passing, rel=1e-8)
 
 
-@pytest.mark.parametrize("view", ["offered", "final"])
-def test_an_outsider_has_no_turns_to_pass_on(view: Any) -> None:
+@pytest.mark.parametrize("against", ["node", "outsider"])
+def test_an_outsider_has_no_turns_to_pass_on(against: Any) -> None:
     order = known_order(5, 4, 3, 2)
     # An observer that no hop belongs to: it looks at the end.
     outside = max(leakage(order, u, -1, (), 1, 0) for u in range(5))
-    stated = forecast(planned(order, view=view)).epsilon(1e-5)
+    stated = forecast(planned(order, against=against)).epsilon(1e-5)
     alone = gdp_epsilon(math.sqrt(outside), 1e-5)
-    assert stated == pytest.approx(alone, rel=1e-8) if view == "final" else stated > alone
+    assert stated == pytest.approx(alone, rel=1e-8) if against == "outsider" else stated > alone
 
 
 @pytest.mark.parametrize("target_skip", [None, 0.02, 0.6])

@@ -110,8 +110,8 @@ def truth_of(run: PlannedRun, unit: int, observer_ready: float, place: int = 1) 
     for number in range(1, run.rounds + 1):
         own = "U" if number % run.unit.every == unit % run.unit.every else "N"
         ready = 1.0 - run.skip
-        seen = {"W": observer_ready, "L" if run.keywords["view"] == "offered" else "": 1.0 - observer_ready}
-        if run.keywords["view"] == "final":
+        seen = {"W": observer_ready, "L" if run.keywords["against"] == "node" else "": 1.0 - observer_ready}
+        if run.keywords["against"] == "outsider":
             seen = {"N": ready, "": run.skip}
         outcomes: list[dict[str, float]] = [{own: target, "": 1.0 - target}, seen]
         outcomes += [{"N": ready, "": run.skip}] * (run.nodes - 2)
@@ -140,7 +140,7 @@ def planned(schedule: ScheduleName, nodes: int, rounds: int, every: int, **more:
 def laws_of(run: PlannedRun, unit: int) -> Callable[[float, float], float]:
     """The bound of the range that a class is in."""
     classes = _classes(run, 1e-15, amplified=Forecast(run).amplified)
-    ranges = class_ranges(run.rounds, run.unit.every, fine=run.keywords["view"] == "final" and run.convex)
+    ranges = class_ranges(run.rounds, run.unit.every, fine=run.keywords["against"] == "outsider" and run.convex)
     assert len(classes) == len(ranges)
     (laws,) = [some for some, units in zip(classes, ranges, strict=True) if units.first <= unit <= units.last]
     return lambda epsilon, noise: min(law.delta(epsilon, (2.0 / noise) ** 2) for law in laws)
@@ -160,28 +160,30 @@ RUNS = [
     planned("ring", 4, 3, 2, distance=2, position=4, step_size="constant"),
     planned("ring", 3, 4, 3),
     planned("random-ring", 3, 4, 2, convex=False),
-    planned("random-ring", 3, 3, 2, view="participants", observer_skip=0.4),
+    planned("random-ring", 3, 3, 2, against="skipped-node", observer_skip=0.4),
 ]
 OUTSIDE = [
-    *(planned("random-ring", 3, rounds, 1, view="final", protects="node") for rounds in (1, 2, 3, 4)),
-    planned("random-ring", 4, 3, 1, view="final", protects="node", skip=0.0, step_size="constant"),
-    planned("random-ring", 4, 3, 1, view="final", protects="node", skip=0.0),
-    planned("random-ring", 3, 4, 1, view="final", protects="node", skip=0.5, target_skip=0.0, step_size="constant"),
-    planned("random-ring", 2, 5, 1, view="final", protects="node", skip=0.2),
-    planned("random-ring", 3, 5, 2, view="final", skip=0.2),
-    planned("random-ring", 3, 5, 3, view="final", step_size="constant", target_skip=0.0),
-    planned("random-ring", 4, 4, 2, view="final", skip=0.0),
-    planned("random-ring", 3, 4, 9, view="final"),
-    planned("ring", 3, 4, 1, view="final", protects="node"),
-    planned("ring", 4, 3, 1, view="final", protects="node", step_size="constant", target_skip=0.0),
-    planned("ring", 3, 5, 2, view="final", skip=0.1),
-    planned("ring", 3, 5, 3, view="final", step_size="constant"),
+    *(planned("random-ring", 3, rounds, 1, against="outsider", protects="node") for rounds in (1, 2, 3, 4)),
+    planned("random-ring", 4, 3, 1, against="outsider", protects="node", skip=0.0, step_size="constant"),
+    planned("random-ring", 4, 3, 1, against="outsider", protects="node", skip=0.0),
+    planned(
+        "random-ring", 3, 4, 1, against="outsider", protects="node", skip=0.5, target_skip=0.0, step_size="constant"
+    ),
+    planned("random-ring", 2, 5, 1, against="outsider", protects="node", skip=0.2),
+    planned("random-ring", 3, 5, 2, against="outsider", skip=0.2),
+    planned("random-ring", 3, 5, 3, against="outsider", step_size="constant", target_skip=0.0),
+    planned("random-ring", 4, 4, 2, against="outsider", skip=0.0),
+    planned("random-ring", 3, 4, 9, against="outsider"),
+    planned("ring", 3, 4, 1, against="outsider", protects="node"),
+    planned("ring", 4, 3, 1, against="outsider", protects="node", step_size="constant", target_skip=0.0),
+    planned("ring", 3, 5, 2, against="outsider", skip=0.1),
+    planned("ring", 3, 5, 3, against="outsider", step_size="constant"),
 ]
 
 
 def described(run: PlannedRun) -> str:
     given = run.keywords
-    more = f"skip={run.skip:g},{given.get('target_skip')} {run.step_size} {given['view']} {given.get('distance')}"
+    more = f"skip={run.skip:g},{given.get('target_skip')} {run.step_size} {given['against']} {given.get('distance')}"
     return f"{run.schedule} n={run.nodes} R={run.rounds} q={run.unit.every} {more}"
 
 
@@ -199,7 +201,7 @@ def test_no_class_of_units_leaks_more_than_the_forecast(run: PlannedRun) -> None
     )
     for unit in range(1, min(run.unit.every, run.rounds) + 1):
         bound = laws_of(run, unit)
-        for place, ready in itertools.product(places, (1.0,) if run.keywords["view"] == "final" else observers):
+        for place, ready in itertools.product(places, (1.0,) if run.keywords["against"] == "outsider" else observers):
             truth = truth_of(run, unit, ready, place)
             for noise, epsilon in QUESTIONS:
                 exact = truth.delta(epsilon, noise)
@@ -211,7 +213,7 @@ def test_no_class_of_units_leaks_more_than_the_forecast(run: PlannedRun) -> None
 @pytest.mark.parametrize("step_size", ["sqrt", "constant"])
 @pytest.mark.parametrize(("nodes", "steps", "skip"), [(2, 6, 0.0), (3, 7, 0.4), (4, 6, 0.1)])
 def test_the_final_model_of_a_walk_is_covered(nodes: int, steps: int, skip: float, step_size: str) -> None:
-    run = planned("random-walk", nodes, 1, 1, skip=skip, view="final", step_size=step_size).replace(steps=steps)
+    run = planned("random-walk", nodes, 1, 1, skip=skip, against="outsider", step_size=step_size).replace(steps=steps)
     mine, others = (1.0 - skip) / nodes, (nodes - 1) * (1.0 - skip) / nodes
     law: defaultdict[float, float] = defaultdict(float)
     for hops in itertools.product((("U", mine), ("N", others), ("", skip)), repeat=steps):
@@ -261,12 +263,12 @@ def test_no_class_is_always_the_worst() -> None:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("step_size", ["sqrt", "constant"])
-@pytest.mark.parametrize(("view", "schedule"), [("offered", "random-ring"), ("offered", "ring"), ("final", "ring")])
-def test_a_range_of_classes_is_above_each_of_them(schedule: ScheduleName, view: str, step_size: str) -> None:
-    distance = 3 if schedule == "ring" and view == "offered" else None
-    run = planned(schedule, 5, 41, 12, step_size=step_size, view=view, distance=distance)
-    law_of = ring_final if view == "final" else ring_leakage if schedule == "ring" else random_ring_leakage
-    for units in class_ranges(41, 12, fine=view == "final"):
+@pytest.mark.parametrize(("against", "schedule"), [("node", "random-ring"), ("node", "ring"), ("outsider", "ring")])
+def test_a_range_of_classes_is_above_each_of_them(schedule: ScheduleName, against: str, step_size: str) -> None:
+    distance = 3 if schedule == "ring" and against == "node" else None
+    run = planned(schedule, 5, 41, 12, step_size=step_size, against=against, distance=distance)
+    law_of = ring_final if against == "outsider" else ring_leakage if schedule == "ring" else random_ring_leakage
+    for units in class_ranges(41, 12, fine=against == "outsider"):
         shared = law_of(run, 1e-12, units)
         for unit in range(units.first, units.last + 1):
             alone = ClassRange(unit, unit, units.times, units.every, 41 - unit - (units.times - 1) * units.every)
@@ -306,7 +308,7 @@ def simulated(run: PlannedRun, unit: int, paths: int, rng: np.random.Generator) 
             for node in order.tolist():
                 if node == 0:
                     word += ("U" if (number - unit) % run.unit.every == 0 else "N") if ready[0] else ""
-                elif node == 1 and run.keywords["view"] != "final":
+                elif node == 1 and run.keywords["against"] != "outsider":
                     word += "W"
                 elif ready[node]:
                     word += "N"
@@ -320,8 +322,8 @@ def simulated(run: PlannedRun, unit: int, paths: int, rng: np.random.Generator) 
     [
         (planned("random-ring", 12, 12, 3, noise_multiplier=3.0), 1.35),
         (planned("random-ring", 12, 12, 4, noise_multiplier=3.0, step_size="constant", skip=0.0), 1.25),
-        (planned("random-ring", 15, 8, 1, protects="node", view="final", noise_multiplier=2.0, skip=0.1), 2.2),
-        (planned("random-ring", 12, 10, 2, view="final", noise_multiplier=2.0, step_size="constant"), 1.8),
+        (planned("random-ring", 15, 8, 1, protects="node", against="outsider", noise_multiplier=2.0, skip=0.1), 2.2),
+        (planned("random-ring", 12, 10, 2, against="outsider", noise_multiplier=2.0, step_size="constant"), 1.8),
     ],
     ids=lambda value: described(value) if isinstance(value, PlannedRun) else "",
 )
@@ -338,7 +340,7 @@ def test_simulated_paths_are_covered_but_not_by_much(run: PlannedRun, slack: flo
 
 def test_the_final_model_tells_less_than_half_of_what_members_see() -> None:
     run = planned("random-ring", 60, 30, 1, protects="node", skip=0.0, noise_multiplier=4.0, step_size="constant")
-    members, outsider = (forecast(run.replace(view=view)).epsilon(1e-5) for view in ("offered", "final"))
+    members, outsider = (forecast(run.replace(against=against)).epsilon(1e-5) for against in ("node", "outsider"))
     assert members == pytest.approx(4.06, abs=0.01)
     # By the plain rule (one update for each round's others, the last one for those after it) it is 1.85.
     t = np.arange(60.0)
@@ -346,7 +348,7 @@ def test_the_final_model_tells_less_than_half_of_what_members_see() -> None:
     assert 8e-6 < float(gaussian_delta(np.sqrt(plain) * 0.5, 1.85).mean()) <= 1e-5
     assert 1.80 < outsider < 1.85
     # And the truth is not far below: this many paths, each with its exact leakage.
-    exact = simulated(run.replace(view="final"), 1, 150, np.random.default_rng(5))
+    exact = simulated(run.replace(against="outsider"), 1, 150, np.random.default_rng(5))
     assert float(gaussian_delta(np.sqrt(exact) * 0.5, outsider).mean()) <= 1e-5
 
 
@@ -354,7 +356,7 @@ def test_the_final_model_tells_less_than_half_of_what_members_see() -> None:
 def test_the_final_model_is_charged_at_least_what_its_rule_says(step_size: str) -> None:
     """Nobody is skipped, so that only the target's places in the rounds are left to chance: all of them, one by one."""
     n = 12
-    run = planned("random-ring", n, 4, 1, skip=0.0, step_size=step_size, view="final")
+    run = planned("random-ring", n, 4, 1, skip=0.0, step_size=step_size, against="outsider")
     first, middle, last_two = _each_round(run, class_ranges(4, 1)[0], _Sides(n, 1.0), counter_floors(run, 0.0, 0))
     eta2 = np.ones(4 * n) if step_size == "constant" else 1.0 / (1.0 + np.arange(4 * n))
     rule: dict[str, list[float]] = {"first": [], "middle": [], "last two": []}
@@ -385,10 +387,12 @@ def test_the_final_model_is_charged_at_least_what_its_rule_says(step_size: str) 
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("step_size", ["sqrt", "constant"])
-@pytest.mark.parametrize("view", ["offered", "participants", "final"])
+@pytest.mark.parametrize("against", ["node", "skipped-node", "outsider"])
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", "random-walk"])
-def test_less_is_told_of_a_unit_that_contributes_less_often(schedule: ScheduleName, view: str, step_size: str) -> None:
-    run = planned(schedule, 10, 40, 1, view=view, step_size=step_size, noise_multiplier=4.0)
+def test_less_is_told_of_a_unit_that_contributes_less_often(
+    schedule: ScheduleName, against: str, step_size: str
+) -> None:
+    run = planned(schedule, 10, 40, 1, against=against, step_size=step_size, noise_multiplier=4.0)
     often = (1, 4) if schedule == "random-walk" else (1, 2, 4, 8, 40, 400)
     found = [forecast(run.replace(parts=every)).epsilon(1e-6) for every in often]
     if schedule == "random-walk":  # where turns come at random, and rotation is not counted
@@ -398,9 +402,9 @@ def test_less_is_told_of_a_unit_that_contributes_less_often(schedule: ScheduleNa
         assert all(later <= earlier * (1.0 + 1e-9) for earlier, later in itertools.pairwise(found))
         assert found[3] < 0.75 * found[0]
         assert found[-1] == found[-2]
-    if view == "final":
+    if against == "outsider":
         for every, epsilon in zip(often, found, strict=True):
-            assert epsilon <= forecast(run.replace(parts=every, view="offered")).epsilon(1e-6) * (1.0 + 1e-12)
+            assert epsilon <= forecast(run.replace(parts=every, against="node")).epsilon(1e-6) * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("schedule", ["ring", "random-ring", pytest.param("random-walk", marks=pytest.mark.slow)])
@@ -408,7 +412,7 @@ def test_an_outsider_is_told_no_more_than_a_member(schedule: ScheduleName) -> No
     for skip, nodes, rounds in ((0.0, 2, 1), (0.9, 2, 6), (0.5, 3, 20), (0.0, 100, 3)):
         run = planned(schedule, nodes, rounds, 1, skip=skip, noise_multiplier=5.0)
         for epsilon in (0.0, 0.3, 2.0):
-            final, member = (forecast(run.replace(view=view)).delta(epsilon) for view in ("final", "offered"))
+            final, member = (forecast(run.replace(against=against)).delta(epsilon) for against in ("outsider", "node"))
             assert final <= member * (1.0 + 1e-9)
 
 
@@ -433,7 +437,7 @@ def test_a_composition_holds_for_every_class_in_each_run() -> None:
     assert account.guarantee(1e-5).protects == "record"
     alone = forecast(runs[0])
     assert Composition(alone).delta(0.7) == pytest.approx(alone.delta(0.7), rel=3e-3)
-    for other in (runs[0].replace(protects="person"), runs[0].replace(view="final")):
+    for other in (runs[0].replace(protects="person"), runs[0].replace(against="outsider")):
         with pytest.raises(InvalidInput, match="forecasts"):
             Composition(alone, forecast(other))
     with pytest.raises(InvalidInput, match="too many"):
@@ -461,9 +465,9 @@ def test_a_whole_node_is_promised_what_its_rows_leave() -> None:
         ("parts", {"parts": 2, "protects": "node"}),
         ("parts", {"parts": 1.5}),
         ("protects", {"protects": "row"}),
-        ("observers", {"view": "final", "observers": 2}),
-        ("observer_skip", {"view": "final", "observer_skip": 0.5}),
-        ("distance", {"view": "final", "schedule": "ring", "distance": 2}),
+        ("observers", {"against": "outsider", "observers": 2}),
+        ("observer_skip", {"against": "outsider", "observer_skip": 0.5}),
+        ("distance", {"against": "outsider", "schedule": "ring", "distance": 2}),
     ],
 )
 def test_what_makes_no_sense_is_refused(parameter: str, changes: dict[str, Any]) -> None:
@@ -476,7 +480,7 @@ def test_the_paper_speaks_of_units_that_contribute_at_every_turn() -> None:
     account = PaperBound(run, delta_prime=1e-7)
     assert account.epsilon(1e-6) == PaperBound(run.replace(protects="node"), delta_prime=1e-7).epsilon(1e-6)
     assert "one record of any node" in account.guarantee(1e-5).sentence()
-    for changes in ({"parts": 2}, {"view": "final"}):
+    for changes in ({"parts": 2}, {"against": "outsider"}):
         with pytest.raises(InvalidInput, match=next(iter(changes))):
             PaperBound(run.replace(**changes), delta_prime=1e-7)
 
@@ -487,7 +491,7 @@ def test_claims_say_what_they_rest_on() -> None:
     assert "one record of any node" in said
     assert "every 4th turn" in said
     assert "is public" in said
-    outside = forecast(run.replace(view="final")).guarantee(1e-5)
+    outside = forecast(run.replace(against="outsider")).guarantee(1e-5)
     assert (outside.against, outside.protects) == ("an outsider", "record")
     assert "final model and nothing else" in outside.sees
     assert "put together" in outside.sentence()

@@ -359,7 +359,7 @@ def test_nobody_is_sure_who_is_ready_just_in_time() -> None:
     [
         {"schedule": "ring"},
         {"schedule": "random-walk"},
-        {"view": "participants"},
+        {"against": "skipped-node"},
         {"skip": 0.1},
         {"target_skip": 0.0},
         {"others": 9},
@@ -387,10 +387,10 @@ def test_who_passes_the_token_on_unchanged_has_looked() -> None:
     """Target, a look, another node's update: told of the look, the account is twice that of an observer who did not."""
     path, updated = np.array([0, 1, 2]), np.array([True, False, True])
     told: dict[str, Any] = {"nodes": 3, "offered": path, "updated": updated, "step_sizes": 1.0, "noise_multiplier": 2.0}
-    skipped = TranscriptAccountant(Transcript(**told, view="participants")).mu(0, 1)
-    looked = TranscriptAccountant(Transcript(**told, view="participants", passed_on=np.array([False, True, False]))).mu(
-        0, 1
-    )
+    skipped = TranscriptAccountant(Transcript(**told, against="skipped-node")).mu(0, 1)
+    looked = TranscriptAccountant(
+        Transcript(**told, against="skipped-node", passed_on=np.array([False, True, False]))
+    ).mu(0, 1)
     assert skipped**2 == pytest.approx(0.5)
     assert looked**2 == pytest.approx(1.0)
     assert looked == TranscriptAccountant(Transcript(**told)).mu(0, 1)

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from plain_run import VIEWS, Run, exact_mu, random_run, worst_factors
+from plain_run import AGAINST, Run, exact_mu, random_run, worst_factors
 from scipy.optimize import lsq_linear
 
 from skipring.errors import InvalidInput
 from skipring.privacy import OwnTranscript
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon
-from skipring.privacy.record import View
+from skipring.privacy.record import Against
 from skipring.privacy.transcript import Transcript, TranscriptAccountant
 from skipring.schedules import schedule
 
@@ -99,7 +99,7 @@ def test_two_updates_of_the_target_as_in_the_closed_form() -> None:
     """Slopes that rise are charged apart, slopes that fall together."""
     for steps in ([1.0, 1.0, 3.0, 1.0], [3.0, 1.0, 1.0, 1.0]):
         hops = [(0, True), (1, True), (0, True), (1, True)]
-        run = Run(3, "offered", hops, steps, [10.0] * 4, [1.0] * 4, [1] * 3)
+        run = Run(3, "node", hops, steps, [10.0] * 4, [1.0] * 4, [1] * 3)
         first, second = steps[0] ** 2 + steps[1] ** 2, steps[2] ** 2 + steps[3] ** 2
         apart = steps[0] ** 2 / first + steps[2] ** 2 / second
         together = (steps[0] + steps[2]) ** 2 / (first + second)
@@ -164,8 +164,8 @@ def test_without_convexity_each_update_counts_in_full() -> None:
         assert account.mu(target, observers) == pytest.approx(plain_mu(run, target), rel=1e-9, abs=0.0)
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_the_next_on_a_ring_sees_every_update_by_itself(view: View) -> None:
+@pytest.mark.parametrize("against", AGAINST)
+def test_the_next_on_a_ring_sees_every_update_by_itself(against: Against) -> None:
     nodes, rounds = 7, 20
     offered = np.tile(np.arange(nodes), rounds)
     steps = 1.0 / np.sqrt(1.0 + np.arange(nodes * rounds))
@@ -176,7 +176,7 @@ def test_the_next_on_a_ring_sees_every_update_by_itself(view: View) -> None:
             updated=np.ones(nodes * rounds, dtype=np.bool_),
             step_sizes=steps,
             noise_multiplier=PAPER_NOISE,
-            view=view,
+            against=against,
         )
     )
     full = math.sqrt(rounds) * 2.0 / PAPER_NOISE
@@ -234,7 +234,7 @@ def test_who_sees_less_learns_less() -> None:
     rng = np.random.default_rng(10)
     for _ in range(100):
         run = random_run(rng, factors=(0.5, 1.0))
-        offered, participants = (run.account(view=view).matrix() for view in VIEWS)
+        offered, participants = (run.account(against=against).matrix() for against in AGAINST)
         assert np.all(participants <= offered * (1.0 + 1e-12))
 
 
@@ -278,9 +278,9 @@ def test_twenty_thousand_updates_under_strong_contraction_stay_finite(factor: fl
     """Only the last few hundred updates matter to an observer who sees but the final token."""
     updates = 20_000
     hops = [(c % 2, True) for c in range(updates)]
-    run = Run(3, "offered", hops, [1.0] * updates, [10.0] * updates, [factor] * updates, [1] * 3)
+    run = Run(3, "node", hops, [1.0] * updates, [10.0] * updates, [factor] * updates, [1] * 3)
     account = run.account()
-    recent = Run(3, "offered", hops[-400:], [1.0] * 400, [10.0] * 400, [factor] * 400, [1] * 3)
+    recent = Run(3, "node", hops[-400:], [1.0] * 400, [10.0] * 400, [factor] * 400, [1] * 3)
     for target in (0, 1):
         assert account.mu(target, 2) == pytest.approx(slow_mu(recent, target, [2]), rel=1e-8, abs=0.0)
     assert account.worst().mu == pytest.approx(
@@ -291,21 +291,21 @@ def test_twenty_thousand_updates_under_strong_contraction_stay_finite(factor: fl
 
 # Reference numbers ---------------------------------------------------------------------------------------------------
 
-# Schedule, nodes, skip, hops, view, and epsilon at delta = 1e-6: median, 99 % and maximum over ordered pairs.
-TABLE_4: list[tuple[str, int, float, int, View, tuple[float, float, float]]] = [
-    ("random-ring", 100, 0.5, 10_000, "offered", (1.76, 2.40, 2.84)),
-    ("random-ring", 100, 0.5, 10_000, "participants", (1.33, 1.95, 2.35)),
-    ("ring", 100, 0.5, 10_000, "offered", (1.16, 6.32, 7.65)),
-    ("ring", 100, 0.5, 10_000, "participants", (0.97, 4.31, 5.58)),
-    ("random-walk", 100, 0.5, 10_000, "offered", (1.74, 2.48, 2.87)),
-    ("random-walk", 100, 0.5, 10_000, "participants", (1.37, 2.04, 2.49)),
-    ("random-ring", 1000, 1e-4, 24_000, "offered", (0.26, 0.84, 1.44)),
+# Schedule, nodes, skip, hops, against, and epsilon at delta = 1e-6: median, 99 % and maximum over ordered pairs.
+TABLE_4: list[tuple[str, int, float, int, Against, tuple[float, float, float]]] = [
+    ("random-ring", 100, 0.5, 10_000, "node", (1.76, 2.40, 2.84)),
+    ("random-ring", 100, 0.5, 10_000, "skipped-node", (1.33, 1.95, 2.35)),
+    ("ring", 100, 0.5, 10_000, "node", (1.16, 6.32, 7.65)),
+    ("ring", 100, 0.5, 10_000, "skipped-node", (0.97, 4.31, 5.58)),
+    ("random-walk", 100, 0.5, 10_000, "node", (1.74, 2.48, 2.87)),
+    ("random-walk", 100, 0.5, 10_000, "skipped-node", (1.37, 2.04, 2.49)),
+    ("random-ring", 1000, 1e-4, 24_000, "node", (0.26, 0.84, 1.44)),
 ]
 
 
-@pytest.mark.parametrize(("name", "nodes", "skip", "hops", "view", "expected"), TABLE_4)
+@pytest.mark.parametrize(("name", "nodes", "skip", "hops", "against", "expected"), TABLE_4)
 def test_table_4(
-    name: str, nodes: int, skip: float, hops: int, view: View, expected: tuple[float, float, float]
+    name: str, nodes: int, skip: float, hops: int, against: Against, expected: tuple[float, float, float]
 ) -> None:
     """The table is one random path, and so is this: they need not agree closer than paths differ.
 
@@ -318,7 +318,12 @@ def test_table_4(
     steps = 1.0 / np.sqrt(1.0 + np.arange(int(updated.sum())))
     account = TranscriptAccountant(
         Transcript(
-            nodes=nodes, offered=offered, updated=updated, step_sizes=steps, noise_multiplier=PAPER_NOISE, view=view
+            nodes=nodes,
+            offered=offered,
+            updated=updated,
+            step_sizes=steps,
+            noise_multiplier=PAPER_NOISE,
+            against=against,
         )
     )
     pairs = account.matrix()[~np.eye(nodes, dtype=np.bool_)]
@@ -343,13 +348,13 @@ def good(**changes: Any) -> Transcript:
     return Transcript(**(arguments | changes))
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_an_empty_run_leaks_nothing(view: View) -> None:
+@pytest.mark.parametrize("against", AGAINST)
+def test_an_empty_run_leaks_nothing(against: Against) -> None:
     nothing = {"offered": np.zeros(0, dtype=np.int64), "updated": np.zeros(0, dtype=np.bool_)}
     skipped = {"offered": np.array([0, 1, 2]), "updated": np.zeros(3, dtype=np.bool_)}
     for hops in (nothing, skipped):
         for convex in (True, False):
-            account = TranscriptAccountant(good(view=view, convex=convex, **hops))
+            account = TranscriptAccountant(good(against=against, convex=convex, **hops))
             assert np.all(account.matrix() == 0.0)
             assert account.mu(0, 1) == account.mu(0, [1, 2]) == account.worst().mu == account.epsilon(1e-6) == 0.0
     own = OwnTranscript(3, 0)
@@ -397,8 +402,8 @@ def test_contraction_must_not_be_negative(value: Any) -> None:
 
 
 def test_an_unknown_view_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="view"):
-        good(view="everything")
+    with pytest.raises(InvalidInput, match="against"):
+        good(against="everything")
 
 
 @pytest.mark.parametrize("observer", [0, [0], [1, 0], [], 3, [1, 3], -1, [1.5], True])

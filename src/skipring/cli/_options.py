@@ -150,16 +150,17 @@ class Account:
         float | None,
         typer.Option(help="With method paper: delta' (default: delta, or 1e-6). The printed delta is their sum."),
     ] = None
-    view: Annotated[
+    against: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="offered: protects from an observer that is always ready; participants: from one that is skipped, too;"
-            " final: from an outsider who is shown the final model and nothing else.",
+            help="node: another node that is always ready; skipped-node: one that is skipped, too; outsider: one who is"
+            " shown the final model and nothing else.",
         ),
-    ] = "offered"
+    ] = "node"
     observer_skip: Annotated[
-        float | None, typer.Option(help="With view participants: the observer's skip probability; by default --skip.")
+        float | None,
+        typer.Option(help="Against a skipped-node: its skip probability; by default --skip."),
     ] = None
     target_skip: Annotated[
         float | None, typer.Option(help="Skip probability of the protected node, if it differs from the others'.")

@@ -201,9 +201,9 @@ def _planned(hops: options.Hops, asked: options.Account, noise_multiplier: float
 
 
 def _facts(run: PlannedRun) -> dict[str, Any]:
-    """Return what JSON says of a run; how many parts it has is said elsewhere."""
+    """Return what JSON says of a run; how many parts it has, and who looks, is said elsewhere."""
     found = run.keywords
-    del found["parts"]
+    del found["parts"], found["against"]
     return {"target_skip": found["skip"]} | found
 
 

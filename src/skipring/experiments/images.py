@@ -294,7 +294,7 @@ def _final(
             data=way.data,
             name=way.name,
             epsilon=forecast(record).epsilon(IMAGE_DELTA),
-            final_epsilon=forecast(record.replace(view="final")).epsilon(IMAGE_DELTA),
+            final_epsilon=forecast(record.replace(against="outsider")).epsilon(IMAGE_DELTA),
             accuracies=tuple(accuracies),
             chosen=str(tried),
             validation=validation,

@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from .lateness import Remembering as Remembering
     from .lateness import sure_others as sure_others
     from .leakage import Leakage as Leakage
+    from .record import Against as Against
     from .record import ScheduleName as ScheduleName
-    from .record import View as View
     from .theorems import paper_noise_multiplier as paper_noise_multiplier
     from .theorems import stated_epsilon as stated_epsilon
     from .theorems import theorem_curve as theorem_curve

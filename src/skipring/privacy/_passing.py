@@ -42,7 +42,7 @@ def exact_account(run: PlannedRun, order: KnownOrder, parts: int) -> TranscriptA
             updated=np.ones(len(path), dtype=np.bool_),
             step_sizes=1.0 / np.sqrt(numbers) if run.step_size == "sqrt" else 1.0,
             noise_multiplier=2.0,
-            view="final" if run.outside else "offered",
+            against="outsider" if run.outside else "node",
             parts=parts,
             protects=run.protects,
             closing=len(order.closing),

@@ -213,7 +213,7 @@ class Composition(PrivacyCurve):
                 "forecasts", "several units", "all must protect the same: nodes, persons or records"
             )
         if len({each.run.outside for each in forecasts}) > 1:
-            raise InvalidInput.because("forecasts", "several views", "who is inside sees more than the final model")
+            raise InvalidInput.because("forecasts", "several observers", "who is inside sees more than the final model")
         self.method = "tight"
         self.forecasts = forecasts
         self.release = max(forecast.release for forecast in forecasts)

@@ -21,8 +21,8 @@ from .accountant import USUAL_UNIT, Unit
 from .orders import ORDERS, AgreedOrder, DesignedOrder, DrawnRing, FixedRing, Order, Part
 
 ScheduleName = str
-#: What an observer is shown: the token at each of its turns, or at those where it takes part; or only the final model.
-View = Literal["offered", "participants", "final"]
+#: Who looks: another node that is always ready, one that is itself skipped, or an outsider who has the final model.
+Against = Literal["node", "skipped-node", "outsider"]
 StepSizeLaw = Literal["sqrt", "constant"]
 
 #: Between these are the noise multipliers of a run: with less there is no privacy to speak of, with more no learning.
@@ -114,7 +114,7 @@ class Members(Part):
     @property
     def keywords(self) -> dict[str, Any]:
         """What `planned_run` makes it from."""
-        return {"view": "offered" if self.observer_skip is None else "participants"} | super().keywords
+        return {"against": "node" if self.observer_skip is None else "skipped-node"} | super().keywords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class Outsider(Part):
     @property
     def keywords(self) -> dict[str, Any]:
         """What `planned_run` makes it from."""
-        return {"view": "final"}
+        return {"against": "outsider"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,11 +211,11 @@ class PlannedRun:
         if members.observer_skip is None:
             return
         if isinstance(self.taking_part, SureOthers):
-            reason = "covers an observer that is sent the token at each of its turns; choose view offered"
+            reason = "covers an observer that is sent the token at each of its turns; say against node"
             raise InvalidInput.because("others", self.taking_part.others, reason)
         if self.order_is_known:
-            reason = "in a known order observers are taken to be always ready; say offered"
-            raise InvalidInput.because("view", "participants", reason)
+            reason = "in a known order observers are taken to be always ready; say against node"
+            raise InvalidInput.because("against", "skipped-node", reason)
 
     def _check_others(self, sure: SureOthers) -> None:
         """Refuse what the theorem about nodes that are sure to update does not cover (docs/privacy.md)."""
@@ -314,7 +314,7 @@ class Planned(TypedDict, total=False):
     target_skip: float | None
     others: int | None
     failure: float | None
-    view: View
+    against: Against
     observers: int | None
     observer_skip: float | None
     distance: int | None
@@ -332,7 +332,7 @@ class Planned(TypedDict, total=False):
     order: KnownOrder | None
 
 
-_NO_TURN = "view final is about an outsider, who has no turn in the network"
+_NO_TURN = "an outsider has no turn in the network"
 _NO_PLACE = "only the fixed ring has places; on {schedule} all pairs are alike"
 _DESIGNED = "is for an order that is still to be designed"
 #: Why a keyword does not go with the others.
@@ -353,10 +353,10 @@ _WHY_NOT = {
 def planned_run(**keywords: Unpack[Planned]) -> PlannedRun:
     """Return the record of a run from plain keywords; None is the same as leaving one out.
 
-    `view` is ``offered`` (another node, always ready: `Members`), ``participants`` (one that is itself skipped with
-    probability `observer_skip`, by default `skip`) or ``final`` (`Outsider`). If learning rate and smoothness are both
-    given, learning rate <= 2 / smoothness is checked. `order` is one that is agreed on already, in place of the average
-    over orders of the random ring.
+    `against` is ``node`` (another node, always ready: `Members`), ``skipped-node`` (one that is itself skipped with
+    probability `observer_skip`, by default `skip`) or ``outsider`` (`Outsider`). If learning rate and smoothness are
+    both given, learning rate <= 2 / smoothness is checked. `order` is one that is agreed on already, in place of the
+    average over orders of the random ring.
 
     >>> planned_run(schedule="random-ring", nodes=10, steps=1000, skip=0.5, noise_multiplier=10.0).rounds
     100
@@ -368,18 +368,18 @@ def planned_run(**keywords: Unpack[Planned]) -> PlannedRun:
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in keywords.items()}
     given: dict[str, Any] = {name: value for name, value in plain.items() if value is not None}
     _check_step_size(given.pop("learning_rate", None), given.pop("smoothness", None), given.get("convex", True))
-    schedule, view = given.pop("schedule"), given.pop("view", "offered")
-    for parameter, value, names in (("schedule", schedule, FORESEEN), ("view", view, get_args(View))):
+    schedule, against = given.pop("schedule"), given.pop("against", "node")
+    for parameter, value, names in (("schedule", schedule, FORESEEN), ("against", against, get_args(Against))):
         if value not in names:
             raise InvalidInput(parameter, value, "one of " + ", ".join(names))
     if "others" in given and given.get("skip") == 0.0:
         del given["skip"]
-    if view == "offered" and "observer_skip" in given:
-        reason = "view offered protects against an observer that is never skipped; choose view participants"
+    if against == "node" and "observer_skip" in given:
+        reason = "it is for an observer that is itself skipped; say against skipped-node"
         raise InvalidInput.because("observer_skip", given["observer_skip"], reason)
-    if view == "participants":
+    if against == "skipped-node":
         given.setdefault("observer_skip", given.get("skip", 0.0))
-    if view == "final" and given.get("observers") == 1:
+    if against == "outsider" and given.get("observers") == 1:
         del given["observers"]
     if "order" in given and schedule_kind(schedule).turns is not TurnLaw.IN_ROUNDS:
         reason = f"an order that is agreed on is one of random-ring or designed-ring, not of {schedule}"
@@ -387,7 +387,7 @@ def planned_run(**keywords: Unpack[Planned]) -> PlannedRun:
     kinds = (
         AgreedOrder if "order" in given else ORDERS[schedule],
         SureOthers if "others" in given else IndependentSkips,
-        Outsider if view == "final" else Members,
+        Outsider if against == "outsider" else Members,
         Protected,
     )
     known = {field.name for each in (*kinds, PlannedRun) for field in fields(each)}

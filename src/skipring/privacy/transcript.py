@@ -21,7 +21,7 @@ from .._arrays import Floats, Ints
 from ..errors import InvalidInput, require_integer
 from .accountant import ALONE, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, USUAL_UNIT, Guarantee, Unit
 from .by_mu import GaussianAccountant
-from .record import View
+from .record import Against
 
 CONTRACTIONS = (
     "the noise of others counts: no update may bring two models further apart than its contraction factor says"
@@ -102,14 +102,14 @@ class Transcript:
     contraction : Lipschitz factor of the update map, one number or one for each update: 1 for convex, smooth losses
         with step sizes of at most 2 / smoothness; less under strong convexity.
     convex : False if nothing is known about the update maps; then each update of a target counts in full.
-    view : ``offered``: a node sees the token at each hop offered to it. ``participants``: only when it is sent it.
+    against : ``node`` sees the token at each hop offered to it. ``skipped-node``: only when it is sent it.
         ``final``: it is about an outsider, who is shown the final model and nothing else.
     parts : into how many parts each node has dealt its persons or records: one number, or one for each node. At its
         turn number r (hops offered to it, from 0, skipped or not) a node uses part r mod `parts` only.
     protects : what is hidden: all data of a ``node``, all rows of a ``person``, or one ``record``. `noise_multiplier`
         is the noise std over the most that one such unit can contribute to an update.
     passed_on : for each hop, whether its node was sent the token and passed it on unchanged; None: nowhere. Such a node
-        has looked, whatever the view of members, and has added no noise.
+        has looked, whatever members see, and has added no noise.
     closing : how many hops at the end carry no data: who takes part in them adds noise and no gradient.
     """
 
@@ -120,7 +120,7 @@ class Transcript:
     noise_multiplier: ArrayLike
     contraction: ArrayLike = 1.0
     convex: bool = True
-    view: View = "offered"
+    against: Against = "node"
     parts: ArrayLike = 1
     protects: Unit = USUAL_UNIT
     passed_on: ArrayLike | None = None
@@ -128,7 +128,7 @@ class Transcript:
 
     def __post_init__(self) -> None:
         require_integer("nodes", self.nodes, 2)
-        for parameter, names in (("view", get_args(View)), ("protects", get_args(Unit))):
+        for parameter, names in (("against", get_args(Against)), ("protects", get_args(Unit))):
             if getattr(self, parameter) not in names:
                 raise InvalidInput(parameter, getattr(self, parameter), "one of " + ", ".join(names))
         parts = parts_of_nodes(self.parts, self.nodes)
@@ -196,7 +196,7 @@ class Transcript:
         offered, updated = np.asarray(self.offered), np.asarray(self.updated)
         before = np.cumsum(updated) - updated
         # Looks are not derived from updates alone: a node that passes the token on unchanged has seen it, too.
-        sees = np.ones_like(updated) if self.view == "offered" else updated | np.asarray(self.passed_on)
+        sees = np.ones_like(updated) if self.against == "node" else updated | np.asarray(self.passed_on)
         everyone = np.arange(self.nodes)
         nodes = np.concatenate([offered[sees], offered[updated], everyone])
         looks = np.concatenate([before[sees], before[updated] + 1, np.full(self.nodes, int(updated.sum()))]).astype(
@@ -257,8 +257,8 @@ class TranscriptAccountant(GaussianAccountant):
 
     def guarantee(self, delta: float) -> Guarantee:
         """Return the epsilon at a delta with all that it cannot be read without."""
-        run, outside = self.transcript, self.transcript.view == "final"
-        seen = "is sent the token whenever it is its turn" if run.view == "offered" else "updates, or passes it on"
+        run, outside = self.transcript, self.transcript.against == "outsider"
+        seen = "is sent the token whenever it is its turn" if run.against == "node" else "updates, or passes it on"
         sees = f"which sees the token when it {seen}, knows the path and sees the final model"
         notes: tuple[str, ...] = (ALONE,) if outside else ()
         if np.asarray(run.parts).max() > 1:
@@ -336,14 +336,14 @@ class TranscriptAccountant(GaussianAccountant):
     def seen_outside(self) -> Floats:
         """Return mu about every target for an outsider, who is shown the final model and nothing else.
 
-        It does not depend on the view, nor hold if the outsider and a node put together what they saw.
+        It does not depend on `against`, nor hold if the outsider and a node put together what they saw.
         """
         updates = np.array([len(self._updaters)])
         return np.sqrt(self._of_nodes(self._looked(updates, np.array([0, 1]), 0, 1))[0])
 
     def _require_members(self) -> None:
-        if self.transcript.view == "final":
-            raise InvalidInput.because("view", "final", "it is about an outsider; ask for seen_outside() or worst()")
+        if self.transcript.against == "outsider":
+            raise InvalidInput.because("against", "outsider", "ask for seen_outside() or worst()")
 
     def matrix(self, *, threads: int | None = None) -> Floats:
         """Return mu for all pairs, as an array [target, observer]; the diagonal is 0."""
@@ -385,7 +385,7 @@ class TranscriptAccountant(GaussianAccountant):
 
     def worst(self, *, threads: int | None = None) -> WorstPair:
         """Return the pair that leaks most."""
-        if self.transcript.view == "final":
+        if self.transcript.against == "outsider":
             mu = self.seen_outside()
             return WorstPair(float(mu.max()), int(np.argmax(mu)), OUTSIDE)
         rows = self._all_rows(threads)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _TITLES = {"mnist": "MNIST, 60 nodes of 1000 rows", "cifar10": "CIFAR-10, 50 nodes of 1000 rows"}
 _LOOKS = (("o", "-"), ("s", "--"))
 _HEADS = (
-    *("data", "way", "unit", "relation", "epsilon", "delta", "method", "view", "epsilon_final_model"),
+    *("data", "way", "unit", "relation", "epsilon", "delta", "method", "against", "epsilon_final_model"),
     *("runs", "accuracy_low", "accuracy_median", "accuracy_high", "validation_accuracy", "searched", "chosen"),
     *("noise_multiplier", "noise_std", "noise_of_others_counts"),
 )
@@ -68,7 +68,7 @@ def _write(rows: Sequence[ImageRow], path: Path) -> list[Path]:
         lines.append(
             [
                 *(row.data, row.name, "record", RELATION, f"{row.epsilon:.4g}", IMAGE_DELTA, "tight"),
-                *("offered", f"{row.final_epsilon:.4g}", len(row.accuracies)),
+                *("another node", f"{row.final_epsilon:.4g}", len(row.accuracies)),
                 *(f"{value:.4f}" for value in (*quartiles, row.validation)),
                 *(row.searched, row.chosen, f"{row.noise_multiplier:.5g}", f"{row.noise_std:.5g}"),
                 "yes" if row.amplified else "no",

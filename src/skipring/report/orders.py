@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _MARKERS = dict(zip(ORDER_SCHEDULES, ("s", "o", "D", "^"), strict=True))
 _HEADS = (
-    *("nodes", "rounds", "schedule", "epsilon", "delta", "unit", "view", "leakage_worst_pair", "noise_multiplier"),
-    *("rate", "runs", "test_error", "test_error_std"),
+    *("nodes", "rounds", "schedule", "epsilon", "delta", "protects", "against", "leakage_worst_pair"),
+    *("noise_multiplier", "rate", "runs", "test_error", "test_error_std"),
 )
 _TABLE = ("nodes", "rounds", "random_mean_of_3", "rows", "searched", "searched_2_closing", "median_pair")
 
@@ -71,7 +71,7 @@ def _write(rows: Sequence[OrderRow], table: Sequence[WorstPairs], path: Path) ->
     for row in rows:
         lines.append(
             [
-                *(row.nodes, row.rounds, row.schedule, *ORDER_BUDGET, "node", "offered"),
+                *(row.nodes, row.rounds, row.schedule, *ORDER_BUDGET, "node", "another node"),
                 *(f"{row.leakage:.5g}", f"{row.noise_multiplier:.5g}", row.rate, len(row.errors)),
                 *(f"{row.error:.5f}", f"{np.std(row.errors):.5f}"),
             ]

@@ -232,7 +232,7 @@ def _stated(setup: Setup, delta: float) -> dict[str, Any]:
         run = planned(setup, delta=delta)
         tight = StatedEpsilon(epsilon=forecast(run).epsilon(delta))
         others = {
-            "final": StatedEpsilon(epsilon=forecast(run.replace(view="final")).epsilon(delta)),
+            "final": StatedEpsilon(epsilon=forecast(run.replace(against="outsider")).epsilon(delta)),
             "node_epsilon": node_epsilon(setup, run, delta),
         }
         half = 0.5 * delta
