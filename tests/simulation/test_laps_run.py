@@ -11,18 +11,20 @@ import pytest
 
 from skipring._numbers import upper
 from skipring.data import from_arrays
+from skipring.delays import parse_delay
 from skipring.errors import InvalidInput
 from skipring.learning import LapState, on_grid
 from skipring.models import load_model
 from skipring.privacy import LapsAccountant, Protected, gdp_epsilon
 from skipring.report.result import result_notes, result_rows
-from skipring.runs import Known, parse_run, resolve
+from skipring.runs import Known, parse_run, resolve, with_changes
 from skipring.simulation import Result, simulate
 from skipring.simulation.build import build
 from skipring.simulation.engine import prepare_runs, run_one
 from skipring.simulation.lap_account import laps_that_happened, planned_laps
 from skipring.simulation.laps import LapRuns, _noise, lap_rule, share_in
 from skipring.simulation.together import all_delays
+from skipring.timeouts import best_deadline
 
 
 def values(**sections: dict[str, Any]) -> dict[str, Any]:
@@ -220,8 +222,9 @@ def test_many_threads_give_the_same_bytes_and_a_folder_says_what_happened(tmp_pa
 def test_laps_learn_more_than_the_walk_at_the_same_epsilon() -> None:
     """Median over eight splits and runs of the same rows, at epsilon 1."""
     losses = {}
-    for name, steps in (("laps", 5), ("random-ring", 180)):
-        run = values(schedule={"name": name, "steps": steps}, simulation={"runs": 8, "evaluate_every": steps})
+    for walks in ({"name": "laps"}, {"name": "random-ring", "steps": 180}):
+        run = values(schedule=walks, simulation={"runs": 8, "evaluate_every": 180})
+        name = walks["name"]
         losses[name] = float(np.median(simulate(run).loss[:, -1]))
     assert losses["laps"] < losses["random-ring"]
 
@@ -234,7 +237,16 @@ def test_laps_learn_more_than_the_walk_at_the_same_epsilon() -> None:
         ({"laps": {"least_nodes": 1}}, "laps.least_nodes"),
         ({"learning": {"clip_noisy": 1.0}}, "learning.clip_noisy"),
         ({"delay": {"ready": "kept"}}, "delay.ready"),
-        ({"schedule": {"steps": 0}}, "schedule.steps"),
+        ({"schedule": {"steps": 5}}, "schedule.steps"),
+        ({"laps": {"laps": 0}}, "laps.laps"),
+        ({"laps": {"deadline": 0.0}}, "laps.deadline"),
+        ({"laps": {"deadline": 0.5}, "delay": {"timeout": 0.5}}, "laps.deadline"),
+        ({"laps": {"deadline": "most-rows"}, "delay": {"law": "exponential:1", "skip": 0.5}}, "laps.deadline"),
+        ({"laps": {"floor": -1.0}}, "laps.floor"),
+        ({"gossip": {"rounds": 3}}, "gossip.rounds"),
+        ({"federated": {"channels": 3}}, "federated.channels"),
+        ({"schedule": {"name": "ring"}, "laps": {"coalition": 2}}, "laps.coalition"),
+        ({"schedule": {"name": "gossip"}, "laps": {"laps": 3}}, "laps.laps"),
     ],
 )
 def test_what_laps_do_not_do_is_refused(sections: dict[str, Any], parameter: str) -> None:
@@ -250,8 +262,59 @@ def test_networks_do_not_learn_from_laps_yet() -> None:
 
 
 def test_a_deadline_that_nobody_meets_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="fewer than 4 of 6 nodes"):
+    with pytest.raises(InvalidInput, match="the 4 of 6 nodes that it needs") as refused:
         simulate(values(delay={"law": "constant:1", "timeout": 0.5}))
+    assert refused.value.parameter == "delay.timeout"
+    with pytest.raises(InvalidInput, match="the 4 of 6 nodes that it needs") as refused:
+        simulate(values(delay={"law": "exponential:1"}, laps={"deadline": 0.01}))
+    assert refused.value.parameter == "laps.deadline"
+    with pytest.raises(InvalidInput, match="fewer than 4 of 6 nodes were ready") as refused:
+        simulate(
+            values(delay={"law": "constant:1"}, laps={"deadline": 0.5}, stragglers={"speeds": [0.1] * 3 + [1] * 3})
+        )
+    assert refused.value.parameter == "laps.deadline"
+
+
+def test_a_deadline_is_the_key_s_or_that_with_the_most_rows() -> None:
+    law = {"law": "exponential:1", "hop_latency": 0.02}
+    given = setup_of(delay=law, laps={"deadline": 1.5})
+    assert given.timeout == 1.5
+    best = best_deadline(parse_delay("exponential:1"), 0.12, 6, 4).deadline
+    assert setup_of(delay=law).timeout == setup_of(delay=law, laps={"deadline": "most-rows"}).timeout == best
+
+
+def test_a_floor_bounds_what_all_others_learn() -> None:
+    """Each share has at least the floor's noise over what one unit contributes; the record before and after says so."""
+    setup = setup_of(laps={"floor": 12.0, "laps": 3})
+    planned, rule = planned_laps(setup), lap_rule(setup)
+    assert (planned.laps, planned.floor) == (3, 12.0)
+    happened = laps_that_happened(setup, run_one(setup, 0))
+    for lap, opened in enumerate(happened.opened):
+        contributed = 0.5 * rule.sum_of(lap).sensitivity
+        assert opened.share == share_in(setup, rule, lap, 6) >= 12.0 * contributed
+        assert opened.mu2(5) <= (2.0 / 12.0) ** 2 * (1.0 + 1e-6)
+    assert happened.mu2(5) <= planned.mu2(5) * (1.0 + 1e-6) <= 3 * (2.0 / 12.0) ** 2 * (1.0 + 2e-6)
+    # Without it the same epsilon against the coalition leaves less against all others.
+    bare = setup_of(laps={"laps": 3})
+    assert bare.noise_multiplier == setup.noise_multiplier
+    assert planned_laps(bare).mu2(5) > planned.mu2(5)
+    with_floor = simulate(values(laps={"floor": 12.0, "laps": 3})).privacy
+    assert with_floor.all_others is not None
+    assert with_floor.all_others.epsilon == LapsAccountant(planned, 5).epsilon(1e-4)
+    assert with_floor.epsilon is not None
+    assert with_floor.epsilon <= 1.0
+
+
+def test_a_file_about_several_schedules_keeps_to_the_one_that_is_asked_for(tmp_path: Any) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[schedule]\nname = "ring"\nsteps = 12\n[gossip]\nrounds = 3\n[laps]\ncoalition = 2\n')
+    assert with_changes(file, ["schedule.name=laps"]).schedule.steps is None
+    assert with_changes(file, ["schedule.name=laps"]).gossip.rounds == 2
+    walk = with_changes(file, ["schedule.name=random-ring"])
+    assert (walk.schedule.steps, walk.laps.coalition) == (12, None)
+    both = with_changes(file, ["schedule.name=laps", "schedule.steps=10"])
+    with pytest.raises(InvalidInput, match="laps.laps"):
+        resolve(both, Known(features=3, classes=2), 6)
 
 
 def test_the_record_of_laps_has_their_weights_and_all_numbers_of_parts() -> None:

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
-from ..schedules import Gossip
+from ..schedules import RIVALS, Laps
 
-#: A section, and two of its keys of which one may be given.
+#: Two keys of which one may be given.
 EITHER = (
-    ("delay", "timeout", "skip"),
-    (Gossip.name, "slots", "access"),
-    ("model", "classes", "label_bound"),
-    ("privacy", "noise_multiplier", "epsilon"),
+    ("delay.timeout", "delay.skip"),
+    ("delay.timeout", "laps.deadline"),
+    ("delay.skip", "laps.deadline"),
+    ("gossip.slots", "gossip.access"),
+    ("model.classes", "model.label_bound"),
+    ("privacy.noise_multiplier", "privacy.epsilon"),
 )
 
 
@@ -58,7 +60,19 @@ def change_value(values: dict[str, Any], key: str, value: Any) -> None:
     table = values.setdefault(section, {})
     if not isinstance(table, dict):
         raise InvalidInput("set", f"{key}={value}", "about a section of the run file")
-    for _, *pair in EITHER:
-        if name in pair:
-            table.pop(pair[1 - pair.index(name)], None)
+    for pair in EITHER:
+        if key in pair:
+            other, _, its = pair[1 - pair.index(key)].partition(".")
+            if isinstance(values.get(other), dict):
+                values[other].pop(its, None)
     table[name] = value
+
+
+def change_schedule(values: dict[str, Any], name: object) -> None:
+    """Leave out what only another schedule than this one reads: a file may be about several that are compared."""
+    for section in RIVALS:
+        if section != name:
+            values.pop(section, None)
+    if name == Laps.name and isinstance(values.get("schedule"), dict):
+        for key in ("steps", "closing", "search"):
+            values["schedule"].pop(key, None)

@@ -10,9 +10,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import bdtrc
 
 from ..data import NodeData
-from ..delays import Delay, Empirical, parse_delay
+from ..delays import Delay, Empirical, Trace, parse_delay
 from ..errors import InvalidInput, require_positive
 from ..learning import (
     SOFTMAX,
@@ -26,7 +27,7 @@ from ..learning import (
     usual_laps,
     usual_loss,
 )
-from ..schedules import FORESEEN, RIVALS, SCHEDULES, DesignedRing, Laps
+from ..schedules import FORESEEN, RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, Laps
 from ..timeouts import best_deadline, best_timeout, best_timeout_ready, timeout_for_skip
 from .keys import by_key
 from .rows import label_bound_is_agreed
@@ -37,6 +38,8 @@ DEFAULT_ROUNDS = 30
 DEFAULT_EPSILON = 8.0
 DEFAULT_DIAMETER = 10.0
 
+#: A deadline by which laps have enough nodes less often is refused.
+_HARDLY_EVER = 1e-3
 #: Why a squared loss without an agreed bound has no epsilon: to replace a node's labels moves the noise of all.
 _NO_BOUND = (
     "the noise follows from the largest label of all nodes' rows; "
@@ -133,14 +136,17 @@ def resolve(
             reason = f"no forecast covers the schedule {run.schedule.name}; give privacy.noise_multiplier instead"
             raise InvalidInput.because("epsilon", epsilon, reason)
     among = laps_of(run, nodes)
+    _require_keys(run)
+    timeout = _real_timeout(run) if learns_timeouts else _timeout(run, law, nodes, known=delay is not None)
     if among is not None:
         _require_laps(run, model)
+        _require_met(run, law, among, math.inf if timeout is None else timeout)
     return ResolvedRun(
         run=run,
         nodes=nodes,
         steps=_steps(run, nodes, model),
         delay=law,
-        timeout=_real_timeout(run) if learns_timeouts else _timeout(run, law, nodes, known=delay is not None),
+        timeout=timeout,
         step_sizes=step_sizes_of(run),
         model=model,
         protection=protection,
@@ -159,6 +165,23 @@ def laps_of(run: RunFile, nodes: int) -> Laps | None:
         return Laps(nodes=nodes, coalition=run.laps.coalition, least_nodes=run.laps.least_nodes)
 
 
+def _require_keys(run: RunFile) -> None:
+    """Refuse keys of another schedule than the run's: noise and promise would be others than they say."""
+    name = run.schedule.name
+    if name == Laps.name and run.schedule.steps is not None:
+        reason = f'counts hops of a token; this run learns by laps, which laps.laps counts (schedule.name = "{USUAL_SCHEDULE}"'
+        reason += " walks)"
+        raise InvalidInput.because("schedule.steps", run.schedule.steps, reason)
+    # A rival may be what another one's keys are kept for; who hides what they share in laps must not be mistaken.
+    for section in RIVALS if name == Laps.name else (Laps.name,):
+        if section == name:
+            continue
+        of = getattr(run, section)
+        for key, field in type(of).model_fields.items():
+            if (given := getattr(of, key)) != field.default:
+                raise InvalidInput.because(f"{section}.{key}", given, f"is for schedule {section}, and this is {name}")
+
+
 def _require_laps(run: RunFile, model: LinearModel | NeuralModel | None) -> None:
     """Refuse what laps do not do."""
     if run.privacy.protects == "node":
@@ -169,10 +192,10 @@ def _require_laps(run: RunFile, model: LinearModel | NeuralModel | None) -> None
 
 
 def _steps(run: RunFile, nodes: int, model: LinearModel | NeuralModel | None) -> int:
+    if run.schedule.name == Laps.name and isinstance(model, LinearModel):
+        return usual_laps(model) if run.laps.laps == "auto" else run.laps.laps
     if run.schedule.steps is not None:
         return run.schedule.steps
-    if run.schedule.name == Laps.name and isinstance(model, LinearModel):
-        return usual_laps(model)
     return DEFAULT_ROUNDS * (1 if run.schedule.name in RIVALS else nodes)
 
 
@@ -316,19 +339,20 @@ def _real_timeout(run: RunFile) -> float | None:
 
 def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | None:
     given = run.delay
-    if given.timeout == "adaptive":
+    asked = given.timeout if run.laps.deadline is None else run.laps.deadline
+    if asked == "adaptive":
         return None
-    if given.timeout is None and given.skip is None and given.law is None and not known:
+    if asked is None and given.skip is None and given.law is None and not known:
         return math.inf  # how long nodes take is made up: nobody is skipped for it
     remembers = given.ready not in (None, "fresh")
-    if run.compute.law is not None and (given.skip is not None or not isinstance(given.timeout, float)):
+    if run.compute.law is not None and (given.skip is not None or not isinstance(asked, float)):
         if remembers:
             reason = "no law of rounds knows both readiness that is remembered and computing; say how long to wait"
-            raise InvalidInput.because("delay.timeout", given.timeout or "most-updates", reason)
+            raise InvalidInput.because("delay.timeout", asked or "most-updates", reason)
         delay = _answers(delay, run.compute.law)
     if given.skip is not None:
         return timeout_for_skip(delay, given.skip)
-    if given.timeout is None or given.timeout == "most-updates":
+    if asked is None or isinstance(asked, str):
         if (among := laps_of(run, nodes)) is not None:
             sending = 2.0 * among.round_trips * given.hop_latency
             return best_deadline(delay, sending, nodes, among.needed).deadline
@@ -336,7 +360,20 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
         if remembers and turns is not None:
             return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", turns=turns)
         return best_timeout(delay, given.hop_latency)
-    return float(given.timeout)
+    return float(asked)
+
+
+def _require_met(run: RunFile, delay: Delay, among: Laps, timeout: float) -> None:
+    """Refuse a deadline by which there are hardly ever enough nodes for a lap, as far as their law tells."""
+    if not 0.0 < timeout < math.inf or isinstance(delay, Trace) or run.stragglers != type(run.stragglers)():
+        return
+    ready = 1.0 - float(delay.survival(np.array([timeout]))[0])
+    if bdtrc(among.needed - 1, among.nodes, ready) < _HARDLY_EVER:
+        key = "delay.skip" if run.delay.skip is not None else "laps.deadline"
+        key = "delay.timeout" if isinstance(run.delay.timeout, float) else key
+        given = run.delay.skip if run.delay.skip is not None else timeout
+        reason = f"fewer than one lap in a thousand has the {among.needed} of {among.nodes} nodes that it needs by then"
+        raise InvalidInput.because(key, given, reason)
 
 
 def _answers(delay: Delay, compute: str) -> Delay:

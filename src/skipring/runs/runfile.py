@@ -24,7 +24,7 @@ from ..errors import (
 from ..learning import LOSSES, NETWORKS, rows_of_one
 from ..privacy import USUAL_UNIT, Unit
 from ..schedules import RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing
-from .changes import EITHER, change_value, parse_change, read_toml
+from .changes import EITHER, change_schedule, change_value, parse_change, read_toml
 from .columns import with_columns, with_files_beside, with_schema_file
 from .keys import by_key
 from .wording import refusal, require_no_quotes
@@ -168,7 +168,7 @@ class ScheduleSection(_Section):
     steps: int | None = Field(
         None,
         description="hops of the token, skipped ones included (default: 30 rounds); gossip, federated: iterations "
-        "(default: 30); laps: how many (default: 5, and 1 for numbers)",
+        "(default: 30); laps have laps.laps",
     )
 
     closing: int | None = Field(
@@ -244,14 +244,35 @@ class ComputeSection(_Section):
 
 
 class LapsSection(_Section):
-    """Simulations only: against how many nodes private sums protect, with schedule laps."""
+    """Simulations only: how many private sums there are, and against how many nodes they protect (schedule laps)."""
 
+    laps: int | Literal["auto"] = Field(
+        "auto", description='how many laps, in place of schedule.steps ("auto": 5, and 1 for labels that are numbers)'
+    )
     coalition: int | None = Field(
         None, description="how many nodes may put together what they know (default: a fifth of them, and one at least)"
     )
     least_nodes: int | None = Field(
         None, description="a lap with fewer nodes is void (default: more than half, and one more than may collude)"
     )
+    deadline: float | Literal["most-rows"] | None = Field(
+        None,
+        description="how long a lap waits, in place of delay.timeout: a time, inf, or most-rows (the most contributions "
+        "per time; the default with a law of delays)",
+    )
+    floor: float = Field(
+        0.0,
+        description="the least noise of one node's share, over the most that one record or person contributes: what is "
+        "left if all others collude",
+    )
+
+    def model_post_init(self, _: Any) -> None:
+        """Refuse numbers that no laps have."""
+        if self.laps != "auto":
+            require_integer("laps.laps", self.laps, 1)
+        if isinstance(self.deadline, float) and not self.deadline > 0.0:
+            raise InvalidInput("laps.deadline", self.deadline, "above 0, inf or most-rows")
+        require_non_negative("laps.floor", self.floor)
 
 
 class GossipSection(_Section):
@@ -397,6 +418,9 @@ class RunFile(_Section):
         with by_key():
             return rows_of_one(self.privacy.protects, self.data.rows_per_person)
 
+    def _given(self, key: str) -> Any:
+        return getattr(getattr(self, _section(key)), _key(key))
+
     def having(self, **sections: Mapping[str, Any]) -> Self:
         """Return the same with other values of these sections, which nobody checks; None is as good as not given."""
         changed = {name: getattr(self, name).model_copy(update=values) for name, values in sections.items()}
@@ -404,12 +428,10 @@ class RunFile(_Section):
 
     def model_post_init(self, _: Any) -> None:
         """Refuse two values where one is meant, and those that do not go together."""
-        for section, first, second in EITHER:
-            values = getattr(self, section)
-            if getattr(values, first) is not None and getattr(values, second) is not None:
-                raise InvalidInput.because(
-                    f"{section}.{second}", getattr(values, second), f"give either {first} or {second}, not both"
-                )
+        for first, second in EITHER:
+            if self._given(first) is not None and (given := self._given(second)) is not None:
+                names = (first, second) if _section(first) != _section(second) else map(_key, (first, second))
+                raise InvalidInput.because(second, given, "give either {} or {}, not both".format(*names))
         if self.compute.late == "fewer-rows" and self.privacy.protects == "person":
             # How long rows take would tell how many of them a person has, for which no noise was chosen.
             reason = "persons are protected, and how many rows one has would decide who else is in an update; say skip"
@@ -419,6 +441,14 @@ class RunFile(_Section):
         if self.model.intercept_share is not None and not self.data.unit_rows and self.column is None:
             reason = "rows that are not scaled to norm 1 (data.unit_rows) have no square to share"
             raise InvalidInput.because("model.intercept_share", self.model.intercept_share, reason)
+
+
+def _section(key: str) -> str:
+    return key.partition(".")[0]
+
+
+def _key(key: str) -> str:
+    return key.partition(".")[2]
 
 
 def parse_run(values: Mapping[str, Any], *, folder: Path | None = None) -> RunFile:
@@ -442,10 +472,17 @@ def read_run_file(path: str | Path, *, whole_paths: bool = False) -> RunFile:
 
 
 def with_changes(path: str | Path | None, changes: Sequence[str]) -> RunFile:
-    """Read a run file and change some values, each given as ``section.key=value``."""
+    """Read a run file and change some values, each given as ``section.key=value``.
+
+    With another schedule, what the file says of its own one alone is left out.
+    """
     values = {} if path is None else _read(path)
-    for change in changes:
-        change_value(values, *parse_change(change))
+    parsed = [parse_change(change) for change in changes]
+    for key, value in parsed:
+        if key == "schedule.name":
+            change_schedule(values, value)
+    for key, value in parsed:
+        change_value(values, key, value)
     return parse_run(values, folder=Path() if path is None else Path(path).parent)
 
 

@@ -33,6 +33,7 @@ def planned_laps(setup: Course) -> PlannedLaps:
         laps=setup.steps,
         noise_multiplier=setup.noise_multiplier,
         weights=lap_rule(setup).weights,
+        floor=setup.run.laps.floor,
         unit=Protected(protects=setup.protection.unit, parts=setup.resolved.part_counts),
         dimension=_coordinates(setup),
     )
@@ -72,9 +73,9 @@ def laps_that_happened(setup: Setup, recorded: RunOutput) -> LapsTranscript:
 
 
 def noise_of_laps(setup: Course, epsilon: float, delta: float) -> float:
-    """Return the noise multiplier with which planned laps keep a budget."""
+    """Return the noise multiplier with which planned laps keep a budget, whatever a floor adds to shares."""
     require_positive("epsilon", epsilon)
-    run = planned_laps(setup.having(noise_multiplier=1.0))
+    run = replace(planned_laps(setup.having(noise_multiplier=1.0)), floor=0.0)
     return calibrate(lambda noise: LapsAccountant(replace(run, noise_multiplier=noise)), epsilon, delta)
 
 

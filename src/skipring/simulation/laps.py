@@ -112,15 +112,16 @@ def share_in(setup: Setup, rule: LinearLaps, lap: int, participants: int) -> flo
     if setup.noise_multiplier == 0.0:
         return 0.0
     kind = rule.sum_of(lap)
-    return share_of_noise(
+    moved = kind.sensitivity * setup.protection.rows_of_one  # a person's rows move the sum together
+    wanted = share_of_noise(
         rule.mu * math.sqrt(rule.weights[lap]),
         participants=participants,
         coalition=setup.schedule.withstood,
-        # A person's rows move the sum together.
-        sensitivity=kind.sensitivity * setup.protection.rows_of_one,
+        sensitivity=moved,
         grid=kind.grid,
         coordinates=kind.moved,
     )
+    return max(wanted, 0.5 * moved * setup.run.laps.floor)
 
 
 def _tested(setup: Setup, state: LapState) -> tuple[float, float]:

@@ -193,7 +193,7 @@ def _simulate(
         if progress is not None:
             progress(len(finished))
 
-    with by_key():
+    with by_key(**({} if run.laps.deadline is None else {"timeout": "laps.deadline"})):
         for _ in run_many(setup, missing, threads=threads, stop=stop, done=done):
             pass
     if len(finished) < run.simulation.runs:
