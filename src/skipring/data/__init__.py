@@ -10,6 +10,8 @@ commands take to run.
 
 from __future__ import annotations
 
+from .consortia import consortium_schema as consortium_schema
+from .consortia import consortium_tables as consortium_tables
 from .features import Encoder as Encoder
 from .features import check_encoder as check_encoder
 from .features import encoded as encoded

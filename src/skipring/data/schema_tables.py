@@ -40,16 +40,19 @@ class SchemaRows(NamedTuple):
 def read_with_schema(path: str | Path, schema: Schema, *, name: str | None = None) -> Dataset:
     """Return the rows of a CSV or Parquet file as a data set: columns by name, in any order, as the schema says."""
     parts = list(rows_of_file(path, schema))
-    features = np.concatenate([part.features for part in parts]) if parts else np.empty((0, 0), np.float32)
-    if len(features) < 2:
-        raise InvalidInput.because("path", path, f"at least 2 rows are needed, not {len(features)}")
-    labels = np.concatenate([part.labels for part in parts if part.labels is not None])
+    if (rows := sum(len(part.features) for part in parts)) < 2:
+        raise InvalidInput.because("path", path, f"at least 2 rows are needed, not {rows}")
+    return dataset_of_parts(Path(path).stem if name is None else name, parts, schema)
+
+
+def dataset_of_parts(name: str, parts: Sequence[SchemaRows], schema: Schema) -> Dataset:
+    """Return rows that a schema has encoded as a data set."""
     nodes = _codes("node", schema.node, [part.nodes for part in parts])
     persons = _codes("person", schema.person, [part.persons for part in parts])
     return Dataset(
-        Path(path).stem if name is None else name,
-        features,
-        labels,
+        name,
+        np.concatenate([part.features for part in parts]),
+        np.concatenate([part.labels for part in parts if part.labels is not None]),
         schema.classes,
         schema.feature_names,
         *nodes,

@@ -96,14 +96,19 @@ def load_dataset(name: str = "breast-cancer") -> Dataset:
     `breast-cancer`, `digits` and `hospitals` are always there. The others are looked up in the folder that the
     environment variable SKIPRING_DATA names (houses.npz, mnist.npz, cifar10.npz) and otherwise downloaded from OpenML,
     once. Rows of `hospitals` are scaled by public ranges already, and have norms of at most 1: a run that says
-    ``standardise = false`` and ``unit_rows = false`` reads nothing off them.
+    ``standardise = false`` and ``unit_rows = false`` reads nothing off them. So are those of `consortium:NAME`: real
+    tables with sites, which the packages of skipring[consortia] have.
 
     >>> dataset = load_dataset("breast-cancer")
     >>> dataset.features.shape, dataset.classes
     ((569, 30), ('malignant', 'benign'))
     """
+    if name.startswith("consortium:"):
+        from .consortia import load_consortium  # which needs what stands here
+
+        return load_consortium(name)
     if name not in _LOADERS:
-        raise InvalidInput("name", name, f"one of {', '.join(DATASETS)}")
+        raise InvalidInput("name", name, f"one of {', '.join(DATASETS)} or consortium:NAME")
     return _LOADERS[name](name)
 
 

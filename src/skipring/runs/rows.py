@@ -44,7 +44,7 @@ def stream(run: RunFile, number: int = _ROWS, *more: int) -> np.random.Generator
 def dataset_of(run: RunFile) -> Dataset:
     """Load the data set that a run file names."""
     data = run.data
-    if run.privacy.protects == "person" and data.person is None:
+    if run.privacy.protects == "person" and data.person is None and not data.name.startswith("consortium:"):
         reason = "persons are protected: say which column of the file tells whose a row is"
         raise InvalidInput.because("data.person", "missing", reason)
     if data.path is None:
