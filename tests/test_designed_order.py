@@ -108,11 +108,13 @@ def test_orders_that_took_a_while_are_kept_in_a_file(tmp_path: Path, monkeypatch
     (file,) = (tmp_path / "orders").iterdir()
     _designed.cache_clear()
     assert designed_order(7, 6, search=300) == order
-    content = bytearray(file.read_bytes())
-    content[0] ^= 1  # damaged: looked for again
-    file.write_bytes(content)
-    _designed.cache_clear()
-    assert designed_order(7, 6, search=300) == order
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 97):
+        content = bytearray(whole)
+        content[place] ^= 0xFF  # damaged: looked for again
+        file.write_bytes(content)
+        _designed.cache_clear()
+        assert designed_order(7, 6, search=300) == order
 
 
 def test_the_schedule_is_the_order() -> None:

@@ -7,33 +7,14 @@ published proof treats the token and the next node as independent, which they ar
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ._arrays import Doubles
 from ._binomial import binomial_pmf
-from .errors import (
-    require_integer,
-    require_non_negative,
-    require_positive,
-    require_probability_below_one,
-)
+from .errors import require_integer, require_non_negative, require_positive, require_probability_below_one
 from .schedules import schedule_kind
-
-__all__ = [
-    "ErrorTerms",
-    "Problem",
-    "best_learning_rate",
-    "error_bound",
-    "error_curve",
-    "error_terms",
-    "errors_after_updates",
-    "mixing_factor",
-]
-
 
 # Numbers of updates rarer than exp(-60) are left out of an expectation. The terms of Theorem 1 differ between
 # 1 and H updates by a factor of at most about H, so that is below rounding for any run that can be computed.
@@ -93,45 +74,15 @@ class ErrorTerms:
         return self.optimisation * problem.spread + problem.largest_error * (self.bias + self.no_update)
 
 
-def mixing_factor(schedule: str, nodes: int, skip: float) -> float:
-    """Return how much of its preference for certain nodes the schedule keeps from one update to the next.
-
-    This is |lambda_1| of Theorem 1, the second largest eigenvalue modulus of the chain of updating nodes. The
-    fixed ring forgets its starting point only through skips; the two random schedules forget it at once.
-
-    >>> mixing_factor("random-ring", 10, 0.5)
-    0.0
-    >>> 1.0 - mixing_factor("ring", 500, 1e-4)  # doctest: +ELLIPSIS
-    7.89...e-09
-    """
-    return math.exp(_log_mixing_factor(schedule, nodes, skip))
-
-
-def errors_after_updates(updates: int, problem: Problem, *, schedule: str, nodes: int, skip: float) -> Doubles:
-    """Return the error bounds e_0, ..., e_updates for runs with exactly that many updates (not steps).
-
-    `skip` enters only through the mixing of the fixed ring. The cost is that of about log2(updates) passes
-    over the array.
-
-    >>> quiet = Problem(noise_multiplier=0.0, dimension=8, diameter=2.0, gradient_bound=1.0, learning_rate=2.0)
-    >>> errors_after_updates(2, quiet, schedule="random-walk", nodes=10, skip=0.0).round(4).tolist()
-    [2.0, 7.6174, 7.1559]
-    """
-    require_integer("updates", updates, 0)
-    log_factor = _log_mixing_factor(schedule, nodes, skip)
-    errors = np.full(int(updates) + 1, problem.largest_error)
-    if updates > 0:
-        errors[1:] = _optimisation(1, int(updates)) * problem.spread
-        errors[1:] += problem.largest_error * math.sqrt(nodes) * _bias(log_factor, 1, int(updates))
-    return errors
-
-
 def error_terms(*, schedule: str, nodes: int, steps: int, skip: float) -> ErrorTerms:
     """Return the parts of the error bound that do not depend on noise, learning rate or problem.
 
     Planning computes them once per (steps, skip) and then varies the rest for free.
     """
-    log_factor = _log_mixing_factor(schedule, nodes, skip)
+    kind = schedule_kind(schedule)
+    require_integer("nodes", nodes, 2)
+    require_probability_below_one("skip", skip)
+    log_factor = kind.log_mixing_factor(nodes, skip)
     require_integer("steps", steps, 1, 10**8)
     first, pmf = binomial_pmf(int(steps), 1.0 - skip, log_cut=_LOG_CUT)
     if first == 0:
@@ -158,21 +109,6 @@ def error_bound(problem: Problem, *, schedule: str, nodes: int, steps: int, skip
     return error_terms(schedule=schedule, nodes=nodes, steps=steps, skip=skip).bound(problem)
 
 
-def error_curve(
-    steps: Sequence[int] | NDArray[np.integer], problem: Problem, *, schedule: str, nodes: int, skip: float
-) -> Doubles:
-    """Return `error_bound` for many step counts at about the cost of the largest one."""
-    counts = list(steps)
-    for count in counts:
-        require_integer("steps", count, 1, 10**8)
-    errors = errors_after_updates(int(max(counts, default=0)), problem, schedule=schedule, nodes=nodes, skip=skip)
-    curve = np.empty(len(counts))
-    for index, count in enumerate(counts):
-        first, pmf = binomial_pmf(int(count), 1.0 - skip, log_cut=_LOG_CUT)
-        curve[index] = pmf @ errors[first : first + len(pmf)]
-    return curve
-
-
 def best_learning_rate(*, diameter: float, gradient_bound: float, noise_multiplier: float, dimension: int) -> float:
     """Return the learning rate with the smallest error bound, whatever the schedule, steps and skips.
 
@@ -184,13 +120,6 @@ def best_learning_rate(*, diameter: float, gradient_bound: float, noise_multipli
     """
     require_positive("diameter", diameter)
     return diameter / _step_norm(gradient_bound, noise_multiplier, dimension)
-
-
-def _log_mixing_factor(schedule: str, nodes: int, skip: float) -> float:
-    kind = schedule_kind(schedule)
-    require_integer("nodes", nodes, 2)
-    require_probability_below_one("skip", skip)
-    return kind.log_mixing_factor(nodes, skip)
 
 
 def _step_norm(gradient_bound: float, noise_multiplier: float, dimension: int) -> float:

@@ -3,7 +3,8 @@
 Every law is a `Delay`: it knows how likely a node is late, by when it is ready, and how long one waits for
 it on average. A delay may be infinite: a dead node never answers. There are closed forms (`Constant`,
 `Exponential`, `Gamma`, `Lomax`, `Never`), laws made of others (`Shifted`, `Mixture`), measured durations (`Empirical`;
-`Trace`, node by node) and any law of scipy (`ScipyDelay`). `parse_delay` reads each of them from one line of text.
+`Trace`, node by node) and any continuous law of scipy (`ScipyDelay`). `parse_delay` reads each of them from one line of
+text.
 `PairLatency` and `Availability` are traces of links, and of who could be reached.
 
 Only numpy and `scipy.special` are imported with this package: `scipy.stats` takes longer to load than most

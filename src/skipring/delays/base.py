@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import floats
 
 Size = int | tuple[int, ...]
 Numbers = TypeVar("Numbers", float, Doubles)  # one number in, one out; an array in, an array out
@@ -159,3 +158,21 @@ def _first_moment(reached: Callable[[Doubles], NDArray[np.bool_]], count: int) -
         done = reached(middle.view(np.float64))
         low, high = np.where(done, low, middle), np.where(done, middle, high)
     return high.view(np.float64)
+
+
+def floats(values: Any) -> Doubles:
+    """Return the values as an array of doubles."""
+    return np.asarray(values, dtype=np.float64)
+
+
+def real_number(given: str, what: str, value: Any) -> float:
+    """Return a part of the given delay as a float, or refuse that delay."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidInput.because("delay", given, f"{what} must be a number, not {value!r}") from None
+
+
+def spell(value: float) -> str:
+    """Return the shortest text that reads back as this number."""
+    return repr(float(value)).removesuffix(".0")

@@ -10,8 +10,7 @@ from scipy import special
 
 from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import floats, real_number, spell
-from .base import Delay, Size
+from .base import Delay, Size, floats, real_number, spell
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ import numpy as np
 
 from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import floats, real_number, spell
-from .base import Delay, Size, usable_points
+from .base import Delay, Size, floats, real_number, spell, usable_points
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from .._arrays import Doubles
 from .._numbers import is_number
 from ..errors import InvalidInput
-from ._numbers import real_number, spell
-from ._trace_files import csv_lines
-from .base import Delay, Size, usable_points
+from .base import Delay, Size, real_number, spell, usable_points
 
 _FLAGS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
@@ -165,6 +163,13 @@ def _read_durations(path: Path, spelled: str) -> tuple[list[float], list[bool] |
         durations.append(float(cells[0]))
         censored.append(columns == 2 and _FLAGS[cells[1].lower()])
     return durations, censored if columns == 2 else None
+
+
+def csv_lines(file: TextIO) -> list[tuple[int, list[str]]]:
+    """Return the cells of all lines that are not blank, each line with its number."""
+    reader = csv.reader(file)
+    lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    return [(line, cells) for line, cells in lines if any(cells)]
 
 
 def _short(cells: list[str]) -> str:

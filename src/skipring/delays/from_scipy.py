@@ -1,4 +1,4 @@
-"""Any law of scipy, whose truncated mean is integrated numerically."""
+"""Any continuous law of scipy, whose truncated mean is integrated numerically."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import numpy as np
 
 from .._arrays import Doubles
 from ..errors import InvalidInput
-from ._numbers import floats, spell
-from .base import TAIL, Delay, Size, usable_points
+from .base import Delay, Size, floats, spell
 
 
 @dataclass(frozen=True)
 class ScipyDelay(Delay):
-    """Any frozen law of `scipy.stats`, continuous or on the whole numbers, that is never negative.
+    """Any frozen law of `scipy.stats`, that is continuous and never negative.
 
     >>> from scipy import stats
     >>> law = ScipyDelay(stats.weibull_min(0.5))
@@ -40,16 +39,8 @@ class ScipyDelay(Delay):
         if low < 0.0:
             reason = f"its support starts at {spell(low)}, but negative delays are impossible"
             raise InvalidInput.because("delay", self, reason)
-        places = getattr(self.frozen.dist, "xk", np.zeros(1))
-        if self._discrete and (np.any(low % 1.0) or np.any(np.asarray(places) % 1.0)):
-            reason = "a discrete law must sit on whole numbers; a shift (0.1+scipy:...) may move it"
-            raise InvalidInput.because("delay", self, reason)
-        if self._discrete and math.isinf(high):
-            try:  # laws without a formula add up one term after the other, and cannot
-                self._survival(np.full(1, 1e300))
-            except (ValueError, MemoryError, OverflowError):
-                reason = "scipy cannot compute the tail of this law; use lomax or measured durations"
-                raise InvalidInput.because("delay", self, reason) from None
+        if hasattr(self.frozen.dist, "pmf"):
+            raise InvalidInput.because("delay", self, "is a law of whole numbers, and durations have any size")
 
     def __str__(self) -> str:
         dist = self.frozen.dist
@@ -61,10 +52,6 @@ class ScipyDelay(Delay):
             return f"scipy:{dist.name}"
 
     @property
-    def _discrete(self) -> bool:
-        return hasattr(self.frozen.dist, "pmf")
-
-    @property
     def support(self) -> tuple[float, float]:
         """The earliest and the latest moment at which a node can become ready."""
         low, high = self.frozen.support()
@@ -74,49 +61,13 @@ class ScipyDelay(Delay):
         """Draw independent delays."""
         return floats(self.frozen.rvs(size=size, random_state=rng))
 
-    def search_points(self) -> Doubles:
-        """Return quantiles of a continuous law, the whole numbers that matter for a discrete one."""
-        if not self._discrete:
-            return super().search_points()
-        edges, _ = self._areas
-        end = self.upper_quantile(TAIL)
-        if end <= edges[-1]:
-            return usable_points(edges)
-        return usable_points(edges, np.floor(np.geomspace(edges[-1], min(end, 1e300), 2000)))
-
     @cached_property
     def _areas(self) -> tuple[Doubles, Doubles]:
         """Moments, and the truncated mean at each of them."""
-        if self._discrete:
-            first = self.quantile(1e-17)
-            last = min(max(self.upper_quantile(1e-17), first + 1.0), first + 2.0**17)
-            edges = np.unique(np.append(0.0, np.arange(first, last + 1.0)))
-            pieces = self._survival(edges[:-1]) * np.diff(edges)
-        else:
-            points = self.search_points()
-            ends = [0.0, *(end for end in self.support if end < math.inf), points[-1]]
-            edges = np.unique(np.concatenate([points[::8], ends]))
-            pieces = self._area(edges[:-1], edges[1:])
-        return edges, np.append(0.0, np.cumsum(pieces))
-
-    def _area(self, low: Doubles, high: Doubles) -> Doubles:
-        """Integrate the survival function over [low, high]; low is a whole number for a discrete law."""
-        if not self._discrete:
-            return _integrate(self._survival, low, high)
-        # The sum over whole numbers is the integral of the interpolated survival function plus half its drop.
-        whole = np.floor(high)
-
-        def interpolated(t: Doubles) -> Doubles:
-            below = np.floor(t)
-            start = self._survival(below)
-            return start + (t - below) * (self._survival(below + 1.0) - start)
-
-        area = np.zeros_like(low)
-        wide = whole > low
-        if wide.any():
-            area[wide] = _integrate(interpolated, low[wide], whole[wide])
-        drop = 0.5 * (self._survival(low) - self._survival(whole))
-        return area + drop + self._survival(whole) * (high - whole)
+        points = self.search_points()
+        ends = [0.0, *(end for end in self.support if end < math.inf), points[-1]]
+        edges = np.unique(np.concatenate([points[::8], ends]))
+        return edges, np.append(0.0, np.cumsum(_integrate(self._survival, edges[:-1], edges[1:])))
 
     def _survival(self, t: Doubles) -> Doubles:
         with np.errstate(all="ignore"):
@@ -131,10 +82,10 @@ class ScipyDelay(Delay):
         longest = t.max(initial=0.0)
         if longest > edges[-1]:  # far in the tail: doubling pieces, each of them smooth
             beyond = edges[-1] * 2.0 ** np.arange(math.ceil(math.log2(longest / edges[-1])))
-            pieces = self._area(beyond[:-1], beyond[1:])
+            pieces = _integrate(self._survival, beyond[:-1], beyond[1:])
             edges, waits = np.append(edges, beyond[1:]), np.append(waits, waits[-1] + np.cumsum(pieces))
         start = np.searchsorted(edges, t, side="right") - 1
-        return waits[start] + self._area(edges[start], t)
+        return waits[start] + _integrate(self._survival, edges[start], t)
 
     def _mean(self) -> float:
         with warnings.catch_warnings():
@@ -156,8 +107,6 @@ class ScipyDelay(Delay):
         probability: Doubles,
     ) -> Doubles:
         # Many scipy laws invert the survival function as ppf(1 - p), which is wrong for tiny p.
-        if self._discrete:
-            return careful(probability)
         with np.errstate(all="ignore"):
             found = floats(inverse(probability))
         wrong = ~(np.abs(function(found) - probability) <= 1e-9 * probability)

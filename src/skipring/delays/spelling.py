@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import InvalidInput
-from ._numbers import real_number
-from .base import Delay
+from .base import Delay, real_number
 from .closed_form import Constant, Exponential, Gamma, Lomax, Never
 from .composed import Mixture, Shifted
 from .empirical import Empirical
@@ -89,11 +88,10 @@ def _parse_scipy(text: str, name: str, arguments: list[float]) -> ScipyDelay:
     from scipy import stats  # slow to import
 
     law = getattr(stats, name, None)
-    if not isinstance(law, (stats.rv_continuous, stats.rv_discrete)):
-        raise InvalidInput.because("delay", text, f"scipy.stats has no univariate law called {name!r}")
+    if not isinstance(law, stats.rv_continuous):
+        raise InvalidInput.because("delay", text, f"scipy.stats has no continuous law called {name!r}")
     shapes = [shape.strip() for shape in law.shapes.split(",")] if law.shapes else []
-    optional = ["loc"] if isinstance(law, stats.rv_discrete) else ["loc", "scale"]
-    if not len(shapes) <= len(arguments) <= len(shapes) + len(optional):
-        needed = f"{', '.join(shapes) or 'no shape'}, then optionally {', '.join(optional)}"
+    if not len(shapes) <= len(arguments) <= len(shapes) + 2:
+        needed = f"{', '.join(shapes) or 'no shape'}, then optionally loc, scale"
         raise InvalidInput.because("delay", text, f"{name} takes {needed}, not {len(arguments)} numbers")
     return ScipyDelay(law(*arguments))

@@ -6,15 +6,20 @@ says of one turn says something about the next. docs/lateness.md has the formats
 
 from __future__ import annotations
 
+import csv
+import zipfile
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Doubles, Ints
-from ._trace_files import Source, columns_of, source_of, table_of
-from .empirical import Empirical
+from .._numbers import is_number
+from ..errors import InvalidInput
+from .base import real_number
+from .empirical import Empirical, csv_lines
 
 #: Nodes of a trace are numbered below this: a larger number is a mistake, and would fill the memory.
 _MOST_NODES = 10_000
@@ -33,12 +38,12 @@ class Trace(Empirical):
     @classmethod
     def read(cls, text: str) -> Trace:
         """Read ``trace:FILE``: rows of node and seconds, or an array nodes x turns (or one number for each node)."""
-        source = source_of(text)
+        source = _source_of(text)
         if source.path.suffix == ".csv":
-            rows = columns_of(source, "node", "seconds")
+            rows = _columns_of(source, "node", "seconds")
             series = _by_node(source, rows[:, 0], rows[:, 1])
         else:
-            array = table_of(source, "seconds")
+            array = _table_of(source, "seconds")
             if array.ndim == 1:
                 array = array[:, None]
             if array.ndim != 2:
@@ -94,9 +99,9 @@ class PairLatency:
     @classmethod
     def read(cls, text: str) -> PairLatency:
         """Read ``trace:FILE``: rows of from, to and seconds, or an array nodes x nodes, or slices x nodes x nodes."""
-        source = source_of(text)
+        source = _source_of(text)
         if source.path.suffix == ".csv":
-            rows = columns_of(source, "from", "to", "seconds")
+            rows = _columns_of(source, "from", "to", "seconds")
             ends, nodes = rows[:, :2], int(rows[:, :2].max()) + 1
             if (ends < 0).any() or (ends != np.floor(ends)).any() or nodes > 10_000:
                 raise source.refuse("nodes must be whole numbers from 0 to 9999")
@@ -107,7 +112,7 @@ class PairLatency:
             array = np.full((1, nodes, nodes), np.nan)
             array[0, ends[:, 0].astype(int), ends[:, 1].astype(int)] = rows[:, 2]
         else:
-            array = table_of(source, "seconds", "rtt")
+            array = _table_of(source, "seconds", "rtt")
             array = array[None] if array.ndim == 2 else array
         if array.ndim != 3 or array.shape[1] != array.shape[2] or array.shape[1] < 2:
             raise source.refuse(f"it must be nodes x nodes, or slices x nodes x nodes, not {array.shape}")
@@ -167,11 +172,11 @@ class Availability:
     @classmethod
     def read(cls, text: str) -> Availability:
         """Read ``trace:FILE``: rows of node, second, and whether it can be reached from then on (1) or not (0)."""
-        source = source_of(text)
+        source = _source_of(text)
         if source.path.suffix == ".csv":
-            events = columns_of(source, "node", "second", "available")
+            events = _columns_of(source, "node", "second", "available")
         else:
-            events = table_of(source, "events")
+            events = _table_of(source, "events")
             if events.ndim != 2 or events.shape[1] != 3:
                 raise source.refuse(f"it must have three columns (node, second, 1 or 0), not {events.shape}")
         seconds = events[:, 1] * source.scale
@@ -206,7 +211,7 @@ def _intervals(moments: Doubles, states: Doubles, period: float) -> tuple[Double
     return on, np.append(off, period) if len(off) < len(on) else off
 
 
-def _by_node(source: Source, nodes: Doubles, values: Doubles) -> list[Doubles]:
+def _by_node(source: _Source, nodes: Doubles, values: Doubles) -> list[Doubles]:
     """Return the values of each node, in their order; nodes are whole numbers from 0, and none is missing."""
     if (nodes < 0).any() or (nodes != np.floor(nodes)).any() or (nodes >= _MOST_NODES).any():
         raise source.refuse(f"nodes must be whole numbers from 0 to {_MOST_NODES - 1}")
@@ -215,3 +220,76 @@ def _by_node(source: Source, nodes: Doubles, values: Doubles) -> list[Doubles]:
         raise source.refuse(f"node {int(np.setdiff1d(np.arange(found[-1]), found)[0])} is missing")
     order = np.argsort(nodes, kind="stable")
     return np.split(values[order], np.searchsorted(nodes[order], found[1:]))
+
+
+class _Source(NamedTuple):
+    """Where a trace is: ``trace:FILE``, then the name of an array in an npz file, and what its numbers are times."""
+
+    text: str
+    path: Path
+    name: str
+    scale: float
+
+    def refuse(self, reason: str) -> InvalidInput:
+        """Return an error about this trace, in one line."""
+        return InvalidInput.because("trace", self.text, reason)
+
+
+def _source_of(text: str) -> _Source:
+    """Return what ``trace:FILE,NAME,SCALE`` spells; name and scale may be left out.
+
+    >>> _source_of("trace:times.npz,job4,0.01").scale
+    0.01
+    """
+    kind, _, rest = text.strip().partition(":")
+    parts = [part.strip() for part in rest.split(",")]
+    if kind != "trace" or not parts[0] or len(parts) > 3:
+        raise InvalidInput("trace", text, "trace:FILE, trace:FILE,NAME or trace:FILE,NAME,SCALE")
+    scale = real_number(text, "the scale", parts[2]) if len(parts) == 3 else 1.0
+    if not 0.0 < scale < float("inf"):
+        raise InvalidInput.because("trace", text, "the scale must be a finite number above 0")
+    source = _Source(text.strip(), Path(parts[0]), parts[1] if len(parts) > 1 else "", scale)
+    if source.path.suffix not in (".csv", ".npz"):
+        raise source.refuse("the file must be a .csv or .npz file")
+    if source.path.suffix == ".csv" and source.name:
+        raise source.refuse("only an npz file has arrays with names; leave the name empty")
+    return source
+
+
+def _table_of(source: _Source, *names: str) -> Doubles:
+    """Return an array of an npz file: the one that is named, or the first of these names that it has."""
+    try:
+        with np.load(source.path, allow_pickle=False) as file:
+            wanted = [source.name] if source.name else list(names)
+            found = next((name for name in wanted if name in file.files), None)
+            if found is None:
+                raise source.refuse(f"it has no array called {' or '.join(wanted)}, but {', '.join(file.files)}")
+            array = file[found]
+    except FileNotFoundError:
+        raise source.refuse("the file does not exist") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise source.refuse(f"the file cannot be read: {error}") from None
+    if array.dtype.kind not in "fiub" or not array.size:
+        raise source.refuse("it must hold numbers")
+    return array.astype(np.float64)
+
+
+def _columns_of(source: _Source, *heads: str) -> Doubles:
+    """Return the columns of a CSV file, whose first line must be these names."""
+    try:
+        with source.path.open(newline="", encoding="utf-8-sig") as file:
+            lines = csv_lines(file)
+    except FileNotFoundError:
+        raise source.refuse("the file does not exist") from None
+    except (OSError, UnicodeDecodeError, csv.Error):
+        raise source.refuse("the file cannot be read as a text file") from None
+    if not lines or [cell.lower() for cell in lines[0][1]] != list(heads):
+        raise source.refuse(f"its first line must be {','.join(heads)}")
+    rows = []
+    for line, cells in lines[1:]:
+        if len(cells) != len(heads) or not all(is_number(cell) for cell in cells):
+            raise source.refuse(f"line {line}: {len(heads)} numbers expected, not {','.join(cells)[:40]!r}")
+        rows.append([float(cell) for cell in cells])
+    if not rows:
+        raise source.refuse("there is nothing in it but the first line")
+    return np.array(rows)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Floats
-from ..convergence import Problem, error_curve
+from ..convergence import Problem, error_bound
 from ..delays import Delay, Exponential, Gamma, Lomax
 from ..errors import InvalidInput
 from ..privacy import paper_noise_multiplier, theorem_curve
@@ -79,6 +79,13 @@ def _curve(law: str, nodes: int, schedule: str, skip: float, points: int) -> The
     last = longest_latency(law, nodes) / hop
     spaced = np.concatenate([np.linspace(nodes, last, points), np.geomspace(nodes, last, points)])
     steps = np.unique(spaced.astype(np.int64))
+    problem = Problem(
+        noise_multiplier=NOISE_MULTIPLIER,
+        dimension=int(_PROBLEM["dimension"]),
+        diameter=_PROBLEM["diameter"],
+        gradient_bound=_PROBLEM["gradient_bound"],
+        learning_rate=_PROBLEM["learning_rate"],
+    )
     return TheoryCurve(
         law=law,
         nodes=nodes,
@@ -86,18 +93,8 @@ def _curve(law: str, nodes: int, schedule: str, skip: float, points: int) -> The
         skip=skip,
         steps=steps,
         latency=steps * hop,
-        error_bound=error_curve(
-            steps.tolist(),
-            schedule=schedule,
-            nodes=nodes,
-            skip=skip,
-            problem=Problem(
-                noise_multiplier=NOISE_MULTIPLIER,
-                dimension=int(_PROBLEM["dimension"]),
-                diameter=_PROBLEM["diameter"],
-                gradient_bound=_PROBLEM["gradient_bound"],
-                learning_rate=_PROBLEM["learning_rate"],
-            ),
+        error_bound=np.array(
+            [error_bound(problem, schedule=schedule, nodes=nodes, steps=count, skip=skip) for count in steps.tolist()]
         ),
         epsilon=theorem_curve(
             THEOREMS[schedule],

@@ -14,7 +14,7 @@ from ..delays import Delay, Trace
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_integer, require_positive
 from ..privacy import USUAL_UNIT, PlannedRun, Remembering, ScheduleName, Unit, planned_run, sure_others
 from ..schedules import USUAL_SCHEDULE, schedule_kind
-from ..timeouts import RoundLaw, TurnLaw, best_timeout_ready, expected_latency, round_law, timeout_for_skip
+from ..timeouts import RoundLaw, TurnLaw, choose_timeout_ready, expected_latency, round_law, timeout_for_skip
 
 Ready = Literal["fresh", "kept", "ahead"]
 
@@ -201,7 +201,7 @@ class Budget:
 
     def most_updates_timeout(self) -> float:
         """Return the timeout with the least time between updates."""
-        return best_timeout_ready(self.delay, self.hop_latency, self.nodes, self.ready, turns=self._turns)
+        return choose_timeout_ready(self.delay, self.hop_latency, self.nodes, self.ready, turns=self._turns).timeout
 
     def timeouts(self) -> set[float]:
         """Return timeouts that a search may begin with."""

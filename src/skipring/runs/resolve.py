@@ -28,7 +28,7 @@ from ..learning import (
     usual_loss,
 )
 from ..schedules import FORESEEN, RIVALS, SCHEDULES, USUAL_SCHEDULE, DesignedRing, Laps
-from ..timeouts import best_deadline, best_timeout, best_timeout_ready, timeout_for_skip
+from ..timeouts import best_deadline, best_timeout, choose_timeout_ready, timeout_for_skip
 from .keys import by_key
 from .rows import label_bound_is_agreed
 from .runfile import USUAL_LAW, RunFile
@@ -358,7 +358,7 @@ def _timeout(run: RunFile, delay: Delay, nodes: int, *, known: bool) -> float | 
             return best_deadline(delay, sending, nodes, among.needed).deadline
         turns = SCHEDULES[run.schedule.name].turns if run.schedule.name in SCHEDULES else None
         if remembers and turns is not None:
-            return best_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", turns=turns)
+            return choose_timeout_ready(delay, given.hop_latency, nodes, given.ready or "fresh", turns=turns).timeout
         return best_timeout(delay, given.hop_latency)
     return float(asked)
 

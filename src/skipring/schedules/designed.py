@@ -9,16 +9,20 @@ as long as the worst pair gains by it.
 from __future__ import annotations
 
 import hashlib
+import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path as FilePath
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._cache import cache_folder
+from .._writing import whole_file
 from ..errors import InvalidInput, require_integer
 from ..timeouts import TurnLaw
-from . import _kept
 from .drawn import Path, Schedule
 
 #: Orders are designed for at most this many nodes, and hops.
@@ -187,9 +191,10 @@ def _folded(seed: int) -> int:
 
 @lru_cache(maxsize=64)
 def _designed(nodes: int, rounds: int, seed: int, closing: int, search: int) -> KnownOrder:
-    key = f"order-1-{nodes}-{rounds}-{closing}-{seed}-{search}"
-    if search and (found := _kept.stored_order(key, nodes * rounds + closing)) is not None:
-        return KnownOrder(nodes, tuple(found[: nodes * rounds]), tuple(found[nodes * rounds :]))
+    name = f"order-2-{nodes}-{rounds}-{closing}-{seed}-{search}.npz"
+    file = None if not search or (folder := cache_folder("orders")) is None else folder / name
+    if file is not None and (found := _stored(file, nodes)) is not None:
+        return found
     order = _constructed(nodes, rounds, seed, closing)
     if search:
         from ._search import searched  # numba is loaded only where it is needed
@@ -197,8 +202,21 @@ def _designed(nodes: int, rounds: int, seed: int, closing: int, search: int) -> 
         places = order.places
         searched(places, order.last_looks, search, seed)
         order = KnownOrder(nodes, tuple(np.argsort(places, axis=1).ravel().tolist()), order.closing)
-        _kept.store_order(key, [*order.hops, *order.closing])
+        if file is not None:
+            with suppress(OSError):
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with whole_file(file, synced=False) as whole:
+                    np.savez(whole, hops=order.hops, closing=order.closing)
     return order
+
+
+def _stored(file: FilePath, nodes: int) -> KnownOrder | None:
+    """Return the order in a file; None if it is not there, or damaged: the file has a checksum."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return KnownOrder(nodes, arrays["hops"], arrays["closing"])
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile):
+        return None
 
 
 def _constructed(nodes: int, rounds: int, seed: int, closing: int) -> KnownOrder:

@@ -20,6 +20,5 @@ from .fresh import time_between_updates as time_between_updates
 from .fresh import timeout_for_skip as timeout_for_skip
 from .remembering import RoundLaw as RoundLaw
 from .remembering import TurnLaw as TurnLaw
-from .remembering import best_timeout_ready as best_timeout_ready
 from .remembering import choose_timeout_ready as choose_timeout_ready
 from .remembering import round_law as round_law

@@ -158,17 +158,10 @@ def _walk(delays: Doubles, timeout: float, duration: float) -> tuple[Doubles, Do
     return skipped * timeout + rest + duration * np.expm1(-rest / duration), 1.0 + skipped
 
 
-def best_timeout_ready(
-    delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, turns: TurnLaw = TurnLaw.IN_ROUNDS
-) -> float:
-    """Return the timeout with the least time between updates; of those that are as good (0.1 %), the longest."""
-    return choose_timeout_ready(delay, hop_latency, nodes, ready, turns=turns).timeout
-
-
 def choose_timeout_ready(
     delay: Delay, hop_latency: float, nodes: int, ready: Ready, *, turns: TurnLaw = TurnLaw.IN_ROUNDS
 ) -> TimeoutChoice:
-    """Return the best timeout with what it means for a run.
+    """Return the best timeout with what it means for a run; of those that are as good (0.1 %), the longest.
 
     >>> from skipring.delays import Lomax
     >>> choice = choose_timeout_ready(Lomax(3.0, 2.0), 0.01, 1000, "ahead")
