@@ -6,7 +6,7 @@ import csv
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -26,12 +26,10 @@ _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 class _Source(NamedTuple):
-    """The file, and the columns that the user asked for."""
+    """The file, and the columns that the user asked for: "label", and possibly "node" and "person"."""
 
     path: Path
-    label: str
-    node: str | None
-    person: str | None = None
+    asked: dict[str, str]
     parameter: str = "path"
 
     def refuse(self, reason: str) -> NoReturn:
@@ -44,31 +42,33 @@ class _Source(NamedTuple):
 
     def feature_columns(self, columns: list[str], words: str = "column") -> list[int]:
         """Return the positions of the features, once every column can be told from the others."""
-        for option, wanted in (("label", self.label), ("node", self.node), ("person", self.person)):
-            if wanted is not None and wanted not in columns:
+        earlier = dict[str, str]()  # which option has asked for a column
+        for option, wanted in self.asked.items():
+            if wanted not in columns:
                 there = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
                 raise InvalidInput.because(option, wanted, f"{self.path.name} has no such {words}; it has {there}")
-        if self.label == self.node:
-            raise InvalidInput("node", self.node, "another column than the label's")
-        if self.person is not None and self.person in (self.label, self.node):
-            raise InvalidInput("person", self.person, "another column than the label's and the node's")
+            if wanted in earlier:
+                raise InvalidInput(option, wanted, f"another column than the {earlier[wanted]}'s")
+            earlier[wanted] = option
         if "" in columns:
             self.refuse(f"column {columns.index('') + 1} has no name; leave a row index out of the file")
         if twice := [name for name, count in Counter(columns).items() if count > 1]:
             self.refuse(f"two columns are called {twice[0]!r}")
-        features = [at for at, name in enumerate(columns) if name not in (self.label, self.node, self.person)]
+        features = [at for at, name in enumerate(columns) if name not in earlier]
         if not features:
             self.refuse("it has no feature columns beside the label")
         return features
 
 
+def _row(row: int) -> str:
+    return f"row {row + 1}"
+
+
 class _Table(NamedTuple):
     features: Floats
     names: list[str]
-    label: Values  # numbers or text
-    node: Values | None
-    where: Callable[[int], str]  # what a row is called in messages
-    person: Values | None = None
+    asked: dict[str, Values]  # the label, the node and the person of each row: numbers or texts
+    where: Callable[[int], str] = _row  # what a row is called in messages
 
 
 def read_table(path: str | Path, *, label: str, node: str | None = None, person: str | None = None) -> Dataset:
@@ -83,14 +83,15 @@ def read_table(path: str | Path, *, label: str, node: str | None = None, person:
     Text labels and whole numbers with few different values are classes, in sorted order; other numbers are amounts to
     predict, and `classes` stays empty. "Few" is two, or at most 100 as long as a class has two rows on average.
     """
-    source = _Source(Path(path), label, node, person)
+    asked = {"label": label, "node": node, "person": person}
+    source = _Source(Path(path), {option: column for option, column in asked.items() if column is not None})
     readers = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz}
     reader = readers.get(source.path.suffix.lower())
     if reader is None:
         raise not_a_table("path", source.path, readers)
     if not source.path.is_file():
         source.refuse("there is no such file")
-    return _dataset(source, reader(source))
+    return reader(source)
 
 
 def from_arrays(
@@ -103,16 +104,25 @@ def from_arrays(
     >>> from_arrays([[1.0], [2.0], [3.0]], ["ill", "well", "ill"], groups=["a", "a", "b"]).classes
     ('ill', 'well')
     """
-    source = _Source(Path("arrays"), "y", None if groups is None else "groups", parameter="X")
-    features, labels = np.asarray(X), np.asarray(y)
-    nodes, whose = (None if given is None else np.asarray(given) for given in (groups, persons))
-    if features.ndim != 2 or features.dtype.kind not in "biuf":
-        source.refuse(f"must be rows of numbers, not {features.dtype} of shape {features.shape}")
-    for name, values in (("y", labels), ("groups", nodes), ("persons", whose)):
-        if values is not None and (values.shape != features.shape[:1] or values.dtype.kind not in "biufU"):
-            source.refuse(f"{name} must be {len(features)} numbers or texts, not {values.dtype} of {values.shape}")
-    names = [f"X[{column}]" for column in range(features.shape[1])]
-    return _dataset(source, _Table(features.astype(np.float64), names, labels, nodes, _row, whose))
+    called = {"label": "y", "node": "groups", "person": "persons"}
+    given = {name: np.asarray(v) for name, v in (("y", y), ("groups", groups), ("persons", persons)) if v is not None}
+    source = _Source(Path("arrays"), {option: name for option, name in called.items() if name in given}, "X")
+    return _dataset(source, _table_of_arrays(source, {"X": np.asarray(X), **given}, "X"))
+
+
+def _table_of_arrays(source: _Source, arrays: Mapping[str, Values], x: str) -> _Table:
+    features, asked = arrays[x], {option: arrays[name] for option, name in source.asked.items()}
+    if features.ndim < 2 or (source.parameter == "X" and features.ndim > 2) or features.dtype.kind not in "biuf":
+        source.refuse(f"{x} must be rows of numbers, not {features.dtype} of shape {features.shape}")
+    for option, values in asked.items():
+        if values.shape != features.shape[:1] or values.dtype.kind not in "biufU":
+            wanted = f"{source.asked[option]} must be {len(features)} numbers or texts"
+            source.refuse(f"{wanted}, not {values.dtype} of {values.shape}")
+    features = features.reshape(len(features), -1).astype(np.float64)
+    names = [str(name) for name in arrays.get("feature_names", np.empty(0)).ravel()]
+    if len(names) != features.shape[1]:
+        names = [f"{x}[{column}]" for column in range(features.shape[1])]
+    return _Table(features, names, asked)
 
 
 def _dataset(source: _Source, table: _Table) -> Dataset:
@@ -122,8 +132,8 @@ def _dataset(source: _Source, table: _Table) -> Dataset:
     if bad := first_not_finite(table.features):
         source.refuse_value(table.names[bad[1]], table.where(bad[0]), table.features[bad], "is not a finite number")
     labels, classes = _labels(source, table)
-    groups, group_names = _codes(source, "node", source.node, table.node, table.where)
-    persons, person_names = _codes(source, "person", source.person, table.person, table.where)
+    groups, group_names = _codes(source, table, "node")
+    persons, person_names = _codes(source, table, "person")
     return Dataset(
         source.path.stem,
         table.features,
@@ -138,35 +148,33 @@ def _dataset(source: _Source, table: _Table) -> Dataset:
 
 
 def _labels(source: _Source, table: _Table) -> tuple[Values, tuple[str, ...]]:
-    values = _complete(source, source.label, _as_numbers(table.label), table.where)
+    values = _complete(source, table, "label", _as_numbers(table.asked["label"]))
     kinds, codes = np.unique(values, return_inverse=True)
-    rows, count = len(values), len(kinds)
+    rows, count, called = len(values), len(kinds), f"the label {source.asked['label']!r}"
     if count == 1:
-        source.refuse(f"the label {source.label!r} is {_spell(kinds[0])} in every row; there is nothing to learn")
+        source.refuse(f"{called} is {_spell(kinds[0])} in every row; there is nothing to learn")
     if values.dtype.kind == "f":
         whole = bool((kinds == np.floor(kinds)).all())
         if count > (max(2, min(_MOST_CLASSES, rows // 2)) if whole else 2):
             return values, ()
     elif count > max(2, rows // 2):
-        source.refuse(f"the label {source.label!r} has {count} different texts in {rows} rows; classes must repeat")
+        source.refuse(f"{called} has {count} different texts in {rows} rows; classes must repeat")
     return codes.astype(np.int64), tuple(_spell(kind) for kind in kinds)
 
 
-def _codes(
-    source: _Source, option: str, column: str | None, values: Values | None, where: Callable[[int], str]
-) -> tuple[Ints | None, tuple[str, ...]]:
-    """Number the nodes, or the persons, of a column (or of an array, which has its own name); None if there is none."""
-    if values is None:
+def _codes(source: _Source, table: _Table, option: str) -> tuple[Ints | None, tuple[str, ...]]:
+    """Number the nodes, or the persons; None if there are none."""
+    if option not in table.asked:
         return None, ()
-    if column is None or source.parameter == "X":
-        option, column = {"node": "groups", "person": "persons"}[option], ""
-    values = _complete(source, column or option, values, where)
+    values = _complete(source, table, option, table.asked[option])
     # Only plain whole numbers are sorted as numbers: a code such as 007 is a text.
     if values.dtype.kind == "U" and all(_WHOLE.fullmatch(value) for value in values):
         values = values.astype(np.int64)
     names, codes = np.unique(values, return_inverse=True)
     if names.dtype.kind == "U":
-        require_one_spelling(option, column, names.tolist())
+        column = source.asked[option]  # an array is known by its own name
+        parameter, shown = (column, "") if source.parameter == "X" else (option, column)
+        require_one_spelling(parameter, shown, names.tolist())
     return codes.astype(np.int64), tuple(_spell(name) for name in names)
 
 
@@ -183,11 +191,11 @@ def _as_numbers(values: Values) -> Values:
     return np.array(numbers) if np.isfinite(numbers).any() else np.array(texts)
 
 
-def _complete(source: _Source, column: str, values: Values, where: Callable[[int], str]) -> Values:
+def _complete(source: _Source, table: _Table, option: str, values: Values) -> Values:
     bad = ~np.isfinite(values) if values.dtype.kind == "f" else values == "" if values.dtype.kind == "U" else []
     if np.any(bad):
         row = int(np.argmax(bad))
-        source.refuse_value(column, where(row), values[row], "is not a value; every row needs one")
+        source.refuse_value(source.asked[option], table.where(row), values[row], "is not a value; every row needs one")
     return values
 
 
@@ -195,16 +203,17 @@ def _spell(value: Any) -> str:
     return str(value.item()).removesuffix(".0") if isinstance(value, np.generic) else str(value)
 
 
-def _read_csv(source: _Source) -> _Table:
+def _read_csv(source: _Source) -> Dataset:
     try:
         with source.path.open(newline="", encoding="utf-8-sig") as file:
-            return _csv_table(source, csv.reader(file, strict=True))
+            table = _csv_table(source, csv.reader(file, strict=True))
     except UnicodeDecodeError:
         source.refuse("it is not text in UTF-8")
     except csv.Error as error:
         source.refuse(f"it is not a proper CSV file: {error}")
     except OSError as error:
         source.refuse(f"it cannot be read: {error.strerror}")
+    return _dataset(source, table)
 
 
 def _csv_table(source: _Source, reader: Any) -> _Table:
@@ -217,13 +226,10 @@ def _csv_table(source: _Source, reader: Any) -> _Table:
     if len(columns) == 1 and re.search(r"[;\t|]", columns[0]):
         source.refuse(f"its columns must be separated by commas; the first line is {columns[0][:40]!r}")
     at = source.feature_columns(columns)
-    names = [columns[column] for column in at]
-    label_at = columns.index(source.label)
-    node_at = None if source.node is None else columns.index(source.node)
-    person_at = None if source.person is None else columns.index(source.person)
+    asked = {option: columns.index(name) for option, name in source.asked.items()}
     # Flat arrays of doubles: lists of cells would take ten times the file's size.
-    values, numbers, labels = array("d"), array("q"), list[str]()
-    nodes, persons = list[str](), list[str]()
+    values, numbers = array("d"), array("q")
+    texts = {option: list[str]() for option in asked}
 
     def where(row: int) -> str:
         return f"row {row + 1} (line {numbers[row]})"
@@ -231,28 +237,19 @@ def _csv_table(source: _Source, reader: Any) -> _Table:
     for cells in lines:
         numbers.append(reader.line_num)
         if len(cells) != len(columns):
-            source.refuse(f"{where(len(labels))} has {len(cells)} values for {len(columns)} columns")
+            source.refuse(f"{where(len(numbers) - 1)} has {len(cells)} values for {len(columns)} columns")
         try:
             values.extend([float(cells[column]) for column in at])
         except ValueError:
             column = next(column for column in at if not is_number(cells[column]))
-            source.refuse_value(columns[column], where(len(labels)), cells[column], "is not a number")
-        labels.append(cells[label_at].strip())
-        if node_at is not None:
-            nodes.append(cells[node_at].strip())
-        if person_at is not None:
-            persons.append(cells[person_at].strip())
-    features = np.array(values).reshape(-1, len(at))
-    node = None if node_at is None else np.array(nodes, dtype=str)
-    person = None if person_at is None else np.array(persons, dtype=str)
-    return _Table(features, names, np.array(labels, dtype=str), node, where, person)
+            source.refuse_value(columns[column], where(len(numbers) - 1), cells[column], "is not a number")
+        for option, column in asked.items():
+            texts[option].append(cells[column].strip())
+    found = {option: np.array(each, dtype=str) for option, each in texts.items()}
+    return _Table(np.array(values).reshape(-1, len(at)), [columns[column] for column in at], found, where)
 
 
-def _row(row: int) -> str:
-    return f"row {row + 1}"
-
-
-def _read_parquet(source: _Source) -> _Table:
+def _read_parquet(source: _Source) -> Dataset:
     try:
         import pyarrow  # an optional extra
         from pyarrow import parquet
@@ -264,18 +261,15 @@ def _read_parquet(source: _Source) -> _Table:
         source.refuse("it is not a readable Parquet file")
     # What pandas adds for a frame's index is no column of the user's.
     table = table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-    at = source.feature_columns(table.column_names)
-    names = [table.column_names[column] for column in at]
-    features = np.empty((table.num_rows, len(at)))
+    names = [table.column_names[column] for column in source.feature_columns(table.column_names)]
+    features = np.empty((table.num_rows, len(names)))
     for position, name in enumerate(names):
         values = _parquet_column(source, table, name)
         if len(values) and values.dtype.kind not in "biuf":
             source.refuse_value(name, _row(0), values[0], "is text, not a number")
         features[:, position] = values
-    node, person = (
-        None if name is None else _parquet_column(source, table, name) for name in (source.node, source.person)
-    )
-    return _Table(features, names, _parquet_column(source, table, source.label), node, _row, person)
+    asked = {option: _parquet_column(source, table, name) for option, name in source.asked.items()}
+    return _dataset(source, _Table(features, names, asked))
 
 
 def _parquet_column(source: _Source, table: Any, name: str) -> Values:
@@ -292,31 +286,20 @@ def _parquet_column(source: _Source, table: Any, name: str) -> Values:
     return np.array([str(value).strip() for value in column.to_pylist()], dtype=str)
 
 
-def _read_npz(source: _Source) -> _Table:
+def _read_npz(source: _Source) -> Dataset:
     try:
         arrays = read_arrays(source.path)
     except ValueError as error:
         source.refuse("its arrays must be numbers or text" if "pickle" in str(error) else str(error))
-
-    def called(*names: str) -> str | None:
-        return next((name for name in names if name in arrays), None)
-
-    x = called("X", "features")
-    label = called(source.label, *(("y", "labels") if source.label in ("y", "labels") else ()))
-    node = called("groups", "node") if source.node is None else source.node
-    if x is None:
+    usual = {"label": ("y", "labels"), "node": ("groups", "node")}
+    asked = dict(source.asked)
+    if asked["label"] in usual["label"] and asked["label"] not in arrays:
+        asked["label"] = next((name for name in usual["label"] if name in arrays), asked["label"])
+    if "node" not in asked and (found := [name for name in usual["node"] if name in arrays]):
+        asked["node"] = found[0]
+    x = "X" if "X" in arrays else "features"
+    if x not in arrays:
         source.refuse(f"it has no array X or features; it has {', '.join(arrays)}")
-    source._replace(label=label or source.label, node=node).feature_columns(list(arrays), "array")
-    assert label is not None
-    features, labels, nodes = arrays[x], arrays[label], None if node is None else arrays[node]
-    persons = None if source.person is None else arrays[source.person]
-    if features.ndim < 2 or features.dtype.kind not in "biuf":
-        source.refuse(f"{x} must be rows of numbers, not {features.dtype} of shape {features.shape}")
-    for name, values in ((label, labels), (node, nodes), (source.person, persons)):
-        if values is not None and (values.shape != features.shape[:1] or values.dtype.kind not in "biufU"):
-            source.refuse(f"{name} must be {len(features)} numbers or texts, not {values.dtype} of {values.shape}")
-    features = features.reshape(len(features), -1).astype(np.float64)
-    names = [str(name) for name in arrays.get("feature_names", np.empty(0)).ravel()]
-    if len(names) != features.shape[1]:
-        names = [f"{x}[{column}]" for column in range(features.shape[1])]
-    return _Table(features, names, labels, nodes, _row, persons)
+    source = source._replace(asked=asked)
+    source.feature_columns(list(arrays), "array")
+    return _dataset(source, _table_of_arrays(source, arrays, x))
