@@ -39,7 +39,7 @@ GUARANTEE = Guarantee(
 
 def model() -> TrainedModel:
     facts = ModelFacts(name="logistic", updates=7, run="00ff", guarantee=GUARANTEE, source="a test")
-    scaling = Scaling(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    scaling = Scaling(centre=np.array([1.0, 2.0]), scale=np.array([1.0, 4.0]))
     inputs = Inputs(columns=2, names=("a", "b"), classes=np.array(["no", "yes"]), scaling=scaling, intercept=True)
     return TrainedModel(facts, inputs, np.array([1.0, -2.0, 0.5]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,8 @@ class Recipe:
         contribute to a gradient.
     intercept, intercept_share : whether a constant column is appended. With `unit_rows` the row including it has norm
         1, and at most 1 for a row of zeros, and the constant gets this share of its square.
-    encoder : makes features of the scaled rows, or of rows as they are if it takes pixels.
-    bounded : whether a schema made the rows: they are not scaled any more, whatever is asked.
+    encoder : makes features of the scaled rows, or of rows as they are if it takes pixels; they get norm 1 again.
+    bounded : whether a schema made the rows: they are no longer than 1 already, and are not scaled, whatever is asked.
     """
 
     standardise: bool = True
@@ -64,14 +64,15 @@ class Recipe:
     encoder: Encoder | None = None
     bounded: bool = False
 
+    @property
+    def as_they_are(self) -> bool:
+        """Whether rows are not scaled."""
+        return self.bounded or (self.encoder is not None and self.encoder.pixels)
+
 
 @dataclass(frozen=True, eq=False)
-class Scaling:
+class Scaling(Recipe):
     """How columns become what a model sees, learnt from training rows and applied to any others.
-
-    With an `encoder`, rows are scaled, unless it takes them as they are, and its features are scaled to norm 1 again.
-    Rows that are `bounded`, by a schema, are no longer than 1 already, and stay as they are. The constant of an
-    `intercept` gets `intercept_share` of the square of such rows, and the features the rest.
 
     >>> rows = np.array([[1.0, 5.0], [3.0, 5.0]])
     >>> Scaling.learn(rows).apply(rows)
@@ -81,20 +82,13 @@ class Scaling:
 
     centre: Floats
     scale: Floats
-    unit_rows: bool = True
-    intercept: bool = False
-    encoder: Encoder | None = None
-    bounded: bool = False
-    intercept_share: float = 0.5
 
     @classmethod
     def learn(cls, features: Rows, recipe: Recipe | None = None) -> Scaling:
         """Return the scaling that gives each feature of these rows mean 0 and standard deviation 1, if asked to."""
-        columns, asked = features.shape[1], recipe or Recipe()
-        encoder, bounded = asked.encoder, asked.bounded
-        if bounded or not asked.standardise or (encoder is not None and encoder.pixels):
-            nothing, one, to_norm = np.zeros(columns), np.ones(columns), asked.unit_rows and not bounded
-            return cls(nothing, one, to_norm, asked.intercept, encoder, bounded, asked.intercept_share)
+        asked = recipe or Recipe()
+        if asked.as_they_are or not asked.standardise:
+            return cls(centre=np.zeros(features.shape[1]), scale=np.ones(features.shape[1]), **vars(asked))
         low, high = features.min(axis=0), features.max(axis=0)
         size = np.maximum(np.abs(low), np.abs(high))
         # Squares of extreme values would overflow or vanish: such features are measured in units of their size.
@@ -106,33 +100,26 @@ class Scaling:
         centre, scale = scaled.mean(axis=0) * unit, deviation * unit
         # Rounding gives a constant feature a tiny deviation, by which one must not divide.
         constant = (low == high) | (scale == 0.0)
-        centre, scale = np.where(constant, low, centre), np.where(constant, 1.0, scale)
-        share = asked.intercept_share
-        return cls(centre, scale, asked.unit_rows, asked.intercept, encoder, intercept_share=share)
+        return cls(centre=np.where(constant, low, centre), scale=np.where(constant, 1.0, scale), **vars(asked))
 
-    def apply(self, features: Rows) -> Rows:
-        """Return scaled rows, all of them finite; the originals stay as they are."""
-        return self._applied(features, lambda row, column: f"feature {column + 1} of row {row + 1}")
+    def apply(self, features: Rows, names: Sequence[str] = (), *, keep_features: bool = True) -> Rows:
+        """Return scaled rows, all of them finite; the originals stay as they are.
 
-    def _applied(self, features: Rows, place: Callable[[int, int], str], keep: bool = True) -> Rows:
-        """Return what a model sees of rows; `place` says what a value is called, given its row and column.
-
-        Without `keep`, no features are kept in files.
+        A refusal calls features by their `names`. Those that an encoder makes are kept in files, if `keep_features`.
         """
-        encoder = self.encoder
-        as_they_are = self.bounded or (encoder is not None and encoder.pixels)
-        rows: Rows = features if as_they_are else self._scaled(features, place)
-        if encoder is not None:
-            rows = encoded(encoder, rows, unit_rows=self.unit_rows or self.bounded, keep=keep)
+        rows: Rows = features if self.as_they_are else self._scaled(features, names)
+        unit_rows = self.unit_rows or self.bounded
+        if self.encoder is not None:
+            rows = encoded(self.encoder, rows, unit_rows=unit_rows, keep=keep_features)
         if not self.intercept:
             return rows
         # Rows of norm 1 stay rows of norm 1: the features and the constant share the square.
         share = self.intercept_share
-        room = (math.sqrt(1.0 - share), math.sqrt(share)) if self.unit_rows or self.bounded else (1.0, 1.0)
+        room = (math.sqrt(1.0 - share), math.sqrt(share)) if unit_rows else (1.0, 1.0)
         factor, constant = map(rows.dtype.type, room)
         return np.column_stack([rows * factor, np.full(len(rows), constant)])
 
-    def _scaled(self, features: Rows, place: Callable[[int, int], str]) -> Floats:
+    def _scaled(self, features: Rows, names: Sequence[str]) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
             rows = features - self.centre
             rows /= self.scale
@@ -142,7 +129,9 @@ class Scaling:
                 rows = (0.5 * features - 0.5 * self.centre) / self.scale * 2.0
                 bad = first_not_finite(rows)
         if bad:
-            given = f"{features[bad]} ({place(*bad)})"
+            row, column = bad
+            name = repr(names[column]) if names else f"feature {column + 1}"
+            given = f"{features[bad]} ({name} of row {row + 1})"
             if not np.isfinite(features[bad]):
                 raise InvalidInput("features", given, "finite numbers")
             reason = "is so far from the training rows that it has no finite scale; leave it out, or do not standardise"
@@ -178,25 +167,13 @@ def prepare(
         only = dataset.classes[int(train_y[0])]
         reason = f"the training rows all belong to the class {only!r}; use a smaller test share or more data"
         raise InvalidInput.because("test_share", test_share, reason)
-    features = dataset.features[train]
-    scaling = Scaling.learn(features, recipe)
-
-    def scaled(rows: Rows, numbers: NDArray[np.intp]) -> Rows:
-        def place(row: int, column: int) -> str:
-            return f"{dataset.feature_names[column]!r} of row {numbers[row] + 1}"
-
-        return scaling._applied(rows, place, keep_features)
-
-    if scaling.encoder is None:
-        train_x, test_x = scaled(features, train.nonzero()[0]), scaled(dataset.features[test], test.nonzero()[0])
-    else:
-        # All at once: the file in which features are kept then does not depend on which rows are test rows.
-        rows = scaled(dataset.features, np.arange(len(train)))
-        train_x, test_x = _taken(rows, train), _taken(rows, test)
+    scaling = Scaling.learn(dataset.features[train], recipe)
+    # All at once: the file in which features are kept then does not depend on which rows are test rows.
+    rows = scaling.apply(dataset.features, dataset.feature_names, keep_features=keep_features)
     return PreparedRows(
-        train_x=train_x,
+        train_x=_taken(rows, train),
         train_y=train_y,
-        test_x=test_x,
+        test_x=_taken(rows, test),
         test_y=dataset.labels[test],
         train_groups=None if dataset.groups is None else dataset.groups[train],
         classes=dataset.classes,
@@ -274,37 +251,19 @@ def _require_finite_rows(rows: NDArray[Any], what: str) -> None:
 
 
 def _draw_test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:
-    if dataset.persons is not None:
-        return _draw_test_persons(dataset, dataset.persons, rng, test_share)
-    rows = len(dataset.features)
-    count = min(max(round(test_share * rows), 1), rows - 1)
-    drawn = rng.permutation(rows)
-    if dataset.groups is not None:
-        # The first row drawn from each node stays with it: a node without training rows could not take part.
-        _, first = np.unique(dataset.groups[drawn], return_index=True)
-        drawn = np.delete(drawn, first)
-        if count > len(drawn):
-            reason = f"that is {count} rows, but only {len(drawn)} can go without leaving a node without training rows"
-            raise InvalidInput.because("test_share", test_share, reason)
-    test = np.zeros(rows, dtype=bool)
-    test[drawn[:count]] = True
-    return test
-
-
-def _draw_test_persons(
-    dataset: Dataset, persons: Ints, rng: np.random.Generator, test_share: float
-) -> NDArray[np.bool_]:
-    """Put whole persons aside: who is known from training rows is no test."""
-    drawn = rng.permutation(np.unique(persons))
+    """Draw rows, or whole persons where they are known: who is known from training rows is no test."""
+    units = np.arange(len(dataset.features)) if dataset.persons is None else dataset.persons
+    drawn = rng.permutation(np.unique(units))
     count = min(max(round(test_share * len(drawn)), 1), len(drawn) - 1)
     if dataset.groups is not None:
-        # The first person drawn from each node stays with it.
-        node_of = np.empty(int(persons.max()) + 1, np.int64)
-        node_of[persons] = dataset.groups
+        # The first one drawn from each node stays with it: a node without training rows could not take part.
+        node_of = np.empty(int(units.max()) + 1, np.int64)
+        node_of[units] = dataset.groups
         _, first = np.unique(node_of[drawn], return_index=True)
         drawn = np.delete(drawn, first)
         if count > len(drawn):
-            reason = f"that is {count} persons, but only {len(drawn)} can go: every node needs training rows"
+            what = "rows" if dataset.persons is None else "persons"
+            reason = f"that is {count} {what}, but only {len(drawn)} can go: every node needs training rows"
             raise InvalidInput.because("test_share", test_share, reason)
-    test: NDArray[np.bool_] = np.isin(persons, drawn[:count])
+    test: NDArray[np.bool_] = np.isin(units, drawn[:count])
     return test

@@ -215,7 +215,7 @@ def _inputs(arrays: Mapping[str, NDArray[Any]], said: _Columns, entries: Any) ->
                 raise InvalidInput(name, "missing" if found is None else found.shape, f"{said.columns} numbers")
         if not np.isfinite(arrays[_CENTRE]).all() or not ((arrays[_SCALE] > 0.0) & np.isfinite(arrays[_SCALE])).all():
             raise InvalidInput("scale", "of a column", "a finite number above 0")
-        scaling = Scaling(arrays[_CENTRE], arrays[_SCALE], said.unit_rows)
+        scaling = Scaling(centre=arrays[_CENTRE], scale=arrays[_SCALE], unit_rows=said.unit_rows)
     given = {name: getattr(said, name) for name in _of_inputs()}
     return Inputs(classes=arrays[_CLASSES], schema=schema, scaling=scaling, **given)
 

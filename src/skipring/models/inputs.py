@@ -112,7 +112,9 @@ class Inputs:
         share = self.intercept_share or 0.5
         if self.schema is not None:
             nothing, one = np.zeros(self.columns), np.ones(self.columns)
-            return Scaling(nothing, one, False, self.intercept, made, True, share)
+            return Scaling(
+                centre=nothing, scale=one, bounded=True, intercept=self.intercept, encoder=made, intercept_share=share
+            )
         if self.scaling is None:
             raise InvalidInput.because("MODEL", "", f"it is not known how rows are scaled: {self.why_unscaled}")
         return dataclasses.replace(self.scaling, intercept=self.intercept, encoder=made, intercept_share=share)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from ..._digest import digest
 from ..._function import IS_FUNCTION
 from ...errors import InvalidInput
 from .._norms import to_unit_norm
-from .cache import forget_features, keep_features, kept_features
+from .cache import kept_features
 from .fourier import RandomFourier
 from .function import FunctionEncoder, same_rows
 from .scattering import Scattering
@@ -41,39 +41,11 @@ _JUST_BELOW_1 = 1.0 - 2.0**-23
 _WATCHER: ContextVar[Callable[[int, int], None] | None] = ContextVar("watcher", default=None)
 
 
-class Encoder(Protocol):
-    """What makes features of rows, each by itself."""
-
-    @property
-    def name(self) -> str:
-        """As a run file spells it."""
-
-    @property
-    def columns(self) -> int:
-        """How many numbers a row has."""
-
-    @property
-    def width(self) -> int:
-        """How many features a row has."""
-
-    @property
-    def pixels(self) -> bool:
-        """Whether it takes rows as they are, and not scaled."""
-
-    @property
-    def unit(self) -> bool:
-        """Whether all that it answers has norm 1, or is a row of zeros."""
-
-    @property
-    def kept(self) -> bool:
-        """Whether it takes so long that features are kept in files."""
-
-    @property
-    def version(self) -> str:
-        """What features depend on beside the name and the rows."""
-
-    def __call__(self, rows: NDArray[Any]) -> NDArray[np.floating[Any]]:
-        """Return the features of some rows."""
+#: What makes features of rows, each by itself. All have a `name` as a run file spells it, for rows of `columns`
+#: numbers, which become `width` features, and a `version` of what features depend on beside the name and the rows.
+#: `pixels`: it takes rows as they are, and not scaled. `unit`: all that it answers has norm 1, or is a row of zeros.
+#: `kept`: it takes so long that features are kept in files.
+Encoder: TypeAlias = RandomFourier | FunctionEncoder | Scattering
 
 
 def check_encoder(name: str) -> None:
@@ -119,17 +91,13 @@ def encoded(encoder: Encoder, rows: NDArray[Any], *, unit_rows: bool = True, kee
     def parts() -> Iterator[NDArray[np.float32]]:
         return _parts(encoder, rows, unit_rows)
 
+    def still_so(found: NDArray[np.float32]) -> bool:
+        return _still_so(encoder, rows, found, unit_rows)
+
     if keep and encoder.kept and 4 * shape[0] * shape[1] >= _LEAST_BYTES:
         words = [encoder.name, encoder.version, unit_rows or encoder.unit]
         key = digest({"rows": rows, "encoder": words}).hex()
-        found = kept_features(key, shape)
-        if found is not None and not _still_so(encoder, rows, found, unit_rows):
-            # What a function answers may change while its file stays as it is.
-            forget_features(key)
-            found = None
-        if found is None:
-            found = keep_features(key, shape, parts)
-        if found is not None:
+        if (found := kept_features(key, shape, parts, still_so)) is not None:
             return found
     out = np.empty(shape, np.float32)
     low = 0

@@ -30,15 +30,39 @@ _CHECKSUM = 4
 _FORGOTTEN = 86400.0  # seconds after which nobody is at work on a file any more
 
 
-def kept_features(key: str, shape: tuple[int, int]) -> Rows | None:
-    """Return the features that were kept under this key, mapped into memory; None if there are none, or damaged ones.
+def kept_features(
+    key: str, shape: tuple[int, int], parts: Callable[[], Iterator[Rows]], still_so: Callable[[Rows], bool]
+) -> Rows | None:
+    """Return the features under this key, mapped into memory, computed part by part if none are kept; None: nowhere to.
 
-    >>> kept_features("0" * 64, (2, 3)) is None
-    True
+    What is kept counts only if it is `still_so`. Of several processes that want the same, one computes them, and the
+    others wait for it.
     """
     if (folder := cache_folder("features")) is None:
         return None
     path = folder / f"{key}.npy"
+    if (found := _read(path, shape)) is not None and still_so(found):
+        return found
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if shutil.disk_usage(folder).free < 4 * shape[0] * shape[1] + (1 << 28):
+            return None
+        lock = path.with_suffix(".lock")
+        with _alone(lock):
+            if (found := _read(path, shape)) is not None and still_so(found):
+                return found
+            with whole_file(path, mode=0o600) as file:
+                _write(file, shape, parts())
+            _make_room(folder, key)
+            with suppress(OSError):
+                lock.unlink()
+    except OSError:
+        return None
+    return _read(path, shape)
+
+
+def _read(path: Path, shape: tuple[int, int]) -> Rows | None:
+    """Return the features in a file, mapped into memory; None if there are none, or damaged ones."""
     try:
         rows: Rows = np.load(path, mmap_mode="r", allow_pickle=False)
         with path.open("rb") as file:
@@ -52,43 +76,6 @@ def kept_features(key: str, shape: tuple[int, int]) -> Rows | None:
     except (OSError, ValueError, EOFError):
         return None
     return np.asarray(rows)
-
-
-def forget_features(key: str) -> None:
-    """Delete the features that were kept under this key."""
-    if (folder := cache_folder("features")) is not None:
-        with suppress(OSError):
-            (folder / f"{key}.npy").unlink()
-
-
-def keep_features(key: str, shape: tuple[int, int], parts: Callable[[], Iterator[Rows]]) -> Rows | None:
-    """Write features, part by part, and return them mapped into memory; None if they cannot be kept.
-
-    Of several processes that want the same, one computes them, and the others wait for it.
-    """
-    size = 4 * shape[0] * shape[1]
-    folder = cache_folder("features")
-    if folder is None:
-        return None
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if shutil.disk_usage(folder).free < size + (1 << 28):
-            return None
-        lock = _private(folder / f"{key}.lock")
-    except OSError:
-        return None
-    with lock, _alone(lock):
-        if (found := kept_features(key, shape)) is not None:
-            return found
-        try:
-            with whole_file(folder / f"{key}.npy", mode=0o600) as file:
-                _write(file, shape, parts())
-        except OSError:
-            return None
-        _make_room(folder, key)
-        with suppress(OSError):
-            (folder / f"{key}.lock").unlink()
-    return kept_features(key, shape)
 
 
 def _write(file: IO[bytes], shape: tuple[int, int], parts: Iterator[Rows]) -> None:
@@ -109,21 +96,17 @@ def _checksum(rows: Rows) -> int:
     return checksum
 
 
-def _private(path: Path) -> IO[bytes]:
-    """Open a file for writing that only its owner may read."""
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
-
-
 @contextmanager
-def _alone(file: IO[bytes]) -> Iterator[None]:
-    """Wait until no other process has locked the file."""
-    try:
-        import fcntl
-    except ImportError:  # without it, two processes may compute the same
+def _alone(path: Path) -> Iterator[None]:
+    """Wait until no other process has locked a file, which only its owner may read."""
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        try:
+            import fcntl
+        except ImportError:  # without it, two processes may compute the same
+            pass
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
-        return
-    fcntl.flock(file, fcntl.LOCK_EX)
-    yield
 
 
 def _make_room(folder: Path, key: str) -> None:
