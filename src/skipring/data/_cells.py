@@ -19,6 +19,7 @@ from .schema import INDICATOR, MISSING_WORDS, Column, cell_text
 
 #: A number whose mark may be one of decimals, or one between thousands.
 _EITHER = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
+_MARKS = {",": "comma", ".": "point"}
 #: A number that would be this many times as large as its range, were it in thousands, is not.
 _FAR = 10.0
 
@@ -75,18 +76,17 @@ class Cells:
 
     def _with_points(self, column: Column, texts: Any, first: int) -> Any:
         """Return decimal commas as points; a table has one kind only, or nobody could tell 1,234 from 1.234."""
-        for mark, other in ((",", "comma"), (".", "point")):
-            with_mark = pc.fill_null(pc.match_substring(texts, mark), False)
-            if not pc.any(with_mark).as_py():
+        marked = {mark: pc.fill_null(pc.match_substring(texts, mark), False) for mark in _MARKS}
+        for row, mark in sorted((pc.index(found, True).as_py(), mark) for mark, found in marked.items()):
+            if row < 0:
                 continue
-            row = int(np.argmax(with_mark.to_numpy(zero_copy_only=False)))
             value = texts[row].as_py()
             if self._decimal is not None and self._decimal[0] != mark:
-                reason = f"has a decimal {other}, and {self._decimal[1]} does not"
+                reason = f"has a decimal {_MARKS[mark]}, and {self._decimal[1]} does not"
                 raise self.refuse(column.name, first + row, value, reason)
             self._decimal = (mark, f"{value!r} in column {column.name!r}, row {first + row},")
             if not self._told and mark in self._unsure_marks:
-                self._look_for_thousands(column, texts.filter(with_mark), mark, (first + row, value))
+                self._look_for_thousands(column, texts.filter(marked[mark]), mark, (first + row, value))
         if self._decimal is not None and self._decimal[0] == ",":
             return pc.replace_substring(texts, ",", ".")
         return texts

@@ -197,14 +197,20 @@ class Schema:
 
     def encode(self, values: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.floating[Any]]:
         """Return what a model sees of rows, given the numbers or categories of each feature column."""
+        found = self.exact(values, rows)
+        found /= _ROUNDED
+        return found.astype(np.float32)
+
+    def exact(self, values: Mapping[str, NDArray[Any]], rows: int) -> NDArray[np.float64]:
+        """Return the same in double precision."""
         found = np.empty((rows, len(self.feature_names)))
         first = 0
         for column in self.features:
             last = first + len(column.feature_names)
             column.encode(values[column.name], found[:, first:last])
             first = last
-        found /= self.longest * _ROUNDED
-        return found.astype(np.float32)
+        found /= self.longest
+        return found
 
     def require_columns(self, there: Iterable[str], file: str, *, labelled: bool = True) -> None:
         """Refuse a table that has a column which the schema does not know, or lacks one that it needs."""

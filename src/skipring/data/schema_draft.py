@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from .._numbers import is_number
-from ..errors import InvalidInput
+from ..errors import InvalidInput, given_as
 from .schema import INDICATOR, MISSING_WORDS, Column, Schema
-from .schema_tables import TABLES, csv_blocks, delimiter_of, parquet_blocks
+from .schema_tables import TABLES, csv_blocks, delimiter_of, parquet_blocks, rows_of_file
 from .sources import not_a_table
 
 #: A column with more different texts is nothing that a model could learn from.
@@ -46,8 +46,6 @@ class _Seen:
     numbers: bool = True
     low: float = math.inf
     high: float = -math.inf
-    #: The first number with a decimal comma, and with a decimal point: where, and how it is written.
-    marked: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
 def draft_schema(
@@ -60,10 +58,8 @@ def draft_schema(
         raise InvalidInput.because("FILE", path, reason)
     if file.suffix.lower() not in TABLES:
         raise not_a_table("FILE", file, TABLES)
-    try:
+    with given_as("FILE", instead_of="path"):
         seen, rows = _seen(file)
-    except InvalidInput as problem:
-        raise problem if problem.parameter != "path" else InvalidInput.because("FILE", path, problem.reason) from None
     if not rows:
         raise InvalidInput.because("FILE", path, "has no rows")
     there = ", ".join(seen)
@@ -80,8 +76,10 @@ def draft_schema(
     if not any(column.role == "feature" for column in columns):
         why = "; ".join(f"{column.name}: {remarks[column.name]}" for column in columns if column.role == "ignore")
         raise InvalidInput.because("FILE", path, f"no column is left to learn from{f' ({why})' if why else ''}")
-    _require_one_mark(path, {column.name: seen[column.name] for column in columns if column.range is not None})
     schema = Schema.of([column.to_values() for column in columns])
+    with given_as("FILE", instead_of="path"):
+        for _ in rows_of_file(path, schema):  # one that cannot be read with its draft is refused now
+            pass
     return SchemaDraft(schema, {name: remark for name, remark in remarks.items() if remark}, rows)
 
 
@@ -100,31 +98,13 @@ def _seen(file: Path) -> tuple[dict[str, _Seen], int]:
     rows = 0
     for names, block in parquet_blocks(file, check) if parquet else csv_blocks(file, delimiter_of(file), check):
         for place, name in enumerate(names):
-            _look(seen.setdefault(name.strip(), _Seen()), block.column(place), rows + 1)
+            _look(seen.setdefault(name.strip(), _Seen()), block.column(place))
         rows += block.num_rows
     return seen, rows
 
 
-def _require_one_mark(path: str | Path, numbers: Mapping[str, _Seen]) -> None:
-    """Refuse a table with decimal points and decimal commas, as reading it with the schema would."""
-    first: dict[str, tuple[str, int, str]] = {}
-    for name, seen in numbers.items():
-        for mark, (row, said) in seen.marked.items():
-            first.setdefault(mark, (name, row, said))
-    if len(first) < 2:
-        return
-    (earlier, row, said), (name, other_row, other) = first.values()
-    reason = (
-        f"column {name!r}, row {other_row}: {other!r} has a decimal {'comma' if ',' in other else 'point'},"
-        f" and {said!r} in column {earlier!r}, row {row}, does not"
-    )
-    raise InvalidInput.because("FILE", path, reason)
-
-
-def _look(seen: _Seen, cells: Any, first: int) -> None:
-    values = cells.to_pylist()
-    texts = any(isinstance(value, str) for value in values)  # numbers of a Parquet file have no marks
-    for row, value in enumerate(values, start=first):
+def _look(seen: _Seen, cells: Any) -> None:
+    for value in cells.to_pylist():
         said = None if value is None else str(value).strip()
         if said is None or said.lower() in MISSING_WORDS:
             seen.missing += 1
@@ -139,8 +119,6 @@ def _look(seen: _Seen, cells: Any, first: int) -> None:
         if seen.numbers:
             point = text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
             if is_number(point) and math.isfinite(float(point)):
-                if texts and (mark := "," if "," in said else "." if "." in said else ""):
-                    seen.marked.setdefault(mark, (row, said))
                 number = float(point)
                 seen.low, seen.high = min(seen.low, number), max(seen.high, number)
             else:
