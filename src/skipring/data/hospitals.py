@@ -20,7 +20,10 @@ HOSPITALS = ("cleveland", "budapest", "zurich", "long-beach")
 #: Columns are in this order. No row can be longer than they allow, whatever it says.
 _SCHEMA = Schema.of(
     [
-        {"name": "age", "range": [20, 80]},  # years; adults are sent to a coronary angiography, and few of them above 80
+        {
+            "name": "age",
+            "range": [20, 80],
+        },  # years; adults are sent to a coronary angiography, and few of them above 80
         {"name": "trestbps", "range": [80, 200]},  # mm Hg at rest: below 90 is low, and above 180 a crisis
         # mg/dl: below 200 is desirable, 240 is high, inherited excess begins at about 300
         {"name": "chol", "range": [100, 400]},

@@ -201,26 +201,21 @@ def _test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) ->
 
 def require_unit_rows(rows: NDArray[Any], what: str) -> None:
     """Refuse rows of the `what` data that are not finite, or longer than 1, which bounds of linear models rest on."""
-    rows = _as_floats(rows, what)
-    with np.errstate(over="ignore", invalid="ignore"):
+    rows = _finite(rows, what)
+    with np.errstate(over="ignore"):
         # In single precision the sum of thousands of squares is too inexact to tell whether it is above 1.
         longest = float(np.einsum("ij,ij->i", rows, rows, dtype=np.float64).max(initial=0.0))
-    # Asked in this way, since a row that is not a number is not above 1 either.
-    if longest <= 1.0 + 1e-9:
-        return
-    _require_finite_rows(rows, what)
-    reason = f"rows of the {what} data have norms above 1, which the model's bounds rest on"
-    raise InvalidInput.because("unit_rows", False, reason)
+    if longest > 1.0 + 1e-9:
+        reason = f"rows of the {what} data have norms above 1, which the model's bounds rest on"
+        raise InvalidInput.because("unit_rows", False, reason)
 
 
 def require_single_precision(rows: NDArray[Any], what: str) -> None:
     """Refuse rows of the `what` data that are not finite in single precision, in which networks compute."""
-    rows = _as_floats(rows, what)
-    if rows.min(initial=0.0) >= -_MOST_SINGLE and rows.max(initial=0.0) <= _MOST_SINGLE:
-        return
-    _require_finite_rows(rows, what)
-    largest = float(np.abs(rows).max())
-    raise InvalidInput("features", f"{largest:g} in the {what} data", f"at most {_MOST_SINGLE:g}: more overflows")
+    rows = _finite(rows, what)
+    largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0)))
+    if largest > _MOST_SINGLE:
+        raise InvalidInput("features", f"{largest:g} in the {what} data", f"at most {_MOST_SINGLE:g}: more overflows")
 
 
 def require_finite_labels(labels: NDArray[Any], what: str, most: float = math.inf) -> None:
@@ -238,16 +233,13 @@ def _taken(rows: Rows, chosen: NDArray[np.bool_]) -> Rows:
     return rows[first : first + count] if chosen[first : first + count].all() else rows[chosen]
 
 
-def _as_floats(rows: NDArray[Any], what: str) -> NDArray[Any]:
-    """Return rows in a precision in which a norm can be trusted; refuse what is no array of numbers."""
+def _finite(rows: NDArray[Any], what: str) -> NDArray[Any]:
+    """Return rows in a precision in which a norm can be trusted; refuse what is no array of finite numbers."""
     if rows.dtype.kind not in "biuf":
         raise InvalidInput("features", f"{rows.dtype} in the {what} data", "numbers")
-    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
-
-
-def _require_finite_rows(rows: NDArray[Any], what: str) -> None:
     if bad := first_not_finite(rows):
         raise InvalidInput("features", f"{rows[bad]} (feature {bad[1] + 1} of the {what} data)", "finite numbers")
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
 def _draw_test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:

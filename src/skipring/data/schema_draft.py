@@ -14,8 +14,7 @@ import numpy as np
 from .._numbers import is_number
 from ..errors import InvalidInput, given_as
 from .schema import INDICATOR, MISSING_WORDS, Column, Schema
-from .schema_tables import TABLES, csv_blocks, delimiter_of, parquet_blocks, rows_of_file
-from .sources import not_a_table
+from .schema_tables import delimiter_of, rows_of_file, table_blocks
 
 #: A column with more different texts is nothing that a model could learn from.
 _MOST_CATEGORIES = 30
@@ -53,11 +52,6 @@ def draft_schema(
 ) -> SchemaDraft:
     """Return a draft from a table; its ranges and categories come from the rows, which nobody's epsilon then covers."""
     file = Path(path)
-    if not file.is_file():
-        reason = "is a folder, and not a file" if file.is_dir() else "there is no such file"
-        raise InvalidInput.because("FILE", path, reason)
-    if file.suffix.lower() not in TABLES:
-        raise not_a_table("FILE", file, TABLES)
     with given_as("FILE", instead_of="path"):
         seen, rows = _seen(file)
     if not rows:
@@ -93,10 +87,9 @@ def _seen(file: Path) -> tuple[dict[str, _Seen], int]:
         if twice := [name for name in names if names.count(name) > 1]:
             raise InvalidInput.because("FILE", file, f"two columns are called {twice[0]!r}")
 
-    parquet = file.suffix.lower() == ".parquet"
     seen: dict[str, _Seen] = {}
     rows = 0
-    for names, block in parquet_blocks(file, check) if parquet else csv_blocks(file, delimiter_of(file), check):
+    for names, block in table_blocks(file, delimiter_of(file), check):
         for place, name in enumerate(names):
             _look(seen.setdefault(name.strip(), _Seen()), block.column(place))
         rows += block.num_rows

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, given_as
 from .ids import require_one_spelling
 from .schema import Column, Schema
 from .sources import Dataset, not_a_table
@@ -77,22 +77,13 @@ def rows_of_file(path: str | Path, schema: Schema, *, labelled: bool = True) -> 
 
     Without `labelled`, a file may lack the label: it has no such column, or one without any value in it.
     """
-    file = Path(path)
-    if not file.is_file():
-        reason = "is a folder, and not a file" if file.is_dir() else "there is no such file"
-        raise InvalidInput.because("path", path, reason)
-    ending = file.suffix.lower()
-    if ending not in TABLES:
-        raise not_a_table("path", file, TABLES)
-    reader = _parquet_blocks if ending == ".parquet" else _csv_blocks
-    arrow()
-    semicolons = reader is _csv_blocks and _delimiter(file, schema) == ";"
+    delimiter = delimiter_of(Path(path), [column.name for column in schema.columns])
 
     def check(names: Sequence[str]) -> None:
         schema.require_columns(names, str(path), labelled=labelled)
 
-    with closing(reader(file, schema, check)) as found:
-        yield from _rows(found, schema, str(path), semicolons=semicolons, labelled=labelled)
+    with closing(table_blocks(Path(path), delimiter, check)) as found:
+        yield from _rows(found, schema, str(path), semicolons=delimiter == ";", labelled=labelled)
 
 
 def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
@@ -113,11 +104,9 @@ def rows_of_frame(frame: Any, schema: Schema) -> SchemaRows:
             reason = f"columns that are lists of values, one for each row ({said})"
             raise InvalidInput("X", "a mapping", reason) from None
         raise InvalidInput("X", type(frame).__name__, f"a frame whose columns the schema names ({said})") from None
-    try:
-        schema.require_columns([name.strip() for name in table.column_names], "the frame", labelled=False)
-        return next(_rows(iter([(table.column_names, table)]), schema, "the frame", labelled=False))
-    except InvalidInput as problem:
-        raise problem if problem.parameter != "path" else InvalidInput.because("X", "frame", problem.reason) from None
+    with given_as("X", instead_of="path"):
+        schema.require_columns([name.strip() for name in table.column_names], "frame", labelled=False)
+        return next(_rows(iter([(table.column_names, table)]), schema, "frame", labelled=False))
 
 
 def arrow() -> Any:
@@ -149,39 +138,51 @@ def _rows(
             found = block.column(at[name])
             return found.combine_chunks() if hasattr(found, "combine_chunks") else found
 
-        values = {}
-        for column in schema.features:
-            read = cells.numbers if column.range is not None else cells.categories
-            values[column.name] = read(column, column_of(column.name), first)
+        def read(column: Column, column_of: Callable[[str], Any] = column_of, first: int = first) -> NDArray[Any]:
+            kind = cells.numbers if column.range is not None else cells.categories
+            return kind(column, column_of(column.name), first)
+
+        values = {column.name: read(column) for column in schema.features}
         labels: NDArray[Any] | None = None
-        label, who, where = schema.label, schema.person, schema.node
-        blank = False
+        label, blank = schema.label, False
         if label is not None and label.name in at:
             blank = not labelled and cells.are_blank(label, column_of(label.name))
             if block.num_rows:
                 kinds.setdefault(blank, first)
             if len(kinds) > 1:  # who fills in a part of the labels has forgotten the others
                 raise cells.no_label(label, kinds[True])
-        if label is not None and label.name in at and not blank:
-            if label.range is not None:
-                numbers = cells.numbers(label, column_of(label.name), first)
+            labels = None if blank else read(label)
+            if labels is not None and label.range is not None:
                 bound = schema.label_bound or math.inf
                 # Twice: rounding may lead the ends of a range out of the bound that the model has for labels.
-                labels = np.clip(np.clip(numbers, *label.range) - schema.label_middle, -bound, bound)
-            else:
-                labels = cells.categories(label, column_of(label.name), first)
-        persons = None if who is None or who.name not in at else cells.names(who, column_of(who.name), first)
-        nodes = None if where is None or where.name not in at else cells.names(where, column_of(where.name), first)
+                labels = np.clip(np.clip(labels, *label.range) - schema.label_middle, -bound, bound)
+        persons, nodes = (
+            None if who is None or who.name not in at else cells.names(who, column_of(who.name), first)
+            for who in (schema.person, schema.node)
+        )
         cells.end_block()
         yield SchemaRows(schema.encode(values, block.num_rows), labels, persons, nodes, blank)
         first += block.num_rows
 
 
 def delimiter_of(path: Path, known: Sequence[str] = ()) -> str:
-    """Return what separates the columns of a CSV file: what finds most (known) columns in its first line."""
+    """Return what separates the columns of a file: in CSV, what finds most (known) columns in its first line.
+
+    Nothing does in a Parquet file. What is no table is refused.
+    """
+    if not path.is_file():
+        reason = "is a folder, and not a file" if path.is_dir() else "there is no such file"
+        raise InvalidInput.because("path", path, reason)
+    if path.suffix.lower() not in TABLES:
+        raise not_a_table("path", path, TABLES)
+    if path.suffix.lower() == ".parquet":
+        return ""
+    heads = {}
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            heads = {mark: next(csv.reader(_again(file), delimiter=mark), []) for mark in DELIMITERS}
+            for mark in DELIMITERS:
+                file.seek(0)
+                heads[mark] = next(csv.reader(file, delimiter=mark), [])
     except UnicodeDecodeError:
         raise _not_utf8(path) from None
     except (OSError, csv.Error) as error:
@@ -190,21 +191,13 @@ def delimiter_of(path: Path, known: Sequence[str] = ()) -> str:
     return max(DELIMITERS, key=lambda mark: (len(wanted & {cell.strip() for cell in heads[mark]}), len(heads[mark])))
 
 
-def _again(file: Any) -> Any:
-    file.seek(0)
-    return file
-
-
 def _not_utf8(path: Path) -> InvalidInput:
     return InvalidInput.because("path", path, "is not text in UTF-8; save it as UTF-8 (Excel: CSV UTF-8)")
 
 
-def _delimiter(path: Path, schema: Schema) -> str:
-    return delimiter_of(path, [column.name for column in schema.columns])
-
-
-def _csv_blocks(path: Path, schema: Schema, check: Check) -> Generator[Block, None, None]:
-    yield from csv_blocks(path, _delimiter(path, schema), check)
+def table_blocks(path: Path, delimiter: str, check: Check) -> Generator[Block, None, None]:
+    """Return the blocks of a file, once its columns are checked."""
+    return csv_blocks(path, delimiter, check) if delimiter else _parquet_blocks(path, check)
 
 
 def csv_blocks(path: Path, delimiter: str, check: Check | None = None) -> Generator[Block, None, None]:
@@ -280,12 +273,7 @@ def _require_closed_quotes(path: Path, delimiter: str) -> None:
         raise InvalidInput.because("path", path, reason) from None
 
 
-def _parquet_blocks(path: Path, _: Schema, check: Check) -> Generator[Block, None, None]:
-    yield from parquet_blocks(path, check)
-
-
-def parquet_blocks(path: Path, check: Check) -> Generator[Block, None, None]:
-    """Yield the blocks of a Parquet file."""
+def _parquet_blocks(path: Path, check: Check) -> Generator[Block, None, None]:
     pa = arrow()
     from pyarrow import parquet
 

@@ -144,18 +144,12 @@ def read_arrays(path: Path) -> Arrays:
         raise ValueError("it is damaged") from None
 
 
-def _breast_cancer(name: str) -> Dataset:
-    from sklearn.datasets import load_breast_cancer  # slow to import
+def _bundled(name: str) -> Dataset:
+    from sklearn import datasets  # slow to import
 
-    data = load_breast_cancer()
-    return Dataset(name, data.data, data.target, _names(data.target_names), _names(data.feature_names))
-
-
-def _digits(name: str) -> Dataset:
-    from sklearn.datasets import load_digits  # slow to import
-
-    data = load_digits()
-    return Dataset(name, data.data / 16.0, data.target, _names(data.target_names), _names(data.feature_names))
+    data = datasets.load_digits() if name == "digits" else datasets.load_breast_cancer()
+    features = data.data / 16.0 if name == "digits" else data.data
+    return Dataset(name, features, data.target, _names(data.target_names), _names(data.feature_names))
 
 
 def _hospitals(name: str) -> Dataset:
@@ -272,8 +266,8 @@ def _names(values: Sequence[Any] | NDArray[Any]) -> tuple[str, ...]:
 
 
 _LOADERS: dict[str, Callable[[str], Dataset]] = {
-    "breast-cancer": _breast_cancer,
-    "digits": _digits,
+    "breast-cancer": _bundled,
+    "digits": _bundled,
     "hospitals": _hospitals,
     "houses-openml": _houses,
     "houses-price": _houses_price,

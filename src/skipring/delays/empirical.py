@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,12 +138,7 @@ def _read_durations(path: Path, spelled: str) -> tuple[list[float], list[bool] |
     def refuse(reason: str) -> InvalidInput:
         return InvalidInput.because("delay", spelled, reason)
 
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv_lines(file)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not a text file"
-        raise refuse(f"the file cannot be read: {reason}") from None
+    lines = csv_lines(path, refuse)
     columns = len(lines[0][1]) if lines else 1
     if lines and not is_number(lines[0][1][0]) and lines[0][1][0][:1].isalpha():
         line, header = lines.pop(0)
@@ -165,10 +160,15 @@ def _read_durations(path: Path, spelled: str) -> tuple[list[float], list[bool] |
     return durations, censored if columns == 2 else None
 
 
-def csv_lines(file: TextIO) -> list[tuple[int, list[str]]]:
+def csv_lines(path: Path, refuse: Callable[[str], InvalidInput]) -> list[tuple[int, list[str]]]:
     """Return the cells of all lines that are not blank, each line with its number."""
-    reader = csv.reader(file)
-    lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a text file"
+        raise refuse(f"the file cannot be read: {reason}") from None
     return [(line, cells) for line, cells in lines if any(cells)]
 
 

@@ -6,7 +6,6 @@ says of one turn says something about the next. docs/lateness.md has the formats
 
 from __future__ import annotations
 
-import csv
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Doubles, Ints
+from .._arrays import Doubles, Ints, times_before
 from .._numbers import is_number
 from ..errors import InvalidInput
 from .base import real_number
@@ -66,15 +65,12 @@ class Trace(Empirical):
 
     def at_turns(self, path: NDArray[np.integer[Any]], rng: np.random.Generator) -> Doubles:
         """Return the durations of each hop's node, turn after turn, from a random place on."""
-        order = np.argsort(path, kind="stable")
-        turns = np.empty(len(path), np.int64)
-        turns[order] = np.arange(len(path)) - np.searchsorted(path[order], path[order])
         lengths = np.array([len(each) for each in self.series])
         first = np.append(0, np.cumsum(lengths)[:-1])
         nodes = int(path.max(initial=0)) + 1
         begin = np.floor(rng.random(nodes) * lengths[np.arange(nodes) % len(lengths)]).astype(np.int64)
         which = path % len(lengths)
-        return np.concatenate(self.series)[first[which] + (begin[path] + turns) % lengths[which]]
+        return np.concatenate(self.series)[first[which] + (begin[path] + times_before(path)) % lengths[which]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +98,13 @@ class PairLatency:
         source = _source_of(text)
         if source.path.suffix == ".csv":
             rows = _columns_of(source, "from", "to", "seconds")
-            ends, nodes = rows[:, :2], int(rows[:, :2].max()) + 1
-            if (ends < 0).any() or (ends != np.floor(ends)).any() or nodes > 10_000:
-                raise source.refuse("nodes must be whole numbers from 0 to 9999")
-            pairs, times = np.unique(ends.astype(int), axis=0, return_counts=True)
+            ends = _as_nodes(source, rows[:, :2])
+            pairs, times = np.unique(ends, axis=0, return_counts=True)
             if times.max() > 1:
                 one, other = pairs[times.argmax()]
                 raise source.refuse(f"the latency from node {one} to node {other} is there {times.max()} times")
-            array = np.full((1, nodes, nodes), np.nan)
-            array[0, ends[:, 0].astype(int), ends[:, 1].astype(int)] = rows[:, 2]
+            array = np.full((1, ends.max() + 1, ends.max() + 1), np.nan)
+            array[0, ends[:, 0], ends[:, 1]] = rows[:, 2]
         else:
             array = _table_of(source, "seconds", "rtt")
             array = array[None] if array.ndim == 2 else array
@@ -211,10 +205,15 @@ def _intervals(moments: Doubles, states: Doubles, period: float) -> tuple[Double
     return on, np.append(off, period) if len(off) < len(on) else off
 
 
-def _by_node(source: _Source, nodes: Doubles, values: Doubles) -> list[Doubles]:
-    """Return the values of each node, in their order; nodes are whole numbers from 0, and none is missing."""
-    if (nodes < 0).any() or (nodes != np.floor(nodes)).any() or (nodes >= _MOST_NODES).any():
+def _as_nodes(source: _Source, numbers: Doubles) -> Ints:
+    if not ((numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < _MOST_NODES)).all():
         raise source.refuse(f"nodes must be whole numbers from 0 to {_MOST_NODES - 1}")
+    return numbers.astype(np.int64)
+
+
+def _by_node(source: _Source, numbers: Doubles, values: Doubles) -> list[Doubles]:
+    """Return the values of each node, in their order; nodes are whole numbers from 0, and none is missing."""
+    nodes = _as_nodes(source, numbers)
     found = np.unique(nodes)
     if found[-1] != len(found) - 1:
         raise source.refuse(f"node {int(np.setdiff1d(np.arange(found[-1]), found)[0])} is missing")
@@ -276,13 +275,7 @@ def _table_of(source: _Source, *names: str) -> Doubles:
 
 def _columns_of(source: _Source, *heads: str) -> Doubles:
     """Return the columns of a CSV file, whose first line must be these names."""
-    try:
-        with source.path.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv_lines(file)
-    except FileNotFoundError:
-        raise source.refuse("the file does not exist") from None
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise source.refuse("the file cannot be read as a text file") from None
+    lines = csv_lines(source.path, source.refuse)
     if not lines or [cell.lower() for cell in lines[0][1]] != list(heads):
         raise source.refuse(f"its first line must be {','.join(heads)}")
     rows = []
