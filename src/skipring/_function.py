@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
+from importlib.machinery import BuiltinImporter, FrozenImporter
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,7 @@ def _found(module: str, places: list[str] | None) -> Any:
     """Ask all that find modules, but for the interpreter's own, which have no file."""
     for finder in sys.meta_path:
         if finder not in (BuiltinImporter, FrozenImporter) and hasattr(finder, "find_spec"):
-            if places is None and finder is PathFinder:
-                found = PathFinder.find_spec(module, sys.path)
-            else:
-                found = finder.find_spec(module, places)
-            if found is not None:
+            if (found := finder.find_spec(module, places)) is not None:
                 return found
     return None
 

@@ -6,14 +6,13 @@ What the columns become is written down here and was not read off the rows, so t
 from __future__ import annotations
 
 import csv
-import os
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import InvalidInput
 from .schema import Schema
-from .sources import Dataset
+from .sources import Dataset, data_folder
 
 HOSPITALS = ("cleveland", "budapest", "zurich", "long-beach")
 
@@ -43,10 +42,8 @@ _FILE = "heart-disease.csv"
 def hospitals_file() -> Path:
     """Return where the table is: in the folder that SKIPRING_DATA names, beside this module, or in the repository."""
     folders = [Path(__file__).parent / "files" / "hospitals", Path(__file__).parents[3] / "examples" / "hospitals"]
-    if own := os.environ.get("SKIPRING_DATA", ""):
-        if not Path(own).is_dir():
-            raise InvalidInput("SKIPRING_DATA", own, "an existing folder")
-        folders.insert(0, Path(own))
+    if (own := data_folder()) is not None:
+        folders.insert(0, own)
     for folder in folders:
         if (folder / _FILE).is_file():
             return folder / _FILE

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Doubles, Ints
+from .._arrays import Ints
 from ..errors import InvalidInput
 
 Arrays = dict[str, NDArray[Any]]
@@ -159,14 +159,20 @@ def _hospitals(name: str) -> Dataset:
 
 
 def _houses(name: str) -> Dataset:
-    """The paper's task: is a district's longitude below the mean (class P), given its price and the rest."""
-    features, feature_names, west = _openml_houses(name)
-    return Dataset(name, features, west, ("N", "P"), feature_names)
+    """The paper's task: is a district's longitude below the mean (class P), given its price and the rest.
 
-
-def _houses_price(name: str) -> Dataset:
-    """The same districts with the price as label; OpenML's table has no longitude, so neither has this one."""
-    features, feature_names, _ = _openml_houses(name)
+    Or the same districts with the price as label; OpenML's table has no longitude, so neither has this one.
+    """
+    wanted = ("openml823_X", "openml823_feature_names", "openml823_label_P")
+    if (stored := _stored(name, "houses.npz", wanted)) is not None:
+        features, columns, label = (stored[key] for key in wanted)
+        features, feature_names, west = features.astype(np.float64), _names(columns), label == 1
+    else:
+        data = _from_openml(name, "houses.npz", data_id=823)
+        features, feature_names = np.asarray(data.data, dtype=np.float64), _names(data.feature_names)
+        west = np.asarray(data.target, str) == "P"
+    if name == "houses-openml":
+        return Dataset(name, features, west, ("N", "P"), feature_names)
     price = feature_names.index("median_house_value")
     expensive = features[:, price] > np.median(features[:, price])
     others = feature_names[:price] + feature_names[price + 1 :]
@@ -174,69 +180,53 @@ def _houses_price(name: str) -> Dataset:
     return Dataset(name, np.delete(features, price, axis=1), expensive, classes, others)
 
 
-def _openml_houses(name: str) -> tuple[Doubles, tuple[str, ...], NDArray[np.bool_]]:
-    wanted = ("openml823_X", "openml823_feature_names", "openml823_label_P")
-    if (stored := _stored(name, "houses.npz", wanted)) is not None:
-        features, feature_names, label = (stored[key] for key in wanted)
-        return features.astype(np.float64), _names(feature_names), label == 1
-    data = _from_openml(name, "houses.npz", data_id=823)
-    return np.asarray(data.data, dtype=np.float64), _names(data.feature_names), np.asarray(data.target, str) == "P"
-
-
-def _mnist(name: str) -> Dataset:
-    if (stored := _stored(name, "mnist.npz", _IMAGE_ARRAYS)) is not None:
-        images, labels, tests = _joined(stored)
-    else:
-        data = _from_openml(name, "mnist.npz", name="mnist_784", version=1)
-        images, labels, tests = np.asarray(data.data), np.asarray(data.target).astype(np.int64), 10_000
-    pixels = tuple(f"pixel_{row}_{column}" for row in range(28) for column in range(28))
-    return _image_dataset(name, images, labels, tests, tuple("0123456789"), pixels)
-
-
-def _cifar10(name: str) -> Dataset:
-    if (stored := _stored(name, "cifar10.npz", _IMAGE_ARRAYS)) is not None:
-        images, labels, tests = _joined(stored)
-    else:
-        data = _from_openml(name, "cifar10.npz", name="CIFAR_10", version=1)
-        planes, labels = np.asarray(data.data, dtype=np.uint8), np.asarray(data.target).astype(np.int64)
-        # Nothing in the download says which rows are the test rows or how colours are laid out; the checksum does.
-        records = np.column_stack([labels[-10_000:].astype(np.uint8), planes[-10_000:]])
-        if not hashlib.sha1(records.tobytes(), usedforsecurity=False).hexdigest().startswith("67eb016d"):
-            reason = "OpenML's copy is not in the published order; set SKIPRING_DATA to a folder with cifar10.npz"
-            raise InvalidInput.because("name", name, reason)
-        images, tests = planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), 10_000
-    pixels = tuple(f"pixel_{row}_{column}_{colour}" for row in range(32) for column in range(32) for colour in "rgb")
-    return _image_dataset(name, images, labels, tests, _CIFAR10_CLASSES, pixels)
-
-
 _IMAGE_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
-_CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+#: What OpenML calls data sets of images, their classes, pixels in a row, and the names of colours.
+_IMAGES = {
+    "mnist": ("mnist_784", "0 1 2 3 4 5 6 7 8 9", 28, ("",)),
+    "cifar10": ("CIFAR_10", "airplane automobile bird cat deer dog frog horse ship truck", 32, ("_r", "_g", "_b")),
+}
 
 
-def _joined(stored: Arrays) -> tuple[NDArray[Any], Ints, int]:
-    images = np.concatenate([stored["x_train"], stored["x_test"]])
-    labels = np.concatenate([stored["y_train"], stored["y_test"]]).astype(np.int64)
-    return images, labels, len(stored["y_test"])
-
-
-def _image_dataset(
-    name: str, images: NDArray[Any], labels: Ints, tests: int, classes: tuple[str, ...], pixels: tuple[str, ...]
-) -> Dataset:
+def _images(name: str) -> Dataset:
     """Bytes become numbers from 0 to 1, an image one row; the last rows are the publisher's test part."""
+    theirs, classes, side, colours = _IMAGES[name]
+    if (stored := _stored(name, f"{name}.npz", _IMAGE_ARRAYS)) is not None:
+        images = np.concatenate([stored["x_train"], stored["x_test"]])
+        labels, tests = np.concatenate([stored["y_train"], stored["y_test"]]), len(stored["y_test"])
+    else:
+        data = _from_openml(name, f"{name}.npz", name=theirs, version=1)
+        images, labels, tests = np.asarray(data.data), np.asarray(data.target), 10_000
+        if name == "cifar10":
+            images = _with_colours_last(images.astype(np.uint8), labels.astype(np.int64))
     features = images.reshape(len(labels), -1) / 255.0
+    pixels = [f"pixel_{row}_{column}{colour}" for row in range(side) for column in range(side) for colour in colours]
     test_rows = np.arange(len(labels)) >= len(labels) - tests
-    return Dataset(name, features, labels, classes, pixels, test_rows=test_rows)
+    return Dataset(
+        name, features, labels.astype(np.int64), tuple(classes.split()), tuple(pixels), test_rows=test_rows
+    )
+
+
+def _with_colours_last(planes: NDArray[np.uint8], labels: Ints) -> NDArray[np.uint8]:
+    # Nothing in the download says which rows are the test rows or how colours are laid out; the checksum does.
+    records = np.column_stack([labels[-10_000:].astype(np.uint8), planes[-10_000:]])
+    if not hashlib.sha1(records.tobytes(), usedforsecurity=False).hexdigest().startswith("67eb016d"):
+        reason = "OpenML's copy is not in the published order; set SKIPRING_DATA to a folder with cifar10.npz"
+        raise InvalidInput.because("name", "cifar10", reason)
+    return planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+
+
+def data_folder() -> Path | None:
+    """Return the user's folder of data sets; None if there is none."""
+    folder = os.environ.get("SKIPRING_DATA", "")
+    if folder and not Path(folder).is_dir():
+        raise InvalidInput("SKIPRING_DATA", folder, "an existing folder")
+    return Path(folder) if folder else None
 
 
 def _stored(name: str, file: str, wanted: Sequence[str]) -> Arrays | None:
     """Return the arrays of a file in the user's data folder; None if there is no such file."""
-    folder = os.environ.get("SKIPRING_DATA", "")
-    if not folder:
-        return None
-    if not Path(folder).is_dir():
-        raise InvalidInput("SKIPRING_DATA", folder, "an existing folder")
-    path = Path(folder) / file
-    if not path.is_file():
+    if (folder := data_folder()) is None or not (path := folder / file).is_file():
         return None
     try:
         arrays = read_arrays(path)
@@ -270,8 +260,8 @@ _LOADERS: dict[str, Callable[[str], Dataset]] = {
     "digits": _bundled,
     "hospitals": _hospitals,
     "houses-openml": _houses,
-    "houses-price": _houses_price,
-    "mnist": _mnist,
-    "cifar10": _cifar10,
+    "houses-price": _houses,
+    "mnist": _images,
+    "cifar10": _images,
 }
 DATASETS = tuple(_LOADERS)

@@ -179,21 +179,12 @@ class Availability:
         if not np.isfinite(seconds).all() or seconds.min() < 0.0 or not seconds.max() > 0.0:
             raise source.refuse("the second column says when, in seconds from 0 on")
         period = float(seconds.max())
-        begins: list[Doubles] = []
-        ends: list[Doubles] = []
-        first = [0]
         order = np.argsort(seconds, kind="stable")
-        for each in zip(
-            _by_node(source, events[order, 0], seconds[order]),
-            _by_node(source, events[order, 0], events[order, 2]),
-            strict=True,
-        ):
-            on, off = _intervals(*each, period)
-            kept = off > on
-            begins.append(on[kept])
-            ends.append(off[kept])
-            first.append(first[-1] + int(kept.sum()))
-        return cls(np.concatenate(begins), np.concatenate(ends), np.array(first), period, source.text)
+        moments, states = (_by_node(source, events[order, 0], each[order]) for each in (seconds, events[:, 2]))
+        found = [_intervals(*each, period) for each in zip(moments, states, strict=True)]
+        first = np.append(0, np.cumsum([len(begins) for begins, _ in found]))
+        begins, ends = (np.concatenate(each) for each in zip(*found, strict=True))
+        return cls(begins, ends, first, period, source.text)
 
 
 def _intervals(moments: Doubles, states: Doubles, period: float) -> tuple[Doubles, Doubles]:
@@ -202,7 +193,8 @@ def _intervals(moments: Doubles, states: Doubles, period: float) -> tuple[Double
     on, off = moments[change][states[change] == 1.0], moments[change][states[change] == 0.0]
     if states[0] == 0.0:
         on = np.append(0.0, on)
-    return on, np.append(off, period) if len(off) < len(on) else off
+    off = np.append(off, period) if len(off) < len(on) else off
+    return on[off > on], off[off > on]
 
 
 def _as_nodes(source: _Source, numbers: Doubles) -> Ints:
