@@ -125,8 +125,6 @@ def _read_tuple(kinds: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...
 
 def _read_plain(kind: Any, value: Any, name: str) -> Any:
     if kind is float:
-        if value == "infinity":
-            return math.inf
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _refused(name, value, "a number")
         try:

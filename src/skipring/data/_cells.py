@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput, quoted_list
-from .schema import INDICATOR, MISSING_WORDS, Column, cell_text
+from .schema import INDICATOR, MISSING_WORDS, Column, cell_text, nearest
 
 #: A number whose mark may be one of decimals, or one between thousands.
 _EITHER = r"^[+-]?[1-9]\d{0,2}[.,]\d{3}$"
@@ -39,17 +39,19 @@ class Cells:
         self._told = False
         self._untold: InvalidInput | None = None
 
-    def refuse(self, column: str, row: int, value: Any, reason: str) -> InvalidInput:
+    def _refuse(self, column: Column, row: int, reason: str) -> InvalidInput:
         """Return the refusal of one cell."""
+        return InvalidInput.because("path", self._file, f"column {column.name!r}, row {row}: {reason}")
+
+    def _refuse_value(self, column: Column, row: int, value: Any, reason: str) -> InvalidInput:
         shown = repr(value)
-        shown = shown if len(shown) <= 40 else shown[:37] + "..."
-        return InvalidInput.because("path", self._file, f"column {column!r}, row {row}: {shown} {reason}")
+        return self._refuse(column, row, f"{shown if len(shown) <= 40 else shown[:37] + '...'} {reason}")
 
     def numbers(self, column: Column, cells: Any, first: int) -> NDArray[np.float64]:
         """Return a column's numbers, NaN where one is missing and an indicator says so."""
         numbers = self._plain_numbers(column, cells, first)
         if bad := np.flatnonzero(np.isinf(numbers)).tolist():
-            raise self.refuse(column.name, first + bad[0], cells[bad[0]].as_py(), "is not a finite number")
+            raise self._refuse_value(column, first + bad[0], cells[bad[0]].as_py(), "is not a finite number")
         gone = np.isnan(numbers)
         if gone.any() and column.missing != INDICATOR:
             self._require_some(column, gone, first)
@@ -71,7 +73,7 @@ class Cells:
             found = texts.cast(pa.float64())
         except pa.ArrowInvalid:
             row = next(row for row, text in enumerate(texts) if text.is_valid and not _is_arrow_number(text))
-            raise self.refuse(column.name, first + row, cells[row].as_py(), "is not a number") from None
+            raise self._refuse_value(column, first + row, cells[row].as_py(), "is not a number") from None
         return np.asarray(found.to_numpy(zero_copy_only=False), np.float64)
 
     def _with_points(self, column: Column, texts: Any, first: int) -> Any:
@@ -83,7 +85,7 @@ class Cells:
             value = texts[row].as_py()
             if self._decimal is not None and self._decimal[0] != mark:
                 reason = f"has a decimal {_MARKS[mark]}, and {self._decimal[1]} does not"
-                raise self.refuse(column.name, first + row, value, reason)
+                raise self._refuse_value(column, first + row, value, reason)
             self._decimal = (mark, f"{value!r} in column {column.name!r}, row {first + row},")
             if not self._told and mark in self._unsure_marks:
                 self._look_for_thousands(column, texts.filter(marked[mark]), mark, (first + row, value))
@@ -110,7 +112,7 @@ class Cells:
                 f"may be {value.replace(mark, '.')} or {whole}, and no other number of the table tells; "
                 f"write {value}0 or {whole}"
             )
-            self._untold = self.refuse(column.name, row, value, reason)
+            self._untold = self._refuse_value(column, row, value, reason)
 
     def end_block(self) -> None:
         """Refuse a table that has marks in its numbers, if none of them tells decimals from thousands."""
@@ -135,14 +137,12 @@ class Cells:
         gone = found < 0
         if not gone.any():
             return np.asarray(found, np.int64)
-        # A category that is such a word, NONE for instance, is probably meant by none: that is refused, as any other.
-        words = [word for word in MISSING_WORDS if word not in {text.lower() for text in known}]
-        missing = np.asarray(_is_missing(texts, words).to_numpy(zero_copy_only=False))
+        missing = np.asarray(_is_missing(texts, _missing_words(column)).to_numpy(zero_copy_only=False))
         if (unknown := gone & ~missing).any():
             row = int(np.argmax(unknown))
             value = texts[row].as_py() or ""
-            meant = f"; {likely!r} is" if (likely := column.likely(value)) else f"; they are {quoted_list(known)}"
-            raise self.refuse(column.name, first + row, cells[row].as_py(), f"is not one of the categories{meant}")
+            meant = f"; {likely!r} is" if (likely := nearest(value, known)) else f"; they are {quoted_list(known)}"
+            raise self._refuse_value(column, first + row, cells[row].as_py(), f"is not one of the categories{meant}")
         if column.missing != INDICATOR:
             self._require_some(column, gone, first)
             found = np.where(gone, column.meanings[str(column.missing)], found)
@@ -150,14 +150,14 @@ class Cells:
 
     def are_blank(self, column: Column, cells: Any) -> bool:
         """Say whether a column has no value at all in these rows."""
-        known = {text.lower() for text in column.meanings}
-        words = [word for word in MISSING_WORDS if word not in known]
-        return bool(pc.all(_is_missing(self._texts(column, cells), words), min_count=0).as_py())
+        missing = _is_missing(self._texts(column, cells), _missing_words(column))
+        return bool(pc.all(missing, min_count=0).as_py())
 
     def no_label(self, column: Column, row: int) -> InvalidInput:
         """Return the refusal of a row without a label."""
-        reason = "every row needs a label; to predict, leave the column out where nobody knows them"
-        return InvalidInput.because("path", self._file, f"column {column.name!r}, row {row}: {reason}")
+        return self._refuse(
+            column, row, "every row needs a label; to predict, leave the column out where nobody knows them"
+        )
 
     def _require_some(self, column: Column, gone: NDArray[np.bool_], first: int) -> None:
         """Refuse missing values, unless the schema says what stands for them."""
@@ -166,40 +166,43 @@ class Cells:
             if column.role == "label":
                 raise self.no_label(column, row)
             reason = 'there is no value; say missing = "indicator", or what stands for it, in the schema'
-            raise InvalidInput.because("path", self._file, f"column {column.name!r}, row {row}: {reason}")
+            raise self._refuse(column, row, reason)
 
     def names(self, column: Column, cells: Any, first: int) -> NDArray[np.str_]:
         """Return the names of persons or nodes as texts."""
         texts = self._texts(column, cells)
         missing = np.asarray(_is_missing(texts).to_numpy(zero_copy_only=False))
         if missing.any():
-            row = first + int(np.argmax(missing))
-            reason = f"column {column.name!r}, row {row}: there is no value; every row belongs to a {column.role}"
-            raise InvalidInput.because("path", self._file, reason)
+            reason = f"there is no value; every row belongs to a {column.role}"
+            raise self._refuse(column, first + int(np.argmax(missing)), reason)
         return np.array(texts.to_pylist(), dtype=str)
 
     def _texts(self, column: Column, cells: Any) -> Any:
-        """Return cells as texts; refuse what has no text, such as lists."""
-        try:
-            return _texts(cells)
-        except pa.ArrowException:
-            reason = f"column {column.name!r} holds {cells.type}, and not numbers or texts"
-            raise InvalidInput.because("path", self._file, reason) from None
-
-
-def _texts(cells: Any) -> Any:
-    """Return cells as texts without blanks around them; None where there is nothing."""
-    kind = cells.type
-    if pa.types.is_dictionary(kind):
-        cells = cells.dictionary_decode()
+        """Return cells as texts without blanks around them, None where there is nothing; refuse lists and the like."""
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.dictionary_decode()
         kind = cells.type
-    if pa.types.is_floating(kind):
-        cells = pa.array([None if v is None or math.isnan(v) else cell_text(v) for v in cells.to_pylist()], pa.string())
-    elif pa.types.is_timestamp(kind):
-        cells = pc.replace_substring_regex(cells.cast(pa.string()), r"\.0+$", "")
-    elif not pa.types.is_string(kind):
-        cells = cells.cast(pa.string())
-    return pc.utf8_trim_whitespace(cells)
+        try:
+            if pa.types.is_floating(kind):
+                texts = [None if v is None or math.isnan(v) else cell_text(v) for v in cells.to_pylist()]
+                cells = pa.array(texts, pa.string())
+            elif pa.types.is_timestamp(kind):
+                cells = pc.replace_substring_regex(cells.cast(pa.string()), r"\.0+$", "")
+            elif not pa.types.is_string(kind):
+                cells = cells.cast(pa.string())
+        except pa.ArrowException:
+            reason = f"column {column.name!r} holds {kind}, and not numbers or texts"
+            raise InvalidInput.because("path", self._file, reason) from None
+        return pc.utf8_trim_whitespace(cells)
+
+
+def _missing_words(column: Column) -> list[str]:
+    """Return the texts that say that a value is missing.
+
+    A category that is such a word, NONE for instance, is probably meant by none: that is refused, as any other.
+    """
+    known = {text.lower() for text in column.meanings}
+    return [word for word in MISSING_WORDS if word not in known]
 
 
 def _is_missing(texts: Any, words: Sequence[str] = MISSING_WORDS) -> Any:

@@ -86,13 +86,6 @@ class Column:
         if self.missing == INDICATOR:
             out[:, -1] = np.where(gone, math.sqrt(self.square), 0.0)
 
-    def likely(self, text: str) -> str:
-        """Return the text of a category that is probably meant by another one; empty if none is near."""
-        plain = {" ".join(known.split()).casefold(): known for known in self.meanings}
-        asked = " ".join(text.split()).casefold()
-        near = difflib.get_close_matches(asked, plain, n=1, cutoff=0.75)
-        return plain[asked] if asked in plain else plain[near[0]] if near else ""
-
     def to_values(self) -> dict[str, Any]:
         """Return it as a table of a run file says it."""
         values: dict[str, Any] = {"name": self.name}
@@ -221,9 +214,8 @@ class Schema:
         needed = [column.name for column in self.columns if column.role in ("feature", *(["label"] * labelled))]
         lacking, unknown = [name for name in needed if name not in found], [n for n in found if n not in known]
         if lacking:
-            reason = f"has no column {quoted_list(lacking, 5)}, which the {self.called} has" + _perhaps(
-                lacking, unknown
-            )
+            perhaps = f"; it has {near!r}" if (near := nearest(lacking[0], unknown)) else ""
+            reason = f"has no column {quoted_list(lacking, 5)}, which the {self.called} has{perhaps}"
             raise InvalidInput.because("path", file, reason)
         if unknown:
             reason = f"has a column {quoted_list(unknown, 5)}, which the {self.called} does not have; {self.remedy}"
@@ -251,11 +243,11 @@ class PlainColumns(Schema):
         return np.column_stack([values[column.name] for column in self.features]).reshape(rows, -1)
 
 
-def _perhaps(lacking: Sequence[str], unknown: Sequence[str]) -> str:
-    """Say which other column may be meant by the first one that is lacking."""
-    plain = {name.strip().casefold(): name for name in unknown}
-    near = difflib.get_close_matches(lacking[0].strip().casefold(), plain, n=1, cutoff=0.75)
-    return f"; it has {plain[near[0]]!r}" if near else ""
+def nearest(asked: str, known: Iterable[str]) -> str:
+    """Return the text that is probably meant by another one; empty if none is near."""
+    plain = {" ".join(text.split()).casefold(): text for text in known}
+    near = difflib.get_close_matches(" ".join(asked.split()).casefold(), plain, n=1, cutoff=0.75)
+    return plain[near[0]] if near else ""
 
 
 def cell_text(value: Any) -> str:
@@ -276,8 +268,8 @@ def _column(number: int, entry: Mapping[str, Any]) -> Column:
         raise InvalidInput.because("[[column]]", repr(name), "names of columns have no blanks around them")
     key = f"column.{name}"
     if unknown := [each for each in entry if each not in _KEYS]:
-        near = difflib.get_close_matches(unknown[0], _KEYS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS)}"
+        near = nearest(unknown[0], _KEYS)
+        hint = f"did you mean {near}?" if near else f"known are {', '.join(_KEYS)}"
         raise InvalidInput.because(f"{key}.{unknown[0]}", entry[unknown[0]], f"is not a key of a column; {hint}")
     for each in _ROLES:
         if not isinstance(entry.get(each, False), bool):
@@ -326,19 +318,16 @@ def _number(given: Any) -> float:
 
 def _categories(key: str, given: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return categories from a list of texts, or from a table of names with the texts that mean each."""
-    allowed = 'a list of at least two texts, or a table such as {no = ["0"], yes = ["1", "2"]}'
     if isinstance(given, Mapping):
         listed = [(str(name), v if isinstance(v, list | tuple) else [v]) for name, v in given.items()]
-    elif isinstance(given, list | tuple):
-        listed = [(cell_text(each), [each]) for each in given]
     else:
-        raise InvalidInput(f"{key}.categories", given, allowed)
-    if any(isinstance(x, list | tuple | Mapping) for _, each in listed for x in each):
+        listed = [(cell_text(each), [each]) for each in given] if isinstance(given, list | tuple) else []
+    nested = any(isinstance(x, list | tuple | Mapping) for _, each in listed for x in each)
+    if nested or len(listed) < 2 or not all(each for _, each in listed):
+        allowed = 'a list of at least two texts, or a table such as {no = ["0"], yes = ["1", "2"]}'
         raise InvalidInput(f"{key}.categories", given, allowed)
     pairs = [(name, tuple(map(cell_text, each))) for name, each in listed]
     texts = [text for _, each in pairs for text in each]
-    if len(pairs) < 2 or not all(each for _, each in pairs):
-        raise InvalidInput(f"{key}.categories", given, allowed)
     if twice := sorted({text for text in texts if texts.count(text) > 1}):
         raise InvalidInput.because(f"{key}.categories", twice[0], "stands there twice")
     return tuple(pairs)
