@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +24,7 @@ from .._cache import cache_folder
 from .._writing import whole_file
 from ..errors import InvalidInput, require_integer
 from ..timeouts import TurnLaw
-from .drawn import Path, Schedule
+from .drawn import Path, Schedule, shuffled
 
 #: Orders are designed for at most this many nodes, and hops.
 MOST_NODES = 2000
@@ -226,11 +227,11 @@ def _constructed(nodes: int, rounds: int, seed: int, closing: int) -> KnownOrder
     every place is anyone's with the same probability. The closing hops are the beginning of one more row.
     """
     prime = _prime_above(nodes)
-    numbers = _Numbers(seed)
-    names = numbers.shuffled(nodes)
+    below = _splitmix(seed)
+    names = shuffled(nodes, below)
     rows: list[int] = []
     while len(rows) < rounds + 1:
-        rows += [1 + row for row in numbers.shuffled(prime - 1)]
+        rows += [1 + row for row in shuffled(prime - 1, below)]
     visited = [
         [names[number - 1] for place in range(1, prime) if (number := row * place % prime) <= nodes]
         for row in rows[: rounds + 1]
@@ -247,24 +248,15 @@ def _prime_above(number: int) -> int:
     return prime
 
 
-class _Numbers:
-    """The stream of splitmix64 from a seed, which no library will change."""
+def _splitmix(seed: int) -> Callable[[int], int]:
+    """Return what draws numbers below a bound: splitmix64 from a seed, whose stream no library will change."""
+    state, mask = seed, 2**64 - 1
 
-    def __init__(self, seed: int) -> None:
-        self._state = seed
-
-    def _next(self) -> int:
-        mask = 2**64 - 1
-        self._state = (self._state + 0x9E3779B97F4A7C15) & mask
-        z = self._state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    def below(bound: int) -> int:
+        nonlocal state
+        state = (state + 0x9E3779B97F4A7C15) & mask
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-        return z ^ (z >> 31)
+        return (z ^ (z >> 31)) % bound
 
-    def shuffled(self, size: int) -> list[int]:
-        """Return the numbers below `size` in random order."""
-        order = list(range(size))
-        for place in range(size - 1, 0, -1):
-            other = self._next() % (place + 1)
-            order[place], order[other] = order[other], order[place]
-        return order
+    return below

@@ -148,11 +148,7 @@ class RandomRing(Schedule):
         """Return one shuffle after the other."""
         path: list[int] = []
         while len(path) < steps:
-            order = list(range(self.nodes))
-            for place in range(self.nodes - 1, 0, -1):
-                other = below(place + 1)
-                order[place], order[other] = order[other], order[place]
-            path += order
+            path += shuffled(self.nodes, below)
         return path[:steps]
 
 
@@ -174,3 +170,12 @@ class RandomWalk(Schedule):
     def agreed_path(self, steps: int, below: Callable[[int], int]) -> list[int]:
         """Return one draw after the other."""
         return [below(self.nodes) for _ in range(steps)]
+
+
+def shuffled(size: int, below: Callable[[int], int]) -> list[int]:
+    """Return the numbers below `size` in random order; `below` draws a number below a bound."""
+    order = list(range(size))
+    for place in range(size - 1, 0, -1):
+        other = below(place + 1)
+        order[place], order[other] = order[other], order[place]
+    return order
