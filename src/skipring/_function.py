@@ -45,25 +45,19 @@ def file_of(name: str) -> Path | None:
     >>> file_of("skipring.errors:InvalidInput").name
     'errors.py'
     """
+    # The interpreter's own modules have no file.
+    finders: list[Any] = [each for each in sys.meta_path if each not in (BuiltinImporter, FrozenImporter)]
     places: list[str] | None = None
     words, found = name.partition(":")[0].split("."), None
     for count in range(1, len(words) + 1):
         if count > 1 and not places:
             return None
-        found = _found(".".join(words[:count]), places)
+        specs = (each.find_spec(".".join(words[:count]), places) for each in finders if hasattr(each, "find_spec"))
+        found = next((spec for spec in specs if spec is not None), None)
         if found is None:
             return None
         places = list(found.submodule_search_locations or ())
     return Path(found.origin).absolute() if found is not None and found.has_location and found.origin else None
-
-
-def _found(module: str, places: list[str] | None) -> Any:
-    """Ask all that find modules, but for the interpreter's own, which have no file."""
-    for finder in sys.meta_path:
-        if finder not in (BuiltinImporter, FrozenImporter) and hasattr(finder, "find_spec"):
-            if (found := finder.find_spec(module, places)) is not None:
-                return found
-    return None
 
 
 def error_line(error: BaseException) -> str:

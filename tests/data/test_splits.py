@@ -31,13 +31,10 @@ def split(
     generator: np.random.Generator,
     *,
     groups: Any = None,
-    classes: Any = None,
     persons: Any = None,
     **how: Any,
 ) -> NodeData:
-    return split_over_nodes(
-        features, labels, nodes, generator, Dealing(**how), groups=groups, classes=classes, persons=persons
-    )
+    return split_over_nodes(features, labels, nodes, generator, Dealing(**how), groups=groups, persons=persons)
 
 
 def digits(nodes: int | None, seed: int = 1, **how: Any) -> NodeData:
@@ -156,20 +153,19 @@ def test_groups_are_the_files_own_nodes() -> None:
 def test_amounts_are_skewed_by_their_tenths(kind: str) -> None:
     amounts = rng().exponential(size=5000)
     tenth = np.searchsorted(np.quantile(amounts, np.arange(1, 10) / 10), amounts, side="right")
-    for classes in (None, ()):
-        data = split(numbered(5000), amounts, 10, rng(), kind=kind, shards_per_node=1, classes=classes)
-        by_tenth = split(numbered(5000), tenth, 10, rng(), kind=kind, shards_per_node=1)
-        np.testing.assert_array_equal(data.features, by_tenth.features)
-        np.testing.assert_array_equal(data.labels, amounts[data.features[:, 0].astype(int)])
+    data = split(numbered(5000), amounts, 10, rng(), kind=kind, shards_per_node=1)
+    by_tenth = split(numbered(5000), tenth, 10, rng(), kind=kind, shards_per_node=1)
+    np.testing.assert_array_equal(data.features, by_tenth.features)
+    np.testing.assert_array_equal(data.labels, amounts[data.features[:, 0].astype(int)])
 
 
 def test_whole_amounts_are_not_mistaken_for_classes() -> None:
-    def widest(**how: Any) -> int:
-        data = split(numbered(1000), np.arange(1000), 20, rng(), kind="shards", shards_per_node=1, **how)
+    def widest(labels: Any) -> int:
+        data = split(numbered(1000), labels, 20, rng(), kind="shards", shards_per_node=1)
         return int(max(np.ptp(part) for part in np.split(data.labels, data.start[1:-1])))
 
-    assert widest() == 49  # a thousand classes, cut into twenty stretches
-    assert 90 <= widest(classes=()) <= 99  # ten tenths, each dealt to two nodes at random
+    assert widest(np.arange(1000)) == 49  # a thousand classes, cut into twenty stretches
+    assert 90 <= widest(np.arange(1000.0)) <= 99  # ten tenths, each dealt to two nodes at random
 
 
 @pytest.mark.parametrize(

@@ -202,9 +202,7 @@ def _images(name: str) -> Dataset:
     features = images.reshape(len(labels), -1) / 255.0
     pixels = [f"pixel_{row}_{column}{colour}" for row in range(side) for column in range(side) for colour in colours]
     test_rows = np.arange(len(labels)) >= len(labels) - tests
-    return Dataset(
-        name, features, labels.astype(np.int64), tuple(classes.split()), tuple(pixels), test_rows=test_rows
-    )
+    return Dataset(name, features, labels.astype(np.int64), tuple(classes.split()), tuple(pixels), test_rows=test_rows)
 
 
 def _with_colours_last(planes: NDArray[np.uint8], labels: Ints) -> NDArray[np.uint8]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,13 +78,12 @@ def split_over_nodes(
     dealing: Dealing | None = None,
     *,
     groups: Ints | None = None,
-    classes: Sequence[str] | None = None,
     persons: Ints | None = None,
 ) -> NodeData:
     """Deal rows to nodes, each of which gets at least one.
 
-    Labels that are not classes (`classes` is empty, or not given and the labels are floats) count as ten classes with
-    equally many rows for `dirichlet` and `shards`. `persons` says whose each row is: `iid` and `power-law` then deal
+    Labels that are not classes (they are floats) count as ten classes with equally many rows for `dirichlet` and
+    `shards`. `persons` says whose each row is: `iid` and `power-law` then deal
     whole persons, and not rows. Who gets whom depends on how many persons there are, and not on their rows.
 
     >>> rng = np.random.default_rng(1)
@@ -110,12 +108,12 @@ def split_over_nodes(
             what = "rows" if units == rows else "persons"
             raise InvalidInput.because("nodes", nodes, f"there are only {units} {what}; use at most {units} nodes")
         if how.kind in ("iid", "power-law"):
-            sizes = (
-                _even_sizes(units, nodes) if how.kind == "iid" else _power_law_sizes(units, nodes, rng, how.exponent)
-            )
-            owner = _at_random(sizes, rng)[unit_of]
+            even = how.kind == "iid"
+            sizes = _even_sizes(units, nodes) if even else _power_law_sizes(units, nodes, rng, how.exponent)
+            owner = rng.permutation(np.repeat(np.arange(nodes), sizes))[unit_of]
         else:
-            owner = _by_kinds(_kinds(labels, classes), nodes, rng, how)
+            deal = {"dirichlet": _by_dirichlet, "dirichlet-even": _by_mixes, "shards": _by_shards}[how.kind]
+            owner = deal(_kinds(labels), nodes, rng, how)
     sizes = np.bincount(owner, minlength=nodes)
     if empty := int((sizes == 0).sum()):
         holds = f"leaves {empty} of {nodes} nodes without a row"
@@ -144,33 +142,25 @@ def _by_groups(rows: int, nodes: int | None, groups: Ints | None) -> Ints:
     return groups.astype(np.int64, copy=False)
 
 
-def _by_kinds(kinds: Ints, nodes: int, rng: np.random.Generator, how: Dealing) -> Ints:
-    if how.kind == "dirichlet":
-        return _by_dirichlet(kinds, nodes, rng, how.alpha)
-    if how.kind == "dirichlet-even":
-        return _by_mixes(kinds, nodes, rng, how.alpha)
-    return _by_shards(kinds, nodes, rng, how.shards_per_node)
-
-
-def _by_dirichlet(kinds: Ints, nodes: int, rng: np.random.Generator, alpha: float) -> Ints:
+def _by_dirichlet(kinds: Ints, nodes: int, rng: np.random.Generator, how: Dealing) -> Ints:
     order = _sorted_by_kind(kinds, rng)
     owner = np.empty(len(kinds), dtype=np.int64)
     begin = 0
     for count in np.bincount(kinds):
         if count:
             # Beyond 1e12 the shares are equal to all digits, and their sum would overflow eventually.
-            shares = np.cumsum(rng.dirichlet(np.full(nodes, min(alpha, 1e12))))
+            shares = np.cumsum(rng.dirichlet(np.full(nodes, min(how.alpha, 1e12))))
             ends = np.rint(shares / shares[-1] * count).astype(np.int64)
             owner[order[begin : begin + count]] = np.repeat(np.arange(nodes), np.diff(ends, prepend=0))
             begin += count
     return owner
 
 
-def _by_mixes(kinds: Ints, nodes: int, rng: np.random.Generator, alpha: float) -> Ints:
+def _by_mixes(kinds: Ints, nodes: int, rng: np.random.Generator, how: Dealing) -> Ints:
     left = np.bincount(kinds)
     order = _sorted_by_kind(kinds, rng)
     begin = np.cumsum(left) - left
-    weights = len(left) * min(alpha, 1e12) * left / left.sum()
+    weights = len(left) * min(how.alpha, 1e12) * left / left.sum()
     mixes = rng.dirichlet(np.maximum(weights, 1e-3), nodes)
     owner = np.empty(len(kinds), dtype=np.int64)
     sizes = _even_sizes(len(kinds), nodes)
@@ -189,19 +179,15 @@ def _by_mixes(kinds: Ints, nodes: int, rng: np.random.Generator, alpha: float) -
     return owner
 
 
-def _by_shards(kinds: Ints, nodes: int, rng: np.random.Generator, shards_per_node: int) -> Ints:
-    shards, rows = nodes * shards_per_node, len(kinds)
+def _by_shards(kinds: Ints, nodes: int, rng: np.random.Generator, how: Dealing) -> Ints:
+    shards, rows = nodes * how.shards_per_node, len(kinds)
     if shards > rows:
         reason = f"{nodes} nodes need {shards} shards of at least one row, but there are only {rows} rows; use fewer"
-        raise InvalidInput.because("shards_per_node", shards_per_node, reason)
-    holder = rng.permutation(shards) // shards_per_node
+        raise InvalidInput.because("shards_per_node", how.shards_per_node, reason)
+    holder = rng.permutation(shards) // how.shards_per_node
     owner = np.empty(rows, dtype=np.int64)
     owner[_sorted_by_kind(kinds, rng)] = np.repeat(holder, _even_sizes(rows, shards))
     return owner
-
-
-def _at_random(sizes: Ints, rng: np.random.Generator) -> Ints:
-    return rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
 
 
 def _even_sizes(rows: int, parts: int) -> Ints:
@@ -220,9 +206,9 @@ def _power_law_sizes(rows: int, nodes: int, rng: np.random.Generator, exponent: 
     return rng.permutation(sizes)
 
 
-def _kinds(labels: NDArray[Any], classes: Sequence[str] | None) -> Ints:
+def _kinds(labels: NDArray[Any]) -> Ints:
     """Return the class of each row: the label itself, or the tenth of all labels that it lies in."""
-    if (len(classes) > 0) if classes is not None else labels.dtype.kind in "biu":
+    if labels.dtype.kind in "biu":
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)
     return np.searchsorted(np.quantile(labels, np.arange(1, 10) / 10), labels, side="right").astype(np.int64)
 
