@@ -1,4 +1,4 @@
-"""Names for arrays of numbers, as signatures spell them, and how often each was there before."""
+"""Names for arrays of numbers, as signatures spell them, and what several rooms do with them."""
 
 from typing import Any, TypeAlias
 
@@ -24,3 +24,16 @@ def times_before(numbers: AnyInts) -> Ints:
     times = np.empty(len(numbers), np.int64)
     times[order] = np.arange(len(numbers)) - np.repeat(begins, np.diff(np.append(begins, len(numbers))))
     return times
+
+
+def to_unit_norm(rows: Doubles) -> None:
+    """Give every row norm 1, in place; a row of zeros stays one."""
+    with np.errstate(over="ignore", under="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    # Where squares overflow or vanish, the largest entry is made 1 first.
+    extreme = ((norms < 1e-100) | (norms > 1e100)).nonzero()[0]
+    if extreme.size:
+        largest = np.abs(rows[extreme]).max(axis=1)
+        rows[extreme] /= np.where(largest > 0.0, largest, 1.0)[:, None]
+        norms[extreme] = np.linalg.norm(rows[extreme], axis=1)
+    rows /= np.where(norms > 0.0, norms, 1.0)[:, None]

@@ -22,16 +22,11 @@ def digest(value: Any) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def digest_of_array(array: np.ndarray[Any, Any]) -> str:
-    """Return the digest of an array's bytes, little endian, in rows."""
-    plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return hashlib.sha256(plain.tobytes()).hexdigest()
-
-
 def _canonical(value: object) -> object:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        kind = value.dtype.newbyteorder("<").str
-        return {"array": kind, "shape": list(value.shape), "sha256": digest_of_array(value)}
+        kind = value.dtype.newbyteorder("<")
+        plain = np.ascontiguousarray(value, dtype=kind).tobytes()
+        return {"array": kind.str, "shape": list(value.shape), "sha256": hashlib.sha256(plain).hexdigest()}
     raise TypeError(f"a {type(value).__name__} has no canonical bytes")

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._arrays import Floats, Ints
+from .._arrays import Floats, Ints, to_unit_norm
 from ..errors import InvalidInput, require_open_unit
-from ._norms import to_unit_norm
 from .features import Encoder, encoded
 from .sources import Dataset, first_not_finite
 

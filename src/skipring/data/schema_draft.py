@@ -40,7 +40,6 @@ class _Seen:
     """What was seen of one column so far."""
 
     texts: dict[str, int] = field(default_factory=dict)  # the first ones, in their order, and how often
-    many: bool = False
     missing: int = 0
     numbers: bool = True
     low: float = math.inf
@@ -107,8 +106,6 @@ def _look(seen: _Seen, cells: Any) -> None:
             seen.texts[text] += 1
         elif len(seen.texts) <= _MOST_CATEGORIES:
             seen.texts[text] = 1
-        else:
-            seen.many = True
         if seen.numbers:
             point = text.replace(",", ".") if text.count(",") == 1 and "." not in text else text
             if is_number(point) and math.isfinite(float(point)):
@@ -125,40 +122,36 @@ def _drafted(name: str, role: Any, seen: _Seen, rows: int) -> tuple[Column, str]
     gone = f"{seen.missing} of {rows} values are missing" if seen.missing else ""
     if role == "label" and seen.missing:
         raise InvalidInput.because("label", name, f"{gone}; every row needs a label: leave such rows out")
+
+    def of_no_use(reason: str) -> tuple[Column, str]:
+        if role == "label":
+            raise InvalidInput.because("label", name, f"{reason}: nothing to learn")
+        return Column(name, "ignore"), f"it {reason}"
+
     if not seen.texts:
-        return Column(name, "ignore"), "it is empty"
-    everywhere = "wherever it says something" if seen.missing else "everywhere"
+        return of_no_use("is empty")
+    everywhere = "wherever it says something" if seen.missing else "in every row"
     whole = seen.numbers and all(float(text.replace(",", ".")).is_integer() for text in seen.texts)
-    few = not seen.many and len(seen.texts) <= _MOST_CATEGORIES
-    if seen.numbers and not (few and whole and len(seen.texts) <= _FEW):
+    few = len(seen.texts) <= _MOST_CATEGORIES
+    if seen.numbers and not (whole and len(seen.texts) <= _FEW):
         if _ID.search(name) and role == "feature":
-            return Column(name, "ignore"), "it looks like an id; say person = true if it tells whose a row is"
+            return of_no_use("looks like an id; say person = true if it tells whose a row is")
         if seen.low == seen.high:
-            return Column(name, "ignore"), f"it is {seen.low:g} {everywhere}"
-        low, high = _around(seen.low, seen.high)
+            return of_no_use(f"is {seen.low:g} {everywhere}")
         found = f"from {seen.low:g} to {seen.high:g} here"
-        return Column(name, role, (low, high), (), missing), _joined(found, gone)
+        return Column(name, role, _around(seen.low, seen.high), (), missing), _joined(found, gone)
+    if role == "label" and not few:
+        reason = f"has more than {_MOST_CATEGORIES} different texts; a label has classes that repeat, or is a number"
+        raise InvalidInput.because("label", name, reason)
     if not few or (role == "feature" and len(seen.texts) == rows > 2):
-        if role == "label":
-            reason = (
-                f"has more than {_MOST_CATEGORIES} different texts; a label has classes that repeat, or is a number"
-            )
-            raise InvalidInput.because("label", name, reason)
-        return Column(name, "ignore"), "it has too many different texts; say person = true if it tells whose a row is"
-    if len(seen.texts) < 2:
-        if role == "label":
-            raise InvalidInput.because("label", name, f"is {next(iter(seen.texts))!r} in every row: nothing to learn")
-        return Column(name, "ignore"), f"it is {next(iter(seen.texts))!r} {everywhere}"
+        return of_no_use("has too many different texts; say person = true if it tells whose a row is")
     # In the order of numbers or of the alphabet: that of the rows would tell something about them.
     texts = sorted(seen.texts, key=(lambda text: float(text.replace(",", "."))) if whole else str.casefold)
     if whole:
         texts = [f"{float(text.replace(',', '.')):.0f}" for text in texts]
     names = _one_meaning({text: seen.texts.get(text, 0) for text in texts})
     if len(names) < 2:
-        reason = f"is {names[0][0]!r} {everywhere}, but for capitals"
-        if role == "label":
-            raise InvalidInput.because("label", name, f"{reason}: nothing to learn")
-        return Column(name, "ignore"), f"it {reason}"
+        return of_no_use(f"is {names[0][0]!r} {everywhere}" + (", but for capitals" if len(texts) > 1 else ""))
     several = "texts that differ in capitals only were taken for one" if len(names) < len(texts) else ""
     return Column(name, role, None, names, missing), _joined("those of this table; others may have more", several, gone)
 

@@ -17,11 +17,11 @@ from .._arrays import Floats, Ints
 from .._numbers import is_number
 from ..errors import InvalidInput
 from .ids import require_one_spelling
+from .schema import MISSING_WORDS
 from .sources import Dataset, first_not_finite, not_a_table, read_arrays
 
 Values = NDArray[Any]
 _MOST_CLASSES = 100  # whole numbers with more different values than this are amounts, not classes
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "?", "-"}
 _WHOLE = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
@@ -184,7 +184,7 @@ def _as_numbers(values: Values) -> Values:
         return values.astype(str if values.dtype.kind == "b" else np.float64)
     texts = [value.strip() for value in values.tolist()]
     try:
-        numbers = [float("nan") if text.lower() in _MISSING else float(text) for text in texts]
+        numbers = [float("nan") if text.lower() in MISSING_WORDS else float(text) for text in texts]
     except ValueError:
         return np.array(texts)
     # Words such as "none" alone are classes; among numbers they are holes.

@@ -22,10 +22,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._arrays import to_unit_norm
 from ..._digest import digest
 from ..._function import IS_FUNCTION
 from ...errors import InvalidInput
-from .._norms import to_unit_norm
 from .cache import kept_features
 from .fourier import RandomFourier
 from .function import FunctionEncoder, same_rows
