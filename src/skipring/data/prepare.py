@@ -193,11 +193,6 @@ def training_part(dataset: Dataset, rng: np.random.Generator, *, test_share: flo
     return dataset.part(~_test_rows(dataset, rng, test_share))
 
 
-def _test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:
-    require_open_unit("test_share", test_share)
-    return _draw_test_rows(dataset, rng, test_share) if dataset.test_rows is None else dataset.test_rows
-
-
 def require_unit_rows(rows: NDArray[Any], what: str) -> None:
     """Refuse rows of the `what` data that are not finite, or longer than 1, which bounds of linear models rest on."""
     rows = _finite(rows, what)
@@ -241,8 +236,11 @@ def _finite(rows: NDArray[Any], what: str) -> NDArray[Any]:
     return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
 
-def _draw_test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:
-    """Draw rows, or whole persons where they are known: who is known from training rows is no test."""
+def _test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) -> NDArray[np.bool_]:
+    """Return which rows are for testing. Whole persons are drawn: who is known from training rows is no test."""
+    require_open_unit("test_share", test_share)
+    if dataset.test_rows is not None:
+        return dataset.test_rows
     units = np.arange(len(dataset.features)) if dataset.persons is None else dataset.persons
     drawn = rng.permutation(np.unique(units))
     count = min(max(round(test_share * len(drawn)), 1), len(drawn) - 1)

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,63 @@ class Delay(ABC):
 
     def _upper_quantile(self, probability: Doubles) -> Doubles:
         return _first_moment(lambda t: self._survival(t) <= probability, len(probability))
+
+
+class Steps(NamedTuple):
+    """The law from each of these times until the next: at 0, then at every finished duration."""
+
+    times: Doubles
+    survival: Doubles
+    cdf: Doubles
+    waits: Doubles  # the truncated mean at that time
+
+
+class StepLaw(Delay):
+    """A law that is constant between some moments."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> Steps:
+        """Its moments, and what it says from each of them on."""
+
+    @property
+    def mass_at_infinity(self) -> float:
+        """The probability that a node is never ready: what the last finished duration leaves."""
+        return float(self.steps.survival[-1])
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """The shortest and the longest duration that finished."""
+        return float(self.steps.times[1]), float(self.steps.times[-1])
+
+    def search_points(self) -> Doubles:
+        """Return the durations that finished: between two of them, waiting longer gains nothing."""
+        return usable_points(self.steps.times)
+
+    def _start(self, step: NDArray[np.intp]) -> Doubles:
+        return np.append(self.steps.times, math.inf)[step]
+
+    def _step(self, t: Doubles) -> NDArray[np.intp]:
+        return np.searchsorted(self.steps.times, t, side="right") - 1
+
+    def _survival(self, t: Doubles) -> Doubles:
+        return self.steps.survival[self._step(t)]
+
+    def _cdf(self, t: Doubles) -> Doubles:
+        return self.steps.cdf[self._step(t)]
+
+    def _truncated_mean(self, t: Doubles) -> Doubles:
+        steps, last = self.steps, self._step(t)
+        return steps.waits[last] + steps.survival[last] * (t - steps.times[last])
+
+    def _mean(self) -> float:
+        return float(self.steps.waits[-1]) if self.mass_at_infinity == 0.0 else math.inf
+
+    def _quantile(self, probability: Doubles) -> Doubles:
+        return self._start(np.searchsorted(self.steps.cdf, probability, side="left"))
+
+    def _upper_quantile(self, probability: Doubles) -> Doubles:
+        return self._start(np.searchsorted(-self.steps.survival, -probability, side="left"))
 
 
 def usable_points(*points: Doubles) -> Doubles:

@@ -10,7 +10,7 @@ from scipy import special
 
 from .._arrays import Doubles
 from ..errors import InvalidInput
-from .base import Delay, Size, floats, real_number, spell
+from .base import Delay, Size, StepLaw, Steps, floats, real_number, spell
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _ClosedForm(Delay):
 
 
 @dataclass(frozen=True)
-class Constant(_ClosedForm):
+class Constant(_ClosedForm, StepLaw):
     """A delay that is always the same.
 
     >>> law = Constant(2.0)
@@ -43,25 +43,13 @@ class Constant(_ClosedForm):
     time: float
 
     @property
-    def support(self) -> tuple[float, float]:
-        """The one moment at which a node becomes ready."""
-        return self.time, self.time
+    def steps(self) -> Steps:
+        """Nothing before the one moment, and all from it on."""
+        return Steps(*np.array([[0.0, self.time], [1.0, 0.0], [0.0, 1.0], [0.0, self.time]]))
 
     def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Return the same delay, as often as asked for."""
         return np.full(size, self.time)
-
-    def _survival(self, t: Doubles) -> Doubles:
-        return (t < self.time).astype(np.float64)
-
-    def _cdf(self, t: Doubles) -> Doubles:
-        return (t >= self.time).astype(np.float64)
-
-    def _truncated_mean(self, t: Doubles) -> Doubles:
-        return np.minimum(t, self.time)
-
-    def _mean(self) -> float:
-        return self.time
 
 
 @dataclass(frozen=True)
@@ -174,7 +162,7 @@ class Lomax(_ClosedForm):
 
 
 @dataclass(frozen=True)
-class Never(_ClosedForm):
+class Never(_ClosedForm, StepLaw):
     """A node that is dead: it is never ready. Meant as a part of a mixture.
 
     >>> str(Never()), Never().survival(1e9), Never().truncated_mean(3.0)
@@ -182,31 +170,15 @@ class Never(_ClosedForm):
     """
 
     @property
-    def mass_at_infinity(self) -> float:
-        """The probability that a node is never ready: 1."""
-        return 1.0
+    def steps(self) -> Steps:
+        """Nothing at any moment."""
+        return Steps(*np.array([[0.0], [1.0], [0.0], [0.0]]))
 
     @property
     def support(self) -> tuple[float, float]:
         """An empty range: there is no finite moment at which this node becomes ready."""
         return math.inf, -math.inf
 
-    def search_points(self) -> Doubles:
-        """Return no moment at all: waiting never pays."""
-        return np.empty(0)
-
     def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Return infinite delays."""
         return np.full(size, math.inf)
-
-    def _survival(self, t: Doubles) -> Doubles:
-        return np.ones_like(t)
-
-    def _cdf(self, t: Doubles) -> Doubles:
-        return np.zeros_like(t)
-
-    def _truncated_mean(self, t: Doubles) -> Doubles:
-        return t
-
-    def _mean(self) -> float:
-        return math.inf

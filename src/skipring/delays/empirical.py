@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +14,13 @@ from numpy.typing import NDArray
 from .._arrays import Doubles
 from .._numbers import is_number
 from ..errors import InvalidInput
-from .base import Delay, Size, real_number, spell, usable_points
+from .base import Size, StepLaw, Steps, real_number, spell
 
 _FLAGS = {"0": False, "false": False, "no": False, "1": True, "true": True, "yes": True}
 
 
-class _Steps(NamedTuple):
-    """The law from each of these times until the next: at 0, then at every finished duration."""
-
-    times: Doubles
-    survival: Doubles
-    cdf: Doubles
-    waits: Doubles  # the truncated mean at that time
-
-
 @dataclass(frozen=True)
-class Empirical(Delay):
+class Empirical(StepLaw):
     """Measured durations, some of them censored: the node had not finished when the measurement stopped.
 
     The law is the Kaplan-Meier estimate. What it leaves after the last finished duration counts as never
@@ -76,7 +65,7 @@ class Empirical(Delay):
         return np.isfinite(self.durations) & np.logical_not(self.censored or False)
 
     @cached_property
-    def _steps(self) -> _Steps:
+    def steps(self) -> Steps:
         """The Kaplan-Meier estimate."""
         durations = np.asarray(self.durations)
         times, events = np.unique(durations[self._finished], return_counts=True)
@@ -88,50 +77,11 @@ class Empirical(Delay):
         survival = left / at_risk[0] * loss
         cdf = np.where(loss == 1.0, (at_risk[0] - left) / at_risk[0], 1.0 - survival)
         times, survival, cdf = np.append(0.0, times), np.append(1.0, survival), np.append(0.0, cdf)
-        return _Steps(times, survival, cdf, np.append(0.0, np.cumsum(survival[:-1] * np.diff(times))))
-
-    @property
-    def mass_at_infinity(self) -> float:
-        """The probability that a node is never ready: what the last finished duration leaves."""
-        return float(self._steps.survival[-1])
-
-    @property
-    def support(self) -> tuple[float, float]:
-        """The shortest and the longest duration that finished."""
-        return float(self._steps.times[1]), float(self._steps.times[-1])
-
-    def search_points(self) -> Doubles:
-        """Return the durations that finished: between two of them, waiting longer gains nothing."""
-        return usable_points(self._steps.times)
+        return Steps(times, survival, cdf, np.append(0.0, np.cumsum(survival[:-1] * np.diff(times))))
 
     def sample(self, rng: np.random.Generator, size: Size) -> Doubles:
         """Draw durations as often as the estimate says; infinity for nodes that never finish."""
-        return self._start(np.searchsorted(self._steps.cdf, rng.random(size), side="right"))
-
-    def _start(self, step: NDArray[np.intp]) -> Doubles:
-        return np.append(self._steps.times, math.inf)[step]
-
-    def _step(self, t: Doubles) -> NDArray[np.intp]:
-        return np.searchsorted(self._steps.times, t, side="right") - 1
-
-    def _survival(self, t: Doubles) -> Doubles:
-        return self._steps.survival[self._step(t)]
-
-    def _cdf(self, t: Doubles) -> Doubles:
-        return self._steps.cdf[self._step(t)]
-
-    def _truncated_mean(self, t: Doubles) -> Doubles:
-        steps, last = self._steps, self._step(t)
-        return steps.waits[last] + steps.survival[last] * (t - steps.times[last])
-
-    def _mean(self) -> float:
-        return float(self._steps.waits[-1]) if self.mass_at_infinity == 0.0 else math.inf
-
-    def _quantile(self, probability: Doubles) -> Doubles:
-        return self._start(np.searchsorted(self._steps.cdf, probability, side="left"))
-
-    def _upper_quantile(self, probability: Doubles) -> Doubles:
-        return self._start(np.searchsorted(-self._steps.survival, -probability, side="left"))
+        return self._start(np.searchsorted(self.steps.cdf, rng.random(size), side="right"))
 
 
 def _read_durations(path: Path, spelled: str) -> tuple[list[float], list[bool] | None]:

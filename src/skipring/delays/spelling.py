@@ -15,13 +15,7 @@ from .empirical import Empirical
 from .from_scipy import ScipyDelay
 from .traces import Trace
 
-_CLOSED_FORMS: dict[str, Any] = {
-    "constant": Constant,
-    "exponential": Exponential,
-    "gamma": Gamma,
-    "lomax": Lomax,
-    "never": Never,
-}
+_CLOSED_FORMS: dict[str, Any] = {law.__name__.lower(): law for law in (Constant, Exponential, Gamma, Lomax, Never)}
 _KNOWN = (
     "one of exponential:MEAN, gamma:SHAPE,SCALE, lomax:SHAPE,SCALE, constant:TIME, empirical:FILE.csv, "
     "trace:FILE, scipy:NAME,ARGUMENTS, never, CONSTANT+LAW, WEIGHT*LAW|WEIGHT*LAW"

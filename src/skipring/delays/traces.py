@@ -256,8 +256,6 @@ def _table_of(source: _Source, *names: str) -> Doubles:
             if found is None:
                 raise source.refuse(f"it has no array called {' or '.join(wanted)}, but {', '.join(file.files)}")
             array = file[found]
-    except FileNotFoundError:
-        raise source.refuse("the file does not exist") from None
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise source.refuse(f"the file cannot be read: {error}") from None
     if array.dtype.kind not in "fiub" or not array.size:

@@ -34,7 +34,7 @@ def skip_probability(delay: Delay, timeout: float) -> float:
     >>> round(skip_probability(Exponential(1.0), 0.69315), 4)
     0.5
     """
-    _require_timeout(timeout)
+    require_timeout(timeout)
     return delay.survival(float(timeout))
 
 
@@ -45,7 +45,7 @@ def expected_latency(delay: Delay, timeout: float, hop_latency: float, steps: in
     >>> round(expected_latency(Exponential(1.0), math.inf, 0.01, 1000), 6)
     1010.0
     """
-    _require_timeout(timeout)
+    require_timeout(timeout)
     require_non_negative("hop_latency", hop_latency)
     require_integer("steps", steps, at_least=1)
     return steps * (hop_latency + delay.truncated_mean(float(timeout)))
@@ -58,7 +58,7 @@ def time_between_updates(delay: Delay, timeout: float, hop_latency: float) -> fl
     >>> round(time_between_updates(Gamma(0.25, 1.0), 0.0048, 0.01), 5)
     0.04717
     """
-    _require_timeout(timeout)
+    require_timeout(timeout)
     require_non_negative("hop_latency", hop_latency)
     return float(_pace(delay, np.array([timeout], dtype=np.float64), hop_latency)[0])
 
@@ -145,7 +145,7 @@ def no_update_probability(
     >>> round(low, 6), round(high, 6)
     (0.367879, 0.367879)
     """
-    _require_timeout(timeout)
+    require_timeout(timeout)
     if not 0.0 < share <= 1.0:
         raise InvalidInput("share", share, "above 0 and at most 1")
     if math.isinf(timeout):
@@ -166,7 +166,8 @@ def no_update_probability(
     return max(0.0, low - 1e-12), min(1.0, high + 1e-12)  # more than rounding in the sums can take
 
 
-def _require_timeout(timeout: float) -> None:
+def require_timeout(timeout: float) -> None:
+    """Refuse what is no time to wait."""
     if not timeout > 0.0:
         raise InvalidInput("timeout", timeout, "a number above 0 (or inf)")
 

@@ -20,7 +20,7 @@ import numpy as np
 from .._arrays import Doubles
 from ..delays import Delay
 from ..errors import InvalidInput, require_integer, require_non_negative
-from .fresh import TimeoutChoice, choose_timeout, expected_latency, skip_probability
+from .fresh import TimeoutChoice, choose_timeout, expected_latency, require_timeout, skip_probability
 
 Ready = Literal["fresh", "kept", "ahead"]
 
@@ -64,8 +64,7 @@ def round_law(
         duration = expected_latency(delay, timeout, hop_latency, nodes)
         skip = skip_probability(delay, timeout)
         return RoundLaw(duration, skip, duration / nodes / (1.0 - skip) if skip < 1.0 else math.inf)
-    if not timeout > 0.0:
-        raise InvalidInput("timeout", timeout, "a number above 0 (or inf)")
+    require_timeout(timeout)
     if math.isinf(delay.mean):
         reason = f"with {delay}, whose mean is infinite, nodes that remember are unready for ever longer"
         raise InvalidInput.because("ready", ready, reason)

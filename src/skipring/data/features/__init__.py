@@ -88,11 +88,13 @@ def encoded(encoder: Encoder, rows: NDArray[Any], *, unit_rows: bool = True, kee
         raise InvalidInput("rows", given, f"rows of {encoder.columns} columns, which {encoder.name} was made for")
     shape = (len(rows), encoder.width)
 
-    def parts() -> Iterator[NDArray[np.float32]]:
-        return _parts(encoder, rows, unit_rows)
+    def parts(some: NDArray[Any] = rows) -> Iterator[NDArray[np.float32]]:
+        return _parts(encoder, some, unit_rows)
 
     def still_so(found: NDArray[np.float32]) -> bool:
-        return _still_so(encoder, rows, found, unit_rows)
+        """Say whether kept features are what a user's function answers now, judged by a few rows."""
+        few = np.unique(np.linspace(0, len(rows) - 1, 5).astype(int))
+        return not isinstance(encoder, FunctionEncoder) or same_rows(next(parts(rows[few])), found[few])
 
     if keep and encoder.kept and 4 * shape[0] * shape[1] >= _LEAST_BYTES:
         words = [encoder.name, encoder.version, unit_rows or encoder.unit]
@@ -129,11 +131,3 @@ def _parts(encoder: Encoder, rows: NDArray[Any], unit_rows: bool) -> Iterator[ND
         yield part.astype(np.float32, copy=False)
         if watcher is not None:
             watcher(min(low + step, len(rows)), len(rows))
-
-
-def _still_so(encoder: Encoder, rows: NDArray[Any], found: NDArray[np.float32], unit_rows: bool) -> bool:
-    """Say whether kept features are what a user's function answers now, judged by a few rows."""
-    if not isinstance(encoder, FunctionEncoder):
-        return True
-    few = np.unique(np.linspace(0, len(rows) - 1, 5).astype(int))
-    return same_rows(next(_parts(encoder, rows[few], unit_rows)), found[few])
