@@ -96,7 +96,7 @@ def test_intervals_of_availability(events: str) -> None:
     assert spans == [(2.0, 4.0), (8.0, 10.0), (0.0, 3.0)]
     assert trace.first.tolist() == [0, 2, 3, 3]
     assert not trace.always_sometimes
-    assert trace.share == pytest.approx((2 + 2 + 3) / 30)
+    assert (trace.ends - trace.begins).sum() / trace.period == pytest.approx((2 + 2 + 3) / 10)
 
 
 def test_when_a_node_can_be_reached_again(events: str) -> None:

@@ -82,8 +82,8 @@ def test_rows_get_norm_one_as_a_plain_loop_would_scale_them() -> None:
 
 def test_the_intercept_is_part_of_the_row_that_is_bounded() -> None:
     without, prepared = prepare(CANCER, rng()), prepare(CANCER, rng(), Recipe(intercept=True))
-    assert prepared.intercept
-    assert not without.intercept
+    assert prepared.scaling.intercept
+    assert not without.scaling.intercept
     np.testing.assert_array_equal(prepared.train_x[:, -1], np.sqrt(0.5))
     np.testing.assert_allclose(prepared.train_x[:, :-1], without.train_x * np.sqrt(0.5))
     np.testing.assert_allclose(np.linalg.norm(prepared.test_x, axis=1), 1.0, rtol=1e-14)

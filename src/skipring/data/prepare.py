@@ -25,8 +25,8 @@ _MOST_SINGLE = float(np.finfo(np.float32).max)
 class PreparedRows:
     """Training rows for the nodes and test rows for the evaluation, both scaled in the same way.
 
-    With `intercept` the last column is constant. `train_groups` has the node of every training row, `test_groups` that
-    of every test row, and `train_persons` the person, if known. `scaling` is how new rows become like them.
+    `train_groups` has the node of every training row, `test_groups` that of every test row, and `train_persons` the
+    person, if known. `scaling` is how new rows become like them.
     """
 
     train_x: Rows
@@ -35,10 +35,9 @@ class PreparedRows:
     test_y: NDArray[Any]
     train_groups: Ints | None
     classes: tuple[str, ...]
-    intercept: bool
-    train_persons: Ints | None = None
-    scaling: Scaling | None = None
-    test_groups: Ints | None = None
+    train_persons: Ints | None
+    scaling: Scaling
+    test_groups: Ints | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +175,6 @@ def prepare(
         test_y=dataset.labels[test],
         train_groups=None if dataset.groups is None else dataset.groups[train],
         classes=dataset.classes,
-        intercept=scaling.intercept,
         train_persons=None if dataset.persons is None else dataset.persons[train],
         scaling=scaling,
         test_groups=None if dataset.groups is None else dataset.groups[test],

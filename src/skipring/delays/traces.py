@@ -140,11 +140,6 @@ class Availability:
         """Whether every node can be reached at some time."""
         return bool((np.diff(self.first) > 0).all())
 
-    @property
-    def share(self) -> float:
-        """How much of the time a node can be reached, on average over nodes."""
-        return float((self.ends - self.begins).sum() / (self.period * (len(self.first) - 1)))
-
     def waits(self, moment: float, nodes: int) -> Doubles:
         """Return for each node of a run how long it is until it can be reached; infinity if it never can.
 
