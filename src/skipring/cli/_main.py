@@ -19,11 +19,10 @@ from ._output import option_name, printable
 from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
-from .finish import node_finish
 from .laps import laps
 from .network import network_check, network_init, network_pack
-from .network_up import network_stop, network_up
-from .node import node_ledger, node_model, node_privacy, node_run
+from .network_up import network_status, network_stop, network_up
+from .node import node_finish, node_ledger, node_model, node_privacy, node_run, node_status
 from .paper import figure, tables
 from .paper_numbers import numbers
 from .people import network_new_run, network_renew, node_update
@@ -32,7 +31,6 @@ from .predict import predict
 from .report import report
 from .schema import schema
 from .simulate import init, simulate
-from .status import network_status, node_status
 from .sweep import sweep
 from .verify import network_verify
 from .worth import worth
