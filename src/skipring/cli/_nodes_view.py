@@ -13,6 +13,7 @@ from ._output import sentence, show, tell
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
+    from rich.table import Table
 
     from ..network import LocalNetwork, NodeConfig, NodeState, NodeStatus
 
@@ -44,12 +45,7 @@ class OthersNodes:
         """Say so where another network's nodes answer in place of one of these."""
         from ..network import another_network
 
-        silent = [
-            config
-            for state, (_, config) in zip(self.states, self._seen, strict=True)
-            if not state.running or state.status is None
-        ]
-        if beside := next(filter(None, map(another_network, silent)), None):
+        if beside := next(filter(None, (another_network(config) for _, config in self._seen)), None):
             tell(sentence(beside), sys.stderr)
 
     @property
@@ -73,9 +69,8 @@ def live_table(network: LocalNetwork | OthersNodes, console: Console) -> Group:
         title = f"{network.seconds:.0f} s: hop {hop} of {newest.steps} ({hop / newest.steps:.0%})"
         if (asked := asked_by(known)) is not None:
             title += f"; {asked}"
-    return table_of(
-        title, [row_of(state, known, word_of(state), place) for place, state in enumerate(network.states)], console
-    )
+    rows = [row_of(state, known, word_of(state), place) for place, state in enumerate(network.states)]
+    return table_of(title, rows, console)
 
 
 def row_of(state: NodeState, known: Sequence[NodeStatus], word: str, place: int) -> Row:
@@ -110,17 +105,13 @@ class Row(NamedTuple):
 def table_of(title: str, rows: Sequence[Row], console: Console) -> Group:
     """Return nodes as a table; how they are doing stands below it where it does not fit beside the numbers."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
+    from ..report import plain_table
+
     def made(*, with_words: bool) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-        table.add_column("", no_wrap=True)
-        table.add_column("node", overflow="fold")  # a long name is broken, and never cut
-        for column in ("updates", "skipped", "hop ms", "timeout s", "epsilon", "test error"):
-            table.add_column(column, justify="right", no_wrap=True)
-        if with_words:
-            table.add_column("", justify="right", no_wrap=True)
+        columns = ("updates", "skipped", "hop ms", "timeout s", "epsilon", "test error", *([""] if with_words else []))
+        table = plain_table("", "node", right=columns, title=title)
         for row in rows:
             cells = row.mark, row.name, *row.numbers, *([row.word] if with_words else [])
             table.add_row(*map(Text, cells))

@@ -1,4 +1,4 @@
-"""Simulations from run files: `skipring init` and `skipring simulate`."""
+"""Simulations from run files: `skipring simulate`."""
 
 from __future__ import annotations
 
@@ -11,28 +11,9 @@ import typer
 
 from .._command import command
 from .._json import to_json
-from .._writing import write_output
-from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, Threads, print_json, print_rows
 from ._work import counted_runs
-
-
-def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("run.toml"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Write a run file with every key, its default and what it means."""
-    from ..runs import example_run_file  # loaded when the command runs
-
-    if file.exists() and not force:
-        raise InvalidInput.because("FILE", file, "exists already; --force overwrites it")
-    write_output(file, example_run_file(), "FILE")
-    if as_json:
-        print_json({"file": str(file)})
-        return
-    print(f"{file} is written; next: {command('simulate', file)}")
 
 
 def simulate(
