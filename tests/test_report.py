@@ -160,13 +160,13 @@ def test_what_holds_for_all_folders_is_said_once(page: str, folders: list[Path])
     words = "which no epsilon covers"
     assert page.count(words) == 1
     note = next(line for line in re.findall(r"<li>.*?</li>", page) if words in line)
-    assert note.startswith("<li>All: features are")
+    assert note.startswith("<li>All: Features are")
     alone = report_page(load_folders(folders[:1]))
-    assert "quick</span>: features are" in alone
+    assert "quick</span>: Features are" in alone
     third = simulate(small("data.standardise=false", "model.classes=['malignant', 'benign']"))
     some = re.findall(r"<li>.*?</li>", report_page([*load_folders(folders), Folder("third", third)]))
     assert sum(words in line for line in some) == 1
-    assert re.search(r"quick</span>, .*patient_ring</span>: features are", next(line for line in some if words in line))
+    assert re.search(r"quick</span>, .*patient_ring</span>: Features are", next(line for line in some if words in line))
 
 
 def test_words_of_a_legend_have_room(folders: list[Path]) -> None:
@@ -251,12 +251,12 @@ def test_the_record_of_a_folder_is_that_of_the_run(folders: list[Path]) -> None:
         (["privacy.noise_multiplier=0"], "without noise there is no differential privacy"),
         (["privacy.noise_multiplier=2", "stragglers.die=0.1", "stragglers.revive=0.5"], "independent and alike"),
         (["privacy.noise_multiplier=2", "schedule.steps=500"], "whole rounds"),
-        (["privacy.noise_multiplier=2", "learning.rate=9", "schedule.steps=226"], "the noise of others is not counted"),
+        (["privacy.noise_multiplier=2", "learning.rate=9", "schedule.steps=226"], "The noise of others is not counted"),
         (["schedule.steps=226", "learning.step_size=constant"], "no line for the paper"),
         (["schedule.steps=226", "simulation.record_path=false"], "was not recorded"),
         (
             ["data.nodes=2", "schedule.steps=2000", "delay.skip=0.9", "privacy.noise_multiplier=10"],
-            "do not rely on the paper&#x27;s line: Theorem 3 claims",
+            "Do not rely on the paper&#x27;s line: Theorem 3 claims",
         ),
     ],
 )

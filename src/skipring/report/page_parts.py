@@ -219,20 +219,25 @@ def _marked(axis: str, value: float, words: str, *, left: bool = False) -> dict[
     return {"shapes": [line], "annotations": [note]}
 
 
-def settings_table(heads: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> str:
-    """Return all settings, a column for each folder; what all share is said once. Heads are HTML."""
-    listed = [_flat(each) for each in settings]
+def columns_table(first: str, heads: Sequence[str], columns: Sequence[Mapping[str, object]]) -> str:
+    """Return values by name, a column for each folder; what all share is said once. Heads and names are HTML."""
     rows = []
-    for key in dict.fromkeys(key for values in listed for key in values):
-        cells = [escape(values.get(key, "-")) for values in listed]
+    for key in dict.fromkeys(key for values in columns for key in values):
+        cells = [escape(str(values.get(key, "-"))) for values in columns]
         if len(cells) > 1 and len(set(cells)) == 1:
             shown = f'<td class="all" colspan="{len(cells)}">{cells[0]}</td>'
         else:
             shown = "".join(f"<td>{cell}</td>" for cell in cells)
-        rows.append(f"<tr><td><code>{escape(key)}</code></td>{shown}</tr>")
-    top = "".join(f"<th>{head}</th>" for head in ("setting", *heads))
+        rows.append(f"<tr><td>{key}</td>{shown}</tr>")
+    top = "".join(f"<th>{head}</th>" for head in (first, *heads))
     table = f'<table class="settings"><thead><tr>{top}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     return f'<div class="scroll">{table}</div>'
+
+
+def settings_table(heads: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> str:
+    """Return all settings, a column for each folder."""
+    listed = [{f"<code>{escape(key)}</code>": text for key, text in _flat(each).items()} for each in settings]
+    return columns_table("setting", heads, listed)
 
 
 def differing_settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:

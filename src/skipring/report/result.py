@@ -24,7 +24,7 @@ def result_rows(result: Result) -> list[tuple[str, object]]:
     if privacy.unit != "node":
         rows.append(("noise std on the gradient", resolved.noise_std))
         rows.append(("rows per update", _batch(resolved)))
-    return rows + _privacy_rows(privacy)
+    return rows + privacy_rows(privacy)
 
 
 def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
@@ -44,7 +44,8 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
     elif privacy.view == "coalition":
         notes.append(
             f"The forecast is against {privacy.against} (laps.coalition), with all that is sent and each model in"
-            " sight; who is late changes nothing. An outsider sees the same."
+            " sight; who is late changes nothing. An outsider sees the same, but knows none of the noise, and learns"
+            " less."
         )
         if result.resolved.nodes == 2:
             notes.append("Two nodes hide nothing for each other: each lap is a release of each node's own.")
@@ -89,7 +90,8 @@ def _batch(resolved: ResolvedFacts) -> str:
     return f"at most {resolved.batch}{parts}"
 
 
-def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
+def privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
+    """Return the names and values of all epsilons of a simulation; why there is none, where there is none."""
     if privacy.refused is not None:
         return [("epsilon", privacy.refused)]
     rows: list[tuple[str, object]] = [("epsilon protects", privacy.hides)]
