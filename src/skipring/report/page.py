@@ -136,7 +136,8 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
     return [
         "<h2>The numbers at the end</h2>",
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
-        f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs.</p>',
+        f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs.'
+        " What each epsilon means stands below.</p>",
         f"<details><summary>The same table for LaTeX</summary><pre>{escape(latex_rows(rows))}</pre></details>",
     ]
 

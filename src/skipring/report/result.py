@@ -49,7 +49,7 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
         )
         if result.resolved.nodes == 2:
             notes.append("Two nodes hide nothing for each other: each lap is a release of each node's own.")
-    elif privacy.not_amplified_because is not None:
+    if privacy.not_amplified_because is not None and privacy.view != "coalition":
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
     notes += [] if unsaid is None else [said(unsaid)]
     if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
