@@ -80,7 +80,16 @@ def row_of(state: NodeState, known: Sequence[NodeStatus], word: str, place: int)
         return Row("", state.name, [""] * 6, word)
     # They are asked one after the other, and the token moves meanwhile: the node that is furthest has it.
     holds = state.running and status.holding and status.hop == furthest(known, newest)
-    return Row("*" if holds else "", state.name, numbers_of(status, newest, place), word)
+    updates = newest.updates_by_node[place]
+    numbers = [
+        str(updates),
+        str(max(0, newest.turns[place] - updates)),
+        "" if status.hop_time is None else f"{1e3 * status.hop_time:.1f}",
+        f"{status.timeout:.3g}",
+        upper_fixed(status.epsilon, 3),
+        "" if status.test_error is None else f"{status.test_error:.3f}",
+    ]
+    return Row("*" if holds else "", state.name, numbers, word)
 
 
 def newest_of(known: Sequence[NodeStatus]) -> NodeStatus | None:
@@ -124,37 +133,25 @@ def table_of(title: str, rows: Sequence[Row], console: Console) -> Group:
     return Group(made(with_words=False), *(Text(f"{', '.join(names)}: {word}") for word, names in words.items()))
 
 
-def numbers_of(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
-    """Return what the live view shows of a node: its share in the newest token, and its own account."""
-    skipped = newest.turns[index] - newest.updates_by_node[index]
-    return [
-        str(newest.updates_by_node[index]),
-        str(max(0, skipped)),
-        "" if status.hop_time is None else f"{1e3 * status.hop_time:.1f}",
-        f"{status.timeout:.3g}",
-        upper_fixed(status.epsilon, 3),
-        "" if status.test_error is None else f"{status.test_error:.3f}",
-    ]
-
-
 def word_of(state: NodeState) -> str:
-    again = ", started again" if state.starts > 1 else ""
+    """Say in a word or two how a node is doing."""
+    status = state.status
+    over = status is not None and status.over
+    if not state.running and state.code is None:  # it was not started now
+        return "ended" if over else "not running"
     if not state.running:
-        over = state.status is not None and state.status.over
-        if state.code is None:  # it was not started now
-            return "ended" if over else "not running"
-        return (("ended" if over else "stopped") if state.code == 0 else f"exit code {state.code}") + again
-    if state.status is None:
-        return f"starting{again}"
-    if state.status.over:
-        return f"over{again}"
-    away = state.status.nodes - 1 - state.status.reachable
-    spent = "budget spent" if state.status.refused_for_budget else ""
-    if state.status.relay not in (None, "open"):
-        return f"relay: {state.status.relay}{again}"
-    if state.status.waits_for is not None:
-        return f"for {state.status.stands_still:.0f} s: {state.status.waits_for}{again}"
-    return (f"{away} away" if away else spent) + again
+        word = f"exit code {state.code}" if state.code else "ended" if over else "stopped"
+    elif status is None or over:
+        word = "over" if over else "starting"
+    elif status.relay not in (None, "open"):
+        word = f"relay: {status.relay}"
+    elif status.waits_for is not None:
+        word = f"for {status.stands_still:.0f} s: {status.waits_for}"
+    elif away := status.nodes - 1 - status.reachable:
+        word = f"{away} away"
+    else:
+        word = "budget spent" if status.refused_for_budget else ""
+    return word + (", started again" if state.starts > 1 else "")
 
 
 def meaning(status: NodeStatus) -> str:
@@ -193,7 +190,8 @@ def summary(network: LocalNetwork | OthersNodes, since: str | None) -> None:
         told = f"Stopped at hop {furthest(known, newest)} of {newest.steps}, after {newest.updates} updates."
         told += f" {meaning(newest)}"
     notes = [told, *lives_of(known), *refusals_of(known)]
-    if again := [f"{state.name} ({_times(state.starts - 1)})" for state in states if state.starts > 1]:
+    times = {state.name: "once" if state.starts == 2 else f"{state.starts - 1} times" for state in states}
+    if again := [f"{state.name} ({times[state.name]})" for state in states if state.starts > 1]:
         notes.append(f"Started again after they had died: {', '.join(again)}.")
     show(table_of("", rows, Console()), note="\n" + "\n".join(notes))
 
@@ -233,10 +231,6 @@ def _expiring(folder: Path) -> str | None:
     found = check_node(folder)
     said = [*found.warnings, *(problem for problem in found.problems if " expired on " in problem)]
     return "; ".join(said) or None
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _hops(newest: NodeStatus) -> str:

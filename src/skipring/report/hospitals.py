@@ -12,7 +12,7 @@ from .._writing import write_csv
 from ..experiments import ALWAYS_SICK, DELTA, FLAMBY, METHODS, Study, StudyRow
 from .figures import PALETTE, figure_in
 from .findings import Findings
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

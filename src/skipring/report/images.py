@@ -15,7 +15,7 @@ from ..experiments import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy
 from ..privacy import RELATION
 from .figures import PALETTE, figure_in
 from .findings import Findings
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ from ..experiments import ORDER_BUDGET, ORDER_SCHEDULES, OrderRow, OrderStudy, W
 from ..privacy import RELATION
 from .figures import PALETTE, figure_in
 from .findings import Findings
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -41,6 +41,9 @@ _MOMENTS = 8
 CELL_KEY = re.compile(r"[0-9a-f]{16}")
 
 
+_Chart = tuple[list[dict[str, Any]], dict[str, Any]]
+
+
 @dataclass(frozen=True, eq=False)
 class Folder:
     """A finished simulation, and the name it has on the page."""
@@ -230,41 +233,44 @@ def _moments(result: Result) -> list[int]:
     return [*(int(part) * unit for part in np.unique(parts) if 0 < part * unit < last), last]
 
 
-def _pairs(folders: Sequence[Folder]) -> list[str]:
-    charts, missing = [], []
+def _for_each(
+    folders: Sequence[Folder], name: str, draw: Callable[[Result, int], _Chart | None], missing: str
+) -> list[str]:
+    """Return a chart for each folder, in two columns, and of those that have none, why."""
+    charts, without = [], []
     for place, folder in enumerate(folders):
-        realised = folder.result.privacy.realised
-        name = _named(folders, place)
-        if realised is None or realised.histogram is None:
-            missing.append(f"<li>{name}: the privacy of all pairs was not recorded.</li>")
-            continue
-        drawn = chart(f"pairs-{place}", *pair_chart(realised.histogram, folder.result.privacy.epsilon, place))
-        charts.append(f"<div><h3>{name}</h3>{drawn}</div>")
+        if (drawn := draw(folder.result, place)) is None:
+            without.append(place)
+        else:
+            charts.append(f"<div><h3>{_named(folders, place)}</h3>{chart(f'{name}-{place}', *drawn)}</div>")
     return [
-        "<h2>What pairs of nodes really learnt</h2>",
-        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took.</p>",
-        _grid(charts),
-        f"<ul>{''.join(missing)}</ul>" if missing else "",
+        f'<div class="pair{" alone" if len(charts) == 1 else ""}">{"".join(charts)}</div>',
+        f"<ul>{_noted(folders, missing, without)}</ul>" if without else "",
     ]
 
 
-def _grid(charts: Sequence[str]) -> str:
-    return f'<div class="pair{" alone" if len(charts) == 1 else ""}">{"".join(charts)}</div>'
+def _pairs(folders: Sequence[Folder]) -> list[str]:
+    def drawn(result: Result, place: int) -> _Chart | None:
+        realised = result.privacy.realised
+        if realised is None or realised.histogram is None:
+            return None
+        return pair_chart(realised.histogram, result.privacy.epsilon, place)
+
+    return [
+        "<h2>What pairs of nodes really learnt</h2>",
+        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took.</p>",
+        *_for_each(folders, "pairs", drawn, "the privacy of all pairs was not recorded."),
+    ]
 
 
 def _skips(folders: Sequence[Folder]) -> list[str]:
-    charts, never = [], []
-    for place, folder in enumerate(folders):
-        if folder.result.skipped.any():
-            drawn = chart(f"skips-{place}", *skip_chart(folder.result, place))
-            charts.append(f"<div><h3>{_named(folders, place)}</h3>{drawn}</div>")
-        else:
-            never.append(f"<li>{_named(folders, place)}: nobody was ever skipped.</li>")
+    def drawn(result: Result, place: int) -> _Chart | None:
+        return skip_chart(result, place) if result.skipped.any() else None
+
     return [
         "<h2>Who was skipped how often</h2>",
         "<p>The share of its turns, over all runs, at which a node was not ready in time.</p>",
-        _grid(charts),
-        f"<ul>{''.join(never)}</ul>" if never else "",
+        *_for_each(folders, "skips", drawn, "nobody was ever skipped."),
     ]
 
 
@@ -293,7 +299,5 @@ def _settings(folders: Sequence[Folder]) -> list[str]:
         '<p class="quiet">Values in grey are the same in all folders; <code>resolved</code> is what defaults and'
         " searches came to.</p>",
         settings_table(heads, [_looked_at(folder.result) for folder in folders]),
-        "<table><thead><tr><th>this page was made with</th><th>version</th></tr></thead><tbody>"
-        + "".join(f"<tr><td>{name}</td><td>{escape(number)}</td></tr>" for name, number in made.items())
-        + "</tbody></table>",
+        columns_table("this page was made with", ["version"], [made]),
     ]

@@ -14,7 +14,7 @@ from ..experiments import TRACE_CASES, TRACE_DELTA, TRACE_NOISE, TRACE_PANELS, T
 from ..privacy import RELATION
 from .figures import PALETTE, figure_in
 from .findings import Findings
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

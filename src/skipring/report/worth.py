@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..experiments import Worth, WorthRow
 from ..privacy import PROTECTED, RELATION, said
 from .figures import figure_in
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
