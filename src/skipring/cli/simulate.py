@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -33,16 +33,14 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
+    from ..models import load_model
     from ..runs import unsaid_data, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(given.file, given.changes or [])
     folder = out if out is not None else Path(given.file.stem)
     began = time.perf_counter()
-    words = [] if threads is None else ["--threads", threads]
-    words += [] if save_model is None else ["--save-model", save_model, "--model-run", model_run]
-    words += ["--json"] if as_json else []
-    with counted_runs(run.simulation.runs, lambda: _again(given, folder, words)) as (stop, progress):
+    with counted_runs(run.simulation.runs, lambda: _again(folder)) as (stop, progress):
         result = run_all(
             run,
             out=folder,
@@ -53,41 +51,28 @@ def simulate(
             save_model=save_model,
             model_run=model_run,
         )
+    written = None if save_model is None else load_model(save_model).facts.guarantee
     if as_json:
         about = {"data": result.data, "seconds": time.perf_counter() - began, "folder": str(folder)}
         about |= {"resolved": result.resolved.to_json(), "remark": result.remark}
-        print_json(result.summary().to_json() | about | _model(save_model, model_run))
+        if written is not None:
+            about |= {"model": str(save_model), "model_run": model_run, "model_guarantee": to_json(written)}
+        print_json(result.summary().to_json() | about)
         return
     from ..report import result_notes, result_rows
 
-    saved = [] if save_model is None else _on_model(save_model, model_run)
-    notes = [*result_notes(result, unsaid_data(run)), f"Results are in {folder}.", *saved]
+    notes = [*result_notes(result, unsaid_data(run)), f"Results are in {folder}."]
+    if written is not None:
+        notes += [
+            f"The model of run number {model_run} (from 0) is {save_model}: skipring predict.",
+            "Its noise comes from the operating system, and not from simulation.seed: another call gives another.",
+        ]
+        notes += [written.sentence()] if written.epsilon is None else []  # why it protects nothing
     print_rows(result_rows(result), "\n".join(notes))
 
 
-def _again(given: options.Given, folder: Path, words: Sequence[object]) -> str:
-    """Say where finished runs are, and with which command the others follow."""
-    changes = [word for change in given.changes or [] for word in ("--set", change)]
+def _again(folder: Path) -> str:
+    """Say where finished runs are, and with which command the others follow: the same, which goes on."""
+    words = [word for word in sys.argv[1:] if word != "--resume"]
     begun = ["--resume"] if (folder / "started.json").exists() else []
-    go_on = command("simulate", given.file, "--out", folder, *changes, *words, *begun)
-    return f"what is finished is in {folder}; go on with:\n  {go_on}"
-
-
-def _model(file: Path | None, run: int) -> dict[str, Any]:
-    from ..models import load_model
-
-    if file is None:
-        return {}
-    return {"model": str(file), "model_run": run, "model_guarantee": to_json(load_model(file).facts.guarantee)}
-
-
-def _on_model(file: Path, run: int) -> list[str]:
-    """Say where the model of a run is, where its noise comes from, and why it protects nothing if it does not."""
-    from ..models import load_model
-
-    guarantee = load_model(file).facts.guarantee
-    return [
-        f"The model of run number {run} (from 0) is {file}: skipring predict.",
-        "Its noise comes from the operating system, and not from simulation.seed: another call gives another.",
-        *([guarantee.sentence()] if guarantee.epsilon is None else []),
-    ]
+    return f"what is finished is in {folder}; go on with:\n  {command(*words, *begun)}"
