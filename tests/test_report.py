@@ -88,11 +88,13 @@ def test_a_page_says_what_was_run_on_which_rows_and_no_settings_that_nobody_look
     assert "<code>federated" not in rival
 
 
-def test_columns_are_said_in_words_and_labels_keep_off_their_lines() -> None:
-    columns = [{"name": "age", "range": [20, 80]}, {"name": "ill", "label": True, "categories": ["no", "yes, much"]}]
+def test_columns_are_said_as_a_schema_has_them_and_labels_keep_off_their_lines() -> None:
+    ill = {"name": "ill", "label": True, "person": False, "categories": ["no", "yes, much"], "missing": None}
+    columns = [{"name": "age", "range": [20, 80]}, ill]
     table = settings_table(["a"], [{"column": columns, "data": {"standardise": False}}])
-    assert "<code>column.age</code></td><td>20 to 80</td>" in table
-    assert "<code>column.ill</code></td><td>label; &#x27;no&#x27;, &#x27;yes, much&#x27;</td>" in table
+    assert "<code>column.age</code></td><td>range = [20, 80]</td>" in table
+    said = "label = true, categories = [&quot;no&quot;, &quot;yes, much&quot;]"
+    assert f"<code>column.ill</code></td><td>{said}</td>" in table
     assert "<td>false</td>" in table
     for value, sign in ((1.0, 1), (9.0, -1)):
         (note,) = pair_chart(Histogram(edges=(0.0, 5.0, 10.0), counts=(1, 2)), value, 0)[1]["annotations"]
