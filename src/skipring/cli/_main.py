@@ -28,8 +28,7 @@ from .paper import figure, numbers, tables
 from .people import network_new_run, network_renew, node_update
 from .plan import plan
 from .predict import predict
-from .report import report
-from .simulate import simulate
+from .simulate import report, simulate
 from .sweep import sweep
 from .worth import worth
 

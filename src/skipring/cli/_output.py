@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from .._json import json_text
-from .._numbers import number, upper
+from .._numbers import is_number, number, upper
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -72,17 +72,12 @@ def words_of(option: str, text: str) -> list[str]:
     return words
 
 
-def number_of(option: str, word: str) -> float:
-    """Return one value of a list of numbers."""
-    try:
-        return float(word)
-    except ValueError:
-        raise InvalidInput(option, word, "numbers separated by commas") from None
-
-
 def numbers_of(option: str, text: str) -> list[float]:
     """Return the numbers of an option that takes a list."""
-    return [number_of(option, word) for word in words_of(option, text)]
+    words = words_of(option, text)
+    if wrong := [word for word in words if not is_number(word)]:
+        raise InvalidInput(option, wrong[0], "numbers separated by commas")
+    return [float(word) for word in words]
 
 
 def what_holds(results: Iterable[Result], subject: str, choosing: str) -> str:

@@ -13,7 +13,7 @@ import typer
 from .._command import command
 from .._numbers import number
 from . import _options as options
-from ._output import Json, bound, noted, number_of, numbers_of, print_json, sentence, show, what_holds, words_of
+from ._output import Json, bound, noted, numbers_of, print_json, sentence, show, what_holds, words_of
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def compare(
 
 
 def _timeout(word: str) -> float | Literal["most-updates"]:
-    return "most-updates" if word == "most-updates" else number_of("timeouts", word)
+    return "most-updates" if word == "most-updates" else numbers_of("timeouts", word)[0]
 
 
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:

@@ -1,4 +1,4 @@
-"""Simulations from run files: `skipring simulate`."""
+"""Simulations from run files, and a page about them: `skipring simulate` and `skipring report`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import typer
 
 from .._command import command
 from .._json import to_json
+from .._writing import write_output
+from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, Threads, print_json, print_rows
 from ._work import counted_runs
@@ -76,3 +78,32 @@ def _again(folder: Path) -> str:
     words = [word for word in sys.argv[1:] if word != "--resume"]
     begun = ["--resume"] if (folder / "started.json").exists() else []
     return f"what is finished is in {folder}; go on with:\n  {command(*words, *begun)}"
+
+
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Folders of finished simulations; plain files among them are left out."),
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    as_json: Json = False,
+) -> None:
+    """Write one page about simulations: error, privacy, who was skipped, and a table for a paper."""
+    # `DIR/*` after a comparison also names its figure.
+    left_out = [path for path in folders if path.is_file()]
+    chosen = list(dict.fromkeys(path for path in folders if path not in left_out))
+    if not chosen:
+        raise InvalidInput("DIR", left_out[0], "the folder of a finished simulation")
+    if out.is_dir():
+        raise InvalidInput.because("out", out, "is a folder")
+
+    from ..report import load_folders, report_page, row_of  # loaded when the command runs
+
+    loaded = load_folders(chosen)
+    write_output(out, report_page(loaded))
+    if as_json:
+        rows = [row_of(folder) for folder in loaded]
+        print_json({"file": str(out), "folders": rows, "left_out": list(map(str, left_out))})
+        return
+    count = f"{len(loaded)} simulations" if len(loaded) > 1 else "1 simulation"
+    print(f"{out} is written, about {count}; it needs no network: open it in a browser")
