@@ -81,7 +81,7 @@ def test_a_comparison_and_its_page_lead_with_what_holds_for_every_pair(skipring:
     assert drawn["epsilon_every_pair"] > 8.0
     assert skipring("report shown/designed-ring shown/random-ring --out page.html").code == 0
     page = Path("page.html").read_text()
-    assert "the forecast holds for every pair" in page
-    assert "the forecast is an average over orders" in page
+    assert "<td>epsilon, forecast, every pair</td>" in page
+    assert "The forecast is an average over orders" in page
     assert "epsilon, forecast, every pair" in skipring("simulate run.toml --set schedule.name=designed-ring").out
     assert "epsilon, realised, every pair" in skipring("simulate run.toml --out drawn").out

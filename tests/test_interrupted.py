@@ -76,7 +76,7 @@ def test_one_long_run_ends_soon_and_is_gone_on_with(kind: str, tmp_path: Path) -
     assert seconds < SOON
     assert err == (
         "interrupted: 0 of 2 runs are finished; what is finished is in my run; go on with:\n"
-        "  skipring simulate 'my run.toml' --out 'my run' --set learning.rate=0.01 --resume\n"
+        "  skipring simulate 'my run.toml' --set learning.rate=0.01 --resume\n"
     )
 
 

@@ -88,11 +88,13 @@ def test_a_page_says_what_was_run_on_which_rows_and_no_settings_that_nobody_look
     assert "<code>federated" not in rival
 
 
-def test_columns_are_said_in_words_and_labels_keep_off_their_lines() -> None:
-    columns = [{"name": "age", "range": [20, 80]}, {"name": "ill", "label": True, "categories": ["no", "yes, much"]}]
+def test_columns_are_said_as_a_schema_has_them_and_labels_keep_off_their_lines() -> None:
+    ill = {"name": "ill", "label": True, "person": False, "categories": ["no", "yes, much"], "missing": None}
+    columns = [{"name": "age", "range": [20, 80]}, ill]
     table = settings_table(["a"], [{"column": columns, "data": {"standardise": False}}])
-    assert "<code>column.age</code></td><td>20 to 80</td>" in table
-    assert "<code>column.ill</code></td><td>label; &#x27;no&#x27;, &#x27;yes, much&#x27;</td>" in table
+    assert "<code>column.age</code></td><td>range = [20, 80]</td>" in table
+    said = "label = true, categories = [&quot;no&quot;, &quot;yes, much&quot;]"
+    assert f"<code>column.ill</code></td><td>{said}</td>" in table
     assert "<td>false</td>" in table
     for value, sign in ((1.0, 1), (9.0, -1)):
         (note,) = pair_chart(Histogram(edges=(0.0, 5.0, 10.0), counts=(1, 2)), value, 0)[1]["annotations"]
@@ -160,13 +162,13 @@ def test_what_holds_for_all_folders_is_said_once(page: str, folders: list[Path])
     words = "which no epsilon covers"
     assert page.count(words) == 1
     note = next(line for line in re.findall(r"<li>.*?</li>", page) if words in line)
-    assert note.startswith("<li>All: features are")
+    assert note.startswith("<li>All: Features are")
     alone = report_page(load_folders(folders[:1]))
-    assert "quick</span>: features are" in alone
+    assert "quick</span>: Features are" in alone
     third = simulate(small("data.standardise=false", "model.classes=['malignant', 'benign']"))
     some = re.findall(r"<li>.*?</li>", report_page([*load_folders(folders), Folder("third", third)]))
     assert sum(words in line for line in some) == 1
-    assert re.search(r"quick</span>, .*patient_ring</span>: features are", next(line for line in some if words in line))
+    assert re.search(r"quick</span>, .*patient_ring</span>: Features are", next(line for line in some if words in line))
 
 
 def test_words_of_a_legend_have_room(folders: list[Path]) -> None:
@@ -251,12 +253,15 @@ def test_the_record_of_a_folder_is_that_of_the_run(folders: list[Path]) -> None:
         (["privacy.noise_multiplier=0"], "without noise there is no differential privacy"),
         (["privacy.noise_multiplier=2", "stragglers.die=0.1", "stragglers.revive=0.5"], "independent and alike"),
         (["privacy.noise_multiplier=2", "schedule.steps=500"], "whole rounds"),
-        (["privacy.noise_multiplier=2", "learning.rate=9", "schedule.steps=226"], "the noise of others is not counted"),
-        (["schedule.steps=226", "learning.step_size=constant"], "no line for the paper"),
+        (["privacy.noise_multiplier=2", "learning.rate=9", "schedule.steps=226"], "The noise of others is not counted"),
+        (
+            ["schedule.steps=226", "learning.step_size=constant"],
+            "theorems do not cover this; the method tight does</td>",
+        ),
         (["schedule.steps=226", "simulation.record_path=false"], "was not recorded"),
         (
             ["data.nodes=2", "schedule.steps=2000", "delay.skip=0.9", "privacy.noise_multiplier=10"],
-            "do not rely on the paper&#x27;s line: Theorem 3 claims",
+            "Do not rely on the paper&#x27;s line: Theorem 3 claims",
         ),
     ],
 )
@@ -266,7 +271,7 @@ def test_what_is_missing_is_said_in_words(changes: list[str], words: str) -> Non
 
 def test_a_value_of_the_paper_that_is_not_shown_to_hold_is_marked_in_the_table() -> None:
     few = ["data.nodes=2", "schedule.steps=2000", "delay.skip=0.9", "privacy.noise_multiplier=10"]
-    assert shown(*few).count("(not proven)") == 2  # in the table, and in the same for LaTeX
+    assert shown(*few).count("(not proven)") == 3  # in both tables, and in the one for LaTeX
     assert "(not proven)" not in shown("schedule.steps=226")
 
 

@@ -652,7 +652,11 @@ def test_people_are_told_what_to_do_next_in_80_columns(skipring: Command) -> Non
         ("init net --nodes a,b --days 99999999999", "--days 99999999999: must be from 1"),
         ("init net --nodes a,b --run none.toml", "--run none.toml: does not exist"),
         ("init net --nodes a,b --run many.toml", "data.nodes 113: the roster has 2 nodes"),
-        ("init net --nodes a,b --run gossip.toml", "schedule.name gossip: has no token"),
+        (
+            "init net --nodes a,b --run gossip.toml",
+            "schedule.name gossip: has no token to pass between nodes;"
+            " take one of ring, random-ring, random-walk, designed-ring",
+        ),
         ("pack a --dir nowhere", "FILE nowhere/roster.toml: does not exist"),
         ("check nowhere", "DIR nowhere: is not a folder"),
         ("check there", "FILE there/roster.toml: does not exist"),

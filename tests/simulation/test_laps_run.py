@@ -177,6 +177,8 @@ def test_what_is_printed_is_said_of_laps(tmp_path: Any) -> None:
     account = LapsAccountant(planned_laps(setup_of(data={"nodes": 12})), 11)
     assert rows["epsilon, forecast, a coalition of 2"] == "1"
     assert rows["epsilon, if all others collude"] == upper(account.epsilon(1e-4))
+    assert float(str(rows["epsilon, an outsider"])) < 1.0
+    assert "An outsider sees the same, but knows none of the noise, and learns less." in notes
     assert not any("pair" in name for name in rows)
     assert "pair" not in notes
     assert "not counted" not in notes

@@ -19,22 +19,17 @@ from ._output import option_name, printable
 from .beyond import beyond
 from .calculator import error, noise, privacy, timeout
 from .compare import compare
-from .finish import node_finish
+from .drafts import init, schema
 from .laps import laps
-from .network import network_check, network_init, network_pack
-from .network_up import network_stop, network_up
-from .node import node_ledger, node_model, node_privacy, node_run
-from .paper import figure, tables
-from .paper_numbers import numbers
+from .network import network_check, network_init, network_pack, network_verify
+from .network_up import network_status, network_stop, network_up
+from .node import node_finish, node_ledger, node_model, node_privacy, node_run, node_status
+from .paper import figure, numbers, tables
 from .people import network_new_run, network_renew, node_update
 from .plan import plan
 from .predict import predict
-from .report import report
-from .schema import schema
-from .simulate import init, simulate
-from .status import network_status, node_status
+from .simulate import report, simulate
 from .sweep import sweep
-from .verify import network_verify
 from .worth import worth
 
 # What the command line raises for words it cannot read; typer exports only this subclass by name.
@@ -73,15 +68,6 @@ app = typer.Typer(
 )
 
 
-def _group(about: str) -> typer.Typer:
-    return typer.Typer(cls=_Group, no_args_is_help=True, help=about)
-
-
-paper_app = _group("Reproduce the paper's figures and tables, and go beyond them.")
-network_app = _group("Nodes on real machines: who they are, and all of them on this one.")
-node_app = _group("One node: run it, see what it has given away, and take its model.")
-
-
 def _flowing(text: str | None) -> str:
     """Return a docstring as paragraphs without line breaks, which the help then wraps at the terminal's width.
 
@@ -90,49 +76,39 @@ def _flowing(text: str | None) -> str:
     return re.sub(r"\[(?=[a-z#/@])", r"\\[", re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or "")))
 
 
-def _add(group: typer.Typer, command: Callable[..., Any], name: str | None = None, panel: str | None = None) -> None:
-    group.command(name, cls=_Command, help=_flowing(command.__doc__), rich_help_panel=panel)(spelled_out(command))
+def _add(group: typer.Typer, panel: str | None, *commands: Callable[..., Any]) -> None:
+    for command in commands:
+        name = command.__name__.removeprefix("network_").removeprefix("node_").replace("_", "-")
+        group.command(name, cls=_Command, help=_flowing(command.__doc__), rich_help_panel=panel)(spelled_out(command))
 
 
-BEFORE = "Before a run"
-_add(app, plan, panel=BEFORE)
-_add(app, timeout, panel=BEFORE)
-_add(app, privacy, panel=BEFORE)
-_add(app, noise, panel=BEFORE)
-_add(app, laps, panel=BEFORE)
-_add(app, error, panel=BEFORE)
-SIMULATE = "On your data"
-_add(app, schema, panel=SIMULATE)
-_add(app, init, panel=SIMULATE)
-_add(app, simulate, panel=SIMULATE)
-_add(app, compare, panel=SIMULATE)
-_add(app, worth, panel=SIMULATE)
-_add(app, sweep, panel=SIMULATE)
-_add(app, report, panel=SIMULATE)
-_add(app, predict, panel=SIMULATE)
-_add(network_app, network_init, "init")
-_add(network_app, network_pack, "pack")
-_add(network_app, network_new_run, "new-run")
-_add(network_app, network_renew, "renew")
-_add(network_app, network_verify, "verify")
-_add(network_app, network_check, "check")
-_add(network_app, network_up, "up")
-_add(network_app, network_status, "status")
-_add(network_app, network_stop, "stop")
-_add(node_app, node_run, "run")
-_add(node_app, node_status, "status")
-_add(node_app, node_privacy, "privacy")
-_add(node_app, node_ledger, "ledger")
-_add(node_app, node_model, "model")
-_add(node_app, node_update, "update")
-_add(node_app, node_finish, "finish")
-app.add_typer(network_app, name="network", rich_help_panel="Between machines")
-app.add_typer(node_app, name="node", rich_help_panel="Between machines")
-_add(paper_app, figure)
-_add(paper_app, tables)
-_add(paper_app, beyond)
-_add(paper_app, numbers)
-app.add_typer(paper_app, name="paper", rich_help_panel="The paper")
+def _add_group(name: str, about: str, panel: str, *commands: Callable[..., Any]) -> None:
+    group = typer.Typer(cls=_Group, no_args_is_help=True, help=about)
+    _add(group, None, *commands)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+
+
+_add(app, "Before a run", plan, timeout, privacy, noise, laps, error)
+_add(app, "On your data", schema, init, simulate, compare, worth, sweep, report, predict)
+_add_group(
+    "network",
+    "Nodes on real machines: who they are, and all of them on this one.",
+    "Between machines",
+    *(network_init, network_pack, network_new_run, network_renew, network_verify),
+    *(network_check, network_up, network_status, network_stop),
+)
+_add_group(
+    "node",
+    "One node: run it, see what it has given away, and take its model.",
+    "Between machines",
+    *(node_run, node_status, node_privacy, node_ledger, node_model, node_update, node_finish),
+)
+_add_group(
+    "paper",
+    "Reproduce the paper's figures and tables, and go beyond them.",
+    "The paper",
+    *(figure, tables, beyond, numbers),
+)
 
 
 def _show_version(value: bool) -> None:

@@ -2,31 +2,66 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._numbers import upper_fixed
-from ._output import sentence
+from ._output import sentence, show, tell
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
+    from rich.table import Table
 
-    from ..network import NodeState, NodeStatus
+    from ..network import LocalNetwork, NodeConfig, NodeState, NodeStatus
 
 
-class Shown(Protocol):
-    """Nodes that are shown in a table, and for how long they have been looked at."""
+class OthersNodes:
+    """Nodes on this machine that others have started, and for how long they have been looked at."""
+
+    def __init__(self, seen: Sequence[tuple[Path, NodeConfig]]) -> None:
+        from ..network import NodeState
+
+        self._seen, self._since = seen, time.monotonic()
+        self.states = [NodeState(config.name, running=False) for _, config in seen]
 
     @property
-    def states(self) -> Sequence[NodeState]: ...
+    def seconds(self) -> float:
+        """Time since they are looked at."""
+        return time.monotonic() - self._since
+
+    def look(self) -> list[NodeState]:
+        """Return the state of all nodes: what they say of themselves, or left when they ended."""
+        from ..network import node_result, node_status, running_pid
+
+        for state, (folder, config) in zip(self.states, self._seen, strict=True):
+            state.running = running_pid(config) is not None
+            state.status = node_status(config) or (None if state.running else node_result(folder)) or state.status
+        return self.states
+
+    def tell_of_others(self) -> None:
+        """Say so where another network's nodes answer in place of one of these."""
+        from ..network import another_network
+
+        if beside := next(filter(None, (another_network(config) for _, config in self._seen)), None):
+            tell(sentence(beside), sys.stderr)
 
     @property
-    def seconds(self) -> float: ...
+    def over(self) -> bool:
+        """Whether all nodes have the final model, or do not run."""
+        return all(not state.running or (state.status is not None and state.status.over) for state in self.states)
 
 
-def live_table(network: Shown, states: Sequence[NodeState], console: Console) -> Group:
+def facts_of(state: NodeState) -> dict[str, Any]:
+    """Return what JSON says of a node."""
+    return {"name": state.name, "running": state.running, "status": state.status}
+
+
+def live_table(network: LocalNetwork | OthersNodes, console: Console) -> Group:
     """Return what is shown of a run while it goes on."""
-    known = [state.status for state in states if state.status]
+    known = [state.status for state in network.states if state.status]
     newest = newest_of(known)
     title = f"{network.seconds:.0f} s: starting"
     if newest is not None:
@@ -34,16 +69,27 @@ def live_table(network: Shown, states: Sequence[NodeState], console: Console) ->
         title = f"{network.seconds:.0f} s: hop {hop} of {newest.steps} ({hop / newest.steps:.0%})"
         if (asked := asked_by(known)) is not None:
             title += f"; {asked}"
-    rows = []
-    for index, state in enumerate(states):
-        status = state.status
-        if status is None or newest is None:
-            rows.append(Row("", state.name, [""] * 6, word_of(state)))
-            continue
-        # They are asked one after the other, and the token moves meanwhile: the node that is furthest has it.
-        mark = "*" if status.holding and status.hop == furthest(known, newest) else ""
-        rows.append(Row(mark, state.name, numbers_of(status, newest, index), word_of(state)))
+    rows = [row_of(state, known, word_of(state), place) for place, state in enumerate(network.states)]
     return table_of(title, rows, console)
+
+
+def row_of(state: NodeState, known: Sequence[NodeStatus], word: str, place: int) -> Row:
+    """Return the table's line of a node, which has this place among the nodes of the run."""
+    status, newest = state.status, newest_of(known)
+    if status is None or newest is None:
+        return Row("", state.name, [""] * 6, word)
+    # They are asked one after the other, and the token moves meanwhile: the node that is furthest has it.
+    holds = state.running and status.holding and status.hop == furthest(known, newest)
+    updates = newest.updates_by_node[place]
+    numbers = [
+        str(updates),
+        str(max(0, newest.turns[place] - updates)),
+        "" if status.hop_time is None else f"{1e3 * status.hop_time:.1f}",
+        f"{status.timeout:.3g}",
+        upper_fixed(status.epsilon, 3),
+        "" if status.test_error is None else f"{status.test_error:.3f}",
+    ]
+    return Row("*" if holds else "", state.name, numbers, word)
 
 
 def newest_of(known: Sequence[NodeStatus]) -> NodeStatus | None:
@@ -68,17 +114,13 @@ class Row(NamedTuple):
 def table_of(title: str, rows: Sequence[Row], console: Console) -> Group:
     """Return nodes as a table; how they are doing stands below it where it does not fit beside the numbers."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
+    from ..report import plain_table
+
     def made(*, with_words: bool) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-        table.add_column("", no_wrap=True)
-        table.add_column("node", overflow="fold")  # a long name is broken, and never cut
-        for column in ("updates", "skipped", "hop ms", "timeout s", "epsilon", "test error"):
-            table.add_column(column, justify="right", no_wrap=True)
-        if with_words:
-            table.add_column("", justify="right", no_wrap=True)
+        columns = ("updates", "skipped", "hop ms", "timeout s", "epsilon", "test error", *([""] if with_words else []))
+        table = plain_table("", "node", right=columns, title=title)
         for row in rows:
             cells = row.mark, row.name, *row.numbers, *([row.word] if with_words else [])
             table.add_row(*map(Text, cells))
@@ -91,37 +133,25 @@ def table_of(title: str, rows: Sequence[Row], console: Console) -> Group:
     return Group(made(with_words=False), *(Text(f"{', '.join(names)}: {word}") for word, names in words.items()))
 
 
-def numbers_of(status: NodeStatus, newest: NodeStatus, index: int) -> list[str]:
-    """Return what the live view shows of a node: its share in the newest token, and its own account."""
-    skipped = newest.turns[index] - newest.updates_by_node[index]
-    return [
-        str(newest.updates_by_node[index]),
-        str(max(0, skipped)),
-        "" if status.hop_time is None else f"{1e3 * status.hop_time:.1f}",
-        f"{status.timeout:.3g}",
-        upper_fixed(status.epsilon, 3),
-        "" if status.test_error is None else f"{status.test_error:.3f}",
-    ]
-
-
 def word_of(state: NodeState) -> str:
-    again = ", started again" if state.starts > 1 else ""
+    """Say in a word or two how a node is doing."""
+    status = state.status
+    over = status is not None and status.over
+    if not state.running and state.code is None:  # it was not started now
+        return "ended" if over else "not running"
     if not state.running:
-        over = state.status is not None and state.status.over
-        if state.code is None:  # it was not started now
-            return "ended" if over else "not running"
-        return (("ended" if over else "stopped") if state.code == 0 else f"exit code {state.code}") + again
-    if state.status is None:
-        return f"starting{again}"
-    if state.status.over:
-        return f"over{again}"
-    away = state.status.nodes - 1 - state.status.reachable
-    spent = "budget spent" if state.status.refused_for_budget else ""
-    if state.status.relay not in (None, "open"):
-        return f"relay: {state.status.relay}{again}"
-    if state.status.waits_for is not None:
-        return f"for {state.status.stands_still:.0f} s: {state.status.waits_for}{again}"
-    return (f"{away} away" if away else spent) + again
+        word = f"exit code {state.code}" if state.code else "ended" if over else "stopped"
+    elif status is None or over:
+        word = "over" if over else "starting"
+    elif status.relay not in (None, "open"):
+        word = f"relay: {status.relay}"
+    elif status.waits_for is not None:
+        word = f"for {status.stands_still:.0f} s: {status.waits_for}"
+    elif away := status.nodes - 1 - status.reachable:
+        word = f"{away} away"
+    else:
+        word = "budget spent" if status.refused_for_budget else ""
+    return word + (", started again" if state.starts > 1 else "")
 
 
 def meaning(status: NodeStatus) -> str:
@@ -134,49 +164,73 @@ def meaning(status: NodeStatus) -> str:
     return words if status.not_covered is None else f"{words} {sentence(status.not_covered)}"
 
 
-def summary(network: Shown, results: Sequence[NodeStatus | None], since: str | None) -> None:
+def summary(network: LocalNetwork | OthersNodes, since: str | None) -> None:
     """Print what came out of a run, or how far it is; `since` says from when on its time was taken, if it was."""
     from rich.console import Console
 
-    console = Console(highlight=False, markup=False)
-    known = [result for result in results if result is not None]
+    states = network.states
+    known = [state.status for state in states if state.status is not None]
     newest = newest_of(known)
     if newest is None:
-        console.print("No node has said anything; see node.log in their folders.")
+        print("No node has said anything; see node.log in their folders.")
         return
-    rows = [
-        Row("", state.name, [""] * 6 if result is None else numbers_of(result, newest, index), word_of(state))
-        for index, (state, result) in enumerate(zip(network.states, results, strict=True))
-    ]
-    console.print(table_of("", rows, console))
-    models = {result.model for result in results if result is not None and result.over}
-    over = sum(bool(result and result.over) for result in results)
+    rows = [row_of(state, known, word_of(state), place)._replace(mark="") for place, state in enumerate(states)]
+    models = {status.model for status in known if status.over}
+    over = sum(status.over for status in known)
     if over:
         alike = "the same" if len(models) == 1 else f"{len(models)} DIFFERENT models"
         took = "" if since is None else f" and {network.seconds:.1f} s ({since})"
-        console.print(
-            f"\n{over} of {len(results)} nodes hold {alike} final model"
-            f"{f' ({models.pop()})' if len(models) == 1 else ''} after {newest.updates} updates in "
-            f"{_hops(newest)}{took}. It is model.npz in each "
-            f"node's folder, for skipring predict. {meaning(newest)}",
-            style="dim",
-        )
+        told = f"{over} of {len(states)} nodes hold {alike} final model"
+        told += f" ({models.pop()})" if len(models) == 1 else ""
+        told += f" after {newest.updates} updates in {_hops(newest)}{took}."
+        told += f" It is model.npz in each node's folder, for skipring predict. {meaning(newest)}"
         if (remark := remark_on(known)) is not None:
-            console.print(sentence(remark), style="dim")
+            told += f"\n{sentence(remark)}"
     else:
-        console.print(
-            f"\nStopped at hop {furthest(known, newest)} of {newest.steps}, after {newest.updates} updates."
-            f" {meaning(newest)}",
-            style="dim",
-        )
-    tell_lives(console, known)
-    tell_refusals(console, known)
-    if again := [f"{state.name} ({_times(state.starts - 1)})" for state in network.states if state.starts > 1]:
-        console.print(f"Started again after they had died: {', '.join(again)}.", style="dim")
+        told = f"Stopped at hop {furthest(known, newest)} of {newest.steps}, after {newest.updates} updates."
+        told += f" {meaning(newest)}"
+    notes = [told, *lives_of(known), *refusals_of(known)]
+    times = {state.name: "once" if state.starts == 2 else f"{state.starts - 1} times" for state in states}
+    if again := [f"{state.name} ({times[state.name]})" for state in states if state.starts > 1]:
+        notes.append(f"Started again after they had died: {', '.join(again)}.")
+    show(table_of("", rows, Console()), note="\n" + "\n".join(notes))
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+def show_status(seen: Sequence[tuple[Path, NodeConfig]], nodes: OthersNodes, network: Path | None) -> None:
+    """Print how nodes are doing that have said or left something, and which certificates end soon."""
+    from rich.console import Console
+
+    from ..network import read_roster, renewed_in
+
+    names = read_roster((network or seen[0][0]) / "roster.toml").names
+    known = [state.status for state in nodes.states if state.status is not None]
+    rows = []
+    for state in nodes.states:
+        word = "running" if state.running else word_of(state)
+        if state.running and state.status is not None and state.status.relay not in (None, "open"):
+            word += f"; relay: {state.status.relay}"
+        rows.append(row_of(state, known, word, names.index(state.name)))
+    newest = newest_of(known)
+    assert newest is not None
+    title = f"hop {furthest(known, newest)} of {newest.steps}"
+    asked = [f"{words}." for words in (asked_by(known),) if words is not None]
+    notes = [meaning(newest), *lives_of(known), *refusals_of(known), *asked]
+    show(table_of(title, rows, Console()), note="\n" + "\n".join(notes))
+    for state, (folder, _) in zip(nodes.states, seen, strict=True):
+        # What a node that has stopped said then may be out of date: its files tell.
+        said = state.status.expiring if state.running and state.status is not None else _expiring(folder)
+        if said is not None:
+            print(f"{state.name}: {said if network is None else renewed_in(network, said)}")
+
+
+def _expiring(folder: Path) -> str | None:
+    """Say that the certificates in a node's folder end soon, or have; None if they last."""
+    from ..network import check_node, require_cryptography
+
+    require_cryptography()
+    found = check_node(folder)
+    said = [*found.warnings, *(problem for problem in found.problems if " expired on " in problem)]
+    return "; ".join(said) or None
 
 
 def _hops(newest: NodeStatus) -> str:
@@ -205,37 +259,34 @@ def remark_on(results: Sequence[NodeStatus]) -> str | None:
     return Guess(means[1], means[2]).remark(means[0])
 
 
-def tell_lives(console: Console, results: Sequence[NodeStatus]) -> None:
+def lives_of(known: Sequence[NodeStatus]) -> list[str]:
     """Say what nodes whose owners keep a ledger have given away in all of their runs."""
     lives: dict[str, list[str]] = {}  # a node whose budget has another delta has a line of its own
-    for one in results:
+    for one in known:
         if one.life_epsilon is not None:
             runs = f"{one.life_runs} run{'' if one.life_runs == 1 else 's'}"
             told = f"{one.name} {upper_fixed(one.life_epsilon, 3)} ({runs})"
             lives.setdefault(one.life_hides, []).append(told)
-    for hides, told_of in lives.items():
-        console.print(
-            f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It protects {hides}.", style="dim"
-        )
+    return [
+        f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It protects {hides}."
+        for hides, told_of in lives.items()
+    ]
 
 
-def tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
-    """Say who stopped taking part because its budget was spent, and who has none."""
+def refusals_of(known: Sequence[NodeStatus]) -> list[str]:
+    """Say who stopped taking part because its budget was spent, who has none, and who is too slow."""
     from ..network import no_budget
 
-    if unlimited := [one.name for one in results if one.budget is None and not one.no_noise]:
-        console.print(sentence(no_budget(unlimited)), style="dim")
-    refused = [f"{one.name} {one.refused_for_budget}" for one in results if one.refused_for_budget]
-    if refused:
-        console.print(
-            f"Budgets were kept: one more update would have exceeded them, so turns were refused (counted as skipped): "
-            f"{', '.join(refused)}.",
-            style="dim",
+    unlimited = [one.name for one in known if one.budget is None and not one.no_noise]
+    notes = [sentence(no_budget(unlimited))] if unlimited else []
+    if refused := [f"{one.name} {one.refused_for_budget}" for one in known if one.refused_for_budget]:
+        notes.append(
+            "Budgets were kept: one more update would have exceeded them, so turns were refused (counted as skipped): "
+            f"{', '.join(refused)}."
         )
     slow = [
         f"{one.name} (updates of fewer rows: {one.cut}, turns without one: {one.late}, let go at once: {one.declined})"
-        for one in results
+        for one in known
         if one.cut or one.late or one.declined
     ]
-    if slow:
-        console.print(f"Too slow for all of its rows within the timeout: {', '.join(slow)}.", style="dim")
+    return [*notes, f"Too slow for all of its rows within the timeout: {', '.join(slow)}."] if slow else notes

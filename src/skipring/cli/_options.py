@@ -94,6 +94,9 @@ Ready = Annotated[
         "prepares its next turn right after an update).",
     ),
 ]
+NetworkFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder (skipring network init).")]
+NodeFolder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one node.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Smoothness = Annotated[
     float | None, typer.Option(help="Smoothness of the loss (rows of norm 1: logistic 0.25, softmax 0.5, squared 1).")
 ]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from .._json import json_text
-from .._numbers import number
+from .._numbers import is_number, number, upper
 from ..errors import InvalidInput
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from ..simulation import Result
 
 # Options that several commands have, and in which they must not differ.
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object (infinity as 1e999).")]
@@ -69,17 +72,37 @@ def words_of(option: str, text: str) -> list[str]:
     return words
 
 
-def number_of(option: str, word: str) -> float:
-    """Return one value of a list of numbers."""
-    try:
-        return float(word)
-    except ValueError:
-        raise InvalidInput(option, word, "numbers separated by commas") from None
-
-
 def numbers_of(option: str, text: str) -> list[float]:
     """Return the numbers of an option that takes a list."""
-    return [number_of(option, word) for word in words_of(option, text)]
+    words = words_of(option, text)
+    if wrong := [word for word in words if not is_number(word)]:
+        raise InvalidInput(option, wrong[0], "numbers separated by commas")
+    return [float(word) for word in words]
+
+
+def what_holds(results: Iterable[Result], subject: str, choosing: str) -> str:
+    """Say what the epsilons of several simulations protect, and what none of them counts."""
+    reports = [result.privacy for result in results]
+    units = dict.fromkeys(report.hides for report in reports if report.refused is None)
+    protects = [f"{subject} protects {' or '.join(units)}."] if units else []
+    more = dict.fromkeys(report.not_covered for report in reports if report.not_covered is not None)
+    return " ".join([*protects, choosing, *map(sentence, more)])
+
+
+def noted(results: Iterable[Result]) -> list[str]:
+    """Return what simulations say of their rows, each note once."""
+    return list(dict.fromkeys(note for result in results for note in result.resolved.notes))
+
+
+def bound(epsilon: float | None) -> str:
+    """Return an epsilon for a table, and - where there is none."""
+    return "-" if epsilon is None else upper(epsilon)
+
+
+def require_new(path: Path, force: bool, option: str = "out") -> None:
+    """Refuse to write over a file, unless that is asked for."""
+    if path.exists() and not force:
+        raise InvalidInput.because(option, path, "exists already; --force overwrites it")
 
 
 def print_json(result: Mapping[str, Any]) -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .._command import command
-from .._numbers import number, upper
+from .._numbers import number
 from . import _options as options
-from ._output import Json, number_of, numbers_of, print_json, sentence, show, words_of
+from ._output import Json, bound, noted, numbers_of, print_json, sentence, show, what_holds, words_of
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -47,15 +47,12 @@ class Varied:
         """Return every combination of what the lists say."""
         from ..simulation import alternatives  # loaded when the command runs
 
+        timeouts = None if self.timeouts is None else [_timeout(word) for word in words_of("timeouts", self.timeouts)]
+        schedules = None if self.schedules is None else words_of("schedules", self.schedules)
+        noise = None if self.noise is None else numbers_of("noise", self.noise)
+        epsilons = None if self.epsilons is None else numbers_of("epsilons", self.epsilons)
         return alternatives(
-            file,
-            timeouts=None
-            if self.timeouts is None
-            else [_timeout(word) for word in words_of("timeouts", self.timeouts)],
-            schedules=None if self.schedules is None else words_of("schedules", self.schedules),
-            noise=None if self.noise is None else numbers_of("noise", self.noise),
-            epsilons=None if self.epsilons is None else numbers_of("epsilons", self.epsilons),
-            changes=changes,
+            file, timeouts=timeouts, schedules=schedules, noise=noise, epsilons=epsilons, changes=changes
         )
 
     @property
@@ -106,14 +103,14 @@ def compare(
             "baselines": near,
             "figure": str(picture),
             "not_covered": _not_covered(comparison),
-            "notes": _noted(comparison),
+            "notes": noted(_results(comparison)),
             "seconds": time.perf_counter() - began,
         }
     )
 
 
 def _timeout(word: str) -> float | Literal["most-updates"]:
-    return "most-updates" if word == "most-updates" else number_of("timeouts", word)
+    return "most-updates" if word == "most-updates" else numbers_of("timeouts", word)[0]
 
 
 def _simulate(chosen: list[Alternative], error: float | None, folder: Path) -> Comparison:
@@ -177,7 +174,7 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
         f"Epsilon then: the forecast (method tight, view offered), at delta {delta:g}, for a length fixed beforehand"
         " at the whole rounds made by then. It is - where the error was not reached or no forecast holds." + rivals,
         _not_covered(comparison),
-        *map(sentence, _noted(comparison)),
+        *map(sentence, noted(_results(comparison))),
     ]
     note = f"\n{' '.join(notes)}\nResults and figure are in {folder}; next:"
     show(*shown, note=note, then=f"{command('report', folder)}/*")
@@ -196,34 +193,27 @@ def _averages(comparison: Comparison) -> str:
     return "".join(f" For {name} {average_words(shares)}." for name, shares in above.items())
 
 
-def _noted(comparison: Comparison) -> list[str]:
-    """Return what the simulations say of their rows, each note once."""
-    return list(dict.fromkeys(note for row in comparison.rows for note in row.result.resolved.notes))
+def _results(comparison: Comparison) -> list[Result]:
+    return [row.result for row in comparison.rows]
 
 
 def _not_covered(comparison: Comparison) -> str:
     """Say what no epsilon of the table counts."""
-    units = dict.fromkeys(row.result.privacy.hides for row in comparison.rows if row.result.privacy.refused is None)
-    words = f"Epsilon protects {' or '.join(units)}. " if units else ""
-    words += "To stop a real run when an error is seen looks at data, and is not covered."
+    words = "To stop a real run when an error is seen looks at data, and is not covered."
     if len(comparison.rows) > 1:
         words += f" Nor is choosing among these {len(comparison.rows)}: trying all of them on real data composes"
         words += ' (docs/privacy.md, "Several runs").'
-    for more in dict.fromkeys(row.result.privacy.not_covered for row in comparison.rows):
-        words += f" {sentence(more)}" if more is not None else ""
-    return words
+    return what_holds(_results(comparison), "Epsilon", words)
 
 
 def _table(comparison: Comparison, varies: str | None) -> Table:
-    # One more column fits into 80 characters only if they are closer together.
-    padding = (0, 1) if varies is None else (0, 1, 0, 0)
-    noise = [] if varies is None else [varies]
-    reached = f"time to\nerror {comparison.error:.3g}"
-    columns = ("timeout", *noise, "test error", "latency", "epsilon\nof all", reached, "epsilon\nthen")
     from ..report import plain_table
 
+    reached, noise = f"time to\nerror {comparison.error:.3g}", [] if varies is None else [varies]
+    columns = ("timeout", *noise, "test error", "latency", "epsilon\nof all", reached, "epsilon\nthen")
     table = plain_table("schedule", right=columns)
-    table.padding = padding
+    # One more column fits into 80 characters only if they are closer together.
+    table.padding = (0, 1) if varies is None else (0, 1, 0, 0)
     table.columns[0].no_wrap = True
     for row in comparison.rows:
         result, summary = row.result, row.result.summary()
@@ -233,9 +223,9 @@ def _table(comparison: Comparison, varies: str | None) -> Table:
             *([] if varies is None else [number(_varied(result, varies))]),
             f"{summary.test_error.mean:.4f} ± {summary.test_error.std:.4f}",
             number(summary.latency.mean),
-            "-" if (held := result.privacy.every_pair) is None else upper(held),
+            bound(result.privacy.every_pair),
             "-" if math.isinf(row.time_to_error) else number(row.time_to_error),
-            "-" if row.epsilon is None else upper(row.epsilon),
+            bound(row.epsilon),
         )
     return table
 

@@ -1,10 +1,11 @@
-"""Who the nodes of a run are: `skipring network init`, `pack` and `check`."""
+"""Who the nodes of a run are: `skipring network init`, `pack`, `check` and `verify`."""
 
 from __future__ import annotations
 
 import hashlib
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,14 +16,13 @@ from .._command import command
 from .._json import to_json
 from ..delays import parse_delay
 from ..errors import InvalidInput, given_as
-from ._output import Json, print_json, sentence, tell
+from ._output import Json, print_json, sentence, show, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..network import Address, AgreedNow, Roster, Seen, Via
 
 
+_ENDED_EARLY = 3  # an exit code: who only looks at whether it is 0 must not take half a run for a whole one
 #: Where nodes are that are given without a host.
 _HERE = "127.0.0.1"
 
@@ -132,28 +132,28 @@ def _facts(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days
 
 
 def _show(folder: Path, roster: Roster, now: AgreedNow, relay: Via | None, days: int) -> None:
-    from rich.console import Console  # only where a table is shown
-
     from ..network import budget_guarantee, spelled
     from ..report import plain_table
 
     table = plain_table("node", "address", "fingerprint")
     for name, address, mark in zip(roster.names, roster.addresses, roster.fingerprints, strict=True):
         table.add_row(name, spelled(address), f"{mark[:16]}...")
-    Console(highlight=False, markup=False).print(table)
-    budget, kept = now.budget, ""
-    if budget.epsilon is not None:
-        said = budget_guarantee(now.unit, budget.epsilon, budget.delta).sentence()
-        kept = f"\n{said} A node refuses its turns beyond that."
-    kept += "".join(f"\n{sentence(note)}" for note in now.notes)
-    if relay is not None:
-        needs = command("network", "pack", "relay", "--dir", folder)
-        kept += f"\nNodes meet at {relay}. Its administrator needs:\n  {needs}"
+    show(table)
     tell(
         f"\n{len(roster)} nodes in {folder}, valid for {days} days. Keep {folder / 'ca' / 'ca.key'} offline:"
-        f" a thief of it can pass as any node.{kept}\nHere:\n  {command('network', 'up', folder)}\nElsewhere:\n"
-        f"  {command('network', 'pack', roster.names[0], '--dir', folder)}"
+        " a thief of it can pass as any node."
     )
+    budget = now.budget
+    if budget.epsilon is not None:
+        said = budget_guarantee(now.unit, budget.epsilon, budget.delta).sentence()
+        tell(f"{said} A node refuses its turns beyond that.")
+    for note in now.notes:
+        tell(sentence(note))
+    if relay is not None:
+        needs = command("network", "pack", "relay", "--dir", folder)
+        tell(f"Nodes meet at {relay}. Its administrator needs:\n  {needs}")
+    pack = command("network", "pack", roster.names[0], "--dir", folder)
+    tell(f"Here:\n  {command('network', 'up', folder)}\nElsewhere:\n  {pack}")
 
 
 def network_pack(
@@ -237,3 +237,41 @@ def _say_good(seen: Seen) -> None:
             tell(f"Node {name} runs (process {node.process}).")
         if seen.alone:
             tell(f"It writes to {' and '.join(node.writes)}, which the one who starts it must let it do.")
+
+
+def network_verify(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The final model: model.npz or model.npy of a node.")],
+    roster: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The nodes, as you know them (default: beside MODEL)."),
+    ] = None,
+    certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The votes (default: outcome.json beside MODEL).")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check, offline, that a majority of the nodes have signed that their run ended with this model.
+
+    Take the roster from a person you trust: it says whose signatures count. Exit code 1: they have not. Exit code 3:
+    they have, but the run ended a round or more before its agreed last hop, and no majority asked for that.
+    """
+    from ..network import verify_outcome  # loaded when the command runs
+
+    found = verify_outcome(model, roster, certificate)
+    if as_json:
+        print_json(to_json(found))
+    elif found.problem is not None:
+        tell(f"Not verified: {found.problem}.")
+    else:
+        tell(
+            f"Verified: {', '.join(found.signed)} ({len(found.signed)} of {len(found.signed) + len(found.unsigned)})"
+            f" have signed that their run ended with this model, after {found.updates} updates."
+        )
+        if found.asked:
+            tell(f"It ended early at hop {found.last_hop} of {found.steps} by agreement of {', '.join(found.asked)}.")
+        elif found.warning is None:
+            tell(f"Its last update was at hop {found.last_hop}, the last one that was agreed on.")
+        else:
+            tell(f"Warning: {found.warning}.")
+        tell(f"SHA-256 of its parameters: {found.model}")
+    sys.exit(1 if found.problem is not None else _ENDED_EARLY if found.early else 0)

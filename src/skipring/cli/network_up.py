@@ -13,7 +13,8 @@ import typer
 
 from .._command import command
 from ..errors import InvalidInput, require_integer
-from ._nodes_view import live_table, remark_on, summary, word_of
+from ._nodes_view import OthersNodes, asked_by, facts_of, live_table, remark_on, show_status, summary, word_of
+from ._options import NetworkFolder
 from ._output import Json, print_json, printable, tell
 from ._work import told_to_stop
 
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
 _LOOK = 0.5  # seconds between two looks at the nodes
 _AGAIN = 60.0  # seconds after which the same standstill is said again where there is no live view
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The network's folder (skipring network init).")]
-
 
 def network_up(
-    folder: Folder,
+    folder: NetworkFolder,
     steps: Annotated[int | None, typer.Option(help="Another length of the run, before it has begun.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Nodes log every update, in node.log.")] = False,
     as_json: Json = False,
@@ -36,13 +35,7 @@ def network_up(
 
     A node that dies is started again. Ctrl-C stops all of them, after their step; `up` again goes on.
     """
-    from ..network import (  # loaded when the command runs
-        LocalNetwork,
-        another_network,
-        differing_runs,
-        node_result,
-        set_steps,
-    )
+    from ..network import LocalNetwork, another_network, differing_runs, node_result, set_steps
 
     if steps is not None:
         require_integer("steps", steps, 1)
@@ -62,19 +55,15 @@ def network_up(
     interrupted = False if over else _watch(network, show=not as_json)
     for state in states:
         state.status = node_result(network.folder / state.name) or state.status
-    results = [state.status for state in states]
     if as_json:
-        nodes = [
-            {"name": state.name, "starts": state.starts, "exit_code": state.code, "status": state.status}
-            for state in states
-        ]
-        known = [result for result in results if result is not None]
         found = {"folder": str(folder), "was_over": over, "seconds": None if over else network.seconds}
-        print_json(found | {"interrupted": interrupted, "nodes": nodes, "remark": remark_on(known)})
+        found |= {"interrupted": interrupted, "remark": remark_on([state.status for state in states if state.status])}
+        told = [facts_of(state) | {"starts": state.starts, "exit_code": state.code} for state in states]
+        print_json(found | {"nodes": told})
     else:
         if over:
             tell("The run was over already, and nothing was started: this is what came out of it.\n")
-        summary(network, results, None if over else "starting included")
+        summary(network, None if over else "starting included")
     _say_what_next(folder, network, over=over, interrupted=interrupted)
 
 
@@ -112,7 +101,7 @@ def _watch(network: LocalNetwork, *, show: bool) -> bool:
                 while not told:
                     states = network.look()
                     if show and console.is_terminal:
-                        live.update(live_table(network, states, console), refresh=True)
+                        live.update(live_table(network, console), refresh=True)
                     elif show:
                         _tell_standstills(states, said)
                     ended = all(not state.running for state in states) or network.over
@@ -143,19 +132,35 @@ def _tell_standstills(states: Sequence[NodeState], said: dict[str, float]) -> No
 def _why(log: Path) -> str:
     """Return the reason in the last line of a node's log; the line as it is where it gives none."""
     try:
-        lines = log.read_text(errors="replace").splitlines()
-    except OSError:
-        return "no log"
-    if not lines:
+        last = log.read_text(errors="replace").splitlines()[-1]
+    except (OSError, IndexError):
         return "no log"
     try:
-        return str(json.loads(lines[-1])["why"])
+        return str(json.loads(last)["why"])
     except (ValueError, KeyError, TypeError):
-        return lines[-1][:300]
+        return last[:300]
+
+
+def network_status(folder: NetworkFolder, as_json: Json = False) -> None:
+    """Show how the nodes on this machine are doing."""
+    from ..network import read_network
+
+    _, configs = read_network(folder)
+    seen = [(folder / config.name, config) for config in configs]
+    nodes = OthersNodes(seen)
+    states = nodes.look()
+    nodes.tell_of_others()
+    if as_json:
+        print_json({"folder": str(folder), "nodes": list(map(facts_of, states))})
+    elif any(state.status is not None for state in states):
+        show_status(seen, nodes, folder)
+    else:
+        up = command("network", "up", folder)
+        tell(f"None of the {len(configs)} nodes runs here, and none has ended.\nNext:\n  {up}")
 
 
 def network_stop(
-    folder: Folder,
+    folder: NetworkFolder,
     finish: Annotated[
         bool, typer.Option("--finish", help="End the run where it is, for all: ask in the name of all nodes here.")
     ] = False,
@@ -167,9 +172,7 @@ def network_stop(
     majority of all nodes must ask for it. Ctrl-C leaves them running.
     """
     if finish:
-        from .finish import finish_all
-
-        finish_all(folder, as_json=as_json)
+        _finish(folder, as_json=as_json)
         return
     from ..network import read_network, running_pid, stop_nodes
 
@@ -183,3 +186,35 @@ def network_stop(
         print(f"{count} nodes stopped." if count else "No node was running here.")
     if left:
         raise InvalidInput.because("DIR", folder, f"still running: {', '.join(left)}")
+
+
+def _finish(folder: Path, *, as_json: bool) -> None:
+    """Ask for the run of all nodes of a network's folder to end, wait until it has, and show what came out."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from ..network import ask_to_finish, read_network
+
+    _, configs = read_network(folder)
+    nodes = OthersNodes([(folder / config.name, config) for config in configs])
+    asked = [config.name for config in configs if ask_to_finish(config)]
+    console = Console(stderr=True, highlight=False)
+    with told_to_stop() as told, Live(console=console, auto_refresh=False, transient=True) as live:
+        while nodes.look() and not nodes.over and not told:
+            if not as_json and console.is_terminal:
+                live.update(live_table(nodes, console), refresh=True)
+            time.sleep(_LOOK)
+    waiting = [state.name for state in nodes.states if state.status is None or not state.status.over]
+    if as_json:
+        found = {"folder": str(folder), "asked": asked, "interrupted": bool(told)}
+        print_json(found | {"nodes": list(map(facts_of, nodes.states))})
+    else:
+        summary(nodes, "since it was asked for")
+        if (said := asked_by([state.status for state in nodes.states if state.status])) is not None:
+            tell(f"{said}.")
+    if told:
+        tell("interrupted: the nodes go on, and the run ends once a majority has asked for it", sys.stderr)
+        sys.exit(130)
+    if waiting:
+        tell(f"not over: {', '.join(waiting)}; what does not run asks when it is started again", sys.stderr)
+        sys.exit(1)

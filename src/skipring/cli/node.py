@@ -1,4 +1,4 @@
-"""One node of a network: `skipring node run`, `node privacy`, `node ledger` and `node model`."""
+"""One node of a network: `skipring node run`, `status`, `finish`, `privacy`, `ledger` and `model`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._command import command
 from .._json import to_json
 from .._numbers import upper_fixed
 from ..errors import InvalidInput, require_delta
-from ._output import Json, print_json, printable
+from ._nodes_view import OthersNodes, facts_of, show_status
+from ._options import NodeFolder
+from ._output import Json, print_json, printable, show, tell
 
 if TYPE_CHECKING:
-    from ..network import GivenAway, LifeAccount
+    from ..network import GivenAway, LifeAccount, NodeConfig
+
+
+_TAKEN_UP = 5.0  # seconds in which a node that runs has taken it up
+
+PastFolder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder of one node, or of an earlier run of it (runs/...).")
+]
 
 
 def node_run(
@@ -38,10 +48,66 @@ def node_run(
     sys.exit(run_node(config, verbose=verbose, json_logs=None if log is None else log == "json"))
 
 
+def _config_of(folder: Path, for_all: str) -> NodeConfig:
+    """Return a node's settings; refuse a folder that is not a node's, and say which command is for all nodes."""
+    from ..network import is_node_folder, read_node_config
+
+    if not is_node_folder(folder):
+        reason = f"is not the folder of a node; for all nodes of a network here: {for_all}"
+        raise InvalidInput.because("DIR", folder, reason)
+    return read_node_config(folder / "node.toml")
+
+
+def node_status(folder: NodeFolder, as_json: Json = False) -> None:
+    """Show how one node on this machine is doing, as far as it knows."""
+    config = _config_of(folder, "skipring network status DIR")
+    nodes = OthersNodes([(folder, config)])
+    (state,) = nodes.look()
+    nodes.tell_of_others()
+    if as_json:
+        print_json(facts_of(state))
+    elif state.status is not None:
+        show_status([(folder, config)], nodes, None)
+    elif state.running:
+        tell(f'{state.name} runs, but shows nothing: set metrics = "127.0.0.1:8600" in node.toml, and start it again.')
+    else:
+        run = command("node", "run", folder / "node.toml")
+        tell(f"{state.name} does not run here, and has not ended.\nNext:\n  {run}")
+
+
+def node_finish(folder: NodeFolder, as_json: Json = False) -> None:
+    """Ask for the run to end where it is: the node signs it, and tells all; with a majority of nodes the run ends.
+
+    All get the model as it is then, with the votes for it. It cannot be taken back. A node that does not run asks when
+    it is started again.
+    """
+    from ..network import ask_to_finish, node_status, running_pid
+
+    config = _config_of(folder, "skipring network stop DIR --finish")
+    asked, status = ask_to_finish(config), None
+    running = running_pid(config) is not None
+    deadline = time.monotonic() + _TAKEN_UP
+    while asked and running and time.monotonic() < deadline:
+        status = node_status(config) or status
+        if status is not None and (config.name in status.finishing or status.over):
+            break
+        time.sleep(0.1)
+    if as_json:
+        found = {"node": config.name, "over": not asked, "running": running, "finishing": None, "majority": None}
+        known = {} if status is None else {"finishing": list(status.finishing), "majority": status.majority}
+        print_json(found | known)
+    elif not asked:
+        tell(f"The run is over already: see {folder / 'result.json'}.")
+    elif not running:
+        tell(f"{config.name} does not run: it asks for the end of the run when it is started again.")
+    elif status is not None and status.asked_to_finish is not None and config.name in status.finishing:
+        tell(f"{config.name} has asked for the end of the run.\n{status.asked_to_finish}.")
+    else:  # it waits for others to begin, shows no status, or ends just now
+        tell(f"{config.name} is told, and asks for the end of the run as soon as it takes part in it.")
+
+
 def node_privacy(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of one node, or of an earlier run of it (runs/...).")
-    ],
+    folder: PastFolder,
     delta: Annotated[
         float | None, typer.Option(help="The delta of the epsilons (default: of the node's budget, or of the run).")
     ] = None,
@@ -95,9 +161,7 @@ def node_ledger(
 
 
 def node_model(
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of one node, or of an earlier run of it (runs/...).")
-    ],
+    folder: PastFolder,
     out: Annotated[Path | None, typer.Option(help="The file to write (default: model.npz in the folder).")] = None,
     as_json: Json = False,
 ) -> None:
@@ -114,44 +178,29 @@ def node_model(
         values = to_json(found)
         print_json(values.pop("facts") | values)
         return
-    from rich.console import Console  # only where sentences are shown
-
     where = f"hop {found.hop} of {found.steps}"
     first = f"{found.file} is written: {facts.source}, at {where}, after {facts.updates} updates."
     second = f"SHA-256 of its parameters: {found.digest}"
-    said = [first, second, *facts.guarantee.sentences()]
-    Console(highlight=False, markup=False).print("\n".join(map(printable, said)))
+    show(*map(printable, (first, second, *facts.guarantee.sentences())))
 
 
 def _print(found: GivenAway) -> None:
-    from rich.console import Console  # only where a table is shown
-
     from ..report import plain_table
 
-    console = Console(highlight=False, markup=False)
-    console.print(
-        f"Node {found.node}: {found.releases} updates released, hop {found.hop} of {found.steps}"
-        f"{', run over' if found.over else ''}."
-    )
+    over = ", run over" if found.over else ""
     table = plain_table("observer", right=("its turns", "mu", "epsilon"))
     for one in found.observers:
         table.add_row(one.name, str(one.turns), upper_fixed(one.mu, 4), upper_fixed(one.epsilon, 4))
-    console.print(table)
     budget = found.budget
     limit = "No budget was set." if budget is None else f"Budget: epsilon {budget:g} at delta {found.budget_delta:g}."
-    console.print(f"\n{limit}", style="dim")
-    for sentence in found.guarantee.sentences():
-        console.print(printable(sentence), style="dim")
-    for note in found.notes:
-        console.print(note, style="dim")
+    notes = [f"\n{limit}", *map(printable, found.guarantee.sentences()), *found.notes]
+    head = f"Node {found.node}: {found.releases} updates released, hop {found.hop} of {found.steps}{over}."
+    show(head, table, note="\n".join(notes))
 
 
 def _print_life(found: LifeAccount) -> None:
-    from rich.console import Console  # only where a table is shown
-
     from ..report import plain_table
 
-    console = Console(highlight=False, markup=False)
     table = plain_table("run", "node", "from", "to", "unit", right=("updates", "epsilon", "in full"))
     table.padding = (0, 1, 0, 0)
     for run in found.runs:
@@ -159,14 +208,13 @@ def _print_life(found: LifeAccount) -> None:
         numbers = upper_fixed(run.epsilon, 4), upper_fixed(run.epsilon_in_full, 4)
         # The day and enough of the rest to tell two runs of a day apart; JSON has all of it.
         table.add_row(printable(run.run[:15]), printable(run.node), *days, run.unit, str(run.updates), *numbers)
-    console.print(table)
+    totals = []
     for total in found.totals:
         less = f"the {total.left_out} runs that protect" if total.left_out > 1 else "the run that protects"
-        console.print(
+        totals.append(
             f"\n{f'Without {less} less' if total.left_out else 'All runs together'}: epsilon"
             f" {upper_fixed(total.epsilon, 4)}, each release in full"
             f" {upper_fixed(total.epsilon_in_full, 4)}, over {total.updates} updates in"
             f" {total.runs} run{'' if total.runs == 1 else 's'}. Epsilon protects {total.hides}."
         )
-    for note in found.notes:
-        console.print(note, style="dim")
+    show(table, *totals, note="\n".join(found.notes))

@@ -1,10 +1,10 @@
-"""The paper, regenerated: `skipring paper figure` and `skipring paper tables`."""
+"""The paper, regenerated: `skipring paper figure`, `tables` and `numbers`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -254,3 +254,19 @@ def tables(as_json: Json = False) -> None:
     for table in found:
         console.print(theory_table(table))
         console.print()
+
+
+def numbers(
+    results: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with the CSV files of all figures.")] = Path(
+        "paper-figures"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Print what the paper states in numbers beside what the figures' CSV files say, as a table in Markdown."""
+    from ..experiments import paper_numbers, statements_markdown  # loaded when the command runs
+
+    found = paper_numbers(results)
+    if as_json:
+        print_json({"statements": [asdict(statement) for statement in found]})
+        return
+    print(statements_markdown(found), end="")

@@ -10,6 +10,7 @@ import typer
 from .._command import command
 from .._json import to_json
 from ..errors import given_as
+from ._options import NodeFolder
 from ._output import Json, print_json, printable, sentence, tell
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def network_renew(
 
 
 def node_update(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one node.")],
+    folder: NodeFolder,
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="What was sent to all (update.json of the network's folder).")
     ],

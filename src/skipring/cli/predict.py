@@ -9,7 +9,8 @@ import typer
 
 from .._json import to_json
 from ..errors import InvalidInput
-from ._output import Json, print_json, print_rows, printable
+from ._options import Force
+from ._output import Json, print_json, print_rows, printable, require_new
 
 if TYPE_CHECKING:
     from ..models import Metrics
@@ -19,7 +20,7 @@ def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model's file (model.npz).")],
     rows: Annotated[Path, typer.Argument(metavar="ROWS", help="A table (csv or parquet) with the model's columns.")],
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("predictions.csv"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Predict each row of a table; where it has the label, say how good that is.
@@ -29,8 +30,7 @@ def predict(
     """
     from ..models import load_model, predict_file  # loaded when the command runs
 
-    if out.exists() and not force:
-        raise InvalidInput.because("out", out, "exists already; --force overwrites it")
+    require_new(out, force)
     loaded = load_model(model)
     try:
         found = predict_file(loaded, rows, out)
@@ -60,10 +60,8 @@ def predict(
 def _metrics(metrics: Metrics) -> list[tuple[str, object]]:
     if metrics.rmse is not None:
         return [("root mean squared error", metrics.rmse), ("by always guessing the mean", metrics.guessed_rmse)]
-    found: list[tuple[str, object]] = [
-        ("accuracy", metrics.accuracy),
-        ("by always guessing the commonest class", metrics.guessed_accuracy),
-    ]
+    guessed = ("by always guessing the commonest class", metrics.guessed_accuracy)
+    found: list[tuple[str, object]] = [("accuracy", metrics.accuracy), guessed]
     if metrics.log_loss is not None:
         found += [("log loss", metrics.log_loss), ("by guessing the share of each class", metrics.guessed_log_loss)]
     return found

@@ -1,11 +1,11 @@
-"""Simulations from run files: `skipring init` and `skipring simulate`."""
+"""Simulations from run files, and a page about them: `skipring simulate` and `skipring report`."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,23 +16,6 @@ from ..errors import InvalidInput
 from . import _options as options
 from ._output import Json, Threads, print_json, print_rows
 from ._work import counted_runs
-
-
-def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("run.toml"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Write a run file with every key, its default and what it means."""
-    from ..runs import example_run_file  # loaded when the command runs
-
-    if file.exists() and not force:
-        raise InvalidInput.because("FILE", file, "exists already; --force overwrites it")
-    write_output(file, example_run_file(), "FILE")
-    if as_json:
-        print_json({"file": str(file)})
-        return
-    print(f"{file} is written; next: {command('simulate', file)}")
 
 
 def simulate(
@@ -52,16 +35,14 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a run file: test error, latency and privacy over many runs."""
+    from ..models import load_model
     from ..runs import unsaid_data, with_changes  # loaded when the command runs
     from ..simulation import simulate as run_all
 
     run = with_changes(given.file, given.changes or [])
     folder = out if out is not None else Path(given.file.stem)
     began = time.perf_counter()
-    words = [] if threads is None else ["--threads", threads]
-    words += [] if save_model is None else ["--save-model", save_model, "--model-run", model_run]
-    words += ["--json"] if as_json else []
-    with counted_runs(run.simulation.runs, lambda: _again(given, folder, words)) as (stop, progress):
+    with counted_runs(run.simulation.runs, lambda: _again(folder)) as (stop, progress):
         result = run_all(
             run,
             out=folder,
@@ -72,41 +53,57 @@ def simulate(
             save_model=save_model,
             model_run=model_run,
         )
+    written = None if save_model is None else load_model(save_model).facts.guarantee
     if as_json:
         about = {"data": result.data, "seconds": time.perf_counter() - began, "folder": str(folder)}
         about |= {"resolved": result.resolved.to_json(), "remark": result.remark}
-        print_json(result.summary().to_json() | about | _model(save_model, model_run))
+        if written is not None:
+            about |= {"model": str(save_model), "model_run": model_run, "model_guarantee": to_json(written)}
+        print_json(result.summary().to_json() | about)
         return
     from ..report import result_notes, result_rows
 
-    saved = [] if save_model is None else _on_model(save_model, model_run)
-    notes = [*result_notes(result, unsaid_data(run)), f"Results are in {folder}.", *saved]
+    notes = [*result_notes(result, unsaid_data(run)), f"Results are in {folder}."]
+    if written is not None:
+        notes += [
+            f"The model of run number {model_run} (from 0) is {save_model}: skipring predict.",
+            "Its noise comes from the operating system, and not from simulation.seed: another call gives another.",
+        ]
+        notes += [written.sentence()] if written.epsilon is None else []  # why it protects nothing
     print_rows(result_rows(result), "\n".join(notes))
 
 
-def _again(given: options.Given, folder: Path, words: Sequence[object]) -> str:
-    """Say where finished runs are, and with which command the others follow."""
-    changes = [word for change in given.changes or [] for word in ("--set", change)]
+def _again(folder: Path) -> str:
+    """Say where finished runs are, and with which command the others follow: the same, which goes on."""
+    words = [word for word in sys.argv[1:] if word != "--resume"]
     begun = ["--resume"] if (folder / "started.json").exists() else []
-    go_on = command("simulate", given.file, "--out", folder, *changes, *words, *begun)
-    return f"what is finished is in {folder}; go on with:\n  {go_on}"
+    return f"what is finished is in {folder}; go on with:\n  {command(*words, *begun)}"
 
 
-def _model(file: Path | None, run: int) -> dict[str, Any]:
-    from ..models import load_model
+def report(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Folders of finished simulations; plain files among them are left out."),
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    as_json: Json = False,
+) -> None:
+    """Write one page about simulations: error, privacy, who was skipped, and a table for a paper."""
+    # `DIR/*` after a comparison also names its figure.
+    left_out = [path for path in folders if path.is_file()]
+    chosen = list(dict.fromkeys(path for path in folders if path not in left_out))
+    if not chosen:
+        raise InvalidInput("DIR", left_out[0], "the folder of a finished simulation")
+    if out.is_dir():
+        raise InvalidInput.because("out", out, "is a folder")
 
-    if file is None:
-        return {}
-    return {"model": str(file), "model_run": run, "model_guarantee": to_json(load_model(file).facts.guarantee)}
+    from ..report import load_folders, report_page, row_of  # loaded when the command runs
 
-
-def _on_model(file: Path, run: int) -> list[str]:
-    """Say where the model of a run is, where its noise comes from, and why it protects nothing if it does not."""
-    from ..models import load_model
-
-    guarantee = load_model(file).facts.guarantee
-    return [
-        f"The model of run number {run} (from 0) is {file}: skipring predict.",
-        "Its noise comes from the operating system, and not from simulation.seed: another call gives another.",
-        *([guarantee.sentence()] if guarantee.epsilon is None else []),
-    ]
+    loaded = load_folders(chosen)
+    write_output(out, report_page(loaded))
+    if as_json:
+        rows = [row_of(folder) for folder in loaded]
+        print_json({"file": str(out), "folders": rows, "left_out": list(map(str, left_out))})
+        return
+    count = f"{len(loaded)} simulations" if len(loaded) > 1 else "1 simulation"
+    print(f"{out} is written, about {count}; it needs no network: open it in a browser")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .._command import command
-from .._numbers import number, upper
+from .._numbers import number
 from . import _options as options
-from ._output import Json, print_json, sentence, show
+from ._output import Json, bound, noted, print_json, sentence, show, what_holds
 from ._work import counted_runs
 
 if TYPE_CHECKING:
@@ -70,9 +71,8 @@ def sweep(
     write_sweep_csv(asked, outcome, curves)
     if as_json:
         about = {"csv": str(curves), "computed": outcome.computed, "reused": outcome.reused}
-        about["cells"] = [_plain(cell, store, outcome) for cell in asked.cells]
         about |= {"not_covered": _not_covered(outcome), "seconds": time.perf_counter() - began}
-        print_json(_head(asked, store) | about)
+        print_json(_facts(asked, store, lambda cell: _ended(cell, store, outcome)) | about)
     else:
         _show(asked, store, outcome, curves)
     if outcome.failures:
@@ -89,59 +89,43 @@ def swept(asked: Sweep, folder: Path, *, patience: float = 1.0, **where: Any) ->
         return run_sweep(asked, folder, stop=stop, progress=lambda finished, _: progress(finished), **where)
 
 
-def _head(asked: Sweep, store: Store) -> dict[str, Any]:
-    return {"name": asked.name, "title": asked.title, "folder": str(store.folder)}
+def _facts(asked: Sweep, store: Store, of: Callable[[Cell], dict[str, Any]]) -> dict[str, Any]:
+    """Return what JSON says of a sweep, with what there is to say of each cell."""
+    cells = [{"key": cell.key, "label": cell.label, "changes": cell.changes} | of(cell) for cell in asked.cells]
+    return {"name": asked.name, "title": asked.title, "folder": str(store.folder), "cells": cells}
 
 
 def _list(asked: Sweep, store: Store, as_json: bool) -> None:
     finished = {cell.key: store.finished_runs(cell) for cell in asked.cells}
+
+    def state(cell: Cell) -> dict[str, Any]:
+        over = store.finished(cell.key)
+        return {"runs": cell.run.simulation.runs, "finished_runs": finished[cell.key], "finished": over}
+
     if as_json:
-        cells = [
-            {
-                "key": cell.key,
-                "label": cell.label,
-                "changes": cell.changes,
-                "runs": cell.run.simulation.runs,
-                "finished_runs": finished[cell.key],
-                "finished": store.finished(cell.key),
-            }
-            for cell in asked.cells
-        ]
-        print_json(_head(asked, store) | {"cells": cells})
+        print_json(_facts(asked, store, state))
         return
     from ..report import plain_table
 
-    table = plain_table("cell", right=("key", "runs"))
-    table.columns[1].justify = "left"
+    table = plain_table("cell", "key", right=("runs",))
     for cell in asked.cells:
-        state = "finished" if store.finished(cell.key) else f"{finished[cell.key]} of {cell.run.simulation.runs}"
-        table.add_row(cell.label, cell.key, state)
+        some = f"{finished[cell.key]} of {cell.run.simulation.runs}"
+        table.add_row(cell.label, cell.key, "finished" if store.finished(cell.key) else some)
     count = sum(store.finished(cell.key) for cell in asked.cells)
     show(table, note=f"\n{count} of {len(asked.cells)} cells are finished in {store.folder}.")
 
 
-def _plain(cell: Cell, store: Store, outcome: SweepOutcome) -> dict[str, Any]:
-    known = {"key": cell.key, "label": cell.label, "changes": cell.changes}
+def _ended(cell: Cell, store: Store, outcome: SweepOutcome) -> dict[str, Any]:
     if cell.key in outcome.failures:
-        return known | {"failure": outcome.failures[cell.key]}
+        return {"failure": outcome.failures[cell.key]}
     result = outcome.results[cell.key]
-    return known | {
-        "folder": str(store.path(cell.key)),
-        "epsilon": result.privacy.epsilon,
-        **result.summary().to_json(),
-    }
+    found = {"folder": str(store.path(cell.key)), "epsilon": result.privacy.epsilon}
+    return found | result.summary().to_json()
 
 
 def _not_covered(outcome: SweepOutcome) -> str:
-    """Say what no epsilon of the table counts."""
-    reports = [result.privacy for result in outcome.results.values()]
-    units = dict.fromkeys(report.hides for report in reports if report.refused is None)
-    words = f"It protects {' or '.join(units)}. " if units else ""
-    words += "It is each cell's own: choosing among cells by their error is not covered"
-    words += ' (docs/privacy.md, "Several runs").'
-    for more in dict.fromkeys(result.privacy.not_covered for result in outcome.results.values()):
-        words += f" {sentence(more)}" if more is not None else ""
-    return words
+    choosing = "It is each cell's own: choosing among cells by their error is not covered"
+    return what_holds(outcome.results.values(), "It", f'{choosing} (docs/privacy.md, "Several runs").')
 
 
 def _show(asked: Sweep, store: Store, outcome: SweepOutcome, curves: Path) -> None:
@@ -153,39 +137,33 @@ def _show(asked: Sweep, store: Store, outcome: SweepOutcome, curves: Path) -> No
         if cell.key in outcome.failures:
             line = " ".join(outcome.failures[cell.key].split())
             Console(highlight=False).print(f"{cell.label} failed: {line}", style="red", markup=False, soft_wrap=True)
-    told = [note for result in outcome.results.values() for note in result.resolved.notes]
-    noted = " ".join([_not_covered(outcome), *map(sentence, dict.fromkeys(told))])
+    notes = " ".join([_not_covered(outcome), *map(sentence, noted(outcome.results.values()))])
     deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
     show(
         note=f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs;"
-        f" epsilon is the forecast (method tight, view offered), at delta {deltas}; - where none holds. {noted}"
+        f" epsilon is the forecast (method tight, view offered), at delta {deltas}; - where none holds. {notes}"
         f"\nCurves are in {curves}; next:",
         then=f"{command('report', store.cells)}/*",
     )
 
 
 def _table(asked: Sweep, outcome: SweepOutcome) -> Table:
-    heads = [key.replace(".", ".\n") for key in asked.varied] or ["cell"]
     from ..report import plain_table
 
+    heads = [key.replace(".", ".\n") for key in asked.varied] or ["cell"]
     table = plain_table(*heads, right=("test error", "latency", "epsilon"))
     for column in table.columns[: len(heads)]:
         column.vertical = "bottom"
     for cell in asked.cells:
-        if cell.key not in outcome.results:
-            continue
-        result = outcome.results[cell.key]
-        summary, epsilon = result.summary(), result.privacy.epsilon
-        table.add_row(
-            *([_spelled(cell.value(key)) for key in asked.varied] or [cell.label]),
-            f"{summary.test_error.mean:.4f} ± {summary.test_error.std:.4f}",
-            number(summary.latency.mean),
-            "-" if epsilon is None else upper(epsilon),
-        )
+        if (result := outcome.results.get(cell.key)) is not None:
+            summary = result.summary()
+            error = f"{summary.test_error.mean:.4f} ± {summary.test_error.std:.4f}"
+            told = [_spelled(cell.value(key)) for key in asked.varied] or [cell.label]
+            table.add_row(*told, error, number(summary.latency.mean), bound(result.privacy.epsilon))
     return table
 
 
 def _spelled(value: Any) -> str:
-    if value is None:
-        return "-"
-    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float | None):
+        return str(value)
+    return "-" if value is None else number(value)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from .page import load_folders as load_folders
     from .page import report_page as report_page
     from .page import row_of as row_of
-    from .plain import plain_table as plain_table
     from .result import result_notes as result_notes
     from .result import result_rows as result_rows
+    from .tables import plain_table as plain_table
     from .tables import plan_table as plan_table
     from .tables import theory_table as theory_table
     from .traces import trace_findings as trace_findings

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._writing import write_csv
-from .figures import PALETTE, new_figure, save_figure, style
+from .figures import figure_in, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from ..experiments import EmpiricalCurve
@@ -21,21 +22,12 @@ if TYPE_CHECKING:
 _BARS = 9
 #: Lines of a curve in a CSV file, at most.
 _LINES = 121
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")
 _DASHES: tuple[Any, ...] = (
-    "-",
-    "--",
-    "-.",
-    ":",
-    (0, (5, 1, 1, 1, 1, 1)),
-    (0, (8, 2)),
-    (0, (1, 4)),
-    (0, (6, 2, 1, 2, 1, 2)),
+    *("-", "--", "-.", ":"),
+    *((0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 4)), (0, (6, 2, 1, 2, 1, 2))),
 )
 # By lightness, so that curves of different skip probabilities differ in greyscale, too.
 _SKIP_COLOURS = {1e-4: "#0072B2", 0.5: "#E69F00", 0.7: "#000000"}
-# Thin lines in yellow would be lost on white.
-_LINE_COLOURS = (*PALETTE[:-1], "#666666", "#882255")
 _TITLES = {
     "exponential": "exponential (mean 1)",
     "gamma": "gamma (shape 1/4, scale 1)",
@@ -71,55 +63,52 @@ def write_empirical_csv(
     write_csv(path, lines)
 
 
-def _plot(axes: Axes, curve: EmpiricalCurve, *, colour: str, marker: str, dashes: Any, label: str, end: float) -> None:
+def _looks(curves: Sequence[EmpiricalCurve]) -> dict[float, dict[str, Any]]:
+    """Return colour and marker of each skip probability."""
+    skips = sorted({curve.skip for curve in curves})
+    known = {skip: {"color": _SKIP_COLOURS[skip]} if skip in _SKIP_COLOURS else {} for skip in skips}
+    return {skip: look(number) | {"ls": "-", "ms": 4} | known[skip] for number, skip in enumerate(skips)}
+
+
+def _plot(axes: Axes, curve: EmpiricalCurve, looks: Mapping[str, Any], *, end: float) -> None:
     """Draw a curve up to a latency, with standard deviations both ways on some points, spread evenly."""
     shown = curve.latency <= end * 1.0001
     latency, error = curve.latency[shown], curve.error[shown]
-    axes.plot(latency, error, color=colour, ls=dashes, lw=1.3)
+    axes.plot(latency, error, **{**looks, "marker": ""})
     bars = _BARS if np.isinf(end) else max(2, round(_BARS * float(latency[-1]) / end))  # as densely on short curves
     wanted = np.linspace(0.0, latency[-1], bars + 1)[1:]
     some = np.unique(np.minimum(np.searchsorted(latency, wanted), len(latency) - 1))
-    axes.errorbar(
-        latency[some],
-        error[some],
-        xerr=curve.latency_std[shown][some],
-        yerr=curve.error_std[shown][some],
-        color=colour,
-        ls="none",
-        marker=marker,
-        ms=4,
-        elinewidth=0.8,
-        capsize=2,
-    )
-    axes.plot([], [], color=colour, ls=dashes, marker=marker, ms=4, lw=1.3, label=label)
+    across, up = curve.latency_std[shown][some], curve.error_std[shown][some]
+    axes.errorbar(latency[some], error[some], up, across, elinewidth=0.8, **{**looks, "ls": "none"})
 
 
 def draw_law_panels(
     curves: Sequence[EmpiricalCurve], paths: Sequence[Path], *, title: str, until: Mapping[str, float]
 ) -> None:
     """Draw a row of Figure 4: a panel for each law of delays, a curve for each skip probability."""
-    with style():
-        laws = list(dict.fromkeys(curve.law for curve in curves))
-        figure = new_figure(4.0 * len(laws), 3.6)
-        top = max(float((curve.error + curve.error_std).max()) for curve in curves)
+    laws, looks = list(dict.fromkeys(curve.law for curve in curves)), _looks(curves)
+    top = max(float((curve.error + curve.error_std).max()) for curve in curves)
+    with figure_in(paths, 4.0 * len(laws), 3.6) as figure:
         for place, law in enumerate(laws):
             axes = figure.add_subplot(1, len(laws), place + 1)
             mine = [curve for curve in curves if curve.law == law]
             end = until.get(law, max(float(curve.latency[-1]) for curve in mine))
-            for number, curve in enumerate(mine):
-                colour = _SKIP_COLOURS.get(curve.skip, PALETTE[number % len(PALETTE)])
-                marker = _MARKERS[number % len(_MARKERS)]
-                _plot(axes, curve, colour=colour, marker=marker, dashes="-", label=f"p = {curve.skip:g}", end=end)
-            axes.set(
-                title=_TITLES.get(law, law), xlabel="average latency", xlim=(0.0, end), ylim=(0.0, min(1.0, 1.05 * top))
-            )
+            for curve in mine:
+                _plot(axes, curve, looks[curve.skip], end=end)
+            axes.set(title=_TITLES.get(law, law), xlabel="average latency")
+            axes.set(xlim=(0.0, end), ylim=(0.0, min(1.0, 1.05 * top)))
             axes.locator_params(axis="x", nbins=5)  # numbers of five digits touch each other otherwise
-            if place == 0:
-                axes.set_ylabel("error rate on the test set")
+        figure.axes[0].set_ylabel("error rate on the test set")
         figure.suptitle(f"{title}; mean of {curves[0].runs} runs, bars: one standard deviation", fontsize=10)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-        save_figure(figure, paths)
+        _legend(figure, looks, {})
+
+
+def _legend(figure: Figure, looks: Mapping[float, dict[str, Any]], named: Mapping[str, Any]) -> None:
+    """Name skip probabilities by their colours, and what else differs by its dashes, below all panels."""
+    axes = figure.axes[0]
+    entries = {f"p = {skip:g}": axes.plot([], [], **shown)[0] for skip, shown in looks.items()}
+    entries |= {name: axes.plot([], [], color="0.4", ls=dashes)[0] for name, dashes in named.items()}
+    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=4)
 
 
 def draw_rivals(
@@ -134,58 +123,34 @@ def draw_rivals(
     epsilon_label: str,
 ) -> None:
     """Draw Figure 5: error and epsilon against latency; colours are skip probabilities, dashes are schedules."""
-    with style():
-        figure = new_figure(11.0, 4.6)
+    with figure_in(paths, 11.0, 4.6) as figure:
         left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
-        names = list(dict.fromkeys(name(curve) for curve in curves))
-        looks = {key: _DASHES[number % len(_DASHES)] for number, key in enumerate(names)}
-        skips = sorted({curve.skip for curve in curves})
+        names = dict.fromkeys(name(curve) for curve in curves)
+        dashes = {key: _DASHES[number % len(_DASHES)] for number, key in enumerate(names)}
+        looks = _looks(curves)
         for curve, epsilon in zip(curves, epsilons, strict=True):
-            number = skips.index(curve.skip)
-            colour = _SKIP_COLOURS.get(curve.skip, PALETTE[number % len(PALETTE)])
-            dashes = looks[name(curve)]
-            _plot(left, curve, colour=colour, marker=_MARKERS[number], dashes=dashes, label="", end=until)
-            right.plot(curve.latency, epsilon, color=colour, ls=dashes, lw=1.3)
-        left.set(xlabel="average latency", ylabel="error rate on the test set", xlim=(0.0, until), ylim=(0.0, 0.5))
-        right.set(xlabel="average latency", ylabel=epsilon_label, xlim=(0.0, until), ylim=(0.0, top_epsilon))
-        handles = [
-            left.plot(
-                [], [], color=_SKIP_COLOURS.get(skip, PALETTE[i]), marker=_MARKERS[i], ms=4, label=f"p = {skip:g}"
-            )
-            for i, skip in enumerate(skips)
-        ]
-        handles += [left.plot([], [], color="0.4", ls=looks[key], label=key) for key in names]
-        lines = [line for group in handles for line in group]
+            shown = looks[curve.skip] | {"ls": dashes[name(curve)]}
+            _plot(left, curve, shown, end=until)
+            right.plot(curve.latency, epsilon, **shown | {"marker": ""})
+        left.set(ylabel="error rate on the test set", ylim=(0.0, 0.5))
+        right.set(ylabel=epsilon_label, ylim=(0.0, top_epsilon))
+        for axes in (left, right):
+            axes.set(xlabel="average latency", xlim=(0.0, until))
         figure.suptitle(f"{title}; bars: one standard deviation over runs", fontsize=10)
-        figure.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
-        save_figure(figure, paths)
+        _legend(figure, looks, dashes)
 
 
 def draw_lines(curves: Mapping[str, EmpiricalCurve], paths: Sequence[Path], *, title: str) -> None:
     """Draw test error against latency, on a logarithmic axis, for curves that are told apart by name."""
-    with style():
-        figure = new_figure(8.6, 5.0)
+    with figure_in(paths, 8.6, 5.0) as figure:
         axes = figure.add_subplot()
         for number, (label, curve) in enumerate(curves.items()):
-            colour, marker = _LINE_COLOURS[number % len(_LINE_COLOURS)], _MARKERS[number % len(_MARKERS)]
-            # Other dashes when the colours begin again: no two curves look alike.
-            dashes = _DASHES[(number + number // len(_LINE_COLOURS)) % 4]
-            axes.plot(curve.latency[1:], curve.error[1:], color=colour, ls=dashes, lw=1.3)
-            axes.errorbar(
-                curve.latency[-1:],
-                curve.error[-1:],
-                yerr=curve.error_std[-1:],
-                color=colour,
-                marker=marker,
-                ms=5,
-                capsize=3,
-                ls=dashes,
-                label=label,
-            )
+            axes.plot(curve.latency[1:], curve.error[1:], **look(number) | {"marker": ""})
+            last = slice(-1, None)
+            axes.errorbar(curve.latency[last], curve.error[last], curve.error_std[last], label=label, **look(number))
         axes.set(title=title, xlabel="average latency", ylabel="error rate on the test set", xscale="log")
         axes.set_ylim(bottom=0.0)
-        figure.legend(loc="outside lower center", ncols=2, frameon=False)
-        save_figure(figure, paths)
+        figure.legend(loc="outside lower center", ncols=2)
 
 
 def draw_series(
@@ -200,24 +165,10 @@ def draw_series(
     top: float | None = None,
 ) -> None:
     """Draw lines of values with one standard deviation as bars: name -> (x, mean, standard deviation)."""
-    with style():
-        figure = new_figure(6.4, 4.4)
+    with figure_in(paths, 6.4, 4.4) as figure:
         axes = figure.add_subplot()
         for number, (label, (x, mean, spread)) in enumerate(series.items()):
-            axes.errorbar(
-                x,
-                mean,
-                yerr=spread,
-                color=PALETTE[number % len(PALETTE)],
-                marker=_MARKERS[number % len(_MARKERS)],
-                ls=("-", "--", "-.", ":")[number % 4],
-                ms=5,
-                lw=1.3,
-                elinewidth=0.8,
-                capsize=2,
-                label=label,
-            )
+            axes.errorbar(x, mean, spread, elinewidth=0.8, label=label, **look(number))
         axes.set(title=title, xlabel=xlabel, ylabel=ylabel, xscale="log" if log_x else "linear")
         axes.set_ylim(bottom=bottom, top=top)
-        axes.legend(frameon=False)
-        save_figure(figure, paths)
+        axes.legend()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from .._numbers import upper
 from .._writing import write_csv
 from ..experiments import ALWAYS_SICK, DELTA, FLAMBY, METHODS, Study, StudyRow
-from .figures import PALETTE, new_figure, save_figure, style
+from .figures import PALETTE, figure_in
 from .findings import Findings
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,8 +104,7 @@ def _write(rows: Sequence[StudyRow], path: Path) -> list[Path]:
 
 def _draw(rows: Sequence[StudyRow], paths: Sequence[Path], *, title: str) -> None:
     """Draw accuracy against epsilon, with quartiles over runs as bars: as mean over hospitals, and of all rows."""
-    with style():
-        figure = new_figure(10.4, 5.8)
+    with figure_in(paths, 10.4, 5.8) as figure:
         left, right = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
         _panel(left, rows, "mean over the four hospitals", of_all_rows=False)
         _panel(right, rows, "of all patients", of_all_rows=True)
@@ -128,7 +127,6 @@ def _draw(rows: Sequence[StudyRow], paths: Sequence[Path], *, title: str) -> Non
         order = [name for name in METHODS.values() if name in named]
         order += [name for name in named if name not in order]
         figure.legend([named[name] for name in order], order, loc="outside lower center", ncols=3, frameon=False)
-        save_figure(figure, paths)
 
 
 def _panel(axes: Axes, rows: Sequence[StudyRow], title: str, *, of_all_rows: bool) -> None:

@@ -13,9 +13,9 @@ from .._numbers import upper
 from .._writing import write_csv
 from ..experiments import IMAGE_DELTA, IMAGE_LINES, ImageRow, ImageStudy
 from ..privacy import RELATION
-from .figures import PALETTE, new_figure, save_figure, style
+from .figures import PALETTE, figure_in
 from .findings import Findings
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,15 +81,13 @@ def _write(rows: Sequence[ImageRow], path: Path) -> list[Path]:
 def _draw(rows: Sequence[ImageRow], paths: Sequence[Path], *, title: str) -> None:
     """Draw accuracy against epsilon, a panel for each data set."""
     data = list(dict.fromkeys(row.data for row in rows))
-    with style():
-        figure = new_figure(5.2 * len(data), 4.8)
+    with figure_in(paths, 5.2 * len(data), 4.8) as figure:
         for place, name in enumerate(data):
             axes = figure.add_subplot(1, len(data), place + 1)
             _panel(axes, [row for row in rows if row.data == name], name)
         figure.suptitle(title, fontsize=10)
         named = dict(zip(*reversed(figure.axes[0].get_legend_handles_labels()), strict=True))
         figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=2, frameon=False)
-        save_figure(figure, paths)
 
 
 def _panel(axes: Axes, rows: Sequence[ImageRow], data: str) -> None:

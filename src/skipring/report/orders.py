@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._writing import write_csv
 from ..experiments import ORDER_BUDGET, ORDER_SCHEDULES, OrderRow, OrderStudy, WorstPairs
 from ..privacy import RELATION
-from .figures import PALETTE, new_figure, save_figure, style
+from .figures import PALETTE, figure_in
 from .findings import Findings
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -88,39 +88,21 @@ def _write(rows: Sequence[OrderRow], table: Sequence[WorstPairs], path: Path) ->
 
 def _draw(rows: Sequence[OrderRow], paths: Sequence[Path], *, title: str) -> None:
     """Draw the noise that every pair's budget asks for, and the error that comes of it, against the number of nodes."""
-    with style():
-        figure = new_figure(10.4, 4.6)
+    with figure_in(paths, 10.4, 4.6) as figure:
         noise, error = figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2)
-        for place, name in enumerate(ORDER_SCHEDULES):
+        for colour, (name, marker) in zip(PALETTE, _MARKERS.items(), strict=False):
             mine = [row for row in rows if row.schedule == name]
             nodes = [row.nodes for row in mine]
-            look: dict[str, Any] = {
-                "color": PALETTE[place],
-                "marker": _MARKERS[name],
-                "ms": 5,
-                "lw": 1.3,
-                "label": name,
-            }
-            noise.plot(nodes, [row.noise_multiplier for row in mine], **look)
-            error.plot(nodes, [row.error for row in mine], **look)
+            noise.plot(nodes, [row.noise_multiplier for row in mine], color=colour, marker=marker, label=name)
+            error.plot(nodes, [row.error for row in mine], color=colour, marker=marker)
             low, high = (np.array([np.quantile(row.errors, share) for row in mine]) for share in (0.25, 0.75))
-            error.fill_between(nodes, low, high, color=PALETTE[place], alpha=0.12, lw=0.0)
+            error.fill_between(nodes, low, high, color=colour, alpha=0.12, lw=0.0)
         epsilon, delta = ORDER_BUDGET
-        noise.set(
-            title=f"Noise with which every pair keeps epsilon {epsilon:g}, delta {delta:g}",
-            xlabel="number of nodes",
-            ylabel="noise multiplier",
-            xscale="log",
-        )
-        noise.set_ylim(bottom=0.0)
-        error.set(
-            title="Error that comes of it (mean and quartiles)",
-            xlabel="number of nodes",
-            ylabel="error rate on the test set",
-            xscale="log",
-        )
-        error.set_ylim(bottom=0.0)
+        kept = f"Noise with which every pair keeps epsilon {epsilon:g}, delta {delta:g}"
+        noise.set(title=kept, ylabel="noise multiplier")
+        error.set(title="Error that comes of it (mean and quartiles)", ylabel="error rate on the test set")
+        for axes in (noise, error):
+            axes.set(xlabel="number of nodes", xscale="log")
+            axes.set_ylim(bottom=0.0)
         figure.suptitle(title, fontsize=10)
-        handles, labels = noise.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-        save_figure(figure, paths)
+        figure.legend(loc="outside lower center", ncols=len(_MARKERS))

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from .. import __version__
-from .._numbers import number, upper
+from .._numbers import number
 from ..errors import InvalidInput
-from ..privacy import PaperBound, PublishedEpsilon, RealisedPrivacy, forecast
+from ..privacy import PaperBound, forecast
 from ..runs import RunFile
 from ..schedules import RIVALS, SCHEDULES
 from ..simulation import COLUMNS, WORDS, Result, ResultRow, latex_rows, result_row
@@ -24,6 +24,7 @@ from .page_parts import (
     LATENCY,
     chart,
     colour,
+    columns_table,
     differing_settings,
     document,
     error_chart,
@@ -32,11 +33,15 @@ from .page_parts import (
     skip_chart,
     xy_layout,
 )
+from .result import privacy_rows, result_notes
 
 #: How often epsilon is computed along a run.
 _MOMENTS = 8
 #: What the folder of a sweep's cell is called.
 CELL_KEY = re.compile(r"[0-9a-f]{16}")
+
+
+_Chart = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,52 +139,10 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
     return [
         "<h2>The numbers at the end</h2>",
         f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>',
-        f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Timeout and'
-        " latency are in the unit of time of the law of delays. Epsilon at"
-        f" delta {_each(folders, lambda r: number(r.privacy.delta))} protects"
-        f" {_each(folders, lambda r: r.privacy.hides)} against any other node that is always ready (view offered), the"
-        f" final model included; <i>forecast</i> is by the method tight, <i>realised</i> by the transcript of the first"
-        f" run, and <i>epsilon paper</i> is a theorem as it was published, without the final"
-        f" model.{_averages(folders)}{_other_epsilons(folders)}{_rivals_caption(folders)}</p>",
+        f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs.'
+        " What each epsilon means stands below.</p>",
         f"<details><summary>The same table for LaTeX</summary><pre>{escape(latex_rows(rows))}</pre></details>",
     ]
-
-
-def _averages(folders: Sequence[Folder]) -> str:
-    """Say which forecasts hold for every pair, and which are averages that some pairs are above."""
-    words = ""
-    for place, folder in enumerate(folders):
-        privacy = folder.result.privacy
-        if privacy.averaged:
-            words += f" {_named(folders, place)}: {privacy.averaged}."
-        elif privacy.holds_for_every_pair and privacy.coalition is None:
-            words += f" {_named(folders, place)}: the forecast holds for every pair before the run."
-            if privacy.realised is not None and privacy.realised.worst > 1.000001 * (privacy.epsilon or 0.0):
-                words += " It counts every path by its chance, and the path that was taken lies beyond it."
-    return words
-
-
-def _other_epsilons(folders: Sequence[Folder]) -> str:
-    """Say what an outsider learns, and what holds for a whole node, where that is known."""
-    words = ""
-    finals = {folder.name: folder.result.privacy.final for folder in folders}
-    known = [f"{upper(part.epsilon)} ({escape(name)})" for name, part in finals.items() if part and part.epsilon]
-    if known:
-        words += (
-            f" An outsider who is shown a final model and nothing else: epsilon {', '.join(known)}."
-            " It is about noise that the outsider cannot compute."
-        )
-    for promise in dict.fromkeys(folder.result.privacy.whole_node for folder in folders):
-        names = ", ".join(escape(folder.name) for folder in folders if folder.result.privacy.whole_node == promise)
-        if promise:
-            words += f" Epsilon, whole node: {promise} ({names})."
-    return words
-
-
-def _rivals_caption(folders: Sequence[Folder]) -> str:
-    """Say what the epsilons of schedules without a token mean, where there are any."""
-    names = {folder.result.schedule for folder in folders}
-    return "".join(f" {rival.caption}" for rival in reversed(RIVALS.values()) if rival.name in names)
 
 
 def _each(folders: Sequence[Folder], of: Callable[[Result], str]) -> str:
@@ -204,53 +167,41 @@ def _error(folders: Sequence[Folder]) -> list[str]:
 
 
 def _privacy(folders: Sequence[Folder]) -> list[str]:
+    """Show every epsilon, what none can be read without, and how it grows along a run."""
     traces: list[dict[str, Any]] = []
     said: dict[str, list[int]] = {}
     for place, folder in enumerate(folders):
         found, notes = _epsilon_lines(folder, place)
         traces += found
-        for note in notes:
+        for note in [*result_notes(folder.result), *notes]:
             said.setdefault(note, []).append(place)
-    body = ["<h2>What it costs in privacy</h2>"]
+    heads = [_named(folders, place) for place in range(len(folders))]
+    told = [{escape(name): value for name, value in privacy_rows(folder.result.privacy)} for folder in folders]
+    body = ["<h2>What it costs in privacy</h2>", columns_table("", heads, told)]
+    body.append(f"<ul>{''.join(_noted(folders, *each) for each in said.items())}</ul>")
     if traces:
+        names = [str(trace["name"]) for trace in traces]
+        spread, longest = _spread_out(folders), max(map(len, names))
         body += [
             "<p>Epsilon if the run ended at that latency. Solid: the tight forecast; dotted: the paper's theorem for"
             " the same run.</p>",
-            chart("epsilon", traces, _epsilon_layout(folders, [str(trace["name"]) for trace in traces])),
+            chart("epsilon", traces, xy_layout(LATENCY, "epsilon", log_x=spread, legend=len(names), longest=longest)),
         ]
-    return [*body, f"<ul>{''.join(_noted(folders, *each) for each in said.items())}</ul>" if said else ""]
-
-
-def _epsilon_layout(folders: Sequence[Folder], names: Sequence[str]) -> dict[str, Any]:
-    longest = max(map(len, names))
-    return xy_layout(LATENCY, "epsilon", log_x=_spread_out(folders), legend=len(names), longest=longest)
+    return body
 
 
 def _noted(folders: Sequence[Folder], note: str, places: Sequence[int]) -> str:
     """Say something about some folders: once, however many they are."""
     whose = "All" if len(places) == len(folders) > 1 else ", ".join(_named(folders, place) for place in places)
-    return f"<li>{whose}: {escape(note)}.</li>"
+    return f"<li>{whose}: {escape(note)}</li>"
 
 
 def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the lines of epsilon along a run, and in words what there is no line for."""
+    """Return the lines of epsilon along a run, and in words where a line is not to be relied on."""
     result, privacy = folder.result, folder.result.privacy
-    if privacy.refused is not None:
-        return [], [privacy.refused]
-    if privacy.forecast is None or privacy.paper is None:
-        return [], ["no epsilon was kept"]
-    if privacy.forecast.refused is not None:
-        return [], [f"no forecast, because {privacy.forecast.refused}"]
-    notes = [*result.resolved.notes, *([] if privacy.not_covered is None else [privacy.not_covered])]
-    if not privacy.amplified:
-        notes.append(f"the noise of others is not counted, because {privacy.not_amplified_because}")
-    if privacy.paper.doubt is not None:
-        notes.append(f"do not rely on the paper's epsilon: {privacy.paper.doubt}")
-    if privacy.paper.refused is not None:
-        notes.append(f"no line for the paper, because {privacy.paper.refused}")
-    elif privacy.paper.method is not None:
-        notes.append(_rival_note(privacy.paper, privacy.realised))
-    steps, delta = _moments(result), privacy.delta
+    if privacy.forecast is None or privacy.forecast.refused is not None or privacy.paper is None:
+        return [], []
+    notes, steps, delta = [], _moments(result), privacy.delta
     try:
         records = [privacy.planned_for(moment) for moment in steps]
         tight = [forecast(record).epsilon(delta) for record in records]
@@ -260,9 +211,9 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
             bounds = [PaperBound(record, delta_prime=half) for record in records]
             papers = [bound.epsilon(half) for bound in bounds]
             if doubt := next((why for bound in reversed(bounds) if (why := bound.doubt(half))), ""):
-                notes.append(f"do not rely on the paper's line: {doubt}")
+                notes.append(f"Do not rely on the paper's line: {doubt}.")
     except InvalidInput as refusal:  # such as a folder without the record
-        return [], [*notes, f"no line, because {refusal.reason}"]
+        return [], [f"No line of epsilon, because {refusal.reason}."]
     latency = np.interp(steps, result.points, result.latency.mean(axis=0)).tolist()
     shared = {"type": "scatter", "mode": "lines+markers", "x": latency}
     lines = []
@@ -271,23 +222,6 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
             style = {"line": {"color": colour(place), "dash": dash, "width": 2}, "marker": {"symbol": marker}}
             lines.append(shared | style | {"y": values, "name": f"{escape(folder.name)}, {label}"})
     return lines, notes
-
-
-def _rival_note(published: PublishedEpsilon, realised: RealisedPrivacy | None) -> str:
-    """Say what was published about the privacy of a schedule without a token, and what was proven for the first run."""
-    words = f"published accounting ({published.method})"
-    if published.epsilon is not None:
-        words += f": epsilon {upper(published.epsilon)} at the end"
-    if not published.trusted:
-        words += ", which is not proven for this protocol"
-    if realised is None:
-        return words
-    if realised.other_node is not None:
-        return f"{words}; the line is about the server, another node learns {upper(realised.other_node)}"
-    if realised.pairs is None:
-        return f"{words}; the line is about the server, and for other nodes nothing better is proven"
-    pairs = f"the worst of {realised.pairs} pairs on the graphs of the first run"
-    return f"{words}; proven for {pairs}: {upper(realised.worst)}"
 
 
 def _moments(result: Result) -> list[int]:
@@ -299,77 +233,61 @@ def _moments(result: Result) -> list[int]:
     return [*(int(part) * unit for part in np.unique(parts) if 0 < part * unit < last), last]
 
 
-def _pairs(folders: Sequence[Folder]) -> list[str]:
-    charts, missing = [], []
+def _for_each(
+    folders: Sequence[Folder], name: str, draw: Callable[[Result, int], _Chart | None], missing: str
+) -> list[str]:
+    """Return a chart for each folder, in two columns, and of those that have none, why."""
+    charts, without = [], []
     for place, folder in enumerate(folders):
-        realised = folder.result.privacy.realised
-        name = _named(folders, place)
-        if realised is None or realised.histogram is None:
-            missing.append(f"<li>{name}: the privacy of all pairs was not recorded.</li>")
-            continue
-        words = ", ".join(
-            f"{label} {upper(value)}"
-            for value, label in (
-                (realised.median, "median"),
-                (realised.pair_99, "99 % of pairs below"),
-                (realised.worst, "worst"),
-            )
-        )
-        drawn = chart(f"pairs-{place}", *pair_chart(realised.histogram, folder.result.privacy.epsilon, place))
-        charts.append(f'<div><h3>{name}</h3><span class="quiet">{words}</span>{drawn}</div>')
+        if (drawn := draw(folder.result, place)) is None:
+            without.append(place)
+        else:
+            charts.append(f"<div><h3>{_named(folders, place)}</h3>{chart(f'{name}-{place}', *drawn)}</div>")
     return [
-        "<h2>What pairs of nodes really learnt</h2>",
-        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took. A forecast"
-        " counts every path by its chance: in an order that is known, who takes part, for every pair; else orders, too,"
-        " for a pair named before the run, so that on one path some pairs lie beyond it.</p>",
-        _grid(charts),
-        f"<ul>{''.join(missing)}</ul>" if missing else "",
+        f'<div class="pair{" alone" if len(charts) == 1 else ""}">{"".join(charts)}</div>',
+        f"<ul>{_noted(folders, missing, without)}</ul>" if without else "",
     ]
 
 
-def _grid(charts: Sequence[str]) -> str:
-    return f'<div class="pair{" alone" if len(charts) == 1 else ""}">{"".join(charts)}</div>'
+def _pairs(folders: Sequence[Folder]) -> list[str]:
+    def drawn(result: Result, place: int) -> _Chart | None:
+        realised = result.privacy.realised
+        if realised is None or realised.histogram is None:
+            return None
+        return pair_chart(realised.histogram, result.privacy.epsilon, place)
+
+    return [
+        "<h2>What pairs of nodes really learnt</h2>",
+        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took.</p>",
+        *_for_each(folders, "pairs", drawn, "the privacy of all pairs was not recorded."),
+    ]
 
 
 def _skips(folders: Sequence[Folder]) -> list[str]:
-    charts, never = [], []
-    for place, folder in enumerate(folders):
-        if folder.result.skipped.any():
-            drawn = chart(f"skips-{place}", *skip_chart(folder.result, place))
-            charts.append(f"<div><h3>{_named(folders, place)}</h3>{drawn}</div>")
-        else:
-            never.append(f"<li>{_named(folders, place)}: nobody was ever skipped.</li>")
+    def drawn(result: Result, place: int) -> _Chart | None:
+        return skip_chart(result, place) if result.skipped.any() else None
+
     return [
         "<h2>Who was skipped how often</h2>",
         "<p>The share of its turns, over all runs, at which a node was not ready in time.</p>",
-        _grid(charts),
-        f"<ul>{''.join(never)}</ul>" if never else "",
+        *_for_each(folders, "skips", drawn, "nobody was ever skipped."),
     ]
 
 
 def _looked_at(result: Result) -> dict[str, Any]:
-    """Return all settings of a result that were looked at."""
-    settings = _used(result.all_settings(), result.schedule)
-    if settings.get("data", {}).get("path") is not None:  # the data set's name is a default that nobody looked at
-        settings["data"] = {key: value for key, value in settings["data"].items() if key != "name"}
-    return settings
-
-
-def _used(settings: dict[str, Any], schedule: str) -> dict[str, Any]:
-    """Return settings without those that only another schedule, or another way to deal rows, would look at."""
-    usual = RunFile().model_dump(mode="json")
-    used = {section: values for section, values in settings.items() if section not in RIVALS}
-    if schedule in RIVALS and schedule in settings:
-        used[schedule] = settings[schedule]
+    """Return all settings of a result, without those that only another schedule or way to deal rows would look at."""
+    usual, schedule = RunFile().model_dump(mode="json"), result.schedule
+    found = {name: values for name, values in result.all_settings().items() if name == schedule or name not in RIVALS}
     for section in ("stragglers", "compute", "network"):  # nobody is one, computing takes no time, nothing is real
-        if used.get(section) == usual[section]:
-            del used[section]
-    data = dict(used.get("data", {}))
-    split = data.get("split") or ""
+        if found.get(section) == usual[section]:
+            del found[section]
+    data = dict(found.get("data", {}))
+    if data.get("path") is not None:  # the data set's name is a default that nobody looked at
+        data.pop("name", None)
     for key, kind in (("alpha", "dirichlet"), ("shards_per_node", "shards"), ("exponent", "power-law")):
-        if not split.startswith(kind):
+        if not (data.get("split") or "").startswith(kind):
             data.pop(key, None)
-    return used | {"data": data}
+    return found | {"data": data}
 
 
 def _settings(folders: Sequence[Folder]) -> list[str]:
@@ -381,7 +299,5 @@ def _settings(folders: Sequence[Folder]) -> list[str]:
         '<p class="quiet">Values in grey are the same in all folders; <code>resolved</code> is what defaults and'
         " searches came to.</p>",
         settings_table(heads, [_looked_at(folder.result) for folder in folders]),
-        "<table><thead><tr><th>this page was made with</th><th>version</th></tr></thead><tbody>"
-        + "".join(f"<tr><td>{name}</td><td>{escape(number)}</td></tr>" for name, number in made.items())
-        + "</tbody></table>",
+        columns_table("this page was made with", ["version"], [made]),
     ]

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from .._numbers import upper
-from ..errors import quoted_list
 from ..privacy import Histogram
+from ..runs import toml_value
 from ..simulation import Result
 from .figures import PALETTE
 
@@ -219,20 +219,25 @@ def _marked(axis: str, value: float, words: str, *, left: bool = False) -> dict[
     return {"shapes": [line], "annotations": [note]}
 
 
-def settings_table(heads: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> str:
-    """Return all settings, a column for each folder; what all share is said once. Heads are HTML."""
-    listed = [_flat(each) for each in settings]
+def columns_table(first: str, heads: Sequence[str], columns: Sequence[Mapping[str, object]]) -> str:
+    """Return values by name, a column for each folder; what all share is said once. Heads and names are HTML."""
     rows = []
-    for key in dict.fromkeys(key for values in listed for key in values):
-        cells = [escape(values.get(key, "-")) for values in listed]
+    for key in dict.fromkeys(key for values in columns for key in values):
+        cells = [escape(str(values.get(key, "-"))) for values in columns]
         if len(cells) > 1 and len(set(cells)) == 1:
             shown = f'<td class="all" colspan="{len(cells)}">{cells[0]}</td>'
         else:
             shown = "".join(f"<td>{cell}</td>" for cell in cells)
-        rows.append(f"<tr><td><code>{escape(key)}</code></td>{shown}</tr>")
-    top = "".join(f"<th>{head}</th>" for head in ("setting", *heads))
+        rows.append(f"<tr><td>{key}</td>{shown}</tr>")
+    top = "".join(f"<th>{head}</th>" for head in (first, *heads))
     table = f'<table class="settings"><thead><tr>{top}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
     return f'<div class="scroll">{table}</div>'
+
+
+def settings_table(heads: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> str:
+    """Return all settings, a column for each folder."""
+    listed = [{f"<code>{escape(key)}</code>": text for key, text in _flat(each).items()} for each in settings]
+    return columns_table("setting", heads, listed)
 
 
 def differing_settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -254,45 +259,24 @@ def differing_settings(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return all settings that have a value, as section.key and text."""
-    found = {}
+    found: dict[str, str] = {}
     for section, values in settings.items():
-        if values is None:  # no schema
-            continue
-        if isinstance(values, Sequence):  # the columns of a schema
-            for number, entry in enumerate(values, start=1):
-                found[f"{section}.{entry.get('name', number)}"] = _column(entry)
-            continue
-        for key, value in values.items():
-            if value is not None and value != []:
-                found[f"{section}.{key}"] = _text(value)
+        by_key = _by_name(values) if isinstance(values, Sequence) else values or {}
+        found |= {f"{section}.{key}": _text(value) for key, value in by_key.items() if value not in (None, [])}
     return found
 
 
+def _by_name(columns: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what a schema says of each column, as its file has it."""
+    said = {}
+    for number, column in enumerate(columns, start=1):
+        keys = {key: value for key, value in column.items() if key != "name" and value not in (None, False, [])}
+        said[str(column.get("name", number))] = ", ".join(f"{key} = {toml_value(each)}" for key, each in keys.items())
+    return said
+
+
 def _text(value: Any) -> str:
-    """Return a value as a run file has it; of a long list the first few."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    many = isinstance(value, list) and len(value) > 6
-    return f"{value[:3]} ... ({len(value)} values)" if many else str(value)
-
-
-def _column(entry: Mapping[str, Any]) -> str:
-    """Say what a schema says of a column.
-
-    >>> _column({"name": "age", "range": [20, 80.0], "missing": "indicator"}), _column({"name": "id", "person": True})
-    ('20 to 80; missing: indicator', 'person')
-    >>> _column({"name": "ill", "label": True, "categories": {"no": ["0"], "yes": ["1", "2"]}})
-    "label; no ('0'), yes ('1', '2')"
-    """
-    parts = [role for role in ("label", "person", "node", "ignore") if entry.get(role)]
-    if entry.get("range") is not None:
-        low, high = entry["range"]
-        parts.append(f"{low:g} to {high:g}")
-    known = entry.get("categories") or []
-    if isinstance(known, Mapping):
-        parts.append(", ".join(f"{name} ({quoted_list(map(str, texts))})" for name, texts in known.items()))
-    elif known:
-        parts.append(quoted_list(map(str, known)))
-    if entry.get("missing") is not None:
-        parts.append(f"missing: {entry['missing']}")
-    return "; ".join(parts)
+    """Return a value as a run file has it, without quotes around words; of a long list the first few."""
+    if isinstance(value, list) and len(value) > 6:
+        return f"{toml_value(value[:3])} ... ({len(value)} values)"
+    return value if isinstance(value, str) else toml_value(value)

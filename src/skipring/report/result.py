@@ -24,7 +24,7 @@ def result_rows(result: Result) -> list[tuple[str, object]]:
     if privacy.unit != "node":
         rows.append(("noise std on the gradient", resolved.noise_std))
         rows.append(("rows per update", _batch(resolved)))
-    return rows + _privacy_rows(privacy)
+    return rows + privacy_rows(privacy)
 
 
 def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
@@ -44,11 +44,12 @@ def result_notes(result: Result, unsaid: str | None = None) -> list[str]:
     elif privacy.view == "coalition":
         notes.append(
             f"The forecast is against {privacy.against} (laps.coalition), with all that is sent and each model in"
-            " sight; who is late changes nothing. An outsider sees the same."
+            " sight; who is late changes nothing. An outsider sees the same, but knows none of the noise, and learns"
+            " less."
         )
         if result.resolved.nodes == 2:
             notes.append("Two nodes hide nothing for each other: each lap is a release of each node's own.")
-    elif privacy.not_amplified_because is not None:
+    if privacy.not_amplified_because is not None and privacy.view != "coalition":
         notes.append(f"The noise of others is not counted: {privacy.not_amplified_because}.")
     notes += [] if unsaid is None else [said(unsaid)]
     if privacy.unit != "node" and privacy.every < (resolved.parts or 1):
@@ -89,44 +90,39 @@ def _batch(resolved: ResolvedFacts) -> str:
     return f"at most {resolved.batch}{parts}"
 
 
-def _privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
+def privacy_rows(privacy: PrivacyReport) -> list[tuple[str, object]]:
+    """Return the names and values of all epsilons of a simulation; why there is none, where there is none."""
     if privacy.refused is not None:
         return [("epsilon", privacy.refused)]
+    realised, paper, laps = privacy.realised, privacy.paper, privacy.coalition is not None
+    average = ", average" if privacy.averaged else ", every pair" if privacy.holds_for_every_pair else ""
     rows: list[tuple[str, object]] = [("epsilon protects", privacy.hides)]
-    if privacy.averaged and privacy.realised is not None:  # what holds for every pair comes first
-        rows.append(("epsilon, realised, every pair", upper(privacy.realised.worst)))
-    if privacy.forecast is not None:
-        whose = ", average" if privacy.averaged else ", every pair" if privacy.holds_for_every_pair else ""
-        whose = whose if privacy.coalition is None else f", {privacy.against}"
-        rows.append((f"epsilon, forecast{whose}", _epsilon_or_why(privacy.forecast)))
-    if privacy.final is not None:
-        seen = "final model only" if privacy.coalition is None else "an outsider"
-        rows.append((f"epsilon, {seen}", _epsilon_or_why(privacy.final)))
-    if privacy.all_others is not None:
-        rows.append(("epsilon, if all others collude", _epsilon_or_why(privacy.all_others)))
+    if privacy.averaged and realised is not None:  # what holds for every pair comes first
+        rows.append(("epsilon, realised, every pair", upper(realised.worst)))
+    stated = {
+        f"epsilon, forecast{f', {privacy.against}' if laps else average}": privacy.forecast,
+        "epsilon, an outsider" if laps else "epsilon, final model only": privacy.final,
+        "epsilon, if all others collude": privacy.all_others,
+    }
+    rows += [(name, _epsilon_or_why(part)) for name, part in stated.items() if part is not None]
     if privacy.whole_node:
         rows.append(("epsilon, whole node", privacy.whole_node))
-    if privacy.paper is not None:
-        said = f"epsilon, {privacy.paper.method or 'paper'}"
-        rows.append(
-            (said + (" (not proven)" if privacy.paper.trusted is False else ""), _epsilon_or_why(privacy.paper))
-        )
-    realised = privacy.realised
-    if realised is not None:
-        if privacy.view == "server":
-            names = ("busiest node, server", "99 % node, server", "median node, server")
-        elif privacy.view == "coalition":
-            names = ("worst node", "99 % node", "median node")
-        else:
-            sampled = "" if realised.pairs is None else f" of {realised.pairs}"
-            names = (f"worst pair{sampled}", "99 % pair", "median pair")
-        values = (realised.worst, realised.pair_99, realised.median)
-        rows += [(f"epsilon, realised, {name}", upper(value)) for name, value in zip(names, values, strict=True)]
-        if realised.final is not None:
-            rows.append(("epsilon, realised, final model", upper(realised.final)))
-        if realised.other_node is not None:
-            rows.append(("epsilon, realised, another node", upper(realised.other_node)))
-    return rows
+    if paper is not None:
+        doubtful = " (not proven)" if paper.trusted is False else ""
+        rows.append((f"epsilon, {paper.method or 'paper'}{doubtful}", _epsilon_or_why(paper)))
+    if realised is None:
+        return rows
+    if privacy.view == "server":
+        names = ["busiest node, server", "99 % node, server", "median node, server"]
+    elif privacy.view == "coalition":
+        names = ["worst node", "99 % node", "median node"]
+    else:
+        sampled = "" if realised.pairs is None else f" of {realised.pairs}"
+        names = [f"worst pair{sampled}", "99 % pair", "median pair"]
+    names += ["final model", "another node"]
+    values = (realised.worst, realised.pair_99, realised.median, realised.final, realised.other_node)
+    found = zip(names, values, strict=True)
+    return [*rows, *((f"epsilon, realised, {name}", upper(each)) for name, each in found if each is not None)]
 
 
 def _epsilon_or_why(part: StatedEpsilon) -> str | None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from rich.table import Table
 
 from .._numbers import number
-from ..experiments import TheoryTable
-from ..planning import Plan, Plans
-from .plain import plain_table
+
+if TYPE_CHECKING:
+    from ..experiments import TheoryTable
+    from ..planning import Plan, Plans
+
+
+def plain_table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
+    """Return an empty table without lines; columns of words first, then those whose numbers stand at the right edge."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for column in right:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
 
 
 def plan_table(plans: Plans) -> Table:

@@ -12,9 +12,9 @@ from .._numbers import number, upper
 from .._writing import write_csv
 from ..experiments import TRACE_CASES, TRACE_DELTA, TRACE_NOISE, TRACE_PANELS, TraceCurve, TraceStudy
 from ..privacy import RELATION
-from .figures import PALETTE, new_figure, save_figure, style
+from .figures import PALETTE, figure_in
 from .findings import Findings
-from .plain import plain_table
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,39 +95,30 @@ def _write(curves: Sequence[TraceCurve], path: Path) -> list[Path]:
 
 def _draw_all(curves: Sequence[TraceCurve], paths: Sequence[Path], *, title: str) -> None:
     """Draw a column for each trace: error above, and below it the realised epsilon, against time."""
-    with style():
-        figure = new_figure(11.5, 6.6)
+    with figure_in(paths, 11.5, 6.6) as figure:
         figure.suptitle(title)
         for column, (panel, words) in enumerate(TRACE_PANELS.items()):
             upper, lower = (figure.add_subplot(2, len(TRACE_PANELS), 1 + column + 3 * row) for row in (0, 1))
             for curve in (each for each in curves if each.panel == panel):
                 _draw(upper, lower, curve)
-            upper.set(title=words, xscale="log")
-            lower.set(xlabel="seconds", xscale="log")
-            upper.set_ylim(bottom=0.0)
-            lower.set_ylim(bottom=0.0)
+            upper.set(title=words)
+            lower.set(xlabel="seconds")
+            for axes in (upper, lower):
+                axes.set(xscale="log")
+                axes.set_ylim(bottom=0.0)
             lower.sharex(upper)
             if column == 0:
                 upper.set_ylabel("error rate on the test set")
                 lower.set_ylabel("epsilon, worst pair (server: any node)")
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(TRACE_CASES), frameon=False)
-        save_figure(figure, paths)
+        shown = figure.axes[0].get_legend_handles_labels()
+        figure.legend(*shown, loc="outside lower center", ncols=len(TRACE_CASES))
 
 
 def _draw(upper: Axes, lower: Axes, curve: TraceCurve) -> None:
-    place = TRACE_CASES.index(curve.case)
-    look: dict[str, Any] = {"color": PALETTE[(6, 0, 4, 1, 2, 3)[place]], "ls": _DASHES[place], "lw": 1.3}
+    place, last = TRACE_CASES.index(curve.case), slice(-1, None)
+    look: dict[str, Any] = {"color": PALETTE[(6, 0, 4, 1, 2, 3)[place]], "ls": _DASHES[place]}
     upper.plot(curve.latency[1:], curve.error[1:], **look)
-    upper.errorbar(
-        curve.latency[-1:],
-        curve.error[-1:],
-        yerr=curve.error_std[-1:],
-        marker=_MARKERS[place],
-        ms=5,
-        capsize=3,
-        label=curve.case,
-        **look,
-    )
+    look["marker"] = _MARKERS[place]
+    upper.errorbar(curve.latency[last], curve.error[last], curve.error_std[last], label=curve.case, **look)
     known = np.flatnonzero(~np.isnan(curve.epsilon))[1:]
-    lower.plot(curve.latency[known], curve.epsilon[known], marker=_MARKERS[place], ms=3, **look)
+    lower.plot(curve.latency[known], curve.epsilon[known], ms=3, **look)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..experiments import Worth, WorthRow
 from ..privacy import PROTECTED, RELATION, said
-from .figures import new_figure, save_figure, style
-from .plain import plain_table
+from .figures import figure_in
+from .tables import plain_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,8 +93,7 @@ def worth_notes(found: Worth) -> list[str]:
 
 def draw_worth(found: Worth, paths: Sequence[Path], *, title: str) -> None:
     """Draw the error against epsilon, medians with bands over splits; what has no noise stands at the right end."""
-    with style():
-        figure = new_figure(7.2, 4.8)
+    with figure_in(paths, 7.2, 4.8) as figure:
         axes = figure.add_subplot()
         names = worth_names(numbers=found.numbers)
         epsilons = sorted({row.epsilon for row in found.rows if row.epsilon is not None})
@@ -121,7 +120,6 @@ def draw_worth(found: Worth, paths: Sequence[Path], *, title: str) -> None:
         axes.set_ylim(bottom=0.0)
         axes.grid(visible=False, axis="x")
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
-        save_figure(figure, paths)
 
 
 def _line(

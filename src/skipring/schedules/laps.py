@@ -29,9 +29,6 @@ class Laps(Rival):
     name: ClassVar[str] = "laps"
     leaves_late_out: ClassVar[bool] = True
     against: ClassVar[str] = "Laps: against a coalition."
-    caption: ClassVar[str] = (
-        "For <b>laps</b> it protects against a coalition of nodes that put together what they know."
-    )
     #: Round trips of a lap: who is ready and who takes part, what each adds, and the masks.
     round_trips: ClassVar[int] = 3
     coalition: int | None = None

@@ -20,9 +20,8 @@ class Rival:
     name: ClassVar[str]
     #: Whether an iteration goes on without nodes that are late.
     leaves_late_out: ClassVar[bool]
-    #: Against whom its epsilon is, in a few words, and what a page says of it in HTML.
+    #: Against whom its epsilon is, in a few words.
     against: ClassVar[str]
-    caption: ClassVar[str]
     nodes: int
 
     def __post_init__(self) -> None:
@@ -48,10 +47,6 @@ class Gossip(Rival):
     name: ClassVar[str] = "gossip"
     leaves_late_out: ClassVar[bool] = False
     against: ClassVar[str] = "Gossip: a node's own releases."
-    caption: ClassVar[str] = (
-        "For <b>gossip</b> the forecast counts a node's own releases; <i>epsilon paper</i> is Muffliato's theorem,"
-        " not proven for this protocol; <i>realised worst</i> is the worst of some pairs, without a final model."
-    )
     slots: float
     rounds: int = 2
     degree: float | None = None
@@ -99,7 +94,6 @@ class Federated(Rival):
     name: ClassVar[str] = "federated"
     leaves_late_out: ClassVar[bool] = True
     against: ClassVar[str] = "Federated: against the server."
-    caption: ClassVar[str] = "For <b>federated</b> it protects against the server, which sees every upload."
     channels: int = 100
 
     def __post_init__(self) -> None:

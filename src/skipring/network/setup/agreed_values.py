@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._version import __version__
 from ...errors import InvalidInput
-from ...schedules import RIVALS
+from ...schedules import RIVALS, SCHEDULES
 from ..transport import PROTOCOL, Agreement
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def require_network_run(run: RunFile, nodes: int) -> None:
     if run.schedule.steps is not None and not 1 <= run.schedule.steps <= MOST_STEPS:
         refused.append(("schedule.steps", run.schedule.steps, f"must be from 1 to {MOST_STEPS}"))
     if run.schedule.name in RIVALS:
-        refused.append(("schedule.name", run.schedule.name, "has no token to pass between nodes"))
+        passing = ", ".join(SCHEDULES)
+        reason = f"has no token to pass between nodes; take one of {passing}"
+        refused.append(("schedule.name", run.schedule.name, reason))
     if run.data.nodes not in (None, nodes):
         refused.append(("data.nodes", run.data.nodes, f"the roster has {nodes} nodes"))
     if run.delay.patient_every is not None:

@@ -1,4 +1,4 @@
-"""`skipring schema`: a first draft of what the columns of a table mean, for a person to edit."""
+"""Files for a person to edit: a run file (`skipring init`), and what the columns of a table mean (`schema`)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .._command import command
 from .._writing import write_output
-from ..errors import InvalidInput
-from ._output import Json, print_json
+from ._options import Force
+from ._output import Json, print_json, require_new
 
 if TYPE_CHECKING:
     from ..data import SchemaDraft
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("run.toml"),
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a run file with every key, its default and what it means."""
+    from ..runs import example_run_file  # loaded when the command runs
+
+    require_new(file, force, "FILE")
+    write_output(file, example_run_file(), "FILE")
+    if as_json:
+        print_json({"file": str(file)})
+        return
+    print(f"{file} is written; next: {command('simulate', file)}")
 
 
 def schema(
@@ -21,7 +38,7 @@ def schema(
     person: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
     node: Annotated[str | None, typer.Option(help="The column that says which node a row belongs to.")] = None,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("schema.toml"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Draft a schema from a table: ranges, categories, what is missing; for you to edit.
@@ -30,8 +47,7 @@ def schema(
     """
     from ..data import draft_schema  # loaded when the command runs
 
-    if out.exists() and not force:
-        raise InvalidInput.because("out", out, "exists already; --force overwrites it")
+    require_new(out, force)
     draft = draft_schema(file, label=label, person=person, node=node)
     write_output(out, _text(draft, file))
     if as_json:
