@@ -413,7 +413,9 @@ def test_a_network_of_ones_own_is_a_network_like_any_other(tmp_path: Path, monke
     elsewhere: list[str | None] = []
     monkeypatch.setattr(runner, "_compute_in_this_process", lambda _, cell, __: here.append(cell.run.model.name))
     monkeypatch.setattr(
-        runner, "compute_in_processes", lambda _, cells, **__: elsewhere.extend(cell.run.model.name for cell in cells)
+        runner,
+        "_compute_in_processes",
+        lambda _, cells, *__: elsewhere.extend(cell.run.model.name for cell in cells),
     )
     runner._compute_here(runner.Board(sweep, Store(tmp_path), None, None), sweep.cells, 2)
     assert (here, elsewhere) == (["mine:net", "cnn"], ["logistic", "softmax"])
