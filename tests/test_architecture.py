@@ -107,14 +107,17 @@ def test_files_are_of_a_few_hundred_lines() -> None:
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions() -> Iterator[tuple[str, Function, bool]]:
-    """Yield where each function is, and whether it is compiled, or makes one that is."""
+@cache
+def functions() -> list[tuple[str, Function, bool]]:
+    """Return where each function is, and whether it is compiled, or makes one that is."""
+    found = []
     for path in HOUSE.rglob("*.py"):
         every = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, Function)]
         for node in every:
             inside = [each for each in ast.walk(node) if isinstance(each, Function)]
             compiled = any("njit" in ast.unparse(mark) for each in inside for mark in each.decorator_list)
-            yield f"{path.relative_to(HOUSE)}: {node.name}", node, compiled
+            found.append((f"{path.relative_to(HOUSE)}: {node.name}", node, compiled))
+    return found
 
 
 def parameters(node: Function) -> int:
