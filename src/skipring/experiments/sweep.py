@@ -57,7 +57,6 @@ class Sweep:
 
     name: str
     title: str
-    base: Mapping[str, Any]
     cells: tuple[Cell, ...]
     figure: Mapping[str, Any]
 
@@ -110,7 +109,7 @@ def parse_sweep(
         raise InvalidInput.because("FILE", name, "base must hold the sections of a run file, such as [base.data]")
     combinations = _combinations(values.get("grid", {}), name)
     cells = _cells(base, combinations, [parse_change(change) for change in changes], folder)
-    return Sweep(found, values.get("title", found), base, cells, values.get("figure", {}))
+    return Sweep(found, values.get("title", found), cells, values.get("figure", {}))
 
 
 def _combinations(given: Any, name: str) -> list[dict[str, Any]]:
