@@ -93,43 +93,37 @@ def _head(asked: Sweep, store: Store) -> dict[str, Any]:
     return {"name": asked.name, "title": asked.title, "folder": str(store.folder)}
 
 
+def _named(cell: Cell) -> dict[str, Any]:
+    return {"key": cell.key, "label": cell.label, "changes": cell.changes}
+
+
 def _list(asked: Sweep, store: Store, as_json: bool) -> None:
-    finished = {cell.key: store.finished_runs(cell) for cell in asked.cells}
+    cells = [
+        _named(cell)
+        | {"runs": cell.run.simulation.runs, "finished_runs": store.finished_runs(cell)}
+        | {"finished": store.finished(cell.key)}
+        for cell in asked.cells
+    ]
     if as_json:
-        cells = [
-            {
-                "key": cell.key,
-                "label": cell.label,
-                "changes": cell.changes,
-                "runs": cell.run.simulation.runs,
-                "finished_runs": finished[cell.key],
-                "finished": store.finished(cell.key),
-            }
-            for cell in asked.cells
-        ]
         print_json(_head(asked, store) | {"cells": cells})
         return
     from ..report import plain_table
 
     table = plain_table("cell", right=("key", "runs"))
     table.columns[1].justify = "left"
-    for cell in asked.cells:
-        state = "finished" if store.finished(cell.key) else f"{finished[cell.key]} of {cell.run.simulation.runs}"
-        table.add_row(cell.label, cell.key, state)
-    count = sum(store.finished(cell.key) for cell in asked.cells)
-    show(table, note=f"\n{count} of {len(asked.cells)} cells are finished in {store.folder}.")
+    for cell in cells:
+        state = "finished" if cell["finished"] else f"{cell['finished_runs']} of {cell['runs']}"
+        table.add_row(cell["label"], cell["key"], state)
+    count = sum(cell["finished"] for cell in cells)
+    show(table, note=f"\n{count} of {len(cells)} cells are finished in {store.folder}.")
 
 
 def _plain(cell: Cell, store: Store, outcome: SweepOutcome) -> dict[str, Any]:
-    known = {"key": cell.key, "label": cell.label, "changes": cell.changes}
     if cell.key in outcome.failures:
-        return known | {"failure": outcome.failures[cell.key]}
+        return _named(cell) | {"failure": outcome.failures[cell.key]}
     result = outcome.results[cell.key]
-    return known | {
-        "folder": str(store.path(cell.key)),
-        "epsilon": result.privacy.epsilon,
-        **result.summary().to_json(),
-    }
+    found = {"folder": str(store.path(cell.key)), "epsilon": result.privacy.epsilon}
+    return _named(cell) | found | result.summary().to_json()
 
 
 def _not_covered(outcome: SweepOutcome) -> str:
