@@ -153,49 +153,39 @@ def _order(curves: Mapping[str, _Curve]) -> str:
     return "; ".join(["the same order", *unclear])
 
 
+#: What is said of the best accuracy of a network, by the row of Figure 4: about what, the paper's number, and why.
+_NETWORKS = {
+    "row3": (
+        "MNIST, 60 nodes, not clipped: best accuracy",
+        "close to 90 %",
+        "after 20,000 updates and still rising; the paper does not say how long it trained",
+    ),
+    "row4": (
+        "CIFAR-10, 50 nodes, not clipped: best accuracy",
+        "about 42 %",
+        "after 9000 updates; one run of 100,000 came to 39 % and no longer rose, see docs/experiments.md",
+    ),
+    "row3-clipped": (
+        "MNIST, a node's gradient clipped to norm 1, epsilon 22.0 of a node valid",
+        "not given",
+        "same noise, 20,000 updates; without clipping no epsilon is valid",
+    ),
+    "row4-clipped": ("CIFAR-10, the same, 9000 updates, epsilon 14.7 of a node valid", "not given", "the same"),
+    "row3-records": (
+        "MNIST, each record's gradient clipped to norm 1, epsilon 14.3 of a record valid",
+        "not given",
+        "same noise, 20,000 updates, and a larger rate, searched on rows held back from training",
+    ),
+    "row4-records": ("CIFAR-10, the same, 9000 updates, epsilon 9.6 of a record valid", "not given", "the same"),
+}
+
+
 def _networks(folder: Path) -> list[PaperStatement]:
-    rows = ("row3", "row4", "row3-clipped", "row4-clipped", "row3-records", "row4-records")
-    best = {
-        row: _percent(1.0 - min(curve.error() for curve in _curves(folder, f"figure4-{row}").values())) for row in rows
-    }
-    return [
-        PaperStatement(
-            "MNIST, 60 nodes, not clipped: best accuracy",
-            "close to 90 %",
-            best["row3"],
-            "after 20,000 updates and still rising; the paper does not say how long it trained",
-        ),
-        PaperStatement(
-            "CIFAR-10, 50 nodes, not clipped: best accuracy",
-            "about 42 %",
-            best["row4"],
-            "after 9000 updates; one run of 100,000 came to 39 % and no longer rose, see docs/experiments.md",
-        ),
-        PaperStatement(
-            "MNIST, a node's gradient clipped to norm 1, epsilon 22.0 of a node valid",
-            "not given",
-            best["row3-clipped"],
-            "same noise, 20,000 updates; without clipping no epsilon is valid",
-        ),
-        PaperStatement(
-            "CIFAR-10, the same, 9000 updates, epsilon 14.7 of a node valid",
-            "not given",
-            best["row4-clipped"],
-            "the same",
-        ),
-        PaperStatement(
-            "MNIST, each record's gradient clipped to norm 1, epsilon 14.3 of a record valid",
-            "not given",
-            best["row3-records"],
-            "same noise, 20,000 updates, and a larger rate, searched on rows held back from training",
-        ),
-        PaperStatement(
-            "CIFAR-10, the same, 9000 updates, epsilon 9.6 of a record valid",
-            "not given",
-            best["row4-records"],
-            "the same",
-        ),
-    ]
+    found = []
+    for row, (about, paper, why) in _NETWORKS.items():
+        least = min(curve.error() for curve in _curves(folder, f"figure4-{row}").values())
+        found.append(PaperStatement(about, paper, _percent(1.0 - least), why))
+    return found
 
 
 def _rivals(folder: Path) -> list[PaperStatement]:
