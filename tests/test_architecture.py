@@ -14,6 +14,8 @@ import pytest
 import skipring
 import skipring.network
 from skipring._lazy import names_in
+from skipring.learning import BUILT_IN
+from skipring.schedules import RIVALS, SCHEDULES
 
 #: What any room may use, for each house; it uses no room. The network is a house inside the house.
 FLOORS = {
@@ -100,6 +102,57 @@ def test_rooms_are_entered_through_their_front_door(house: ModuleType) -> None:
 def test_files_are_of_a_few_hundred_lines() -> None:
     long = {path for path in HOUSE.rglob("*.py") if len(path.read_text().splitlines()) > 500}
     assert not {str(path.relative_to(HOUSE)) for path in long}
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def functions() -> list[tuple[str, Function, bool]]:
+    """Return where each function is, and whether it is compiled, or makes one that is."""
+    found = []
+    for path in HOUSE.rglob("*.py"):
+        every = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, Function)]
+        for node in every:
+            inside = [each for each in ast.walk(node) if isinstance(each, Function)]
+            compiled = any("njit" in ast.unparse(mark) for each in inside for mark in each.decorator_list)
+            found.append((f"{path.relative_to(HOUSE)}: {node.name}", node, compiled))
+    return found
+
+
+def parameters(node: Function) -> int:
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    return len([each for each in given if each.arg not in ("self", "cls")])
+
+
+def test_functions_are_short() -> None:
+    """Compiled loops may be longer: a call from one compiled function to another is not free, nor is reading both."""
+    lengths = {name: (node.end_lineno or 0) - node.lineno + 1 for name, node, compiled in functions() if not compiled}
+    assert len(lengths) > 2000
+    assert not {name: length for name, length in lengths.items() if length > 60}
+
+
+def test_functions_take_few_parameters() -> None:
+    many = {name: compiled for name, node, compiled in functions() if parameters(node) > 8}
+    assert len(many) <= 12
+    assert [name for name, compiled in many.items() if not compiled] == ["simulation/simulate.py: simulate"]
+
+
+@pytest.mark.parametrize("name", [*SCHEDULES, *RIVALS, *sorted(BUILT_IN)])
+def test_the_name_of_a_schedule_or_loss_is_written_in_few_files(name: str) -> None:
+    """The object knows its name, and others ask it."""
+    found = {path for path, texts in written().items() if name in texts}
+    assert 1 <= len(found) <= 5, found
+
+
+@cache
+def written() -> dict[str, set[str]]:
+    """The texts in quotes of each file."""
+    trees = {str(path.relative_to(HOUSE)): ast.walk(ast.parse(path.read_text())) for path in HOUSE.rglob("*.py")}
+    return {
+        path: {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        for path, nodes in trees.items()
+    }
 
 
 @houses

@@ -8,7 +8,6 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +150,8 @@ def test_paper_figures_come_as_png_svg_and_csv(skipring: Command, tmp_path: Path
 @pytest.mark.parametrize("nodes", [10, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.early])])
 def test_tables_without_json_name_both_methods(skipring: Command, monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
     """Those of up to a thousand nodes take long."""
-    if nodes == 10:  # the function has the name of its module, and hides it
-        monkeypatch.setattr(import_module("skipring.experiments.theory_tables"), "_SIZES", [(10, 1000, 1e-6)])
+    if nodes == 10:
+        monkeypatch.setattr("skipring.experiments.theory._SIZES", [(10, 1000, 1e-6)])
     found: list[TheoryTable] = []
 
     def kept(progress: Callable[[int], None]) -> list[TheoryTable]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -62,8 +61,7 @@ def test_unknown_figures_are_refused() -> None:
 
 def test_tables_hold_the_papers_timeouts_and_both_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a thousand nodes take long: `make test-slow` prints them all."""
-    # The function has the name of its module, and hides it.
-    monkeypatch.setattr(import_module("skipring.experiments.theory_tables"), "_SIZES", [(10, 1000, 1e-6)])
+    monkeypatch.setattr("skipring.experiments.theory._SIZES", [(10, 1000, 1e-6)])
     timeouts, privacy = theory_tables()
     gamma = dict(zip(timeouts.columns, timeouts.rows[1], strict=True))
     assert gamma["p=0.7"] == pytest.approx(0.00549, abs=5e-6)

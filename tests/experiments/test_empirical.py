@@ -322,10 +322,9 @@ def curve_of(
     )
 
 
-def test_a_curve_ends_with_its_axis_and_says_when_an_error_is_reached() -> None:
+def test_a_curve_ends_with_its_axis() -> None:
     curve = curve_of([0.0, 1.0, 2.0, 3.0], [0.5, 0.3, 0.4, 0.2])
     assert [curve.last(end) for end in (0.0, 0.9, 1.0, 2.99, 3.0, math.inf)] == [0, 0, 1, 2, 3, 3]
-    assert [curve.reaches(error) for error in (0.5, 0.3, 0.25, 0.1)] == [0.0, 1.0, 3.0, math.inf]
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

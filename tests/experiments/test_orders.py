@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from skipring.experiments.orders import _worst
 from skipring.privacy import forecast, gdp_mu, planned_run
 from skipring.report import order_findings
 from skipring.schedules import DesignedRing, Ring
+from skipring.simulation import Interrupted
 
 Command = Callable[[str], Any]
 
@@ -51,6 +53,19 @@ def test_a_ring_of_any_size_leaks_a_release_per_round() -> None:
 def test_the_table_is_of_worst_pairs() -> None:
     found = worst_pairs(10, 10, search=3000)
     assert found.median < found.closed < found.searched < found.rows < found.drawn
+
+
+def test_it_can_be_interrupted() -> None:
+    stop, told = threading.Event(), list[int]()
+    study = OrderStudy(sizes=((6, 5),), runs=1, search=300, data="breast-cancer")
+
+    def first(done: int) -> None:
+        told.append(done)
+        stop.set()
+
+    with pytest.raises(Interrupted, match="1 of 5 cells are finished"):
+        list(order_study(study, stop=stop, progress=first))
+    assert told == [1]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from skipring.experiments import Cell, straggler_names
 from skipring.experiments.curves import EmpiricalCurve, paper_sweep
-from skipring.experiments.statements import paper_numbers, statements_markdown
+from skipring.experiments.statements import _curves, paper_numbers, statements_markdown
 from skipring.experiments.theory import LAWS
 from skipring.privacy import forecast, planned_run
 from skipring.report.curves import (
@@ -107,6 +108,14 @@ def test_numbers_are_read_off_the_figures(tmp_path: Path) -> None:
         "30.0 %; 39.0 % / 40.0 % / 41.0 %",
         "93.0 %",
     ]
+
+
+def test_a_file_says_when_an_error_is_reached_and_what_was_by_then(tmp_path: Path) -> None:
+    cell = paper_sweep("figure4-row2").cells[0]
+    write_empirical_csv([steps_of(cell, "gamma", [0.0, 1.0, 2.0, 3.0], [0.5, 0.3, 0.4, 0.2])], tmp_path / "one.csv")
+    (curve,) = _curves(tmp_path, "one").values()
+    assert [curve.reaches(error) for error in (0.5, 0.3, 0.25, 0.1)] == [0.0, 1.0, 3.0, math.inf]
+    assert [curve.error(latency) for latency in (0.0, 0.9, 1.0, 2.99, math.inf)] == [0.5, 0.5, 0.3, 0.4, 0.2]
 
 
 def test_an_order_that_differs_from_the_papers_is_admitted(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ nodes = 20
 steps = 60000
 [base.delay]
 law = "empirical:delays.csv"
+[base.privacy]
+protects = "node"
 [base.simulation]
 runs = 30
 evaluate_every = 1000

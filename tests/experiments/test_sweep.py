@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 
 from skipring._numbers import upper
+from skipring.errors import InvalidInput
 from skipring.experiments import Store, Sweep, _ray, curves, parse_sweep, read_sweep, run_sweep, runner
 from skipring.simulation import Interrupted, Result, simulate
 
@@ -159,6 +161,7 @@ GOOD = '[[grid]]\n"delay.skip" = [0.1, 0.5]\n'
         ('[[grid]]\n"delay.skip" = []\n', "", ["delay.skip", "no values"]),
         ('[[grid]]\n"delay.skip" = 0.1\n"delay.timeout" = 1.0\n', "", ["delay.skip 0.1", "excludes another"]),
         ("[base.delay]\nskip = 0.1\n", "", ["no [[grid]]", "skipring simulate"]),
+        ("[[grid]]\n[grid.delay]\n", "", ["no [[grid]]", "skipring simulate"]),
         ("grid = 3\n", "", ["grid", "table"]),
         ('[grid]\n"simulation.seed" = [' + "1," * 101 + ']\n"delay.skip" = [' + "0.1," * 100 + "]\n", "", ["10100"]),
         (GOOD, "--set delay.skp=1", ["delay.skp 1", "in --set"]),
@@ -340,6 +343,59 @@ def test_what_a_killed_process_left_half_done_is_begun_again(tmp_path: Path) -> 
     assert contents(tmp_path / "kept") == contents(tmp_path / "whole")
 
 
+def test_a_cell_is_computed_by_one_process_and_not_again(tmp_path: Path) -> None:
+    cell, *_ = sweep_of(TINY, tmp_path).cells
+    store = Store(tmp_path / "kept")
+    store.prepare()
+    with store.claim(cell.key):
+        assert store.compute(cell.key, cell.run, 1) == "claimed"
+    assert not store.finished(cell.key)
+    assert store.compute(cell.key, cell.run, 1) == "computed"
+    before = contents(tmp_path / "kept")
+    assert store.compute(cell.key, cell.run, 1) == "reused"
+    # Where locks do not reach, another machine may have finished the same.
+    store.keep(cell.key, simulate(cell.run, keep_models=False))
+    assert contents(tmp_path / "kept") == before
+
+
+def test_a_folder_that_cannot_be_filled_is_refused(tmp_path: Path) -> None:
+    sweep = sweep_of(TINY, tmp_path)
+    with pytest.raises(InvalidInput, match=r"out = .*\.lock: cannot be written: No such file"):
+        Store(tmp_path / "unprepared").compute(sweep.cells[0].key, sweep.cells[0].run, 1)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "cells").touch()
+    with pytest.raises(InvalidInput, match=r"out = .*kept: cannot be written: File exists"):
+        run_sweep(sweep, tmp_path / "kept")
+    with pytest.raises(InvalidInput, match="engine = cloud: must be local or ray"):
+        run_sweep(sweep, tmp_path / "other", engine="cloud")  # type: ignore[arg-type] # what is not local, or ray
+
+
+def test_a_missing_file_is_the_trouble_of_its_cell(tmp_path: Path) -> None:
+    grid = {"delay.law": ["exponential:1", f"empirical:{tmp_path}/nowhere.csv"], "simulation.runs": 1}
+    outcome = run_sweep(parse_sweep({"grid": grid}, name="x"), tmp_path / "kept", workers=1)
+    assert outcome.computed == 1
+    (line,) = outcome.failures.values()
+    assert "nowhere.csv" in line
+    assert "\n" not in line
+
+
+def test_an_error_that_is_none_of_ours_says_where_it_was() -> None:
+    try:
+        int("many\nwords")
+    except ValueError as error:
+        line = runner.one_line(error)
+    assert re.fullmatch(r"ValueError: invalid literal for int\(\) .* \(test_sweep\.py:\d+\)", line)
+    assert runner._how(3) == "with exit status 3"
+    assert runner._how(-signal.SIGSEGV) == "of SIGSEGV"
+
+
+def test_a_value_that_a_cell_does_not_have_is_a_dash(skipring: Callable[[str], Any], tmp_path: Path) -> None:
+    base, _, _ = TINY.partition("[[grid]]")
+    (tmp_path / "grid.toml").write_text(base + '[[grid]]\n"delay.skip" = 0.1\n[[grid]]\n"delay.timeout" = 0.5\n')
+    rows = [line.split() for line in skipring("sweep grid.toml --workers 1 --runs 1").out.splitlines()]
+    assert [row[:2] for row in rows if "±" in row and "Mean" not in row] == [["0.1", "-"], ["-", "0.5"]]
+
+
 def test_a_stop_is_heard(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
@@ -413,7 +469,9 @@ def test_a_network_of_ones_own_is_a_network_like_any_other(tmp_path: Path, monke
     elsewhere: list[str | None] = []
     monkeypatch.setattr(runner, "_compute_in_this_process", lambda _, cell, __: here.append(cell.run.model.name))
     monkeypatch.setattr(
-        runner, "compute_in_processes", lambda _, cells, **__: elsewhere.extend(cell.run.model.name for cell in cells)
+        runner,
+        "_compute_in_processes",
+        lambda _, cells, *__: elsewhere.extend(cell.run.model.name for cell in cells),
     )
     runner._compute_here(runner.Board(sweep, Store(tmp_path), None, None), sweep.cells, 2)
     assert (here, elsewhere) == (["mine:net", "cnn"], ["logistic", "softmax"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from skipring.errors import InvalidInput
 from skipring.experiments import TRACE_CASES, TRACE_PANELS, TraceStudy, trace_study
 from skipring.experiments.traces import _answers, _setup
+from skipring.simulation import Interrupted
 
 Command = Callable[[str], Any]
 
@@ -56,6 +58,19 @@ def test_all_cases_of_all_traces_are_drawn_and_listed(skipring: Command, folder:
     assert {line["case"] for line in lines} == set(TRACE_CASES)
     last = [line for line in lines if line["panel"] == "links" and line["case"] == "kept"][-1]
     assert float(last["epsilon"]) == pytest.approx(found["links", "kept"]["epsilon"], rel=1e-5)
+
+
+def test_it_tells_of_each_run_and_can_be_interrupted(folder: Path) -> None:
+    stop, told = threading.Event(), list[int]()
+
+    def until_a_run_of_the_second_case(done: int) -> None:
+        told.append(done)
+        if done == 3:
+            stop.set()
+
+    with pytest.raises(Interrupted, match=r"[3-4] of 36 runs are finished"):
+        trace_study(folder, TraceStudy.quick(), stop=stop, progress=until_a_run_of_the_second_case)
+    assert told in ([1, 2, 3], [1, 2, 3, 4])  # what has begun is finished
 
 
 @pytest.mark.slow

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._lazy import lazily
-from .theory import FIGURES as FIGURES
 from .theory import TheoryCurve as TheoryCurve
+from .theory import TheoryTable as TheoryTable
 from .theory import figure_curves as figure_curves
-from .theory_tables import TheoryTable as TheoryTable
-from .theory_tables import theory_tables as theory_tables
+from .theory import theory_tables as theory_tables
 
 if TYPE_CHECKING:
     from .beyond import BEYOND as BEYOND
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from .curves import law_curves as law_curves
     from .curves import paper_sweep as paper_sweep
     from .curves import sweep_curves as sweep_curves
+    from .curves import write_sweep_csv as write_sweep_csv
     from .fedau import with_fedau as with_fedau
     from .hospitals import ALWAYS_SICK as ALWAYS_SICK
     from .hospitals import DELTA as DELTA
@@ -56,10 +56,9 @@ if TYPE_CHECKING:
     from .sweep import Sweep as Sweep
     from .sweep import parse_sweep as parse_sweep
     from .sweep import read_sweep as read_sweep
-    from .sweep_csv import write_sweep_csv as write_sweep_csv
     from .theory import SKIPS as SKIPS
     from .theory import longest_latency as longest_latency
-    from .theory_tables import table_cells as table_cells
+    from .theory import table_cells as table_cells
     from .traces import TRACE_CASES as TRACE_CASES
     from .traces import TRACE_DELTA as TRACE_DELTA
     from .traces import TRACE_FILES as TRACE_FILES

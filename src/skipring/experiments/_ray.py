@@ -11,18 +11,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import InvalidInput
 from ..runs import RunFile
-from ..simulation import Result
-from ._processes import one_line
-from .store import simulate_cell
+from ..simulation import Result, simulate
+from .runner import LOOK, Board, one_line
 from .sweep import CODE_VERSION, Cell
-
-if TYPE_CHECKING:
-    from .runner import Board
 
 #: How many cells are handed over at once: enough for a large cluster, and not too many claims to hold.
 _AT_ONCE = 256
@@ -61,9 +57,8 @@ def check_address(address: str | None) -> None:
         reason = "what listens there does not let us in as a Ray cluster does; does it ask for another RAY_AUTH_TOKEN?"
         raise InvalidInput.because("address", address, reason) from None
     if tried.returncode != 0:
-        last = (
-            tried.stderr.strip().rpartition("\n")[2].split(". ")[0]
-        )  # what follows are hints about Ray's own commands
+        # What follows the first sentence are hints about Ray's own commands.
+        last = tried.stderr.strip().rpartition("\n")[2].split(". ")[0]
         raise InvalidInput.because("address", address, f"that Ray cluster cannot be joined: {last}")
 
 
@@ -83,18 +78,16 @@ def _cluster(workers: int | None, address: str | None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    asked: dict[str, Any] = {"address": address}
+    if address in (None, "local"):
+        asked = {
+            "address": "local",  # even if RAY_ADDRESS names another
+            "num_cpus": workers or os.cpu_count() or 1,
+            "object_store_memory": _OBJECT_STORE,
+            "include_dashboard": False,
+        }
     try:
-        if address in (None, "local"):
-            ray.init(
-                address="local",  # even if RAY_ADDRESS names another
-                num_cpus=workers or os.cpu_count() or 1,
-                object_store_memory=_OBJECT_STORE,
-                include_dashboard=False,
-                **quiet,
-            )
-        else:
-            ray.init(address=address, **quiet)
+        ray.init(**asked, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInput.because("address" if address else "engine", address or "ray", reason) from None
@@ -125,10 +118,15 @@ def compute_on_ray(board: Board, cells: Sequence[Cell], *, workers: int | None, 
                         running[reference] = (cell, claim)
                     else:  # another process has it, or had it
                         claim.close()
-                ready, _ = ray.wait(list(running), timeout=0.5) if running else ([], [])
+                ready, _ = ray.wait(list(running), timeout=LOOK) if running else ([], [])
                 for reference in ready:
                     cell, claim = running.pop(reference)
-                    board.answered(cell, *_received(board, ray, reference, cell))
+                    found = _received(ray, reference)
+                    if isinstance(found, str):
+                        board.answered(cell, "failed", found)
+                    else:
+                        board.store.keep(cell.key, found)
+                        board.answered(cell, "computed")
                     claim.close()
                 board.look()
         finally:
@@ -137,22 +135,19 @@ def compute_on_ray(board: Board, cells: Sequence[Cell], *, workers: int | None, 
 
 
 def _options(run: RunFile, has_gpu: bool) -> dict[str, Any]:
-    options: dict[str, Any] = {"num_cpus": 1}
-    if run.model.is_network and run.model.device != "cpu" and has_gpu:
-        options["num_gpus"] = 1  # Ray hides GPUs from tasks that do not ask for one
-    return options
+    # Ray hides GPUs from tasks that do not ask for one.
+    wants_gpu = run.model.is_network and run.model.device != "cpu" and has_gpu
+    return {"num_cpus": 1} | ({"num_gpus": 1} if wants_gpu else {})
 
 
-def _received(board: Board, ray: Any, reference: Any, cell: Cell) -> tuple[str, str]:
+def _received(ray: Any, reference: Any) -> Result | str:
+    """Return what a task came to, or a line that says why there is nothing."""
     try:
-        found = ray.get(reference)
+        found: Result | str = ray.get(reference)
     except ray.exceptions.RayError as error:
         # Ray adds the other machine's traceback, whose last line says what happened.
-        return "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[-1].strip()}"
-    if isinstance(found, str):
-        return "failed", found
-    board.store.keep(cell.key, found)
-    return "computed", ""
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[-1].strip()}"
+    return found
 
 
 def _simulate_there(run: RunFile, code_version: str, folder: str, data: str | None) -> Result | str:
@@ -164,6 +159,6 @@ def _simulate_there(run: RunFile, code_version: str, folder: str, data: str | No
             os.environ["SKIPRING_DATA"] = data
         if Path(folder).is_dir():  # names of data files are relative to it
             os.chdir(folder)
-        return simulate_cell(run, threads=1)
+        return simulate(run, threads=1, keep_models=False)
     except Exception as error:  # which Ray would take for a reason to lose the line that says why
         return one_line(error)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._arrays import Floats
+from .._writing import write_csv
 from ..delays import Delay
 from ..errors import InvalidInput
 from ..runs import USUAL_LAW, StragglersSection
 from ..simulation import Result
 from ..timeouts import timeout_for_skip
 from .runner import SweepOutcome
-from .sweep import Sweep, parse_sweep
+from .sweep import Cell, Sweep, parse_sweep
 from .theory import LAWS, THEOREMS
 
 #: Runs of --quick, at most.
 _QUICK_RUNS = 10
+#: The columns of a sweep's table that every cell has.
+_COLUMNS = ("steps", "updates_mean", "latency_mean", "latency_std", "test_error_mean", "test_error_std")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +57,6 @@ class EmpiricalCurve:
         """Return the place of the last point whose mean latency is not beyond `until`."""
         return int(np.flatnonzero(self.latency <= until * 1.0001)[-1])
 
-    def reaches(self, error: float) -> float:
-        """Return the mean latency at which the mean test error first falls to a value; infinity if it never does."""
-        reached = np.flatnonzero(self.error <= error)
-        return float(self.latency[reached[0]]) if len(reached) else float("inf")
-
 
 def shipped_sweeps() -> list[str]:
     """Return the names of the sweeps that come with skipring."""
@@ -71,8 +72,6 @@ def paper_sweep(name: str, *, quick: bool = False, changes: Sequence[str] = ()) 
     """
     if name not in shipped_sweeps():
         raise InvalidInput("NAME", name, f"one of {', '.join(shipped_sweeps())}")
-    import tomllib
-
     values = tomllib.loads((resources.files(__package__) / "sweeps" / f"{name}.toml").read_text(encoding="utf-8"))
     sweep = parse_sweep(values, name=name, changes=changes)
     return parse_sweep(values, name=name, changes=[*_quick(sweep), *changes]) if quick else sweep
@@ -135,30 +134,30 @@ def law_curves(sweep: Sweep, outcome: SweepOutcome, *, seed: int = 1) -> list[Em
     """Return the curves of a sweep over skip probabilities for each of the paper's three laws of delays."""
     curves = []
     for place, (name, law) in enumerate(LAWS.items()):
-        for number, (values, result) in enumerate(_results(sweep, outcome)):
+        for number, (cell, result) in enumerate(_finished(sweep, outcome)):
             rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(place, number)))
-            curves.append(_curve(name, values, result, draw_latencies(result, law, rng)))
+            curves.append(_curve(name, cell, result, draw_latencies(result, law, rng)))
     return curves
 
 
 def sweep_curves(sweep: Sweep, outcome: SweepOutcome) -> list[EmpiricalCurve]:
     """Return the curves of a sweep, one for each cell, with the latencies that were simulated."""
     return [
-        _curve(str(result.settings["delay"]["law"] or USUAL_LAW), values, result, result.latency)
-        for values, result in _results(sweep, outcome)
+        _curve(str(result.settings["delay"]["law"] or USUAL_LAW), cell, result, result.latency)
+        for cell, result in _finished(sweep, outcome)
     ]
 
 
-def _results(sweep: Sweep, outcome: SweepOutcome) -> Iterator[tuple[Mapping[str, Any], Result]]:
+def _finished(sweep: Sweep, outcome: SweepOutcome) -> Iterator[tuple[Cell, Result]]:
     for cell in sweep.cells:
         if cell.key in outcome.results:
-            yield cell.changes, outcome.results[cell.key]
+            yield cell, outcome.results[cell.key]
 
 
-def _curve(law: str, values: Mapping[str, Any], result: Result, latency: Floats) -> EmpiricalCurve:
+def _curve(law: str, cell: Cell, result: Result, latency: Floats) -> EmpiricalCurve:
     return EmpiricalCurve(
         law=law,
-        values=values,
+        values=cell.changes,
         noise_multiplier=result.resolved.noise_multiplier,
         runs=result.runs,
         steps=result.points,
@@ -173,3 +172,18 @@ def _curve(law: str, values: Mapping[str, Any], result: Result, latency: Floats)
 def deviation(values: Floats) -> Floats:
     """Return the standard deviation over runs, point by point; of a single run nothing is known, and it is 0."""
     return np.std(values, axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
+
+
+def write_sweep_csv(sweep: Sweep, outcome: SweepOutcome, path: str | Path) -> None:
+    """Write the mean and standard deviation over runs of every finished cell, a line for each evaluation point."""
+    lines: list[list[object]] = [["label", *sweep.varied, *_COLUMNS]]
+    for cell, result in _finished(sweep, outcome):
+        known = [cell.label, *(_spelled(cell.value(key)) for key in sweep.varied)]
+        curve = _curve("", cell, result, result.latency)
+        columns = (curve.steps, curve.updates, curve.latency, curve.latency_std, curve.error, curve.error_std)
+        lines += [[*known, *row] for row in zip(*(column.tolist() for column in columns), strict=True)]
+    write_csv(path, lines)
+
+
+def _spelled(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value).replace("Infinity", "inf")

@@ -12,13 +12,12 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..privacy import Transcript, TranscriptAccountant, gdp_mu
-from ..runs import parse_run
 from ..schedules import DesignedRing, KnownOrder, RandomRing, RandomWalk, Ring, Schedule, designed_order, schedule
 from ..simulation import Interrupted, simulate
 
@@ -116,15 +115,12 @@ def order_study(
     study: OrderStudy, *, stop: threading.Event | None = None, progress: Callable[[int], None] | None = None
 ) -> Iterator[OrderRow | WorstPairs]:
     """Yield the table of worst pairs for each number of nodes, then a row for each schedule."""
-    done = 0
-    for nodes, rounds in study.sizes:
-        for name in ("", *ORDER_SCHEDULES):
-            if stop is not None and stop.is_set():
-                raise Interrupted(f"{done} of {study.pieces} cells are finished")
-            yield _row(study, name, nodes, rounds) if name else worst_pairs(nodes, rounds, search=study.search)
-            done += 1
-            if progress is not None:
-                progress(done)
+    for done, ((nodes, rounds), name) in enumerate(product(study.sizes, ("", *ORDER_SCHEDULES))):
+        if stop is not None and stop.is_set():
+            raise Interrupted(f"{done} of {study.pieces} cells are finished")
+        yield _row(study, name, nodes, rounds) if name else worst_pairs(nodes, rounds, search=study.search)
+        if progress is not None:
+            progress(done + 1)
 
 
 def _row(study: OrderStudy, name: str, nodes: int, rounds: int) -> OrderRow:
@@ -148,12 +144,7 @@ def _row(study: OrderStudy, name: str, nodes: int, rounds: int) -> OrderRow:
 
 def _worst(ring: Schedule, steps: int, seed: int) -> float:
     """Return the leakage of the worst pair of an order that is drawn or designed, with falling step sizes."""
-    closing = 0
-    path: NDArray[np.int32]
-    if isinstance(ring, DesignedRing):
-        path, closing = ring.order(steps).whole_path, ring.closing
-    else:
-        path = ring.path(steps, np.random.default_rng(seed))
+    path = ring.whole_path(steps, np.random.default_rng(seed))
     account = TranscriptAccountant(
         Transcript(
             nodes=ring.nodes,
@@ -161,7 +152,7 @@ def _worst(ring: Schedule, steps: int, seed: int) -> float:
             updated=np.ones(len(path), dtype=np.bool_),
             step_sizes=1.0 / np.sqrt(np.arange(1.0, len(path) + 1.0)),
             noise_multiplier=2.0,  # one release then has mu = 1
-            closing=closing,
+            closing=ring.closing_hops,
             protects="node",
         )
     )
@@ -171,22 +162,15 @@ def _worst(ring: Schedule, steps: int, seed: int) -> float:
 def _errors(
     study: OrderStudy, ring: Schedule, rounds: int, noise: float, rate: float, validation: float | None
 ) -> tuple[float, ...]:
-    extra: dict[str, Any] = {}
-    if isinstance(ring, DesignedRing) and study.search is not None:
-        extra["search"] = study.search
-    run = parse_run(
-        {
-            "data": {"name": study.data, "nodes": ring.nodes, "validation": validation},
-            "schedule": {"name": ring.name, "steps": ring.nodes * rounds} | extra,
-            "delay": {"law": "exponential:1", "timeout": math.inf},
-            "learning": {"rate": rate},
-            "privacy": {"protects": "node", "noise_multiplier": noise, "delta": ORDER_BUDGET[1]},
-            "simulation": {
-                "runs": study.runs,
-                "seed": 1,
-                "record_path": False,
-                "evaluate_every": 10**9,
-            },
-        }
-    )
-    return tuple(float(error) for error in simulate(run, keep_models=False).test_error[:, -1])
+    schedule: dict[str, Any] = {"name": ring.name, "steps": ring.nodes * rounds}
+    if isinstance(ring, DesignedRing):
+        schedule["search"] = study.search
+    run = {
+        "data": {"name": study.data, "nodes": ring.nodes, "validation": validation},
+        "schedule": schedule,
+        "delay": {"law": "exponential:1", "timeout": math.inf},
+        "learning": {"rate": rate},
+        "privacy": {"protects": "node", "noise_multiplier": noise, "delta": ORDER_BUDGET[1]},
+        "simulation": {"runs": study.runs, "seed": 1, "record_path": False, "evaluate_every": 10**9},
+    }
+    return tuple(simulate(run, keep_models=False).test_error[:, -1].tolist())

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..errors import InvalidInput
-from ..privacy import forecast, planned_run, stated_epsilon
+from ..privacy import PaperBound, forecast, planned_run
 from ..schedules import Federated, Gossip, RandomRing
 
 _NOISE = 10.5976
@@ -28,25 +28,21 @@ class PaperStatement:
 
 @dataclass(frozen=True)
 class _Curve:
-    """A curve of a CSV file: test errors and epsilons by latency."""
+    """A curve of a CSV file, line by line."""
 
     points: tuple[Mapping[str, str], ...]
 
+    def at(self, column: str, latency: float = math.inf) -> float:
+        """Return a column's value at the last point up to a latency."""
+        return float([point for point in self.points if float(point["latency"]) <= latency][-1][column])
+
     def error(self, latency: float = math.inf) -> float:
         """Return the mean test error at the last point up to a latency."""
-        return float([p for p in self.points if float(p["latency"]) <= latency][-1]["test_error"])
-
-    def uncertainty(self) -> float:
-        """Return the standard error of the last mean test error."""
-        return float(self.points[-1]["test_error_std"]) / math.sqrt(float(self.points[-1]["runs"]))
+        return self.at("test_error", latency)
 
     def reaches(self, error: float) -> float:
         """Return the latency at which the mean test error first falls to a value; infinity if it never does."""
         return next((float(p["latency"]) for p in self.points if float(p["test_error"]) <= error), math.inf)
-
-    def epsilon(self, latency: float) -> float:
-        """Return epsilon at the last point up to a latency."""
-        return float([p for p in self.points if float(p["latency"]) <= latency][-1]["epsilon"])
 
 
 def _curves(folder: Path, name: str) -> dict[tuple[str, ...], _Curve]:
@@ -62,6 +58,14 @@ def _curves(folder: Path, name: str) -> dict[tuple[str, ...], _Curve]:
         key = (row["delay"], row.get("schedule.name", ""), row["noise_multiplier"], row["delay.skip"])
         found.setdefault(key, []).append(row)
     return {key: _Curve(tuple(points)) for key, points in found.items()}
+
+
+def _by_skip(folder: Path, name: str) -> dict[str, dict[str, _Curve]]:
+    """Return the curves of a CSV file by delay law, and those of a law by skip probability."""
+    found: dict[str, dict[str, _Curve]] = {}
+    for (law, _, _, skip), curve in _curves(folder, name).items():
+        found.setdefault(law, {})[skip] = curve
+    return found
 
 
 def _percent(value: float) -> str:
@@ -82,27 +86,19 @@ def paper_numbers(folder: str | Path) -> list[PaperStatement]:
         raise InvalidInput.because("DIR", source, reason) from None
 
 
-def _skips(curves: Mapping[tuple[str, ...], _Curve], law: str) -> dict[str, _Curve]:
-    """Return the curves of a delay law by skip probability."""
-    return {key[3]: curve for key, curve in curves.items() if key[0] == law}
-
-
 def _logistic(folder: Path) -> list[PaperStatement]:
-    row2 = _curves(folder, "figure4-row2")
-    exponential = _skips(row2, "exponential")
+    row2 = _by_skip(folder, "figure4-row2")
     run = planned_run(
         schedule=RandomRing.name, nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, protects="node"
     )
-    published = stated_epsilon(
-        3, nodes=1000, steps=24000, skip=1e-4, noise_multiplier=_NOISE, delta=1e-6, delta_prime=1e-12
-    )
-    ends = {law: [curve.error() for curve in _skips(row2, law).values()] for law in ("exponential", "gamma", "Lomax")}
-    crossings = [curve.reaches(0.3) for curve in _skips(row2, "Lomax").values()]
+    published = PaperBound(run, delta_prime=1e-12).epsilon(1e-6)
+    ends = {law: " / ".join(_percent(curve.error()) for curve in curves.values()) for law, curves in row2.items()}
+    crossings = [curve.reaches(0.3) for curve in row2["Lomax"].values()]
     return [
         PaperStatement(
             "1000 nodes, p = 1e-4, exponential: accuracy at latency 24000",
             "80 %",
-            _percent(1.0 - exponential["0.0001"].error(24000.0)),
+            _percent(1.0 - row2["exponential"]["0.0001"].error(24000.0)),
             "seeds differ by 3 points: the data is dealt once per seed, and 8 seeds have a mean of 77.9 %",
         ),
         PaperStatement(
@@ -114,14 +110,14 @@ def _logistic(folder: Path) -> list[PaperStatement]:
         PaperStatement(
             "gamma delays: error at latency 6000 for p = 1e-4, 0.5, 0.7",
             "falls with p",
-            " / ".join(map(_percent, ends["gamma"])),
-            _order(_skips(row2, "gamma")),
+            ends["gamma"],
+            _order(row2["gamma"]),
         ),
         PaperStatement(
             "Pareto delays: error at latency 24000 for the three p",
             "falls with p",
-            " / ".join(map(_percent, ends["Lomax"])),
-            _order(_skips(row2, "Lomax")),
+            ends["Lomax"],
+            _order(row2["Lomax"]),
         ),
         PaperStatement(
             "Pareto delays, measured otherwise: latency until 30 % error for the three p",
@@ -134,17 +130,22 @@ def _logistic(folder: Path) -> list[PaperStatement]:
         PaperStatement(
             "exponential delays: error at latency 24000 for the three p",
             "no gain",
-            " / ".join(map(_percent, ends["exponential"])),
+            ends["exponential"],
             "within the spread of the runs, 12 points",
         ),
     ]
+
+
+def _uncertainty(curve: _Curve) -> float:
+    """Return the standard error of the last mean test error."""
+    return curve.at("test_error_std") / math.sqrt(curve.at("runs"))
 
 
 def _order(curves: Mapping[str, _Curve]) -> str:
     """Say whether the final error falls with the skip probability, as far as the runs can tell."""
     unclear = []
     for (low, before), (high, after) in pairwise(curves.items()):
-        gain, unsure = before.error() - after.error(), math.hypot(before.uncertainty(), after.uncertainty())
+        gain, unsure = before.error() - after.error(), math.hypot(*map(_uncertainty, (before, after)))
         if gain <= 0.0:
             return "not the same order"
         if gain < 2.0 * unsure:
@@ -152,49 +153,39 @@ def _order(curves: Mapping[str, _Curve]) -> str:
     return "; ".join(["the same order", *unclear])
 
 
+#: What is said of the best accuracy of a network, by the row of Figure 4: about what, the paper's number, and why.
+_NETWORKS = {
+    "row3": (
+        "MNIST, 60 nodes, not clipped: best accuracy",
+        "close to 90 %",
+        "after 20,000 updates and still rising; the paper does not say how long it trained",
+    ),
+    "row4": (
+        "CIFAR-10, 50 nodes, not clipped: best accuracy",
+        "about 42 %",
+        "after 9000 updates; one run of 100,000 came to 39 % and no longer rose, see docs/experiments.md",
+    ),
+    "row3-clipped": (
+        "MNIST, a node's gradient clipped to norm 1, epsilon 22.0 of a node valid",
+        "not given",
+        "same noise, 20,000 updates; without clipping no epsilon is valid",
+    ),
+    "row4-clipped": ("CIFAR-10, the same, 9000 updates, epsilon 14.7 of a node valid", "not given", "the same"),
+    "row3-records": (
+        "MNIST, each record's gradient clipped to norm 1, epsilon 14.3 of a record valid",
+        "not given",
+        "same noise, 20,000 updates, and a larger rate, searched on rows held back from training",
+    ),
+    "row4-records": ("CIFAR-10, the same, 9000 updates, epsilon 9.6 of a record valid", "not given", "the same"),
+}
+
+
 def _networks(folder: Path) -> list[PaperStatement]:
-    rows = ("row3", "row4", "row3-clipped", "row4-clipped", "row3-records", "row4-records")
-    best = {
-        row: _percent(1.0 - min(curve.error() for curve in _curves(folder, f"figure4-{row}").values())) for row in rows
-    }
-    return [
-        PaperStatement(
-            "MNIST, 60 nodes, not clipped: best accuracy",
-            "close to 90 %",
-            best["row3"],
-            "after 20,000 updates and still rising; the paper does not say how long it trained",
-        ),
-        PaperStatement(
-            "CIFAR-10, 50 nodes, not clipped: best accuracy",
-            "about 42 %",
-            best["row4"],
-            "after 9000 updates; one run of 100,000 came to 39 % and no longer rose, see docs/experiments.md",
-        ),
-        PaperStatement(
-            "MNIST, a node's gradient clipped to norm 1, epsilon 22.0 of a node valid",
-            "not given",
-            best["row3-clipped"],
-            "same noise, 20,000 updates; without clipping no epsilon is valid",
-        ),
-        PaperStatement(
-            "CIFAR-10, the same, 9000 updates, epsilon 14.7 of a node valid",
-            "not given",
-            best["row4-clipped"],
-            "the same",
-        ),
-        PaperStatement(
-            "MNIST, each record's gradient clipped to norm 1, epsilon 14.3 of a record valid",
-            "not given",
-            best["row3-records"],
-            "same noise, 20,000 updates, and a larger rate, searched on rows held back from training",
-        ),
-        PaperStatement(
-            "CIFAR-10, the same, 9000 updates, epsilon 9.6 of a record valid",
-            "not given",
-            best["row4-records"],
-            "the same",
-        ),
-    ]
+    found = []
+    for row, (about, paper, why) in _NETWORKS.items():
+        least = min(curve.error() for curve in _curves(folder, f"figure4-{row}").values())
+        found.append(PaperStatement(about, paper, _percent(1.0 - least), why))
+    return found
 
 
 def _rivals(folder: Path) -> list[PaperStatement]:
@@ -212,7 +203,7 @@ def _rivals(folder: Path) -> list[PaperStatement]:
         PaperStatement(
             "its epsilon at latency 6000 (Muffliato's Theorem 4)",
             "5.5",
-            f"{strong.epsilon(6000.0):.2f}",
+            f"{strong.at('epsilon', 6000.0):.2f}",
             "by choice of the noise, 11.8; gradients are clipped after the noise, so that the theorem does not apply",
         ),
         PaperStatement(
@@ -232,7 +223,7 @@ def _rivals(folder: Path) -> list[PaperStatement]:
 
 
 def _tight(folder: Path) -> PaperStatement:
-    curve = _skips(_curves(folder, "figure4-row2-tight"), "exponential")["0.0001"]
+    curve = _by_skip(folder, "figure4-row2-tight")["exponential"]["0.0001"]
     return PaperStatement(
         "the first line again, with noise for a proven epsilon of 2.2",
         "80 %",

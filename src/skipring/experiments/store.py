@@ -12,13 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal
 
-from .._writing import write_file
+from .._writing import write_file, writing
 from ..errors import InvalidInput
 from ..runs import RunFile
 from ..simulation import Result, simulate
 from .sweep import CODE_VERSION, Cell
-
-_FORMAT = 1
 
 
 class Store:
@@ -30,28 +28,22 @@ class Store:
         self._marker = self.folder / "sweeps.json"
         if self.folder.exists() and not self.folder.is_dir():
             raise InvalidInput.because("out", folder, "is a file")
-        self._check_version()
-
-    def _check_version(self) -> None:
         try:
-            found = json.loads(self._marker.read_text())
-            kind, version = found["format"], found["code_version"]
+            version = json.loads(self._marker.read_text())["code_version"]
         except FileNotFoundError:
             return
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput.because("out", self._marker, f"is damaged: {error}") from None
-        if kind != _FORMAT or version != CODE_VERSION:
+        if version != CODE_VERSION:
             reason = f"holds results of skipring {version}, and this is {CODE_VERSION}; choose another folder"
             raise InvalidInput.because("out", self.folder, reason)
 
     def prepare(self) -> None:
         """Make the folder, if it is not there yet."""
-        try:
+        with writing("out", self.folder):
             self.cells.mkdir(parents=True, exist_ok=True)
             if not self._marker.exists():
-                write_file(self._marker, json.dumps({"format": _FORMAT, "code_version": CODE_VERSION}, indent=2) + "\n")
-        except OSError as error:
-            raise InvalidInput.because("out", self.folder, f"cannot be written: {error.strerror}") from error
+                write_file(self._marker, json.dumps({"code_version": CODE_VERSION}) + "\n")
 
     def path(self, key: str) -> Path:
         """Return the folder of a finished cell."""
@@ -102,7 +94,6 @@ class Store:
         self,
         key: str,
         run: RunFile,
-        *,
         threads: int,
         stop: threading.Event | None = None,
         progress: Callable[[int], None] | None = None,
@@ -118,7 +109,7 @@ class Store:
             begun = marker.exists() and marker.read_text() == run.model_dump_json()
             if not begun:  # what a process that was killed while beginning, or after finishing, has left
                 shutil.rmtree(part, ignore_errors=True)
-            simulate_cell(run, out=part, resume=begun, threads=threads, stop=stop, progress=progress)
+            simulate(run, out=part, resume=begun, threads=threads, keep_models=False, stop=stop, progress=progress)
             self._publish(key)
             return "computed"
 
@@ -133,33 +124,20 @@ class Store:
 
     def _publish(self, key: str) -> None:
         """Let a cell appear all at once."""
-        try:
-            os.rename(self._part(key), self.path(key))
-        except OSError as error:
-            if not self.finished(key):
-                raise InvalidInput.because("out", self.path(key), f"cannot be written: {error.strerror}") from error
-            shutil.rmtree(self._part(key), ignore_errors=True)
-
-
-def simulate_cell(
-    run: RunFile,
-    *,
-    threads: int,
-    out: Path | None = None,
-    resume: bool = False,
-    stop: threading.Event | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> Result:
-    """Simulate a cell the way all engines do, so that they leave the same bytes."""
-    return simulate(run, out=out, resume=resume, threads=threads, keep_models=False, stop=stop, progress=progress)
+        with writing("out", self.path(key)):
+            try:
+                os.rename(self._part(key), self.path(key))
+            except OSError:
+                if not self.finished(key):
+                    raise
+                # Another machine was at it, on a file system whose locks do not reach that far.
+                shutil.rmtree(self._part(key), ignore_errors=True)
 
 
 def _lock(path: Path) -> IO[str] | None:
     while True:
-        try:
+        with writing("out", path):
             file = path.open("a")
-        except OSError as error:
-            raise InvalidInput.because("out", path, f"cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Its last owner may have removed the file between the two lines above; nobody else would see our lock then.

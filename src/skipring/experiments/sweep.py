@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,12 @@ from ..runs import RunFile, change_value, parse_change, parse_run, read_toml
 
 #: What results depend on beside a run file: another code version may give other numbers for the same seed.
 CODE_VERSION = f"{__version__}+{RESULTS}"
-_KEYS = ("name", "title", "base", "grid", "figure")
+_KINDS = {
+    "name": (str, "a text in quotes"),
+    "title": (str, "a text in quotes"),
+    "base": (Mapping, "a table of sections, such as [base.data]"),
+    "figure": (Mapping, "a table"),
+}
 _MOST_CELLS = 10_000
 #: Longer values are cut in labels, which are for tables and file names.
 _LABEL_LENGTH = 24
@@ -52,7 +57,6 @@ class Sweep:
 
     name: str
     title: str
-    base: Mapping[str, Any]
     cells: tuple[Cell, ...]
     figure: Mapping[str, Any]
 
@@ -88,39 +92,28 @@ def parse_sweep(
     >>> [cell.label for cell in sweep.cells], sweep.varied
     (['skip-0.1_name-ring', 'skip-0.5_name-ring'], ('delay.skip',))
     """
+    known = (*_KINDS, "grid")
     for key in values:
-        if key not in _KEYS:
+        if key not in known:
             hint = f"; a run file's sections go under base: [base.{key}]" if key in RunFile.model_fields else ""
-            near = difflib.get_close_matches(key, _KEYS, n=1)
-            known = f"did you mean {near[0]}?" if near else f"a sweep file has {', '.join(_KEYS)}"
-            raise InvalidInput.because("FILE", name, f"has the unknown key {key}; {known}{hint}")
-    found = _text(values, "name", name)
+            near = difflib.get_close_matches(key, known, n=1)
+            meant = f"did you mean {near[0]}?" if near else f"a sweep file has {', '.join(known)}"
+            raise InvalidInput.because("FILE", name, f"has the unknown key {key}; {meant}{hint}")
+    for key, (kind, words) in _KINDS.items():
+        if key in values and not isinstance(values[key], kind):
+            raise InvalidInput.because("FILE", name, f"{key} must be {words}, not {values[key]}")
+    found, base = values.get("name", name), values.get("base", {})
     if not re.fullmatch(r"[\w.-]*\w[\w.-]*", found):
         raise InvalidInput.because("FILE", name, f"the name {found!r} must be letters, digits, - _ and . only")
-    base, figure = values.get("base", {}), values.get("figure", {})
-    if not isinstance(figure, Mapping):
-        raise InvalidInput.because("FILE", name, "figure must be a table")
-    if not isinstance(base, Mapping) or not all(
-        isinstance(table, list if section == "column" else Mapping) for section, table in base.items()
-    ):
+    if not all(isinstance(table, list if section == "column" else Mapping) for section, table in base.items()):
         raise InvalidInput.because("FILE", name, "base must hold the sections of a run file, such as [base.data]")
-    parsed = [parse_change(change) for change in changes]
-    grids = _grids(values.get("grid"), name)
-    cells = _cells(base, grids, parsed, folder)
-    return Sweep(found, _text(values, "title", found), base, cells, figure)
+    combinations = _combinations(values.get("grid", {}), name)
+    cells = _cells(base, combinations, [parse_change(change) for change in changes], folder)
+    return Sweep(found, values.get("title", found), cells, values.get("figure", {}))
 
 
-def _text(values: Mapping[str, Any], key: str, default: str) -> str:
-    value = values.get(key, default)
-    if not isinstance(value, str):
-        raise InvalidInput.because("FILE", default, f"{key} must be a text in quotes, not {value}")
-    return value
-
-
-def _grids(given: Any, name: str) -> list[dict[str, list[Any]]]:
-    """Return each table of the grid with a list of values for each key."""
-    if given is None or given == []:
-        raise InvalidInput.because("FILE", name, "has no [[grid]]: for a single run use `skipring simulate`")
+def _combinations(given: Any, name: str) -> list[dict[str, Any]]:
+    """Return what each combination of values of the grid's tables changes."""
     tables = given if isinstance(given, list) else [given]
     if not all(isinstance(table, Mapping) for table in tables):
         raise InvalidInput.because("FILE", name, "grid must be a table: [[grid]]")
@@ -139,37 +132,30 @@ def _grids(given: Any, name: str) -> list[dict[str, list[Any]]]:
                 raise InvalidInput.because(key, "[]", "has no values in the grid")
         grids.append({key: value if isinstance(value, list) else [value] for key, value in flat.items()})
     if not any(grids):
-        raise InvalidInput.because("FILE", name, "has an empty [[grid]]: for a single run use `skipring simulate`")
+        raise InvalidInput.because("FILE", name, "has no [[grid]]: for a single run use `skipring simulate`")
     count = sum(math.prod(map(len, grid.values())) for grid in grids)
     if count > _MOST_CELLS:
         raise InvalidInput.because("FILE", name, f"has {count} combinations; at most {_MOST_CELLS} are run")
-    return grids
-
-
-def _combinations(grids: Sequence[Mapping[str, Sequence[Any]]]) -> Iterator[dict[str, Any]]:
-    for grid in grids:
-        for chosen in itertools.product(*grid.values()):
-            yield dict(zip(grid, chosen, strict=True))
+    return [dict(zip(grid, each, strict=True)) for grid in grids for each in itertools.product(*grid.values())]
 
 
 def _cells(
     base: Mapping[str, Any],
-    grids: Sequence[Mapping[str, Sequence[Any]]],
+    combinations: Sequence[Mapping[str, Any]],
     changes: Sequence[tuple[str, Any]],
     folder: Path | None,
 ) -> tuple[Cell, ...]:
-    short = _short_names(grids)
+    short, fixed = _short_names(combinations), {key for key, _ in changes}
     digests: dict[str, str] = {}
     cells: dict[str, Cell] = {}
     labels: Counter[str] = Counter()
-    for chosen in _combinations(grids):
+    for chosen in combinations:
         values = _changed(base, chosen.items())
         for key in chosen:
             if not _has(values, key):
                 raise InvalidInput.because(key, chosen[key], "excludes another key of the same [[grid]]")
         complete = _changed(values, changes)
         run = _parse(complete, base, values, folder)
-        fixed = {key for key, _ in changes}
         kept = {key: value for key, value in chosen.items() if key not in fixed and _has(complete, key)}
         key = _key(run, digests)
         if key in cells:  # the same simulation, reached in two ways
@@ -230,9 +216,9 @@ def _digest(file: str) -> str:
         return ""  # the simulation says what is wrong with it
 
 
-def _short_names(grids: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _short_names(combinations: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the last part of each key, or all of it where two keys share their last part."""
-    keys = dict.fromkeys(key for grid in grids for key in grid)
+    keys = dict.fromkeys(key for chosen in combinations for key in chosen)
     shared = Counter(key.rpartition(".")[2] for key in keys)
     return {key: last if shared[last := key.rpartition(".")[2]] == 1 else key for key in keys}
 

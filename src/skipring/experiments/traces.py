@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from .._threads import one_blas_thread
 from ..delays import Empirical
 from ..errors import InvalidInput
 from ..privacy import gdp_epsilon
-from ..runs import RunFile, parse_run
+from ..runs import parse_run
 from ..schedules import USUAL_SCHEDULE, Federated
-from ..simulation import RunOutput, Setup, build, prepare_runs, run_one, transcript_account, who_is_ready
+from ..simulation import Interrupted, RunOutput, Setup, build, run_many, transcript_account, who_is_ready
 from ..timeouts import best_timeout
 from .curves import deviation
 
@@ -95,19 +96,18 @@ def trace_study(
         if not (folder / name).is_file():
             raise InvalidInput.because("traces", folder, f"{name} is not in it; docs/lateness.md says what it holds")
     curves: list[TraceCurve] = []
-    done = 0
-
-    def one_more() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done)
-
     with one_blas_thread():
-        for panel in TRACE_PANELS:
-            for case in TRACE_CASES:
-                setup = _setup(folder, study, panel, case)
-                curves.append(_curve(setup, panel, case, study.runs, stop, one_more))
+        for panel, case in product(TRACE_PANELS, TRACE_CASES):
+            setup = _setup(folder, study, panel, case)
+            outputs = []
+            before = len(curves) * study.runs
+            for output in run_many(setup, list(range(study.runs)), stop=stop):
+                outputs.append(output)
+                if progress is not None:
+                    progress(before + len(outputs))
+            if len(outputs) < study.runs:
+                raise Interrupted(f"{before + len(outputs)} of {study.pieces} runs are finished")
+            curves.append(_curve(setup, panel, case, outputs))
     return curves
 
 
@@ -151,17 +151,13 @@ def _setup(folder: Path, study: TraceStudy, panel: str, case: str) -> Setup:
         values["schedule"] = {"name": Federated.name, "steps": study.rounds}
         values["simulation"]["evaluate_every"] = 1
         if "network" in values:  # a server is as far from all nodes as two nodes are in the median
-            pairs = build(_run(_values(folder, study, panel))).lateness.latency
+            pairs = build(parse_run(_values(folder, study, panel))).lateness.latency
             assert pairs is not None
             values["delay"]["hop_latency"] = float(np.median(pairs.seconds))
             del values["network"]
-    setup = build(_run(values))
+    setup = build(parse_run(values))
     timeout = math.inf if case == "never skip" else best_timeout(_answers(setup), setup.run.delay.hop_latency)
     return setup.having(timeout=timeout)
-
-
-def _run(values: Mapping[str, Any]) -> RunFile:
-    return parse_run({section: dict(table) for section, table in values.items()})
 
 
 def _answers(setup: Setup) -> Empirical:
@@ -184,16 +180,7 @@ def _answers(setup: Setup) -> Empirical:
     return Empirical(times.tolist())
 
 
-def _curve(
-    setup: Setup, panel: str, case: str, runs: int, stop: threading.Event | None, done: Callable[[], None]
-) -> TraceCurve:
-    shared = prepare_runs(setup)
-    outputs = []
-    for number in range(runs):
-        if stop is not None and stop.is_set():
-            raise KeyboardInterrupt
-        outputs.append(run_one(setup, number, shared))
-        done()
+def _curve(setup: Setup, panel: str, case: str, outputs: Sequence[RunOutput]) -> TraceCurve:
     errors, latencies = (np.array([getattr(each, name) for each in outputs]) for name in ("test_error", "latency"))
     counts = np.sort(np.mean([each.turns - each.skips for each in outputs], axis=0))
     quarter = max(1, len(counts) // 4)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .build import setup_on as setup_on
     from .comparison import Compared as Compared
     from .engine import prepare_runs as prepare_runs
+    from .engine import run_many as run_many
     from .engine import run_one as run_one
     from .rivals import gossip_graphs as gossip_graphs
     from .rivals.privacy import chosen_pairs as chosen_pairs

@@ -22,9 +22,8 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
     Turns are counted as far as the node knows what became of them. Neither an offer that waits for an answer nor an
     update that is being made is a turn that was skipped.
     """
-    setup, memory, budget = node.setup, node.peer.memory, node.setup.config.budget
-    telemetry, times, delta = node.telemetry, node.telemetry.times, setup.delta
-    token = memory.outcome or memory.copy.token
+    setup, memory, telemetry = node.setup, node.peer.memory, node.telemetry
+    times, delta, token = telemetry.times, setup.delta, memory.outcome or memory.copy.token
     life = None if node.lifetime is None else node.lifetime.total
     return NodeStatus(
         name=setup.name,
@@ -46,7 +45,7 @@ def status_of(node: Node, *, finished: bool = False) -> NodeStatus:
         unit=setup.terms.protects,
         no_noise=setup.terms.noise_multiplier == 0.0,
         not_covered=setup.not_covered,
-        budget=budget.epsilon,
+        budget=setup.config.budget.epsilon,
         life_runs=None if life is None else life.runs,
         life_epsilon=None if life is None else life.epsilon(delta),
         life_unit=None if life is None else life.unit,
