@@ -356,8 +356,9 @@ def test_a_run_does_not_begin_without_a_node_that_cannot_start(tmp_path: Path, s
     assert f"skipring network new-run {folder} --remove node3" in ended.err
     assert all(
         not isinstance(entry, Released)
-        for node in ("node1", "node2")
-        for _, entry in read_journal(folder / node / "journal.sqlite").entries
+        for journal in (folder / node / "journal.sqlite" for node in ("node1", "node2"))
+        if journal.exists()  # on a busy machine it may have been stopped before it began one
+        for _, entry in read_journal(journal).entries
     )
 
 

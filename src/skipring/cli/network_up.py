@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -69,7 +70,8 @@ def network_up(
 
 def _say_what_next(folder: Path, network: LocalNetwork, *, over: bool, interrupted: bool) -> None:
     """Say what failed, and how to go on; end with the exit code for it."""
-    failed = [state for state in network.states if state.code not in (0, None)]
+    # One that was told to stop before it could listen to signals has not failed.
+    failed = [state for state in network.states if state.code not in (0, None, -signal.SIGTERM)]
     if over:
         tell(f"For another run of the same nodes:\n  {command('network', 'new-run', folder)}", sys.stderr)
     for state in failed:
