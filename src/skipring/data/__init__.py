@@ -27,7 +27,6 @@ from .prepare import require_finite_labels as require_finite_labels
 from .prepare import require_single_precision as require_single_precision
 from .prepare import require_unit_rows as require_unit_rows
 from .prepare import training_part as training_part
-from .schema import INDICATOR as INDICATOR
 from .schema import Column as Column
 from .schema import PlainColumns as PlainColumns
 from .schema import Schema as Schema

@@ -240,7 +240,7 @@ def _test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) ->
     if dataset.test_rows is not None:
         return dataset.test_rows
     units = np.arange(len(dataset.features)) if dataset.persons is None else dataset.persons
-    drawn = rng.permutation(np.unique(units))
+    drawn = rng.permutation(np.flatnonzero(np.bincount(units)))
     count = min(max(round(test_share * len(drawn)), 1), len(drawn) - 1)
     if dataset.groups is not None:
         # The first one drawn from each node stays with it: a node without training rows could not take part.
@@ -252,5 +252,6 @@ def _test_rows(dataset: Dataset, rng: np.random.Generator, test_share: float) ->
             what = "rows" if dataset.persons is None else "persons"
             reason = f"that is {count} {what}, but only {len(drawn)} can go: every node needs training rows"
             raise InvalidInput.because("test_share", test_share, reason)
-    test: NDArray[np.bool_] = np.isin(units, drawn[:count])
-    return test
+    for_testing = np.zeros(int(units.max()) + 1, bool)
+    for_testing[drawn[:count]] = True
+    return for_testing[units]
