@@ -24,7 +24,7 @@ from skipring.experiments.rivals import proven_epsilon, published_epsilon
 from skipring.experiments.theory import LAWS
 from skipring.privacy import PrivacyReport, forecast, gdp_delta, gdp_epsilon, planned_run
 from skipring.privacy.gossip import GossipRun, gossip_mu, muffliato_epsilon
-from skipring.privacy.theorems import stated_epsilon
+from skipring.privacy.paper import stated_epsilon
 from skipring.report.curves import write_empirical_csv
 from skipring.runs import parse_run
 from skipring.simulation import ResolvedFacts, Result, build, simulate

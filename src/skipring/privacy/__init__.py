@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from .._lazy import lazily
 from .accountant import Accountant as Accountant
 from .accountant import Guarantee as Guarantee
-from .by_mu import GaussianAccountant as GaussianAccountant
 from .calibrate import METHODS as METHODS
 from .calibrate import RunAccountant as RunAccountant
 from .calibrate import accountant as accountant
@@ -23,6 +22,7 @@ from .forecast import Composition as Composition
 from .forecast import Forecast as Forecast
 from .forecast import forecast as forecast
 from .gaussian import ROUNDING as ROUNDING
+from .gaussian import GaussianAccountant as GaussianAccountant
 from .gaussian import gdp_delta as gdp_delta
 from .gaussian import gdp_epsilon as gdp_epsilon
 from .gaussian import gdp_mu as gdp_mu
@@ -77,11 +77,11 @@ if TYPE_CHECKING:
     from .lateness import Remembering as Remembering
     from .lateness import sure_others as sure_others
     from .leakage import Leakage as Leakage
+    from .paper import paper_noise_multiplier as paper_noise_multiplier
+    from .paper import stated_epsilon as stated_epsilon
+    from .paper import theorem_curve as theorem_curve
     from .record import Against as Against
     from .record import ScheduleName as ScheduleName
-    from .theorems import paper_noise_multiplier as paper_noise_multiplier
-    from .theorems import stated_epsilon as stated_epsilon
-    from .theorems import theorem_curve as theorem_curve
 
 
 __getattr__, __dir__ = lazily(__name__, __file__)

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..errors import InvalidInput, require_delta, require_non_negative
-from ._roots import narrow
 from .accountant import Accountant, Guarantee
 from .forecast import Forecast
-from .gaussian import gdp_mu
+from .gaussian import gdp_mu, narrow
 from .paper import PaperBound
 from .record import LEAST_NOISE, MOST_NOISE, PlannedRun
 

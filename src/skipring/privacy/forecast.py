@@ -20,11 +20,10 @@ from ._final import random_ring_final, ring_final
 from ._known import Chances, FixedLeakage, OutsiderLeakage, PairLeakage
 from ._passing import exact_account
 from ._rings import random_ring_leakage, ring_leakage
-from ._roots import narrow
 from ._rotation import ClassRange, class_ranges, parts_that_count
 from ._walk import random_walk_leakage
 from .accountant import ALL_OTHERS, ALONE, AMPLIFIED, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, Guarantee, coalition
-from .gaussian import gdp_epsilon
+from .gaussian import gdp_epsilon, narrow
 from .leakage import BinomialLeakage, Block, IndependentLeakage, Leakage
 from .orders import AgreedOrder, DesignedOrder, DrawnRing, DrawnWalk, FixedRing
 from .record import IndependentSkips, Members, Outsider, PlannedRun, Protected, SureOthers

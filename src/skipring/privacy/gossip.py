@@ -18,7 +18,7 @@ from .._arrays import Doubles
 from ..errors import InvalidInput, require_delta, require_integer, require_positive
 from ._gossip import leaked_mu2, phase_seen_by
 from .accountant import AMPLIFIED, IN_FULL, USUAL_UNIT, Guarantee, Unit
-from .by_mu import GaussianAccountant
+from .gaussian import GaussianAccountant
 from .transcript import _require_node
 
 #: The neighbours of node w are indices[indptr[w]:indptr[w + 1]], in order, without w; (indptr, indices).

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._arrays import Floats, Ints
 from ..errors import InvalidInput, require_integer
 from .accountant import ALONE, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, USUAL_UNIT, Guarantee, Unit
-from .by_mu import GaussianAccountant
+from .gaussian import GaussianAccountant
 from .record import Against
 
 CONTRACTIONS = (
