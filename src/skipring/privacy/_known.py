@@ -374,22 +374,6 @@ class OrderLeakage(Leakage, ABC):
             worst = max(worst, min(quick, self._laws[which].expectation(epsilon, release)))
         return min(1.0, worst)
 
-    def epsilons(self, delta: float, release: float) -> Floats:
-        """Return an epsilon for each pair, or for each target, at a delta: the quick bound, rounded up."""
-        goal = math.log(max(1e-300, delta - self.failure))
-        most = max(1e-3, self.rough_epsilon(delta, release))
-        start = self._best_exponent(most, release)
-        grid = np.geomspace(most / 30.0, 1.5 * most, 170)
-        found = np.full(len(self._at(start)), math.inf)
-        # Pairs that leak less have larger exponents.
-        for exponent in range(max(_LEAST_EXPONENT, start - 6), min(_LARGEST_EXPONENT, start + 42) + 1, 6):
-            heights = [log_constant(_RATIO**exponent, float(epsilon), release, self.largest) for epsilon in grid]
-            falling = -np.minimum.accumulate(heights)
-            place = np.searchsorted(falling, self._at(exponent) - goal, side="left")
-            inside = place < len(grid)
-            found[inside] = np.minimum(found[inside], grid[place[inside]])
-        return np.minimum(found, gdp_epsilon(math.sqrt(self.largest * release), delta))  # each update in full
-
 
 class PairLeakage(OrderLeakage):
     """The largest over all pairs of a target and an observer that is always ready."""

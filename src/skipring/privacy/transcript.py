@@ -357,12 +357,6 @@ class TranscriptAccountant(GaussianAccountant):
         with ThreadPoolExecutor(workers) as pool:
             return np.concatenate(list(pool.map(self._rows, edges[:-1].tolist(), edges[1:].tolist())))
 
-    def seen_by(self, observer: int) -> Floats:
-        """Return mu about every target, for one observer."""
-        self._require_members()
-        _require_node("observer", observer, self.transcript.nodes)
-        return np.sqrt(self._rows(observer, observer + 1)[0])
-
     def mu(self, target: int, observer: int | Sequence[int]) -> float:
         """Return mu for one target and one observer, or a coalition of observers who pool what they saw."""
         self._require_members()
@@ -375,7 +369,7 @@ class TranscriptAccountant(GaussianAccountant):
             if node == target:
                 raise InvalidInput.because("observer", node, "is the target itself")
         if len(observers) == 1:
-            return float(self.seen_by(int(observers[0]))[target])
+            return math.sqrt(float(self._rows(int(observers[0]), int(observers[0]) + 1)[0, target]))
         return math.sqrt(self._coalition(target, observers))
 
     def _coalition(self, target: int, observers: Sequence[int]) -> float:
