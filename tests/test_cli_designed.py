@@ -83,5 +83,5 @@ def test_a_comparison_and_its_page_lead_with_what_holds_for_every_pair(skipring:
     page = Path("page.html").read_text()
     assert "the forecast holds for every pair" in page
     assert "the forecast is an average over orders" in page
-    assert "epsilon, forecast, every pair" in skipring("simulate run.toml --set schedule.name=designed-ring").out
-    assert "epsilon, realised, every pair" in skipring("simulate run.toml --out drawn").out
+    assert "epsilon, promised, every pair" in skipring("simulate run.toml --set schedule.name=designed-ring").out
+    assert "epsilon, in this run, every pair" in skipring("simulate run.toml --out drawn").out

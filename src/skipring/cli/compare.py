@@ -172,10 +172,10 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
     rivals = "".join(f" {rival.against}" for rival in RIVALS.values() if rival.name in names)
     notes = [
         f"Mean ± standard deviation over {comparison.rows[0].result.runs} runs.",
-        "Epsilon of all, at the end: the forecast where it holds for every pair, else the worst pair of the first run."
+        "Epsilon of all, at the end: as promised where that is for every pair, else of the worst pair of the first run."
         + _averages(comparison),
-        f"Epsilon then: the forecast (method tight, view offered), at delta {delta:g}, for a length fixed beforehand"
-        " at the whole rounds made by then. It is - where the error was not reached or no forecast holds." + rivals,
+        f"Epsilon then: as promised (method tight), at delta {delta:g}, for a length fixed beforehand"
+        " at the whole rounds made by then. It is - where the error was not reached or nothing is promised." + rivals,
         _not_covered(comparison),
         *map(sentence, _noted(comparison)),
     ]
@@ -184,7 +184,7 @@ def _show(comparison: Comparison, folder: Path, near: dict[str, float], *, varie
 
 
 def _averages(comparison: Comparison) -> str:
-    """Say which forecasts are averages over orders, and how many pairs are above them."""
+    """Say which promises are averages over orders, and how many pairs are above them."""
     from ..privacy import average_words
 
     above: dict[str, list[float]] = {}
@@ -192,7 +192,8 @@ def _averages(comparison: Comparison) -> str:
         privacy = row.result.privacy
         if privacy.averaged:
             shares = above.setdefault(row.result.schedule, [])
-            shares += [privacy.realised.above] if privacy.realised and privacy.realised.above is not None else []
+            found = privacy.in_this_run
+            shares += [found.above] if found and found.above is not None else []
     return "".join(f" For {name} {average_words(shares)}." for name, shares in above.items())
 
 
@@ -203,13 +204,15 @@ def _noted(comparison: Comparison) -> list[str]:
 
 def _not_covered(comparison: Comparison) -> str:
     """Say what no epsilon of the table counts."""
-    units = dict.fromkeys(row.result.privacy.hides for row in comparison.rows if row.result.privacy.refused is None)
+    units = dict.fromkeys(
+        row.result.privacy.promised.what for row in comparison.rows if row.result.privacy.refused is None
+    )
     words = f"Epsilon protects {' or '.join(units)}. " if units else ""
     words += "To stop a real run when an error is seen looks at data, and is not covered."
     if len(comparison.rows) > 1:
         words += f" Nor is choosing among these {len(comparison.rows)}: trying all of them on real data composes"
         words += ' (docs/privacy.md, "Several runs").'
-    for more in dict.fromkeys(row.result.privacy.not_covered for row in comparison.rows):
+    for more in dict.fromkeys(row.result.privacy.promised.not_covered for row in comparison.rows):
         words += f" {sentence(more)}" if more is not None else ""
     return words
 

@@ -135,11 +135,11 @@ def _plain(cell: Cell, store: Store, outcome: SweepOutcome) -> dict[str, Any]:
 def _not_covered(outcome: SweepOutcome) -> str:
     """Say what no epsilon of the table counts."""
     reports = [result.privacy for result in outcome.results.values()]
-    units = dict.fromkeys(report.hides for report in reports if report.refused is None)
+    units = dict.fromkeys(report.promised.what for report in reports if report.refused is None)
     words = f"It protects {' or '.join(units)}. " if units else ""
     words += "It is each cell's own: choosing among cells by their error is not covered"
     words += ' (docs/privacy.md, "Several runs").'
-    for more in dict.fromkeys(result.privacy.not_covered for result in outcome.results.values()):
+    for more in dict.fromkeys(result.privacy.promised.not_covered for result in outcome.results.values()):
         words += f" {sentence(more)}" if more is not None else ""
     return words
 
@@ -158,7 +158,7 @@ def _show(asked: Sweep, store: Store, outcome: SweepOutcome, curves: Path) -> No
     deltas = ", ".join(number(delta) for delta in sorted({cell.run.privacy.delta for cell in asked.cells}))
     show(
         note=f"\n{outcome.computed} cells computed, {outcome.reused} reused. Mean ± standard deviation over runs;"
-        f" epsilon is the forecast (method tight, view offered), at delta {deltas}; - where none holds. {noted}"
+        f" epsilon is what is promised (method tight), at delta {deltas}; - where none holds. {noted}"
         f"\nCurves are in {curves}; next:",
         then=f"{command('report', store.cells)}/*",
     )

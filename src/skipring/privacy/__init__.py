@@ -48,10 +48,8 @@ from .record import Protected as Protected
 from .record import planned_run as planned_run
 from .record import whole_node as whole_node
 from .report import Histogram as Histogram
+from .report import InThisRun as InThisRun
 from .report import PrivacyReport as PrivacyReport
-from .report import PublishedEpsilon as PublishedEpsilon
-from .report import RealisedPrivacy as RealisedPrivacy
-from .report import StatedEpsilon as StatedEpsilon
 from .report import average_words as average_words
 from .transcript import Transcript as Transcript
 from .transcript import TranscriptAccountant as TranscriptAccountant
@@ -72,6 +70,7 @@ if TYPE_CHECKING:
     from .accountant import WHOLE_NODE as WHOLE_NODE
     from .accountant import Unit as Unit
     from .accountant import large_delta as large_delta
+    from .accountant import nothing_promised as nothing_promised
     from .accountant import promised as promised
     from .accountant import said as said
     from .lateness import Remembering as Remembering

@@ -16,7 +16,7 @@ import numpy as np
 from .. import __version__
 from .._numbers import number, upper
 from ..errors import InvalidInput
-from ..privacy import PaperBound, PublishedEpsilon, RealisedPrivacy, forecast
+from ..privacy import ANOTHER_NODE, OUTSIDER, WHOLE_NODE, Guarantee, InThisRun, PaperBound, forecast
 from ..runs import RunFile
 from ..schedules import RIVALS, SCHEDULES
 from ..simulation import COLUMNS, WORDS, Result, ResultRow, latex_rows, result_row
@@ -137,24 +137,24 @@ def _numbers(folders: Sequence[Folder]) -> list[str]:
         f'<p class="quiet">Mean ± standard deviation over {_each(folders, lambda r: str(r.runs))} runs. Timeout and'
         " latency are in the unit of time of the law of delays. Epsilon at"
         f" delta {_each(folders, lambda r: number(r.privacy.delta))} protects"
-        f" {_each(folders, lambda r: r.privacy.hides)} against any other node that is always ready (view offered), the"
-        f" final model included; <i>forecast</i> is by the method tight, <i>realised</i> by the transcript of the first"
-        f" run, and <i>epsilon paper</i> is a theorem as it was published, without the final"
+        f" {_each(folders, lambda r: r.privacy.promised.what)} against another node that is always ready, the final"
+        " model included; <i>promised</i> is by the method tight, <i>in this run</i> by the transcript of the first"
+        " run, and <i>epsilon paper</i> is a theorem as it was published, without the final"
         f" model.{_averages(folders)}{_other_epsilons(folders)}{_rivals_caption(folders)}</p>",
         f"<details><summary>The same table for LaTeX</summary><pre>{escape(latex_rows(rows))}</pre></details>",
     ]
 
 
 def _averages(folders: Sequence[Folder]) -> str:
-    """Say which forecasts hold for every pair, and which are averages that some pairs are above."""
+    """Say which promises hold for every pair, and which are averages that some pairs are above."""
     words = ""
     for place, folder in enumerate(folders):
         privacy = folder.result.privacy
         if privacy.averaged:
             words += f" {_named(folders, place)}: {privacy.averaged}."
-        elif privacy.holds_for_every_pair and privacy.coalition is None:
-            words += f" {_named(folders, place)}: the forecast holds for every pair before the run."
-            if privacy.realised is not None and privacy.realised.worst > 1.000001 * (privacy.epsilon or 0.0):
+        elif privacy.holds_for_every_pair and privacy.learns_by != "laps":
+            words += f" {_named(folders, place)}: what is promised holds for every pair."
+            if privacy.in_this_run is not None and privacy.in_this_run.worst > 1.000001 * (privacy.epsilon or 0.0):
                 words += " It counts every path by its chance, and the path that was taken lies beyond it."
     return words
 
@@ -162,17 +162,18 @@ def _averages(folders: Sequence[Folder]) -> str:
 def _other_epsilons(folders: Sequence[Folder]) -> str:
     """Say what an outsider learns, and what holds for a whole node, where that is known."""
     words = ""
-    finals = {folder.name: folder.result.privacy.final for folder in folders}
+    finals = {folder.name: folder.result.privacy.promised.beside(OUTSIDER) for folder in folders}
     known = [f"{upper(part.epsilon)} ({escape(name)})" for name, part in finals.items() if part and part.epsilon]
     if known:
         words += (
             f" An outsider who is shown a final model and nothing else: epsilon {', '.join(known)}."
             " It is about noise that the outsider cannot compute."
         )
-    for promise in dict.fromkeys(folder.result.privacy.whole_node for folder in folders):
-        names = ", ".join(escape(folder.name) for folder in folders if folder.result.privacy.whole_node == promise)
-        if promise:
-            words += f" Epsilon, whole node: {promise} ({names})."
+    wholes = {folder.name: folder.result.privacy.promised.beside(WHOLE_NODE) for folder in folders}
+    said = {name: whole.number for name, whole in wholes.items() if whole is not None}
+    for words_of_some in dict.fromkeys(said.values()):
+        names = ", ".join(escape(name) for name, told in said.items() if told == words_of_some)
+        words += f" Epsilon, whole node: {words_of_some} ({names})."
     return words
 
 
@@ -214,8 +215,8 @@ def _privacy(folders: Sequence[Folder]) -> list[str]:
     body = ["<h2>What it costs in privacy</h2>"]
     if traces:
         body += [
-            "<p>Epsilon if the run ended at that latency. Solid: the tight forecast; dotted: the paper's theorem for"
-            " the same run.</p>",
+            "<p>Epsilon if the run ended at that latency. Solid: what is promised (tight); dotted: the paper's theorem"
+            " for the same run.</p>",
             chart("epsilon", traces, _epsilon_layout(folders, [str(trace["name"]) for trace in traces])),
         ]
     return [*body, f"<ul>{''.join(_noted(folders, *each) for each in said.items())}</ul>" if said else ""]
@@ -237,25 +238,26 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
     result, privacy = folder.result, folder.result.privacy
     if privacy.refused is not None:
         return [], [privacy.refused]
-    if privacy.forecast is None or privacy.paper is None:
+    if privacy.paper is None:
         return [], ["no epsilon was kept"]
-    if privacy.forecast.refused is not None:
-        return [], [f"no forecast, because {privacy.forecast.refused}"]
-    notes = [*result.resolved.notes, *([] if privacy.not_covered is None else [privacy.not_covered])]
-    if not privacy.amplified:
+    if privacy.promised.refused is not None:
+        return [], [f"nothing is promised, because {privacy.promised.refused}"]
+    uncovered = privacy.promised.not_covered
+    notes = [*result.resolved.notes, *([] if uncovered is None else [uncovered])]
+    if privacy.not_amplified_because is not None:
         notes.append(f"the noise of others is not counted, because {privacy.not_amplified_because}")
-    if privacy.paper.doubt is not None:
+    if privacy.paper.doubt is not None and privacy.paper.method == "paper":
         notes.append(f"do not rely on the paper's epsilon: {privacy.paper.doubt}")
     if privacy.paper.refused is not None:
         notes.append(f"no line for the paper, because {privacy.paper.refused}")
-    elif privacy.paper.method is not None:
-        notes.append(_rival_note(privacy.paper, privacy.realised))
+    elif privacy.paper.method != "paper":
+        notes.append(_rival_note(privacy.paper, privacy.in_this_run))
     steps, delta = _moments(result), privacy.delta
     try:
         records = [privacy.planned_for(moment) for moment in steps]
         tight = [forecast(record).epsilon(delta) for record in records]
         papers: list[float] = []
-        if privacy.paper.epsilon is not None and privacy.paper.method is None:
+        if privacy.paper.epsilon is not None and privacy.paper.method == "paper":
             half = 0.5 * delta
             bounds = [PaperBound(record, delta_prime=half) for record in records]
             papers = [bound.epsilon(half) for bound in bounds]
@@ -266,28 +268,26 @@ def _epsilon_lines(folder: Folder, place: int) -> tuple[list[dict[str, Any]], li
     latency = np.interp(steps, result.points, result.latency.mean(axis=0)).tolist()
     shared = {"type": "scatter", "mode": "lines+markers", "x": latency}
     lines = []
-    for label, values, dash, marker in (("forecast", tight, "solid", "circle"), ("paper", papers, "dot", "square")):
+    for label, values, dash, marker in (("promised", tight, "solid", "circle"), ("paper", papers, "dot", "square")):
         if values:
             style = {"line": {"color": colour(place), "dash": dash, "width": 2}, "marker": {"symbol": marker}}
             lines.append(shared | style | {"y": values, "name": f"{escape(folder.name)}, {label}"})
     return lines, notes
 
 
-def _rival_note(published: PublishedEpsilon, realised: RealisedPrivacy | None) -> str:
+def _rival_note(published: Guarantee, in_this_run: InThisRun | None) -> str:
     """Say what was published about the privacy of a schedule without a token, and what was proven for the first run."""
-    words = f"published accounting ({published.method})"
-    if published.epsilon is not None:
-        words += f": epsilon {upper(published.epsilon)} at the end"
-    if not published.trusted:
+    words = f"published accounting ({published.method}): epsilon {published.number} at the end"
+    if published.doubt is not None:
         words += ", which is not proven for this protocol"
-    if realised is None:
+    if in_this_run is None:
         return words
-    if realised.other_node is not None:
-        return f"{words}; the line is about the server, another node learns {upper(realised.other_node)}"
-    if realised.pairs is None:
+    if (other := in_this_run.guarantee.beside(ANOTHER_NODE)) is not None:
+        return f"{words}; the line is about the server, another node learns {other.number}"
+    if in_this_run.pairs is None:
         return f"{words}; the line is about the server, and for other nodes nothing better is proven"
-    pairs = f"the worst of {realised.pairs} pairs on the graphs of the first run"
-    return f"{words}; proven for {pairs}: {upper(realised.worst)}"
+    pairs = f"the worst of {in_this_run.pairs} pairs on the graphs of the first run"
+    return f"{words}; proven for {pairs}: {upper(in_this_run.worst)}"
 
 
 def _moments(result: Result) -> list[int]:
@@ -302,26 +302,26 @@ def _moments(result: Result) -> list[int]:
 def _pairs(folders: Sequence[Folder]) -> list[str]:
     charts, missing = [], []
     for place, folder in enumerate(folders):
-        realised = folder.result.privacy.realised
+        found = folder.result.privacy.in_this_run
         name = _named(folders, place)
-        if realised is None or realised.histogram is None:
+        if found is None or found.histogram is None:
             missing.append(f"<li>{name}: the privacy of all pairs was not recorded.</li>")
             continue
         words = ", ".join(
             f"{label} {upper(value)}"
             for value, label in (
-                (realised.median, "median"),
-                (realised.pair_99, "99 % of pairs below"),
-                (realised.worst, "worst"),
+                (found.median, "median"),
+                (found.pair_99, "99 % of pairs below"),
+                (found.worst, "worst"),
             )
         )
-        drawn = chart(f"pairs-{place}", *pair_chart(realised.histogram, folder.result.privacy.epsilon, place))
+        drawn = chart(f"pairs-{place}", *pair_chart(found.histogram, folder.result.privacy.epsilon, place))
         charts.append(f'<div><h3>{name}</h3><span class="quiet">{words}</span>{drawn}</div>')
     return [
         "<h2>What pairs of nodes really learnt</h2>",
-        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took. A forecast"
-        " counts every path by its chance: in an order that is known, who takes part, for every pair; else orders, too,"
-        " for a pair named before the run, so that on one path some pairs lie beyond it.</p>",
+        "<p>Epsilon of every ordered pair (whose data, who looks) on the path that the first run took. What is"
+        " promised counts every path by its chance: in an order that is known, who takes part, for every pair; else"
+        " orders, too, for a pair named before the run, so that on one path some pairs lie beyond it.</p>",
         _grid(charts),
         f"<ul>{''.join(missing)}</ul>" if missing else "",
     ]
