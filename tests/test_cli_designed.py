@@ -75,13 +75,13 @@ def test_a_comparison_and_its_page_lead_with_what_holds_for_every_pair(skipring:
     )
     line = "compare run.toml --schedules designed-ring,random-ring"
     out = words_of(skipring(f"{line} --out shown").out)
-    assert "For random-ring the forecast is an average over orders; on the path of the first run" in out
+    assert "For random-ring what is promised is an average over orders; on the path of the first run" in out
     designed, drawn = json.loads(skipring(f"{line} --out told --json").out)["alternatives"]
     assert designed["epsilon_every_pair"] == pytest.approx(8.0, rel=1e-4)
     assert drawn["epsilon_every_pair"] > 8.0
     assert skipring("report shown/designed-ring shown/random-ring --out page.html").code == 0
     page = Path("page.html").read_text()
-    assert "the forecast holds for every pair" in page
-    assert "the forecast is an average over orders" in page
+    assert "what is promised holds for every pair" in page
+    assert "what is promised is an average over orders" in page
     assert "epsilon, promised, every pair" in skipring("simulate run.toml --set schedule.name=designed-ring").out
     assert "epsilon, in this run, every pair" in skipring("simulate run.toml --out drawn").out

@@ -176,7 +176,7 @@ def test_what_is_printed_is_said_of_laps(tmp_path: Any) -> None:
     rows, notes = dict(result_rows(result)), " ".join(result_notes(result))
     account = LapsAccountant(planned_laps(setup_of(data={"nodes": 12})), 11)
     assert rows["epsilon, promised, a coalition of 2"] == "1"
-    assert rows["epsilon, if all others collude"] == upper(account.epsilon(1e-4))
+    assert rows["epsilon, all others"] == upper(account.epsilon(1e-4))
     assert not any("pair" in name for name in rows)
     assert "pair" not in notes
     assert "not counted" not in notes
