@@ -126,12 +126,13 @@ def word_of(state: NodeState) -> str:
 
 def meaning(status: NodeStatus) -> str:
     """Say what the epsilons of the table mean."""
-    if status.no_noise:
-        return f"Epsilon protects {status.hides}: for tries only."
-    words = f"Epsilon protects {status.hides}; it is that of the observer who knows most."
-    if status.unit != "node":
+    said = status.guarantee
+    if said.refused is not None:
+        return f"Epsilon protects {said.terms}: for tries only."
+    words = f"Epsilon protects {said.terms}; it is that of the observer who knows most."
+    if said.protects != "node":
         words += " A whole node is not protected: see skipring node privacy."
-    return words if status.not_covered is None else f"{words} {sentence(status.not_covered)}"
+    return words if said.not_covered is None else f"{words} {sentence(said.not_covered)}"
 
 
 def summary(network: Shown, results: Sequence[NodeStatus | None], since: str | None) -> None:
@@ -209,13 +210,13 @@ def tell_lives(console: Console, results: Sequence[NodeStatus]) -> None:
     """Say what nodes whose owners keep a ledger have given away in all of their runs."""
     lives: dict[str, list[str]] = {}  # a node whose budget has another delta has a line of its own
     for one in results:
-        if one.life_epsilon is not None:
+        if one.life is not None and one.life.epsilon is not None:
             runs = f"{one.life_runs} run{'' if one.life_runs == 1 else 's'}"
-            told = f"{one.name} {upper_fixed(one.life_epsilon, 3)} ({runs})"
-            lives.setdefault(one.life_hides, []).append(told)
-    for hides, told_of in lives.items():
+            told = f"{one.name} {upper_fixed(one.life.epsilon, 3)} ({runs})"
+            lives.setdefault(one.life.terms, []).append(told)
+    for terms, told_of in lives.items():
         console.print(
-            f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It protects {hides}.", style="dim"
+            f"Epsilon of all runs in a node's ledger together: {', '.join(told_of)}. It protects {terms}.", style="dim"
         )
 
 
@@ -223,7 +224,7 @@ def tell_refusals(console: Console, results: Sequence[NodeStatus]) -> None:
     """Say who stopped taking part because its budget was spent, and who has none."""
     from ..network import no_budget
 
-    if unlimited := [one.name for one in results if one.budget is None and not one.no_noise]:
+    if unlimited := [one.name for one in results if one.budget is None and one.guarantee.refused is None]:
         console.print(sentence(no_budget(unlimited)), style="dim")
     refused = [f"{one.name} {one.refused_for_budget}" for one in results if one.refused_for_budget]
     if refused:
