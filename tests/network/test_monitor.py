@@ -30,8 +30,6 @@ KNOWN: dict[str, Any] = {
     "delta": 1e-5,
     "epsilon": 1.25,
     "not_covered": "classes are read off all nodes' labels (model.classes), which no epsilon covers",
-    "refused": None,
-    "doubt": None,
     "assumptions": [],
     "stated_by": "",
     "also": [],
