@@ -51,7 +51,7 @@ def test_a_plan_knows_it(skipring: Command) -> None:
     [
         ("--nodes 2", "--nodes 2: two nodes have one order only"),
         ("--steps 121", "--steps 121: must be a multiple of nodes"),
-        ("--schedule random-ring --closing 2", "--closing 2: no forecast of random-ring knows closing hops"),
+        ("--schedule random-ring --closing 2", "--closing 2: random-ring has no closing hops"),
         ("--schedule ring --order-seed 2", "--order-seed 2: is for an order that is still to be designed"),
         ("--closing -1", "--closing -1"),
         ("--search -5", "--search -5"),

@@ -341,8 +341,8 @@ def test_without_convexity_each_update_counts_in_full() -> None:
     [
         ("nodes = 2: two nodes have one order only", {"nodes": 2, "steps": 20}),
         ("steps = 21: must be a multiple of nodes", {"steps": 21}),
-        ("closing = 2: no forecast of random-ring knows closing hops", {"schedule": "random-ring", "closing": 2}),
-        ("closing = 1: no forecast of ring knows closing hops", {"schedule": "ring", "closing": 1}),
+        ("closing = 2: random-ring has no closing hops", {"schedule": "random-ring", "closing": 2}),
+        ("closing = 1: ring has no closing hops", {"schedule": "ring", "closing": 1}),
         ("closing", {"closing": -1}),
         ("search", {"search": -1}),
         ("search = 5: is for an order that is still to be designed", {"schedule": "random-ring", "search": 5}),

@@ -119,7 +119,7 @@ def test_wide_models_close_in_the_same_way() -> None:
     assert np.linalg.norm(moved) > 0.01
 
 
-def test_what_is_realised_with_nobody_skipped_is_what_was_forecast() -> None:
+def test_with_nobody_skipped_a_run_gives_away_what_was_promised() -> None:
     case = designed(timeout=math.inf, delay=Exponential(1.0))
     report = privacy_of(case, 1e-5, run_one(case, 0))
     assert report.in_this_run is not None

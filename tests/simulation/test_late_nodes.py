@@ -436,7 +436,7 @@ def test_what_no_theorem_covers_has_no_forecast(changes: list[str], key: str) ->
         assert report.in_this_run.worst > 0.0
 
 
-def test_a_look_without_an_update_is_in_the_realised_account() -> None:
+def test_a_look_without_an_update_is_in_the_account_of_the_run() -> None:
     """Node 1 looks between the target and everybody else's noise: an account without the look would be too small."""
     setup = some_run("schedule.name=ring", "schedule.steps=20", "compute.law=constant:0.3", "delay.law=constant:0.1")
     speeds = [0.1] * 20

@@ -535,7 +535,7 @@ def test_patience_in_every_round_is_no_timeout_at_all() -> None:
     assert always.latency.tobytes() == never.latency.tobytes()
 
 
-def test_patience_has_no_forecast_but_realised_privacy() -> None:
+def test_patience_has_no_promise_but_an_epsilon_in_this_run() -> None:
     run = rival("random-ring", "delay.patient_every=3", "schedule.steps=200", "simulation.runs=2")
     privacy = simulate(run).privacy
     assert "same timeout everywhere" in str(privacy.promised.refused)

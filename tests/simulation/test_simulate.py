@@ -56,7 +56,7 @@ def test_a_simulation_has_everything_in_its_folder(tmp_path: Path) -> None:
     assert result.skipped.sum() == 6 * 452 - result.updates[:, -1].sum()
 
 
-def test_the_report_holds_forecast_paper_and_realised_privacy() -> None:
+def test_the_report_holds_what_is_promised_the_papers_and_this_run() -> None:
     run = with_changes(None, [*SMALL, "privacy.epsilon=3"])
     setup, result = build(run), simulate(run)
     privacy = result.privacy

@@ -344,7 +344,7 @@ _WHY_NOT = {
     "observer_skip": _NO_TURN,
     "distance": _NO_PLACE,
     "position": _NO_PLACE,
-    "closing": "no forecast of {schedule} knows closing hops; use designed-ring",
+    "closing": "{schedule} has no closing hops; use designed-ring",
     "order_seed": _DESIGNED,
     "search": _DESIGNED,
 }

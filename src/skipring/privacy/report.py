@@ -149,7 +149,7 @@ class PrivacyReport:
         return None if self.in_this_run is None else self.in_this_run.worst
 
     def planned_for(self, steps: int) -> PlannedRun:
-        """Return the record of the same run as if it ended after `steps`; refuse what no forecast covers.
+        """Return the record of the same run as if it ended after `steps`; refuse what nothing is promised for.
 
         On a ring, steps are rounded up to whole rounds, which a ring is accounted for in; a known order ends there, and
         closes as the whole one does. Without a token, a step is an

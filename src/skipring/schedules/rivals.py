@@ -49,8 +49,8 @@ class Gossip(Rival):
     leaves_late_out: ClassVar[bool] = False
     against: ClassVar[str] = "Gossip: a node's own releases."
     caption: ClassVar[str] = (
-        "For <b>gossip</b> the forecast counts a node's own releases; <i>epsilon paper</i> is Muffliato's theorem,"
-        " not proven for this protocol; <i>realised worst</i> is the worst of some pairs, without a final model."
+        "For <b>gossip</b> what is promised counts a node's own releases; <i>epsilon paper</i> is Muffliato's theorem,"
+        " not proven for this protocol; <i>in this run, worst</i> is the worst of some pairs, without a final model."
     )
     slots: float
     rounds: int = 2

@@ -39,12 +39,12 @@ from .setup import Course, RunOutput, Setup
 #: Beyond this many nodes the matrix of all pairs is not computed.
 _MOST_NODES = 3000
 _BINS = 40
-#: How much of delta is for rounds in which fewer nodes update than a forecast counts on.
+#: How much of delta is for rounds in which fewer nodes update than a promise counts on.
 _SHARE_OF_DELTA = 1e-2
 
 
 def planned(setup: Course, steps: int | None = None, *, delta: float | None = None) -> PlannedRun:
-    """Return the record of a simulated run (as if it ended after `steps`); refuse what no forecast covers.
+    """Return the record of a simulated run (as if it ended after `steps`); refuse what nothing is promised for.
 
     Where nodes remember what they have prepared, a hundredth of `delta` is for rounds in which fewer of them update
     than the record says.
@@ -133,7 +133,7 @@ def _own_releases(setup: Course, iterations: int, skip: float) -> PlannedRun:
 
 
 def _require_forecast(setup: Course, law: str) -> None:
-    """Refuse what no forecast covers, for whatever readiness."""
+    """Refuse what nothing is promised for, for whatever readiness."""
     stragglers, lateness = setup.stragglers, setup.lateness
     if setup.run.delay.patient_every is not None:
         raise InvalidInput.because(
@@ -172,7 +172,7 @@ def _least_share(setup: Course) -> float:
 def _late_or_lost(setup: Course) -> tuple[float, float]:
     """Return the probability that a node makes no update at its turn, bounded from below and from above.
 
-    Passing the token on unchanged counts as no update: the view of a forecast is one that looks at every turn.
+    Passing the token on unchanged counts as no update: who looks is taken to do so at every turn.
     """
     lateness, lost = setup.lateness, setup.stragglers.lost_link
     if lateness.compute is None:
@@ -245,7 +245,7 @@ def _promised(setup: Setup, delta: float) -> tuple[Guarantee, Guarantee]:
 
 
 def _whole_rounds(setup: Setup, delta: float) -> PlannedRun | None:
-    """Return the record of a token's run, on a ring lengthened to whole rounds; None where no forecast covers it."""
+    """Return the record of a token's run, on a ring lengthened to whole rounds; None where nothing is promised."""
     assert isinstance(setup.schedule, Schedule)
     unit = setup.schedule.unit(setup.resolved.nodes)
     try:
