@@ -27,8 +27,8 @@ from skipring.privacy import (
     planned_run,
 )
 from skipring.privacy._known import Chances, PairLeakage, _Tables, log_constant
+from skipring.privacy._step_sizes import StepSizeLaw
 from skipring.privacy.gaussian import gdp_delta, gdp_epsilon
-from skipring.privacy.record import StepSizeLaw
 from skipring.schedules import KnownOrder, RandomRing, designed_order
 
 

@@ -105,7 +105,7 @@ def test_a_later_version_may_add_keys_but_not_take_them_away(tmp_path: Path) -> 
         Result.load(folder)
     del privacy["promised"]["protects"]
     path.write_text(json.dumps(privacy))
-    with pytest.raises(InvalidInput, match="is damaged: privacy.promised.protects = missing"):
+    with pytest.raises(InvalidInput, match=r"is damaged: privacy\.promised\.protects = missing"):
         Result.load(folder)
 
 

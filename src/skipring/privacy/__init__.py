@@ -18,6 +18,7 @@ from .calibrate import METHODS as METHODS
 from .calibrate import RunAccountant as RunAccountant
 from .calibrate import accountant as accountant
 from .calibrate import calibrate as calibrate
+from .calibrate import promise as promise
 from .forecast import Composition as Composition
 from .forecast import Forecast as Forecast
 from .forecast import forecast as forecast
@@ -42,7 +43,6 @@ from .laps import share_of_noise as share_of_noise
 from .own import OwnTranscript as OwnTranscript
 from .own_laps import OwnLaps as OwnLaps
 from .paper import PaperBound as PaperBound
-from .promise import promise as promise
 from .record import PlannedRun as PlannedRun
 from .record import Protected as Protected
 from .record import planned_run as planned_run

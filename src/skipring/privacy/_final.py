@@ -14,7 +14,7 @@ import numpy as np
 
 from .._arrays import Floats
 from .._binomial import binomial_pmf
-from ._rings import Floor, contributions, counter_floors
+from ._rings import Floor, contributions, counter_floors, rectangles
 from ._rotation import ClassRange
 from ._step_sizes import group_starts, share, share_after
 from .leakage import Block, IndependentLeakage, Terms, spread
@@ -72,15 +72,7 @@ class _Sides:
         one = np.cumsum(law[::-1])[::-1]  # the law of either side alone
         self.numbers = starts.astype(np.float64)
         self.one = np.add.reduceat(one, starts)
-        # sum of g(i + j) over i >= a, j >= b depends on a + b only; rounding is some 1e-16 times the number of terms.
-        corner = np.zeros(2 * nodes + 2)
-        corner[:nodes] = np.cumsum(one[::-1])[::-1]
-        s, e = starts[:, None], ends[:, None]
-        both = corner[s + starts] - corner[s + ends] - corner[e + starts] + corner[e + ends]
-        exact = np.zeros(2 * nodes)
-        exact[:nodes] = law
-        single = (e - s == 1) & (ends - starts == 1)
-        self.both = np.where(single, exact[s + starts], np.maximum(both, 0.0) + 2e-16 * (8.0 + np.sqrt(nodes)))
+        self.both = rectangles(law, starts, ends)
 
 
 def random_ring_final(run: PlannedRun, failure: float, units: ClassRange) -> IndependentLeakage:

@@ -24,7 +24,7 @@ from .._arrays import Floats, Ints
 from .._binomial import binomial_floor, binomial_pmf
 from ..errors import InvalidInput
 from ..schedules import KnownOrder
-from ._step_sizes import group_starts, share, share_after
+from ._step_sizes import falls, group_starts, late_noise, share, share_after
 from .gaussian import ROUNDING, gdp_delta, gdp_epsilon
 from .leakage import Block, IndependentLeakage, Leakage
 from .record import PlannedRun
@@ -113,7 +113,7 @@ class Chances:
         it is slower than others. Numbers of hops are rounded down to a grid, which lowers floors a little.
         """
         rounds, nodes = self.order.rounds, self.order.nodes
-        if self.run.step_size == "constant":
+        if not falls(self.run.step_size):
             return np.ones((rounds, nodes), dtype=np.int64)
         left_out = 1 if self.run.target_ready >= self.run.others_ready else 2
         before = np.arange(rounds)[:, None] * (nodes - left_out) + np.maximum(self.order.places - 1, 0)
@@ -180,14 +180,14 @@ def law_of(chances: Chances, rows: list[tuple[int, int, int, int, int]], target:
     for row in rows:
         k1, k2, first, second, left_out = row
         key = (k1, k2, first, second, left_out)
-        if chances.run.step_size == "constant":  # then the rounds do not matter
+        if not falls(chances.run.step_size):  # then the rounds do not matter
             key = (k1, k2, min(first, 0), min(second, 0), 0)
         alike[key] = alike.get(key, 0) + 1
     blocks = []
     for (k1, k2, first, second, left_out), repeats in alike.items():
         values, probabilities = chances.interval((k1, k2, first, second, left_out), target)
         blocks.append(Block.single(0.5 * np.minimum(values, 2.0), probabilities, repeats))
-    failure = chances.failure if chances.run.step_size == "sqrt" and chances.run.others_ready < 1.0 else 0.0
+    failure = chances.failure if falls(chances.run.step_size) and chances.run.others_ready < 1.0 else 0.0
     return _Doubled(IndependentLeakage(blocks, lattice=_LATTICE), failure)
 
 
@@ -211,7 +211,7 @@ class _Tables:
         floors = self.chances.floors
         self.updates = 1 + group_starts(int(floors.max()), 12, 1.15)
         self.floor = np.searchsorted(self.updates, floors, side="right") - 1
-        constant = self.chances.run.step_size == "constant"
+        constant = not falls(self.chances.run.step_size)
         # Rounded up: what is left out makes later noise smaller.
         sizes = [0] if constant else [0, *(2**i for i in range(math.ceil(math.log2(self.most + 2)) + 1))]
         self.left_out = np.array(sizes, dtype=np.int64)
@@ -243,7 +243,7 @@ class _Tables:
             alone[place] = _log_mean(ready * _less_one(theta * one), law, theta)
             # Two contributions in the noise from the second one on, which is at most `left_out` updates later: its own
             # and that of those after it, in units of the first.
-            rest = _late_noise(c, float(between), numbers, run.step_size)
+            rest = late_noise(c, float(between), numbers, run.step_size)
             both, either = np.minimum(2.0, 4.0 / rest), np.minimum(1.0, 1.0 / rest)
             grown = ready * ready * _less_one(theta * both) + 2.0 * ready * (1.0 - ready) * _less_one(theta * either)
             after[place] = _log_mean(grown, law, 2.0 * theta)
@@ -266,14 +266,6 @@ def _log_mean(grown: Floats, law: Floats, most: float) -> Floats:
     return np.where(np.isfinite(found), np.minimum(found, most), most)
 
 
-def _late_noise(update: Floats, between: float, noises: Floats, law: str) -> Floats:
-    """Return the noise of one update and of `noises` after it, the first at most between + 1 later than `update`."""
-    if law == "constant":
-        return 1.0 + noises + 0.0 * update
-    gap = 1.0 / share(update + between + 1.0, 1.0 + noises, "sqrt") / (update + between + 1.0)
-    return np.asarray(update * gap * (1.0 - 1e-10))
-
-
 class OrderLeakage(Leakage, ABC):
     """The largest over all pairs of a known order, or over all targets, of what may be told.
 
@@ -283,7 +275,7 @@ class OrderLeakage(Leakage, ABC):
 
     def __init__(self, chances: Chances, every: int, unit: int) -> None:
         self.chances, self.every, self.unit = chances, every, unit
-        with_floors = chances.run.step_size == "sqrt" and chances.run.others_ready < 1.0
+        with_floors = falls(chances.run.step_size) and chances.run.others_ready < 1.0
         self.failure = chances.failure if with_floors else 0.0
         self._laws: dict[int, Leakage] = {}
         self._quick: dict[int, Floats] = {}  # for some exponents the bound of each pair

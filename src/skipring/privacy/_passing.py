@@ -6,6 +6,7 @@ import numpy as np
 
 from .._arrays import Floats
 from ..schedules import KnownOrder
+from ._step_sizes import falls
 from .record import PlannedRun
 from .transcript import Transcript, TranscriptAccountant
 
@@ -34,13 +35,13 @@ def exact_account(run: PlannedRun, order: KnownOrder, parts: int) -> TranscriptA
     """Return the account of a run in which nobody is skipped; one release has mu = 1, so that mu^2 is the leakage."""
     path = order.whole_path
     numbers = np.arange(1.0, len(path) + 1.0)
-    account = TranscriptAccountant if run.step_size == "constant" or run.outside else _PassedOn
+    account = TranscriptAccountant if run.outside or not falls(run.step_size) else _PassedOn
     return account(
         Transcript(
             nodes=run.nodes,
             offered=path,
             updated=np.ones(len(path), dtype=np.bool_),
-            step_sizes=1.0 / np.sqrt(numbers) if run.step_size == "sqrt" else 1.0,
+            step_sizes=1.0 / np.sqrt(numbers) if falls(run.step_size) else 1.0,
             noise_multiplier=2.0,
             against="outsider" if run.outside else "node",
             parts=parts,

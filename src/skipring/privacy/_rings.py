@@ -186,7 +186,7 @@ def _first_round(run: PlannedRun, groups: _Groups, onwards: Floats) -> Block:
     sees, half = run.observer.sees, 0.5 * run.target_ready
     # (probability, joint law of (number before the update, number after it in the round), seen within the round)
     cases = [
-        (half * sees, _rectangles(groups.two, starts, ends), True),  # uv: before u, between
+        (half * sees, rectangles(groups.two, starts, ends), True),  # uv: before u, between
         (
             half * (1.0 - sees),
             _weighted_after(groups.composition, starts, ends),
@@ -215,7 +215,7 @@ def _guard(size: int) -> float:
     return 2e-16 * (8.0 + math.sqrt(size))
 
 
-def _rectangles(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
+def rectangles(law: Floats, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Floats:
     """Return the sums of law(i + j) over all rectangles of groups."""
     # sum_{i >= a, j >= b} law(i + j) depends on a + b only.
     size = len(law)

@@ -18,6 +18,7 @@ from ._known import Chances, FixedLeakage, OutsiderLeakage, PairLeakage
 from ._passing import exact_account
 from ._rings import random_ring_leakage, ring_leakage
 from ._rotation import ClassRange, class_ranges, parts_that_count
+from ._step_sizes import falls
 from ._walk import random_walk_leakage
 from .accountant import ALL_OTHERS, ALONE, AMPLIFIED, ANOTHER_NODE, IN_FULL, OUTSIDER, SHOWN, Guarantee, coalition
 from .gaussian import narrow
@@ -381,7 +382,7 @@ def _walk_laws(run: PlannedRun, failure: float) -> list[Leakage]:
     runs = [replace(run, observer=Members()), run] if run.outside else [run]
     laws: list[Leakage] = []
     for each in runs:
-        if run.step_size == "sqrt" and run.steps <= 100 * run.nodes:
+        if falls(run.step_size) and run.steps <= 100 * run.nodes:
             laws.append(random_walk_leakage(each, failure, floors=False))
         laws.append(random_walk_leakage(each, failure))
     return laws

@@ -70,7 +70,7 @@ def planned(setup: Course, steps: int | None = None, *, delta: float | None = No
         steps=steps,
         noise_multiplier=setup.noise_multiplier,
         convex=convex,
-        step_size=law,  # type: ignore[arg-type] # `_require_forecast` refused the third
+        step_size=law,
         protects=setup.protection.unit,
         parts=setup.resolved.part_counts,
         **who,
@@ -142,7 +142,7 @@ def _require_forecast(setup: Course, law: str) -> None:
             "to promise an epsilon needs the same timeout everywhere; see epsilon in this run",
         )
     if lateness.compute is not None and lateness.late == "decline":
-        reason = "to promise an epsilon needs turns that do not depend on how long earlier ones took; see epsilon in this run"
+        reason = "to promise an epsilon needs turns that do not depend on how long others took; see epsilon in this run"
         raise InvalidInput.because("late", lateness.late, reason)
     remembers = lateness.ready != "fresh"
     # Nodes that remember may have speeds of their own: those that are sure to update are counted one by one.

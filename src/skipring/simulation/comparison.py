@@ -42,7 +42,7 @@ class Alternative:
 class Compared:
     """A simulated alternative, and when it reached the error that all are compared at.
 
-    `time_to_error` is infinity where that error was never reached. `epsilon` (what is promised for the steps made by then,
+    `time_to_error` is infinity where that error was never reached. `epsilon` (promised for the steps made by then,
     rounded up to whole rounds) is None there, and where nothing is promised.
     """
 
