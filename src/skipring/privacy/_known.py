@@ -22,7 +22,6 @@ import numpy as np
 
 from .._arrays import Floats, Ints
 from .._binomial import binomial_floor, binomial_pmf
-from ..errors import InvalidInput
 from ..schedules import KnownOrder
 from ._step_sizes import falls, group_starts, late_noise, share, share_after
 from .gaussian import ROUNDING, gdp_delta, gdp_epsilon
@@ -90,10 +89,6 @@ class _Doubled(Leakage):
     def log_mgf(self, theta: Floats) -> Floats:
         """Return that of the halves at twice theta."""
         return self.half.log_mgf(2.0 * theta)
-
-    def blocks(self, factor: float) -> list[Block]:
-        """Return nothing: terms of up to 2 are no rounds of one release."""
-        raise InvalidInput.because("forecasts", "a known order", "runs in a known order are not composed with others")
 
 
 @dataclass(frozen=True)
@@ -315,10 +310,6 @@ class OrderLeakage(Leakage, ABC):
         return np.array(
             [min(float(self._log_mgfs(t).max()) if t < 700.0 else math.inf, t * self.largest) for t in theta]
         )
-
-    def blocks(self, factor: float) -> list[Block]:
-        """Return nothing: which pair is the worst depends on the noise."""
-        raise InvalidInput.because("forecasts", "a known order", "runs in a known order are not composed with others")
 
     def rough_epsilon(self, delta: float, release: float) -> float:
         """Return the epsilon of the mean leakage of the worst pair, and some more."""

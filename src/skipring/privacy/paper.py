@@ -77,8 +77,9 @@ class PaperBound:
         for parameter, given in run.keywords.items():
             if covered.get(parameter) != given:
                 raise InvalidInput.because(parameter, given, kind.format("this"))
-        assert run.kind.theorem is not None
-        self.run, self._theorem = run, run.kind.theorem
+        theorem = run.order.schedule.theorem
+        assert theorem is not None
+        self.run, self._theorem = run, theorem
         self.delta_prime = delta_prime
         self.method = "paper"
 
@@ -106,7 +107,7 @@ class PaperBound:
         """
         delta = float(delta)
         run, epsilon = self.run, self.epsilon(delta)
-        if run.kind.turns is TurnLaw.IN_PLACE:
+        if run.order.schedule.turns is TurnLaw.IN_PLACE:
             counted = visits(run.nodes, run.steps, run.skip, self.delta_prime)
             beyond = _chance_of_more(counted, run.rounds, run.target_ready)
             if beyond <= self.delta_prime:
@@ -119,7 +120,7 @@ class PaperBound:
         if proven.keeps(epsilon, total):
             return ""
         return (
-            f"Theorem {run.kind.theorem} claims {epsilon:.4g}, and only {proven.epsilon(total):.4g} is proven;"
+            f"Theorem {self._theorem} claims {epsilon:.4g}, and only {proven.epsilon(total):.4g} is proven;"
             " it is false where few nodes take part in a round"
         )
 

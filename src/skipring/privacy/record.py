@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from ..errors import InvalidInput, require_integer, require_positive, require_probability_below_one
-from ..schedules import FORESEEN, Schedule, schedule_kind
+from ..schedules import FORESEEN, schedule_kind
 from ..timeouts import TurnLaw
 from ._rotation import least_parts
 from ._step_sizes import StepSizeLaw
@@ -229,12 +229,7 @@ class PlannedRun:
     @property
     def schedule(self) -> str:
         """How the order is called."""
-        return self.kind.name
-
-    @property
-    def kind(self) -> type[Schedule]:
-        """The schedule, which says what is known of all of its orders."""
-        return self.order.schedule
+        return self.order.schedule.name
 
     @property
     def nodes(self) -> int:

@@ -152,8 +152,7 @@ class PrivacyReport:
         """Return the record of the same run as if it ended after `steps`; refuse what nothing is promised for.
 
         On a ring, steps are rounded up to whole rounds, which a ring is accounted for in; a known order ends there, and
-        closes as the whole one does. Without a token, a step is an
-        iteration of all nodes, each of which releases once.
+        closes as the whole one does. Without a token, a step is an iteration of all nodes, each of which releases once.
         """
         if self.planned is None:
             laps = "how laps share their budget depends on how many there are"
@@ -166,5 +165,5 @@ class PrivacyReport:
             raise InvalidInput.because("steps", steps, reason)
         if self.planned.order_is_known:
             return _shortened(self.planned, steps)
-        unit = self.planned.kind.unit(nodes)
+        unit = self.planned.order.schedule.unit(nodes)
         return self.planned.replace(steps=-(-steps // unit) * unit)
