@@ -17,8 +17,7 @@ from plain_run import order_of
 from scipy.stats import binom
 
 from skipring.privacy import PlannedRun, forecast, gdp_delta, gdp_epsilon, planned_run
-from skipring.privacy._known import Chances
-from skipring.privacy._passing import exact_account
+from skipring.privacy._known import Chances, exact_account
 from skipring.schedules import KnownOrder, RandomRing
 
 

@@ -14,7 +14,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -27,6 +27,7 @@ from ._step_sizes import falls, group_starts, late_noise, share, share_after
 from .gaussian import ROUNDING, gdp_delta, gdp_epsilon
 from .leakage import Block, IndependentLeakage, Leakage
 from .record import PlannedRun
+from .transcript import Transcript, TranscriptAccountant
 
 #: Exponents of the quick bound are powers of this.
 _RATIO = 1.08
@@ -186,33 +187,23 @@ def law_of(chances: Chances, rows: list[tuple[int, int, int, int, int]], target:
     return _Doubled(IndependentLeakage(blocks, lattice=_LATTICE), failure)
 
 
-@dataclass
 class _Tables:
     """What the quick bound looks up: groups of numbers of others, of floors and of what is left out."""
 
-    chances: Chances
-    most: int
-    others: Ints = field(init=False)
-    group: Ints = field(init=False)
-    updates: Ints = field(init=False)
-    floor: Ints = field(init=False)
-    left_out: Ints = field(init=False)
-    off: Ints = field(init=False)
-
-    def __post_init__(self) -> None:
-        everyone = np.arange(self.most + 1)
-        self.others = group_starts(self.most + 1, 64, 1.04)
-        self.group = np.searchsorted(self.others, everyone, side="right") - 1
-        floors = self.chances.floors
+    def __init__(self, chances: Chances, most: int) -> None:
+        self.chances, self.most = chances, most
+        self.others = group_starts(most + 1, 64, 1.04)
+        self.group = np.searchsorted(self.others, np.arange(most + 1), side="right") - 1
+        floors = chances.floors
         self.updates = 1 + group_starts(int(floors.max()), 12, 1.15)
         self.floor = np.searchsorted(self.updates, floors, side="right") - 1
-        constant = not falls(self.chances.run.step_size)
+        constant = not falls(chances.run.step_size)
         # Rounded up: what is left out makes later noise smaller.
-        sizes = [0] if constant else [0, *(2**i for i in range(math.ceil(math.log2(self.most + 2)) + 1))]
+        sizes = [0] if constant else [0, *(2**i for i in range(math.ceil(math.log2(most + 2)) + 1))]
         self.left_out = np.array(sizes, dtype=np.int64)
-        self.off = np.zeros(self.most + 2, dtype=np.int64)
+        self.off = np.zeros(most + 2, dtype=np.int64)
         if not constant:
-            self.off = np.searchsorted(self.left_out, np.arange(self.most + 2), side="left")
+            self.off = np.searchsorted(self.left_out, np.arange(most + 2), side="left")
 
     @cached_property
     def _laws(self) -> tuple[Floats, Floats]:
@@ -450,3 +441,43 @@ def log_constant(theta: float, epsilon: float, release: float, largest: float) -
         # All other cells are below a value that is attained in these.
         edges = np.linspace(edges[may[0]], edges[may[-1] + 1], 500)
     return best + 1e-9
+
+
+class _PassedOn(TranscriptAccountant):
+    """Nobody is skipped, but each observer looks at its turns and passes the token on unchanged.
+
+    Updates are numbered without the observer's, so later step sizes are larger. What it learns falls with each update
+    that it makes (docs/privacy.md, "Orders by design"), so no other behaviour tells it more. Its own updates stay in
+    the chain, alone between two looks of its own, where they tell nothing about others.
+    """
+
+    def _rows(self, first: int, last: int) -> Floats:
+        """Return mu^2 for observers first..last-1 (rows) and all targets."""
+        looks, start = self.transcript.looks()
+        out = np.empty((last - first, self.transcript.nodes))
+        for place, observer in enumerate(range(first, last)):
+            counted = self._updaters != observer
+            steps = 1.0 / np.sqrt(1.0 + np.cumsum(counted) - counted)
+            out[place] = self._of_nodes(self._looked(looks, start, observer, observer + 1, steps))[0]
+            out[place, observer] = 0.0
+        return out
+
+
+def exact_account(run: PlannedRun, order: KnownOrder, parts: int) -> TranscriptAccountant:
+    """Return the account of a run in which nobody is skipped; one release has mu = 1, so that mu^2 is the leakage."""
+    path = order.whole_path
+    numbers = np.arange(1.0, len(path) + 1.0)
+    account = TranscriptAccountant if run.outside or not falls(run.step_size) else _PassedOn
+    return account(
+        Transcript(
+            nodes=run.nodes,
+            offered=path,
+            updated=np.ones(len(path), dtype=np.bool_),
+            step_sizes=1.0 / np.sqrt(numbers) if falls(run.step_size) else 1.0,
+            noise_multiplier=2.0,
+            against="outsider" if run.outside else "node",
+            parts=parts,
+            protects=run.protects,
+            closing=len(order.closing),
+        )
+    )

@@ -14,8 +14,7 @@ from .._numbers import ordinal
 from ..errors import LEAST_DELTA, InvalidInput, require_delta, require_non_negative
 from ..schedules import KnownOrder
 from ._final import random_ring_final, ring_final
-from ._known import Chances, FixedLeakage, OutsiderLeakage, PairLeakage
-from ._passing import exact_account
+from ._known import Chances, FixedLeakage, OutsiderLeakage, PairLeakage, exact_account
 from ._rings import random_ring_leakage, ring_leakage
 from ._rotation import ClassRange, class_ranges, parts_that_count
 from ._step_sizes import falls
